@@ -1,0 +1,1 @@
+"""What is saved, where, and what is kept: plans (pure), the store, the HDF5 file."""

@@ -1,0 +1,1 @@
+"""From a spec to a checked graph: pure, linear, and executing nothing."""

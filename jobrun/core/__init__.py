@@ -1,0 +1,1 @@
+"""What every layer may use: places, names, errors, events. Standard library only."""

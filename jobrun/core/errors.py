@@ -1,0 +1,131 @@
+"""Every way a command can fail: one class per exit code, each fault with its place and its mend.
+
+Only what a user can meet and mend is raised from here. Anything else is a defect of
+jobrun and falls through with its traceback (the command line turns it into exit code 70).
+The codes are those of a shell tool: 75 is EX_TEMPFAIL of sysexits.h, "call me again".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+from jobrun.core.origin import Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong.
+
+    Attributes:
+        code: Key of the catalogue that ``jobrun explain`` prints, such as ``E021``.
+        message: What is wrong, one plain sentence without a full stop.
+        mend: What to do about it, one plain sentence; may be empty only where the
+            message says it already.
+        where: The place in the spec, if it has one.
+        path: The thing's path in the spec, such as ``stop[0].wen``.
+        severity: A warning does not fail a command.
+    """
+
+    code: str
+    message: str
+    mend: str = ""
+    where: Origin | None = None
+    path: str = ""
+    severity: Literal["error", "warning"] = "error"
+
+
+class JobrunError(Exception):
+    """A failure the user can understand and mend. ``exit_code`` is what the process returns."""
+
+    exit_code: ClassVar[int] = 70
+
+    def __init__(self, *faults: Fault) -> None:
+        self.faults: tuple[Fault, ...] = faults
+        super().__init__("; ".join(_line(fault) for fault in faults))
+
+    @classmethod
+    def of(
+        cls, code: str, message: str, mend: str = "", *, where: Origin | None = None, path: str = ""
+    ) -> Self:
+        """The common case: one fault."""
+        return cls(Fault(code, message, mend, where, path))
+
+
+class TaskFailedError(JobrunError):
+    """A step, an ``assert``, ``fail_if`` or a timeout failed; the epoch was dropped."""
+
+    exit_code = 1
+
+
+class UsageError(JobrunError):
+    """The command line asks for something that makes no sense."""
+
+    exit_code = 2
+
+
+class SpecError(JobrunError):
+    """The spec, or a value given to it, is not valid or does not compile."""
+
+    exit_code = 3
+
+
+class CheckpointError(JobrunError):
+    """No usable checkpoint, a damaged one, or an epoch that is not there."""
+
+    exit_code = 4
+
+
+class DriftError(JobrunError):
+    """Refused: what would be resumed is not what was run."""
+
+    exit_code = 5
+
+
+class LockedError(JobrunError):
+    """Refused: a live runner holds the run."""
+
+    exit_code = 6
+
+
+class EnvironmentFaultError(JobrunError):
+    """Disk, permissions, an import, or a host failed; nothing that was saved is lost."""
+
+    exit_code = 7
+
+
+class ProofError(JobrunError):
+    """A proof or a verification failed."""
+
+    exit_code = 8
+
+
+class ExpectationError(JobrunError):
+    """The job finished, but an ``expect`` does not hold."""
+
+    exit_code = 9
+
+
+class StoppedEarlyError(JobrunError):
+    """Stopped on request before the job's end; ``resume`` continues it."""
+
+    exit_code = 75
+
+
+class InterruptedRunError(JobrunError):
+    """Stopped by Ctrl-C; ``resume`` continues it."""
+
+    exit_code = 130
+
+
+def _line(fault: Fault) -> str:
+    place = f"{fault.where}  " if fault.where else ""
+    path = f"{fault.path}: " if fault.path else ""
+    mend = f" ({fault.mend})" if fault.mend else ""
+    return f"{fault.severity}[{fault.code}] {place}{path}{fault.message}{mend}"
+
+
+def errors_only(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """The faults that fail a command, in their order."""
+    return tuple(fault for fault in faults if fault.severity == "error")

@@ -1,0 +1,141 @@
+"""What happens in a run, as frozen values. The runner and sessions emit; listeners show or store.
+
+An event is told after it happened. A listener must not raise and must not block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """``epoch``: the last epoch that was already there; -1 for a new run."""
+
+    run: str
+    job: str
+    directory: str
+    epoch: int
+    total_epochs: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStarted:
+    group: str
+    epoch: int
+    tasks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEnded:
+    group: str
+    epoch: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnded:
+    task: str
+    node: str
+    epoch: int
+    seconds: float
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A line from a ``log`` step or a program's output; ``path`` is the step's place."""
+
+    text: str
+    task: str
+    node: str
+    instance: int
+    epoch: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A metric. ``task`` is empty for those of the job's ``metrics``."""
+
+    name: str
+    value: float | int | bool | str
+    epoch: int
+    task: str = ""
+    node: str = ""
+    instance: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCommitted:
+    """The epoch is durable: it will be there after any kill."""
+
+    epoch: int
+    size_bytes: int
+    seconds: float
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFailed:
+    """A save failed and the spec says to go on (``on_error: warn``)."""
+
+    epoch: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSkipped:
+    """A stored epoch was found unusable, and why; an older one is used."""
+
+    epoch: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnded:
+    epoch: int
+    seconds: float
+    metrics: tuple[tuple[str, float | int | bool | str], ...]
+    stopping: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Something the user should know; ``level`` is ``info`` or ``warning``."""
+
+    text: str
+    level: str = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """``outcome``: ``finished``, ``stopped``, ``interrupted`` or ``failed``."""
+
+    outcome: str
+    epoch: int
+    seconds: float
+    reason: str
+
+
+Event = (
+    RunStarted
+    | GroupStarted
+    | GroupEnded
+    | TaskEnded
+    | Logged
+    | Measured
+    | CheckpointCommitted
+    | CheckpointFailed
+    | CheckpointSkipped
+    | EpochEnded
+    | Noted
+    | RunEnded
+)
+Listener = Callable[[Event], None]
+
+
+def ignore(event: Event) -> None:
+    """The listener that does nothing."""
+    del event

@@ -1,0 +1,1 @@
+"""What a job is once it has been checked: frozen values, standard library only."""

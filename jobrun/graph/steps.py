@@ -1,0 +1,312 @@
+"""The step union: everything a task can do, one small frozen class per kind.
+
+Every step carries its ``path`` (``epoch/lloyd/steps[2]``: the place named in errors, log
+lines and timings, and the key of nothing that is stored) and its ``origin`` (file, line,
+column; never compared). Blocks that ``stop`` can leave are named by their path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jobrun.core.origin import Origin
+from jobrun.graph.expr import Expr, Text
+
+NOWHERE = Origin("<python>")
+
+
+@dataclass(frozen=True, slots=True)
+class NameTarget:
+    """``name = …``"""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ItemTarget:
+    """``name[index] = …``: changes the array where it lives."""
+
+    name: str
+    index: Expr
+
+
+Target = NameTarget | ItemTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """``targets = value``; several targets unpack a sequence of that length."""
+
+    targets: tuple[Target, ...]
+    value: Expr
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Augment:
+    """``target op= value``; ``operator`` is written without the equals sign."""
+
+    target: Target
+    operator: str
+    value: Expr
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Perform:
+    """A call for its effect alone, such as ``count_up(c)`` or ``add_at(U, i, v)``."""
+
+    value: Expr
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """``del names``"""
+
+    names: tuple[str, ...]
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+Op = Assign | Augment | Perform | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Net:
+    """Operators that run one after the other; the unit that is compiled to one function."""
+
+    ops: tuple[Op, ...]
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UseNet:
+    """A named net at this place: its steps, inlined, under their own paths."""
+
+    net: str
+    steps: tuple[Step, ...]
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CallPython:
+    """A Python callable ``module:function``.
+
+    Attributes:
+        arguments: Keyword arguments; arrays are handed over read-only unless the
+            argument's name is in ``writable``.
+        writable: Names of arguments that the callable may change in place; each is a
+            bare blob in ``arguments``.
+        outputs: Blobs that receive the result: none, one, or as many as are returned.
+        folder: Where the module is looked for first: the spec's own folder.
+    """
+
+    target: str
+    arguments: tuple[tuple[str, Expr], ...] = ()
+    writable: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    folder: str = ""
+    deterministic: bool = True
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgram:
+    """A shell command: an argument list, or one line for bash.
+
+    Attributes:
+        command: One text per argument; with ``shell`` exactly one, the line.
+        env: Environment variables passed on besides PATH, HOME, LANG, TZ, TMPDIR.
+        values: ``with``: handed over as ``JOBRUN_<NAME>``.
+        results: ``out``: blob, path, member.
+        folder: The working directory: the spec's own folder.
+    """
+
+    command: tuple[Text, ...]
+    shell: bool = False
+    env: tuple[str, ...] = ()
+    values: tuple[tuple[str, Expr], ...] = ()
+    results: tuple[tuple[str, Text, str], ...] = ()
+    folder: str = ""
+    deterministic: bool = True
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Repeat; ``count`` is read again at each pass, None means until stopped."""
+
+    count: Expr | None
+    steps: tuple[Step, ...]
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """Repeat while ``condition`` (a bool) holds; looked at before each pass."""
+
+    condition: Expr
+    steps: tuple[Step, ...]
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """The first branch whose condition holds; conditions are evaluated lazily."""
+
+    branches: tuple[tuple[Expr, tuple[Step, ...]], ...]
+    otherwise: tuple[Step, ...] = ()
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Leave the block whose path is ``target``, if ``condition`` (None: always) holds."""
+
+    condition: Expr | None
+    target: str
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A block; afterwards the bool blob ``flag`` tells whether a stop left it."""
+
+    flag: str
+    steps: tuple[Step, ...]
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """Branches that run at the same time; the path of branch ``i`` is ``path[i]``."""
+
+    branches: tuple[tuple[Step, ...], ...]
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One blob and the file (and member of it, if it has members) it comes from or goes to.
+
+    ``path`` is relative to ``folder`` unless absolute.
+    """
+
+    blob: str
+    path: Text
+    member: str = ""
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Read data files into blobs."""
+
+    files: tuple[DataFile, ...]
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Write blobs to data files, each of which appears whole or not at all."""
+
+    files: tuple[DataFile, ...]
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A line for the reader of the run."""
+
+    text: Text
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Named numbers for the run's metrics."""
+
+    values: tuple[tuple[str, Expr], ...]
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Assert:
+    """Fail the task unless ``condition`` (a bool) holds."""
+
+    condition: Expr
+    message: Text
+    text: str = ""
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SaveState:
+    """Write the node's state blobs ``names`` as the checkpoint file ``file``.
+
+    No spec can say this: the runner's checkpoint plan makes it. The task's output
+    ``file`` is the facts about the written file (see ``checkpoint.store.StoredFile``).
+    """
+
+    file: str
+    names: tuple[str, ...]
+    epoch: int
+    run_id: str
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadState:
+    """Read the node's state blobs ``names`` from the checkpoint file ``file``, all or none.
+
+    ``digest`` is what the manifest says of the file; nothing is read before it agrees.
+    """
+
+    file: str
+    names: tuple[str, ...]
+    epoch: int
+    run_id: str
+    digest: str
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+Step = (
+    Net
+    | UseNet
+    | CallPython
+    | RunProgram
+    | Loop
+    | While
+    | If
+    | Stop
+    | Guard
+    | Parallel
+    | Load
+    | Save
+    | Log
+    | Record
+    | Assert
+    | SaveState
+    | LoadState
+)

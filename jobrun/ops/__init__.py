@@ -1,0 +1,1 @@
+"""Operators by name: one table of signatures (no numpy), and their implementations."""

@@ -1,0 +1,1 @@
+"""A step, and a workspace to run it in."""

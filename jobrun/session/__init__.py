@@ -1,0 +1,1 @@
+"""Where tasks run: one small interface, one module for each kind of place."""

@@ -1,0 +1,88 @@
+"""What a place to run tasks must do: the Session protocol.
+
+A session holds one global workspace per node of the job and runs one task group at a time.
+Nodes live as long as the session is open. Whatever crosses a node boundary is copied, in
+every session. Rules every session keeps (checked by the contract tests):
+
+* ``run`` returns the outputs; nothing is filled in later.
+* The first error stops all tasks of the group at their next step boundary and is raised as
+  ``TaskFailedError`` (or what the error is) with the others as notes; nothing hangs.
+* After a failed or cancelled group the workspaces hold no promise; the caller restores them
+  from a checkpoint or ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from jobrun.blobs.values import Value
+from jobrun.core.events import Listener, ignore
+from jobrun.graph.types import Cluster, OutputRef, TaskGroup
+
+Outputs = Mapping[OutputRef, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What tasks may know of the run they are part of.
+
+    Attributes:
+        seed: The root of all random streams.
+        run_dir: Absolute path of the run's directory, for ``${run.dir}``.
+        folder: Absolute path of the spec's folder, for relative paths and callables.
+        emit: Where events go; called from the tasks' threads.
+    """
+
+    seed: int
+    run_dir: str
+    folder: str
+    emit: Listener = field(default=ignore, compare=False)
+
+
+class Session(Protocol):
+    """A place to run task groups."""
+
+    def open(self, cluster: Cluster, context: RunContext) -> None:
+        """Make one empty global workspace per node."""
+
+    def run(self, group: TaskGroup, epoch: int, outputs: Outputs) -> Outputs:
+        """Run the group to its end and return the outputs of its tasks.
+
+        Args:
+            group: The tasks.
+            epoch: 0 in init, then 1, …; keys the random streams and is readable in steps.
+            outputs: Outputs of earlier groups, which tasks may read.
+
+        Raises:
+            TaskFailedError: A step, an assert or a callable failed.
+            EnvironmentFaultError: The disk, an import or a program's start failed.
+            GroupCancelledError: ``request_stop`` ended it.
+        """
+
+    def read(self, node: str, names: tuple[str, ...]) -> dict[str, Value]:
+        """Copies of blobs of the node's global workspace. Only between groups.
+
+        Raises:
+            KeyError: If the node has no such blob.
+        """
+
+    def names(self, node: str) -> tuple[str, ...]:
+        """The names in the node's global workspace, sorted."""
+
+    def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
+        """Bring each node's global workspace to boundary form.
+
+        Afterwards it holds exactly the names in ``keep[node]``, each owning its memory, in
+        C order, aligned and writable. Names not in ``keep`` end here.
+
+        Raises:
+            TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
+        """
+
+    def request_stop(self) -> None:
+        """Ask the running group to end at its tasks' next step boundary. Any thread, any time."""
+
+    def close(self) -> None:
+        """End all nodes. May be called twice."""

@@ -1,0 +1,115 @@
+"""The scalar types of the spec language: expressions, durations, sizes, names.
+
+YAML 1.2 gives text, numbers, bools and null; what a text means depends on where it stands.
+Each type here checks one such meaning, with one error and one mend.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Strict, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from jobrun.core.names import BLOB_NAME, FILE_NAME
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_EVERY = re.compile(r"(\d+)\s?(ep|records)")
+
+
+class Model(BaseModel):
+    """The base of everything in a spec: frozen, and closed to unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False)
+
+
+Bool = Annotated[bool, Strict()]
+Int = Annotated[int, Strict()]
+Float = Annotated[float, Strict()]
+Str = Annotated[str, Strict()]
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not FILE_NAME.fullmatch(value):
+        raise PydanticCustomError(
+            "name",
+            "expected a name: letters, digits, '_', '.', '-', at most 64, "
+            "not starting with '.' or '-'",
+        )
+    return value
+
+
+def _blob(value: Any) -> str:
+    if not isinstance(value, str) or not BLOB_NAME.fullmatch(value):
+        raise PydanticCustomError(
+            "blob_name",
+            "expected a blob's name: letters, digits and '_', not starting with a digit",
+        )
+    return value
+
+
+def _expression(value: Any) -> Any:
+    if isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, list | tuple):
+        return tuple(_expression(item) for item in value)
+    raise PydanticCustomError(
+        "expression", "expected an expression: text, a number, true, false, or a list of them"
+    )
+
+
+def _duration(value: Any) -> float:
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise PydanticCustomError("duration", "expected a duration such as 90s, 30m, 4h or 2d")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """How often: an amount of epochs, of seconds, or of records."""
+
+    unit: Literal["epochs", "seconds", "records"]
+    amount: float
+
+
+def _every(value: Any) -> Every:
+    if isinstance(value, Every):
+        return value
+    match = _EVERY.fullmatch(value) if isinstance(value, str) else None
+    if match is not None and int(match[1]) > 0:
+        return Every("epochs" if match[2] == "ep" else "records", int(match[1]))
+    if isinstance(value, str) and _DURATION.fullmatch(value) and _duration(value) > 0:
+        return Every("seconds", _duration(value))
+    raise PydanticCustomError("every", "expected epochs such as 5ep, or a duration such as 10m")
+
+
+_EXPRESSION_SCHEMA = {
+    "anyOf": [{"type": kind} for kind in ("string", "number", "boolean", "array")],
+    "description": "an expression over blobs and params; text inside one is quoted again",
+}
+
+Name = Annotated[
+    str,
+    BeforeValidator(_name),
+    WithJsonSchema({"type": "string", "pattern": f"^{FILE_NAME.pattern}$"}),
+]
+BlobName = Annotated[
+    str,
+    BeforeValidator(_blob),
+    WithJsonSchema({"type": "string", "pattern": r"^[^\W\d]\w{0,63}$"}),
+]
+Expression = Annotated[Any, BeforeValidator(_expression), WithJsonSchema(_EXPRESSION_SCHEMA)]
+Seconds = Annotated[
+    float,
+    BeforeValidator(_duration),
+    WithJsonSchema({"type": "string", "pattern": r"^\d+(\.\d+)?(ms|s|m|h|d)$"}),
+]
+EveryValue = Annotated[
+    Any,
+    BeforeValidator(_every),
+    WithJsonSchema({"type": "string", "pattern": r"^\d+(\.\d+)?\s?(ep|records|ms|s|m|h|d)$"}),
+]

@@ -1,0 +1,1 @@
+"""What is built on top of runs: inspection, reports, proofs."""
