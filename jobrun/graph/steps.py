@@ -17,7 +17,7 @@ NOWHERE = Origin("<python>")
 
 @dataclass(frozen=True, slots=True)
 class NameTarget:
-    """``name = …``"""
+    """``name = …``."""
 
     name: str
 
@@ -65,7 +65,7 @@ class Perform:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """``del names``"""
+    """``del names``."""
 
     names: tuple[str, ...]
     path: str = ""
