@@ -11,10 +11,14 @@ from difflib import get_close_matches
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 # A blob's name stands in expressions.
 BLOB_NAME = re.compile(r"[^\W\d]\w{0,63}")
+# No name is longer; comparing a text of megabytes would take minutes.
+_LONGEST_COMPARED = 128
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name a person most likely meant, or None when nothing is close."""
+    if len(name) > _LONGEST_COMPARED:
+        return None
     matches = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return matches[0] if matches else None
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, Tag, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from jobrun.spec.steps import ReportSpec, SetupSpec, Steps
 from jobrun.spec.values import (
     BlobName,
     Bool,
+    ByKind,
     EveryValue,
     Expression,
     Float,
     Int,
+    Maybe,
     Model,
     Name,
     Seconds,
+    SingleValue,
     Str,
 )
 
@@ -25,24 +28,38 @@ from jobrun.spec.values import (
 class ParamSpec(Model):
     """A declared parameter, long form."""
 
-    type: Literal["int", "float", "bool", "text"] | None = Field(
+    type: Maybe[Literal["int", "float", "bool", "text"]] = Field(
         None, description="else the default's"
     )
-    default: Any = Field(None, description="without one, the value must be given")
-    min: Float | None = None
-    max: Float | None = None
-    choices: tuple[Any, ...] = ()
+    default: SingleValue = Field(None, description="without one, the value must be given")
+    min: Maybe[Float] = None
+    max: Maybe[Float] = None
+    choices: tuple[SingleValue, ...] = ()
     help: Str = ""
-    drift: Literal["safe"] | None = Field(None, description="safe: may change on resume")
+    drift: Maybe[Literal["safe"]] = Field(None, description="safe: may change on resume")
+
+
+def _param(value: Any) -> Any:
+    if isinstance(value, bool | int | float | str):
+        return {"default": value}
+    if isinstance(value, dict | ParamSpec):
+        return value
+    raise PydanticCustomError("scalar", "expected a single value or a mapping")
+
+
+Param = Annotated[
+    ParamSpec,
+    BeforeValidator(_param, json_schema_input_type=bool | int | float | str | ParamSpec),
+]
 
 
 class NodeSpec(Model):
     """A logical node, or with 'count' a family of them."""
 
-    count: Annotated[Int, Field(ge=1, le=100_000)] | None = None
+    count: Maybe[Annotated[Int, Field(ge=1, le=100_000)]] = None
     props: dict[Str, Any] = {}
     resources: dict[Str, Float] = {}
-    host: Str | None = None
+    host: Maybe[Str] = None
 
 
 class NetSpec(Model):
@@ -54,12 +71,6 @@ class NetSpec(Model):
     steps: Steps
 
 
-def _list_or_mapping(value: Any) -> str | None:
-    if isinstance(value, list | tuple):
-        return "list"
-    return "mapping" if isinstance(value, dict | Model) else None
-
-
 class RetrySpec(Model):
     """How often a failed group run is tried again."""
 
@@ -67,24 +78,29 @@ class RetrySpec(Model):
     backoff: Seconds = 0.0
 
 
+Output = Annotated[
+    Annotated[BlobName, Tag("text")] | Annotated[dict[BlobName, Expression], Tag("mapping")], ByKind
+]
+
+
 class TaskSpec(Model):
     """Steps on a node."""
 
     task: Name = Field(description="unique in the job")
-    node: Str | None = Field(None, description="a node, a counted name, or a pattern such as a_*")
+    node: Maybe[Str] = Field(None, description="a node, a counted name, or a pattern such as a_*")
     needs: tuple[Name, ...] = Field((), description="tasks of the group that must have ended")
     instances: Annotated[Int, Field(ge=1, le=100_000)] = 1
-    workspace: Literal["private", "global"] | None = None
+    workspace: Maybe[Literal["private", "global"]] = None
     hogwild: Bool = Field(False, description="races on shared blobs are wanted")
     rebuild: Bool = Field(False, description="init only: runs at every start, never stored")
     setup: dict[Literal["node", "task", "instance"], SetupSpec] = {}
     steps: Steps = ()
     report: tuple[ReportSpec, ...] = ()
-    outputs: tuple[BlobName | dict[BlobName, Expression], ...] = ()
-    read: Name | None = Field(None, description="a reader or a queue: the steps run per record")
+    outputs: tuple[Output, ...] = ()
+    read: Maybe[Name] = Field(None, description="a reader or a queue: the steps run per record")
     write: dict[Name, tuple[BlobName, ...]] = Field({}, description="queue: blobs sent on")
-    timeout: Seconds | None = None
-    retry: RetrySpec | None = None
+    timeout: Maybe[Seconds] = None
+    retry: Maybe[RetrySpec] = None
     on_error: Literal["fail", "warn"] = "fail"
 
 
@@ -98,51 +114,83 @@ class RemoteNet(Model):
 class NodeSetupSpec(SetupSpec):
     """Set-up around the group run on each node, or on one."""
 
-    node: Name | None = None
+    node: Maybe[Name] = None
 
 
 class GroupSpec(Model):
     """A task group, long form."""
 
-    workspace: Literal["private", "global"] | None = None
+    workspace: Maybe[Literal["private", "global"]] = None
     tasks: tuple[TaskSpec, ...] = ()
-    setup: NodeSetupSpec | tuple[NodeSetupSpec, ...] = ()
+    setup: Annotated[
+        Annotated[NodeSetupSpec, Tag("mapping")]
+        | Annotated[tuple[NodeSetupSpec, ...], Tag("list")],
+        ByKind,
+    ] = ()
     report: tuple[ReportSpec, ...] = ()
     remote: tuple[RemoteNet, ...] = ()
 
 
 Group = Annotated[
     Annotated[tuple[TaskSpec, ...], Tag("list")] | Annotated[GroupSpec, Tag("mapping")],
-    Discriminator(_list_or_mapping),
+    ByKind,
 ]
 Net = Annotated[
     Annotated[Steps, Tag("list")] | Annotated[NetSpec, Tag("mapping")],
-    Discriminator(_list_or_mapping),
+    ByKind,
 ]
 
 
-class ReaderSpec(Model):
-    """A source of records."""
+# What a reader may read from; a reader has exactly one of them.
+READER_SOURCES: tuple[str, ...] = (
+    "npy", "npz", "hdf5", "csv", "parquet", "blobs", "counter", "call", "zip",
+)  # fmt: skip
 
-    npy: Str | None = None
-    npz: Str | None = None
-    hdf5: Str | None = None
-    csv: Str | None = None
-    parquet: Str | None = None
-    blobs: dict[BlobName, Expression] | None = None
-    counter: dict[Literal["start", "stop", "step"], Int] | None = None
-    call: Str | None = None
-    zip: tuple[Name, ...] | None = None
+
+def _one_of_keys(keys: tuple[str, ...]) -> dict[str, Any]:
+    return {"oneOf": [{"required": [key]} for key in keys]}
+
+
+def _only_key(model: Model, keys: tuple[str, ...]) -> None:
+    given = [key for key in keys if key in model.model_fields_set]
+    if len(given) != 1:
+        context = {"given": ", ".join(given), "keys": ", ".join(sorted(keys))}
+        raise PydanticCustomError("one_key", "exactly one key", context)
+
+
+class ReaderSpec(Model):
+    """A source of records; exactly one key says of which kind."""
+
+    model_config = ConfigDict(json_schema_extra=_one_of_keys(READER_SOURCES))
+
+    npy: Maybe[Str] = None
+    npz: Maybe[Str] = None
+    hdf5: Maybe[Str] = None
+    csv: Maybe[Str] = None
+    parquet: Maybe[Str] = None
+    blobs: Maybe[dict[BlobName, Expression]] = None
+    counter: Maybe[dict[Literal["start", "stop", "step"], Int]] = None
+    call: Maybe[Str] = None
+    zip: Maybe[tuple[Name, ...]] = None
     arguments: dict[BlobName, Expression] = Field({}, alias="with")
-    fields: dict[BlobName, Str] | tuple[BlobName, ...] = ()
-    batch: Annotated[Int, Field(ge=1)] | None = None
+    fields: Annotated[
+        Annotated[dict[BlobName, Str], Tag("mapping")]
+        | Annotated[tuple[BlobName, ...], Tag("list")],
+        ByKind,
+    ] = ()
+    batch: Maybe[Annotated[Int, Field(ge=1)]] = None
     drop_last: Bool = False
     shuffle: Bool = False
     restart: Literal["epoch", "never"] = "epoch"
-    limit: Annotated[Int, Field(ge=0)] | None = None
-    time_limit: Seconds | None = None
-    delay: Seconds | None = None
-    shard: Literal["node", "instance", "none"] | None = None
+    limit: Maybe[Annotated[Int, Field(ge=0)]] = None
+    time_limit: Maybe[Seconds] = None
+    delay: Maybe[Seconds] = None
+    shard: Maybe[Literal["node", "instance", "none"]] = None
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        _only_key(self, READER_SOURCES)
+        return self
 
 
 class QueueSpec(Model):
@@ -162,8 +210,10 @@ class OverNodes(Model):
 
 
 ProbeSpec = Annotated[
-    Annotated[Expression, Tag("expression")] | Annotated[OverNodes, Tag("mapping")],
-    Discriminator(lambda value: "mapping" if isinstance(value, dict | Model) else "expression"),
+    Annotated[Expression, Tag("text")]
+    | Annotated[Expression, Tag("list")]
+    | Annotated[OverNodes, Tag("mapping")],
+    ByKind,
 ]
 
 
@@ -176,26 +226,36 @@ class NoImprovement(Model):
     min_delta: Annotated[Float, Field(ge=0)] = 0.0
 
 
-_STOP_KEYS = ("data_finished", "endless", "epochs", "no_improvement", "time", "when")
+def _true(value: Any) -> Any:
+    if value is not True:  # a literal takes whatever equals it, such as 1
+        raise PydanticCustomError("literal_error", "expected true", {"expected": "'true'"})
+    return value
 
 
 class StopSpec(Model):
     """One condition to stop; exactly one key."""
 
-    epochs: Annotated[Int, Field(ge=1)] | None = Field(None, description="the total number")
-    when: ProbeSpec | None = Field(None, description="a bool over the state")
-    data_finished: Name | None = Field(None, description="a reader with 'restart: never'")
-    time: Seconds | None = Field(None, description="of the whole run")
-    no_improvement: NoImprovement | None = None
-    endless: Literal[True] | None = None
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    epochs: Maybe[Annotated[Int, Field(ge=1)]] = Field(None, description="the total number")
+    when: Maybe[ProbeSpec] = Field(None, description="a bool over the state")
+    data_finished: Maybe[Name] = Field(None, description="a reader with 'restart: never'")
+    time: Maybe[Seconds] = Field(None, description="of the whole run")
+    no_improvement: Maybe[NoImprovement] = None
+    endless: Maybe[Annotated[Literal[True], BeforeValidator(_true)]] = None
+
+    @model_validator(mode="after")
+    def _has_one_key(self) -> Self:
+        _only_key(self, tuple(type(self).model_fields))
+        return self
 
 
 class KeepSpec(Model):
     """Which checkpoints stay; without it, all."""
 
-    last: Annotated[Int, Field(ge=2)] | None = None
-    every: EveryValue | None = None
-    best: BestSpec | None = None
+    last: Maybe[Annotated[Int, Field(ge=2)]] = None
+    every: Maybe[EveryValue] = None
+    best: Maybe[BestSpec] = None
 
 
 class BestSpec(Model):
@@ -217,19 +277,20 @@ class UploadSpec(Model):
 class CheckpointSpec(Model):
     """When to checkpoint, where to, and what to keep."""
 
-    dir: Str | None = None
-    every: EveryValue | None = None
-    keep: KeepSpec | None = None
-    nodes: tuple[Name, ...] | None = None
-    compression: Str | dict[Str, Str] | None = None
+    dir: Maybe[Str] = None
+    every: Maybe[EveryValue] = None
+    keep: Maybe[KeepSpec] = None
+    nodes: Maybe[tuple[Name, ...]] = None
+    compression: Maybe[
+        Annotated[Annotated[Str, Tag("text")] | Annotated[dict[Str, Str], Tag("mapping")], ByKind]
+    ] = None
     on_error: Literal["fail", "warn"] = "fail"
-    asynchronous: Bool | None = Field(None, alias="async")
-    upload: UploadSpec | None = None
+    asynchronous: Maybe[Bool] = Field(None, alias="async")
+    upload: Maybe[UploadSpec] = None
 
 
 Checkpoint = Annotated[
-    Annotated[Literal["none"], Tag("none")] | Annotated[CheckpointSpec, Tag("mapping")],
-    Discriminator(lambda value: "mapping" if isinstance(value, dict | Model) else "none"),
+    Annotated[Literal["none"], Tag("text")] | Annotated[CheckpointSpec, Tag("mapping")], ByKind
 ]
 
 
@@ -249,7 +310,7 @@ class JobSpec(Model):
     description: Str = ""
     seed: Annotated[Int, Field(ge=0)] = Field(0, description="the root of all random streams")
     blas_threads: Annotated[Int, Field(ge=1)] = 1
-    params: dict[BlobName, Any] = Field({}, description="name: default, or the long form")
+    params: dict[BlobName, Param] = Field({}, description="name: default, or the long form")
     nodes: dict[Name, NodeSpec] = Field({}, description="without it, one node: local")
     nets: dict[Name, Net] = {}
     readers: dict[Name, ReaderSpec] = {}
@@ -261,8 +322,8 @@ class JobSpec(Model):
     metrics: dict[BlobName, ProbeSpec] = {}
     stop: tuple[StopSpec, ...] = ()
     fail_if: tuple[ProbeSpec, ...] = ()
-    deadline: Str | None = None
-    margin: Seconds | None = None
+    deadline: Maybe[Str] = None
+    margin: Maybe[Seconds] = None
     checkpoint: Checkpoint = CheckpointSpec()
     expect: tuple[ProbeSpec, ...] = ()
 

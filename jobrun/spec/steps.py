@@ -7,9 +7,21 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, WithJsonSchema
 from pydantic.types import StringConstraints
 
-from jobrun.spec.values import BlobName, Bool, Expression, Int, Model, Name, Seconds, Str
+from jobrun.spec.values import (
+    BlobName,
+    Bool,
+    ByKind,
+    Expression,
+    Maybe,
+    Model,
+    Name,
+    Seconds,
+    Str,
+)
 
 Blobs = tuple[BlobName, ...]
+Results = Annotated[Annotated[BlobName, Tag("text")] | Annotated[Blobs, Tag("list")], ByKind]
+Command = Annotated[Annotated[Str, Tag("text")] | Annotated[tuple[Str, ...], Tag("list")], ByKind]
 
 
 class OpStep(Model):
@@ -22,7 +34,7 @@ class OpStep(Model):
 
     op: Str = Field(description="the operator's name, as listed by 'jobrun ops'")
     inputs: tuple[Expression, ...] = Field((), alias="in", description="positional arguments")
-    out: BlobName | Blobs | None = Field(None, description="the blob, or blobs, that it makes")
+    out: Maybe[Results] = Field(None, description="the blob, or blobs, that it makes")
 
 
 class CallStep(Model):
@@ -30,7 +42,7 @@ class CallStep(Model):
 
     call: Str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", description="pkg.mod:function")
     arguments: dict[BlobName, Expression] = Field({}, alias="with", description="keyword arguments")
-    out: BlobName | Blobs | None = Field(None, description="the blob, or blobs, that it returns")
+    out: Maybe[Results] = Field(None, description="the blob, or blobs, that it returns")
     inout: Blobs = Field((), description="blobs it may change in place")
     deterministic: Bool = Field(True, description="false: equal inputs may give other results")
 
@@ -38,18 +50,13 @@ class CallStep(Model):
 class RunStep(Model):
     """A shell command."""
 
-    run: Annotated[
-        Str | tuple[Str, ...],
-        WithJsonSchema(
-            {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-        ),
-    ] = Field(description="an argument list, or one line for bash")
+    run: Command = Field(description="an argument list, or one line for bash")
     env: tuple[Str, ...] = Field((), description="environment variables passed on")
     values: dict[BlobName, Expression] = Field(
         {}, alias="with", description="values passed as JOBRUN_<NAME>"
     )
     out: dict[BlobName, Str] = Field({}, description="blobs read back: 'file' or 'file::member'")
-    state_dir: Name | None = Field(None, description="a folder captured in the checkpoint")
+    state_dir: Maybe[Name] = Field(None, description="a folder captured in the checkpoint")
     deterministic: Bool = Field(True, description="false: equal inputs may give other results")
 
 
@@ -66,8 +73,8 @@ class LoopStep(Model):
 
     loop: Expression = Field(description="the count, or 'forever'")
     steps: Steps
-    index: BlobName | None = Field(None, alias="as", description="names the pass number")
-    name: Name | None = Field(None, description="a name that 'stop' can say")
+    index: Maybe[BlobName] = Field(None, alias="as", description="names the pass number")
+    name: Maybe[Name] = Field(None, description="a name that 'stop' can say")
 
 
 class WhileStep(Model):
@@ -75,8 +82,8 @@ class WhileStep(Model):
 
     condition: Expression = Field(alias="while")
     steps: Steps
-    index: BlobName | None = Field(None, alias="as", description="names the pass number")
-    name: Name | None = Field(None, description="a name that 'stop' can say")
+    index: Maybe[BlobName] = Field(None, alias="as", description="names the pass number")
+    name: Maybe[Name] = Field(None, description="a name that 'stop' can say")
 
 
 class ElifBranch(Model):
@@ -99,7 +106,7 @@ class StopIfStep(Model):
     """Leave the innermost block, or the named one, if a condition holds."""
 
     stop_if: Expression
-    block: Name | None = Field(None, alias="stop", description="the block to leave")
+    block: Maybe[Name] = Field(None, alias="stop", description="the block to leave")
 
 
 class StopStep(Model):
@@ -113,7 +120,7 @@ class GuardStep(Model):
 
     guard: BlobName
     steps: Steps
-    name: Name | None = Field(None, description="a name that 'stop' can say")
+    name: Maybe[Name] = Field(None, description="a name that 'stop' can say")
 
 
 class ParallelStep(Model):
@@ -234,10 +241,8 @@ class ReportSpec(Model):
 
     every: Seconds = 1.0
     steps: Steps
-    node: Name | None = Field(None, description="on a group's report: the node")
+    node: Maybe[Name] = Field(None, description="on a group's report: the node")
 
 
 for _model in (LoopStep, WhileStep, ElifBranch, IfStep, GuardStep, ParallelStep):
     _model.model_rebuild()
-
-__all__ = ["FORMS", "Int", "Step", "Steps", "step_form"]

@@ -7,10 +7,19 @@ Each type here checks one such meaning, with one error and one mend.
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Strict, WithJsonSchema
+from pydantic import (
+    AllowInfNan,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Strict,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 
 from jobrun.core.names import BLOB_NAME, FILE_NAME
@@ -28,27 +37,49 @@ class Model(BaseModel):
 
 Bool = Annotated[bool, Strict()]
 Int = Annotated[int, Strict()]
-Float = Annotated[float, Strict()]
+Float = Annotated[float, Strict(), AllowInfNan(False)]
 Str = Annotated[str, Strict()]
+
+Given = TypeVar("Given")
+
+
+def _given(value: Any) -> Any:
+    if value is None:
+        raise PydanticCustomError("no_value", "no value is given")
+    return value
+
+
+# A key that may be left out. Written with nothing behind it, it is a slip and an error.
+Maybe = Annotated[Given | None, BeforeValidator(_given)]
+
+
+def kind_of(value: Any) -> str:
+    """The tag of a value that may have several shapes: mapping, list, or text (any scalar)."""
+    if isinstance(value, dict | Model):
+        return "mapping"
+    return "list" if isinstance(value, list | tuple) else "text"
+
+
+ByKind = Discriminator(kind_of)
 
 
 def _name(value: Any) -> str:
     if not isinstance(value, str) or not FILE_NAME.fullmatch(value):
-        raise PydanticCustomError(
-            "name",
-            "expected a name: letters, digits, '_', '.', '-', at most 64, "
-            "not starting with '.' or '-'",
-        )
+        raise PydanticCustomError("name", "expected a name")
     return value
 
 
 def _blob(value: Any) -> str:
-    if not isinstance(value, str) or not BLOB_NAME.fullmatch(value):
-        raise PydanticCustomError(
-            "blob_name",
-            "expected a blob's name: letters, digits and '_', not starting with a digit",
-        )
+    if not isinstance(value, str) or not _is_blob_name(value):
+        raise PydanticCustomError("blob_name", "expected a blob's name")
     return value
+
+
+def _is_blob_name(text: str) -> bool:
+    """Expressions compare names in their normal form, so only that form is one name."""
+    if not BLOB_NAME.fullmatch(text):
+        return False
+    return text.isascii() or (text.isidentifier() and unicodedata.is_normalized("NFKC", text))
 
 
 def _expression(value: Any) -> Any:
@@ -87,10 +118,20 @@ def _every(value: Any) -> Every:
     raise PydanticCustomError("every", "expected epochs such as 5ep, or a duration such as 10m")
 
 
+def _scalar(value: Any) -> Any:
+    if isinstance(value, bool | int | float | str):
+        return value
+    if value is None:
+        return _given(value)
+    raise PydanticCustomError("scalar", "expected a single value")
+
+
 _EXPRESSION_SCHEMA = {
     "anyOf": [{"type": kind} for kind in ("string", "number", "boolean", "array")],
-    "description": "an expression over blobs and params; text inside one is quoted again",
 }
+
+# Editors know \\w as ASCII only; this lets through what the check above then judges.
+_BLOB_PATTERN = "^[A-Za-z_\\u0080-\\uffff][0-9A-Za-z_\\u0080-\\uffff]{0,63}$"
 
 Name = Annotated[
     str,
@@ -100,9 +141,14 @@ Name = Annotated[
 BlobName = Annotated[
     str,
     BeforeValidator(_blob),
-    WithJsonSchema({"type": "string", "pattern": r"^[^\W\d]\w{0,63}$"}),
+    WithJsonSchema({"type": "string", "pattern": _BLOB_PATTERN}),
 ]
 Expression = Annotated[Any, BeforeValidator(_expression), WithJsonSchema(_EXPRESSION_SCHEMA)]
+SingleValue = Annotated[
+    Any,
+    BeforeValidator(_scalar),
+    WithJsonSchema({"anyOf": [{"type": kind} for kind in ("string", "number", "boolean")]}),
+]
 Seconds = Annotated[
     float,
     BeforeValidator(_duration),

@@ -1,7 +1,184 @@
-"""Error codes of the runner layer."""
+"""Error codes of the runner layer: runs on disk, what a resume does, drift, preflight."""
 
 from __future__ import annotations
 
 from jobrun.core.codes.code import Code
 
-CODES: dict[str, Code] = {}
+CODES: dict[str, Code] = {
+    "E350": Code(
+        "not a jobrun run directory",
+        "A run's directory holds a run.json. The path that was given has none: it is another "
+        "folder, or a run whose making was interrupted before anything was in it.",
+        "jobrun resume ./results",
+    ),
+    "E351": Code(
+        "no such run, or several",
+        "A run is named by its path, by 'latest', by its job's name (the newest run), or by the "
+        "start of its own name that no other run has.",
+        "jobrun resume b      # brisk-heron or brave-otter?",
+    ),
+    "E352": Code(
+        "the newest run is unfinished",
+        "Starting anew beside an unfinished run is seldom meant, so 'run' asks. Go on with it "
+        "(resume, or run --resume auto), or say that a new one is wanted (run --resume never).",
+        "jobrun run kmeans.yaml      # after a kill",
+    ),
+    "E353": Code(
+        "the run is in use",
+        "A live process holds the run's lock. The lock is the kernel's: it ends with its holder, "
+        "however that ends, so there is never anything to unlock.",
+        "jobrun resume latest      # in a second terminal",
+    ),
+    "E354": Code(
+        "the disk says no",
+        "A file of the run's directory could not be made, written or synced: no space, a quota, "
+        "missing permissions, a read-only or failing disk. Epochs that were saved are there.",
+        "jobrun run kmeans.yaml --run-dir /read-only",
+    ),
+    "E355": Code(
+        "the lock file was replaced",
+        "Before every commit the runner looks whether the lock file is still the one it holds. It "
+        "is not, so another runner may work in the same run, and nothing more is written.",
+        "rm runs/kmeans/20261121-0942-brisk-heron/run.lock      # while it runs",
+    ),
+    "E356": Code(
+        "committed.jsonl is damaged",
+        "The list of the epochs that were saved is damaged before its last line, so it cannot be "
+        "told whether one is missing. The checkpoints themselves have checksums of their own: "
+        "name the epoch to go on from.",
+        "jobrun resume latest --epoch 12",
+    ),
+    "E357": Code(
+        "a saved epoch is gone",
+        "The newest epoch that was reported as saved is not there any more; somebody or something "
+        "removed it. Put it back, or choose an older epoch yourself: going back is never done "
+        "without your word.",
+        "rm -r checkpoints/epoch-000012; jobrun resume latest",
+    ),
+    "E358": Code(
+        "no stored epoch can be used",
+        "Every epoch that is there is damaged, and each one's reason is given. Nothing was moved "
+        "or deleted, and the run does not start over by itself.",
+        "jobrun resume latest      # all files cut short by a full disk's copy",
+    ),
+    "E359": Code(
+        "the wanted epoch cannot be used",
+        "'--epoch N' goes on from exactly that epoch. It was not saved, was removed by the "
+        "retention policy, or is damaged.",
+        "jobrun resume latest --epoch 99",
+    ),
+    "E360": Code(
+        "nothing to resume",
+        "There is no unfinished run below the run directory, or none of that name.",
+        "jobrun run kmeans.yaml --resume must",
+    ),
+    "E361": Code(
+        "the run kept no checkpoints",
+        "With 'checkpoint: none' nothing is saved, so nothing can be gone on with.",
+        "checkpoint: none",
+    ),
+    "E362": Code(
+        "stopped on request",
+        "A signal, --time, --max-epochs or a stop request ended this invocation before the job's "
+        "end. What was whole is saved; resume continues.",
+        "jobrun run kmeans.yaml --max-epochs 3",
+    ),
+    "E363": Code(
+        "interrupted",
+        "Ctrl-C ended this invocation. What was whole is saved; resume continues.",
+        "jobrun run kmeans.yaml      # and Ctrl-C",
+    ),
+    "E364": Code(
+        "an expectation does not hold",
+        "The job has ended in good order, but an item of 'expect', looked at after the exit "
+        "group, is false.",
+        "expect: [shift < 0.01]",
+    ),
+    "E365": Code(
+        "a fail_if holds",
+        "An item of 'fail_if' became true, so the epoch was dropped before it was saved: the "
+        "newest checkpoint is from before it.",
+        "fail_if: ['loss != loss']",
+    ),
+    "E366": Code(
+        "a condition is not true or false",
+        "Items of stop, fail_if and expect must be a bool, not a number or an array: what an "
+        "array of bools means is for you to say, with any(...) or all(...).",
+        "stop: [{when: tol - shift}]",
+    ),
+    "E367": Code(
+        "a metric is not one number",
+        "A metric is one number (or bool, or text) per epoch; one that patience counts on must be "
+        "a number.",
+        "metrics: {spread: x - mean(x)}",
+    ),
+    "E368": Code(
+        "an output cannot be stored",
+        "An output that is read after its group ended has to survive a kill, so it is stored in "
+        "the checkpoint's manifest. That is for small things: numbers, text, arrays up to 1 MiB.",
+        "outputs: [X]      # a gigabyte, read in exit",
+    ),
+    "E369": Code(
+        "the spec, or what it uses, has changed",
+        "A resume goes on with what was run. Stop limits, retention, metrics, logging and the "
+        "description may change; params may that say 'drift: safe'; anything else would give "
+        "numbers that no spec explains. Undo the change, accept it by name, or start a new run.",
+        "jobrun resume latest --set params.lr=0.2",
+    ),
+    "E370": Code(
+        "other numerics, and --strict",
+        "Another numpy, BLAS or processor may change the last bits of results. Without --strict "
+        "that is a warning.",
+        "jobrun resume latest --strict      # on another machine",
+    ),
+    "E371": Code(
+        "a constant is not what it was",
+        "What 'rebuild' tasks make is not stored but made again at every start, and recognised by "
+        "its digest. It came out differently: the data, or the code that makes it, has changed.",
+        "init: [{task: data, rebuild: true, steps: [{load: {X: data/new.npz::data}}]}]",
+    ),
+    "E372": Code(
+        "a data file is missing",
+        "A 'load' step names a file that is not there. Paths start at the folder of the file "
+        "that holds them.",
+        "steps: [{load: {X: 'data/digit.npz::data'}}]",
+    ),
+    "E373": Code(
+        "a data file cannot be read",
+        "The head of a data file makes no sense: it is cut short, or is of another format than "
+        "its name says.",
+        "steps: [{load: {X: 'half-a-download.npz::data'}}]",
+    ),
+    "E374": Code(
+        "a callable cannot be found",
+        "The module of a 'call' step is neither beside the spec nor installed, or has no function "
+        "of that name. Nothing is imported to find out, unless you say --imports.",
+        "steps: [{call: 'mymodule:step', out: w}]",
+    ),
+    "E375": Code(
+        "the run's own files are damaged, or newer",
+        "run.json or spec/resolved.yaml is missing, is not what jobrun writes, or was written by "
+        "a newer version. Checkpoints are not touched.",
+        "echo > run.json",
+    ),
+    "E378": Code(
+        "the run is not running",
+        "There is no live process to ask.",
+        "touch runs/kmeans/20261121-0942-brisk-heron/stop-request      # after its end",
+    ),
+    "E379": Code(
+        "a defect of jobrun ended the run",
+        "An error that nobody foresaw. What was saved before it is there; the report says more.",
+        "jobrun resume latest",
+    ),
+    "W180": Code(
+        "a program is not on PATH",
+        "A 'run' step starts a program that is not there now. An earlier step may still make it.",
+        "steps: [{run: [gmx, mdrun]}]",
+    ),
+    "W181": Code(
+        "little space is left",
+        "The disk that holds the run is nearly full; a save that fails ends the run.",
+        "df -h runs",
+    ),
+}

@@ -4,4 +4,95 @@ from __future__ import annotations
 
 from jobrun.core.codes.code import Code
 
-CODES: dict[str, Code] = {}
+CODES: dict[str, Code] = {
+    "E400": Code(
+        "no such command",
+        "The first word after 'jobrun' names a command; 'jobrun --help' lists them.",
+        "jobrun rnu kmeans.yaml",
+    ),
+    "E401": Code(
+        "no such option",
+        "Options are written in full, as '--help' of the command shows them. Values of the spec "
+        "are set with --set, such as --set params.k=12.",
+        "jobrun run kmeans.yaml --epoch 5",
+    ),
+    "E402": Code(
+        "something is missing on the command line",
+        "The command needs an argument that was not given.",
+        "jobrun validate",
+    ),
+    "E403": Code(
+        "a value on the command line is not usable",
+        "The value of an option or an argument has the wrong form, or is out of its range.",
+        "jobrun run kmeans.yaml --epochs three",
+    ),
+    "E404": Code(
+        "the command line cannot be read",
+        "There is a word too many, or an option lacks its value.",
+        "jobrun schema kmeans.yaml",
+    ),
+    "E405": Code(
+        "no such code",
+        "Codes are a letter and three digits; 'jobrun explain' without an argument lists them.",
+        "jobrun explain E9999",
+    ),
+    "E406": Code(
+        "no such node or blob in a checkpoint",
+        "The checkpoint is sound, but holds nothing of that name; without --node and --blob all "
+        "of it is shown.",
+        "jobrun inspect-checkpoint kmeans --blob centroids",
+    ),
+    "E407": Code(
+        "a checkpoint is damaged",
+        "The files of the epoch are not those that its manifest tells of. 'jobrun resume' would "
+        "say so, too, and continue from an older epoch.",
+        "jobrun inspect-checkpoint kmeans@12",
+    ),
+    "E408": Code(
+        "no checkpoint of that epoch",
+        "Either the epoch was never saved, or 'keep' of the spec let it go, or what stands behind "
+        "the '@' is not a number.",
+        "jobrun inspect-checkpoint kmeans@9999",
+    ),
+    "E409": Code(
+        "no such function",
+        "'jobrun ops' lists what expressions can use: functions, and draws behind 'rng.'.",
+        "jobrun ops segment_summ",
+    ),
+    "E410": Code(
+        "the output cannot be written",
+        "Standard output goes to a file or a device that takes no more. A reader that went away "
+        "is not an error.",
+        "jobrun plan kmeans.yaml > /dev/full",
+    ),
+    "E411": Code(
+        "there is not enough memory",
+        "The system gave the process no more memory: a limit (ulimit -v, a container's) or the "
+        "machine's end. Nothing that was saved is lost; 'jobrun resume' continues.",
+        "ulimit -v 500000; jobrun run kmeans.yaml",
+    ),
+    "E412": Code(
+        "a library cannot be loaded",
+        "One of the libraries that jobrun is built on is missing, damaged, or found no memory.",
+        "ulimit -v 200000; jobrun run kmeans.yaml",
+    ),
+    "E413": Code(
+        "the system refuses",
+        "A limit of the process (open files, size of a file), a permission or a full disk. "
+        "Nothing that was saved is lost; 'jobrun resume' continues once it is mended.",
+        "ulimit -n 12; jobrun run kmeans.yaml",
+    ),
+    "E414": Code(
+        "internal error",
+        "A defect of jobrun. Checkpoints that were reported as saved are not touched by it. The "
+        "report holds the versions, the command line and where it happened; --debug shows the "
+        "same at once.",
+        "jobrun run kmeans.yaml --debug",
+    ),
+    "E415": Code(
+        "the working directory is not there any more",
+        "Somebody removed or renamed the folder that the shell is in; relative paths mean nothing "
+        "there.",
+        "mkdir gone; cd gone; rmdir ../gone; jobrun run ../kmeans.yaml",
+    ),
+}

@@ -1,0 +1,123 @@
+"""Values, epochs and hostile files for the tests of checkpoints."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from jobrun.blobs.counter import Counter
+from jobrun.checkpoint import image, userblock
+from jobrun.checkpoint.codec import encode
+from jobrun.checkpoint.hdf5 import write_state
+from jobrun.checkpoint.store import CheckpointStore, Manifest, StoredFile
+
+RUN_ID = "run-1"
+RECORD = np.dtype(
+    {
+        "names": ["when", "name", "x", "inner"],
+        "formats": ["<M8[s]", ("<U3", (2,)), ">f4", [("g", np.longdouble), ("n", "<i2")]],
+        "offsets": [8, 24, 0, 64],
+        "itemsize": 112,
+    }
+)
+
+VALUES = {
+    "bools": np.array([[True, False], [False, True]]),
+    "bytes1": np.arange(5, dtype=np.int8),
+    "big_endian": np.arange(4, dtype=">u4"),
+    "half": np.array([1.5, np.inf, np.nan], np.float16),
+    "single": np.linspace(0, 1, 7, dtype=np.float32).reshape(7, 1),
+    "double": np.array([0.0, -0.0, np.nan, np.inf, 5e-324]),
+    "payload": np.array([0x7FF8DEADBEEF0001, 0x7FF0000000000001], np.uint64).view(np.float64),
+    "long_double": np.array([1, 2, 3], np.longdouble) / 3,
+    "long_double_swapped": (np.array([1, 2], np.longdouble) / 3).astype(
+        np.dtype(np.longdouble).newbyteorder()
+    ),
+    "complex64": np.array([1 + 2j, complex("nan")], np.complex64),
+    "complex_big": np.array([1 - 2j], ">c16"),
+    "complex_long": np.array([1 - 2j], np.clongdouble),
+    "dates": np.array(["2026-11-21", "NaT"], "M8[D]"),
+    "durations": np.array([1, -5], ">m8[25us]"),
+    "text": np.array([["a\0b", "ü€𝄞"], ["", "abc"]]),
+    "text_swapped": np.array(["ab", "c"], ">U4"),
+    "fixed_bytes": np.array([b"a\0b", b"", b"\xff\x00\x01"]),
+    "void": np.array([b"abc", b"\0\0\1"], "V3"),
+    "record": np.zeros(3, RECORD),
+    "like_complex": np.array([(1.0, 2.0)], [("r", "<f8"), ("i", "<f8")]),
+    "nothing": np.zeros((0, 3)),
+    "no_text": np.array([], "<U5"),
+    "zero_d": np.array(2.5),
+    "zero_d_date": np.array("2026-11-21T10", "M8[h]"),
+    "np_float32": np.float32(0.1),
+    "np_bool": np.bool_(True),
+    "np_text": np.str_("a\0"),
+    "np_no_text": np.str_(""),
+    "np_bytes": np.bytes_(b"a\0"),
+    "np_no_bytes": np.bytes_(b""),
+    "np_date": np.datetime64("NaT", "ms"),
+    "np_void": np.void(b"\x00\x01"),
+    "np_record": np.zeros(1, RECORD)[0],
+    "flag": True,
+    "no": False,
+    "count": -3,
+    "most": 2**63 - 1,
+    "least": -(2**63),
+    "huge": 2**63,
+    "huger": -(7**20000),
+    "weak": 0.1,
+    "nan": float("nan"),
+    "minus_zero": -0.0,
+    "z": complex(-0.0, float("inf")),
+    "word": "naïve\0",
+    "empty_word": "",
+    "lone": "\ud800",
+    "counter": Counter(-7),
+    "counter_huge": Counter(2**70),
+    "readers/train": 12,
+    "%2F": 1,
+    ".": 2,
+    "größe": np.arange(3),
+}
+
+
+def write(folder: Path, values=None, *, node="n", epoch=3, run_id=RUN_ID) -> StoredFile:
+    """``folder/n.h5``."""
+    path = str(folder / f"{node}.h5")
+    held = {"w": np.arange(6.0), "k": 4} if values is None else values
+    return write_state(path, node=node, epoch=epoch, run_id=run_id, values=held)
+
+
+def write_epoch(store: CheckpointStore, epoch: int, nodes=("n",), **manifest) -> Manifest:
+    """Stage, write and commit an epoch whose state follows from its number."""
+    staged = store.stage(epoch)
+    values = {"w": np.arange(6.0) + epoch, "epoch": epoch}
+    files = tuple(write(Path(staged), values, node=node, epoch=epoch) for node in nodes)
+    made = Manifest(epoch, RUN_ID, 0, files, "sha256:" + "0" * 64, **manifest)
+    store.commit(staged, made)
+    return made
+
+
+def sealed(body: bytes, *, node="n", epoch=3, run_id=RUN_ID) -> bytes:
+    """A file whose user block says that the HDF5 image ``body`` is as it was written.
+
+    ``body`` has its own 4096 bytes in front, which are overwritten.
+    """
+    content = body[userblock.SIZE :]
+    digest = "sha256:" + hashlib.sha256(content).hexdigest()
+    header = userblock.Header(node, epoch, run_id, len(content), digest, "sha256:" + "0" * 64)
+    return userblock.encode(header) + content
+
+
+def forged(folder: Path, change) -> Path:
+    """A checkpoint file that ``change`` (of its open h5py.File) has altered, sealed again."""
+    coded = {"k": encode(4, "k"), "w": encode(np.arange(6.0), "w")}
+    buffer = io.BytesIO(image.build(3, coded).getvalue())
+    with h5py.File(buffer, "r+") as file:
+        change(file)
+    path = folder / "forged.h5"
+    path.write_bytes(sealed(buffer.getvalue()))
+    return path

@@ -1,0 +1,197 @@
+"""Expressions for tests: read from text, made at random, and worked out by a plain interpreter."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from jobrun.compile.expressions import parse_expression, parse_statement
+from jobrun.core.errors import SpecError
+from jobrun.core.origin import Origin
+from jobrun.graph import expr as e
+from jobrun.graph.steps import Assign, NameTarget, Perform
+from jobrun.ops.load import implementation
+
+# The text begins in column 9: a fault at offset 4 stands in column 13.
+ORIGIN = Origin("job.yaml", 31, 9, 1, 9)
+
+_BINARY = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+    "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "@": operator.matmul,
+    "<": operator.lt, ">": operator.gt,
+}  # fmt: skip
+_CONSTANTS = {"pi": np.pi, "inf": np.inf, "nan": np.nan}
+
+
+def expression(text: Any, **params: Any) -> e.Expr:
+    """The tree of an expression."""
+    return parse_expression(text, ORIGIN, "epoch/t/steps[0]", params)
+
+
+def statement(text: str, **params: Any) -> Any:
+    """The operator of a statement."""
+    return parse_statement(text, ORIGIN, "epoch/t/steps[0]", params)
+
+
+def prepared(line: str, rng: Any = None) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Run all but the last of statements joined by ``; ``: the function and arguments of that."""
+    names: dict[str, Any] = {}
+    *before, last = line.split("; ")
+    for text in before:
+        names |= assigned(statement(text), names, rng)
+    call = expression(last)
+    assert isinstance(call, e.Call | e.Draw)
+    args = tuple(work_out(arg, names, rng) for arg in call.args)
+    kwargs = {name: work_out(value, names, rng) for name, value in call.kwargs}
+    drawn = isinstance(call, e.Draw)
+    function = getattr(rng, call.method) if drawn else implementation(call.function)
+    return function, args, kwargs
+
+
+def run_line(line: str, rng: Any = None) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Run statements joined by ``; ``; the result and arguments of the call that ends them."""
+    function, args, kwargs = prepared(line, rng)
+    return function(*args, **kwargs), args, kwargs
+
+
+def assigned(op: Any, names: Mapping[str, Any], rng: Any = None) -> dict[str, Any]:
+    """The names that a simple statement binds, with their values."""
+    if isinstance(op, Perform):
+        work_out(op.value, names, rng)
+        return {}
+    assert isinstance(op, Assign)
+    (target,) = op.targets
+    assert isinstance(target, NameTarget)
+    return {target.name: work_out(op.value, names, rng)}
+
+
+def work_out(expr: e.Expr, names: Mapping[str, Any], rng: Any = None) -> Any:
+    """The value of an expression, for the forms that examples use."""
+    match expr:
+        case e.Const():
+            return ... if expr.ellipsis else expr.value
+        case e.Name():
+            return names[expr.name]
+        case e.Builtin():
+            return _CONSTANTS[expr.name]
+        case e.Dtype():
+            return getattr(np, expr.name)
+        case e.Unary():
+            assert expr.operator == "-"
+            return -work_out(expr.operand, names, rng)
+        case e.Binary():
+            left, right = work_out(expr.left, names, rng), work_out(expr.right, names, rng)
+            return _BINARY[expr.operator](left, right)
+        case e.Compare():
+            left, right = work_out(expr.left, names, rng), work_out(expr.rest[0], names, rng)
+            return _BINARY[expr.operators[0]](left, right)
+        case e.Sequence():
+            items = [work_out(item, names, rng) for item in expr.items]
+            return items if expr.form == "list" else tuple(items)
+        case e.Call():
+            args = [work_out(arg, names, rng) for arg in expr.args]
+            kwargs = {name: work_out(value, names, rng) for name, value in expr.kwargs}
+            return implementation(expr.function)(*args, **kwargs)
+        case _:
+            raise AssertionError(f"no example should need {expr}")
+
+
+_LEAVES = st.one_of(
+    st.integers(-(2**63), 2**63).map(e.Const),
+    st.floats(allow_nan=False, allow_infinity=False).map(e.Const),
+    st.sampled_from([True, False, None]).map(e.Const),
+    st.text("a'\"\\ ${}\n", max_size=5).map(e.Const),
+    st.sampled_from(["x", "y", "long_name"]).map(e.Name),
+    st.sampled_from(e.BUILTINS).map(e.Builtin),
+    st.sampled_from(e.DTYPES).map(e.Dtype),
+    st.just(e.LoopIndex("")),
+    st.just(e.OutputRead("fit", "loss")),
+    st.just(e.Text((e.Builtin("run.dir"), "/a$b'"))),
+)
+
+
+class _Grower:
+    """Makes trees of forms that the parser makes, each of smaller trees."""
+
+    def __init__(self, draw: st.DrawFn, depth: int) -> None:
+        self._draw = draw
+        self._depth = depth
+
+    def tree(self) -> e.Expr:
+        if self._depth == 0 or self._draw(st.booleans()):
+            return self._draw(_LEAVES)
+        self._depth -= 1
+        form = self._draw(st.sampled_from(_FORMS))
+        tree = form(self)
+        self._depth += 1
+        return tree
+
+    def pick(self, *choices: Any) -> Any:
+        return self._draw(st.sampled_from(choices))
+
+    def trees(self, least: int = 0) -> tuple[e.Expr, ...]:
+        return tuple(self.tree() for _ in range(self._draw(st.integers(least, 3))))
+
+    def value(self) -> e.Expr:
+        """A tree that an attribute can follow."""
+        tree = self.tree()
+        words = e.Builtin | e.Dtype | e.LoopIndex
+        return e.Name("x") if isinstance(tree, words) else tree
+
+    def item(self) -> e.Expr:
+        """What can stand in an index."""
+        return self.pick(e.Const(None, ellipsis=True), self.tree(), self.slice())
+
+    def slice(self) -> e.Expr:
+        return e.Slice(*(self.pick(None, self.tree()) for _ in range(3)))
+
+
+# Text is not repeated or formatted, and constants are not folded into huge ones.
+_FORMS = (
+    lambda grow: e.Unary(grow.pick("+", "~", "not"), grow.tree()),
+    lambda _: e.Unary("-", e.Name("x")),
+    lambda grow: e.Binary(e.Name("x"), grow.pick(*_BINARY_OPERATORS), grow.tree()),
+    lambda grow: e.Binary(grow.tree(), grow.pick("+", "-", "/", "@", "&", "|"), e.Name("y")),
+    lambda grow: e.Binary(e.Unary("-", e.Name("x")), "**", grow.tree()),
+    lambda grow: e.Compare(grow.tree(), ("<", "!="), (grow.tree(), grow.tree())),
+    lambda grow: e.Logical(grow.pick("and", "or"), (grow.tree(), *grow.trees(1))),
+    lambda grow: e.Conditional(grow.tree(), grow.tree(), grow.tree()),
+    lambda grow: e.Call("where", (grow.tree(), grow.tree(), grow.tree())),
+    lambda grow: e.Call("sum", (grow.tree(),), (("axis", grow.tree()),)),
+    lambda grow: e.Draw("normal", (grow.tree(),), (("size", grow.tree()),)),
+    lambda grow: e.Attribute(grow.value(), grow.pick(*e.ATTRIBUTES)),
+    lambda grow: e.Index(grow.tree(), grow.item()),
+    lambda grow: e.Index(grow.tree(), e.Sequence((grow.item(), grow.item()))),
+    lambda grow: e.Sequence(grow.trees(), grow.pick("tuple", "list")),
+)
+_BINARY_OPERATORS = ("+", "-", "/", "@", "&", "|", "^", ">>", "**", "%", "//")
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> e.Expr:
+    """Trees that the parser makes."""
+    return _Grower(draw, 3).tree()
+
+
+def faults(read: Any, *args: Any, **kwargs: Any) -> list[tuple[str, int, str, str]]:
+    """Of each fault of a text: code, offset in it (-1 for the whole), message and mend."""
+    with pytest.raises(SpecError) as caught:
+        read(*args, **kwargs)
+    found = []
+    for fault in caught.value.faults:
+        assert fault.path == "epoch/t/steps[0]"
+        assert fault.where is not None
+        at = fault.where.column - ORIGIN.column if fault.where != ORIGIN else -1
+        found.append((fault.code, at, fault.message, fault.mend))
+    return found
+
+
+def fault(read: Any, *args: Any, **kwargs: Any) -> tuple[str, int, str, str]:
+    """The only fault of a text."""
+    (one,) = faults(read, *args, **kwargs)
+    return one

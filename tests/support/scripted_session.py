@@ -1,0 +1,50 @@
+"""A session whose groups are Python functions, for tests of when things run. Not for where."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+
+from jobrun.graph.types import Cluster, OutputRef, TaskGroup
+from jobrun.session.base import Outputs, RunContext
+from jobrun.session.cancel import GroupCancelledError
+
+Script = Mapping[str, Callable[[dict, int], Mapping[OutputRef, object] | None]]
+
+
+class ScriptedSession:
+    """Runs ``script[group.name](blobs of the one node, epoch)``, and keeps a list of all calls."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.blobs: dict[str, object] = {}
+        self.calls: list[str] = []
+        self.seen: dict[str, Outputs] = {}
+        self.cancelled = False
+
+    def open(self, cluster: Cluster, context: RunContext) -> None:
+        self.calls.append("open")
+
+    def run(self, group: TaskGroup, epoch: int, outputs: Outputs) -> Outputs:
+        self.calls.append(f"{group.name} {epoch}")
+        self.seen[group.name] = dict(outputs)
+        act = self.script.get(group.name)
+        made = act(self.blobs, epoch) if act else None
+        if self.cancelled:
+            raise GroupCancelledError
+        return made or {}
+
+    def read(self, node: str, names: tuple[str, ...]) -> dict[str, object]:
+        return {name: copy.deepcopy(self.blobs[name]) for name in names}
+
+    def names(self, node: str) -> tuple[str, ...]:
+        return tuple(sorted(self.blobs))
+
+    def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
+        self.calls.append("settle")
+
+    def request_stop(self) -> None:
+        self.cancelled = True
+
+    def close(self) -> None:
+        self.calls.append("close")
