@@ -2,6 +2,7 @@ import pytest
 from yaml import events
 from yaml.error import Mark
 
+from jobrun.core.errors import SpecError
 from jobrun.spec import builder
 from jobrun.spec.builder import Builder, StopReadingError
 from jobrun.spec.nodes import Scalar, Sequence
@@ -63,12 +64,21 @@ def test_reading_stops_with_its_fault_kept():
 
 @pytest.mark.parametrize(
     "text",
-    ["a: [x = f(a, b)]", "a: {x: f(a, b)}", "a: [x = f(g(a, b), c)]", 'a: [x = "p, q"]',
-     "a: [f(a, b, c)]"],
-)  # fmt: skip
-def test_an_expression_cut_at_a_comma_gets_the_hint(text):
-    with pytest.raises(Exception, match="an expression is cut in two at a comma"):
-        read_document(text, "job.yaml")
+    ["a: [x = f(a, b)]", "a: [x = f(g(a, b), c)]", 'a: [x = "p, q"]', "a: [f(a, b, c)]"],
+)
+def test_an_expression_cut_at_a_comma_gets_the_hint_and_the_rest_is_read(text):
+    document = read_document(f"{text}\na: 1\n", "job.yaml")
+
+    messages = [fault.message for fault in document.faults]
+    assert messages == [
+        "an expression is cut in two at a comma",
+        "duplicate key 'a' (first at line 1)",
+    ]
+
+
+def test_an_expression_cut_in_a_mapping_ends_the_reading():
+    with pytest.raises(SpecError, match="an expression is cut in two at a comma"):
+        read_document("a: {x: f(a, b)}", "job.yaml")
 
 
 @pytest.mark.parametrize(
