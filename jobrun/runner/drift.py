@@ -1,0 +1,207 @@
+"""What changed between a run and what would go on with it, and whether that is allowed. Pure.
+
+Four classes: *safe* changes are applied; *declared safe* ones are those of params that say
+``drift: safe``; *numerics* are warned of, or refused when strict; *semantic* ones are
+refused unless accepted by name. Comments, key order and written-out defaults never count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from jobrun.core.errors import DriftError, Fault
+from jobrun.core.origin import Origin
+from jobrun.spec.load import LoadedSpec
+from jobrun.spec.source import path_text
+
+Kind = Literal["safe", "declared safe", "numerics", "semantic"]
+_Path = tuple[str | int, ...]
+
+_ABSENT = object()
+# What a change below these keys alters is when the run ends, what it keeps, and what it
+# tells; never a bit of the state.
+_SAFE_KEYS = frozenset(
+    {"stop", "metrics", "fail_if", "expect", "deadline", "margin", "description", "checkpoint"}
+)
+_SAFE_PARAM_KEYS = frozenset({"help", "min", "max", "choices", "drift"})
+_NUMERIC_KEYS = (
+    "numpy", "blas", "blas_kernel", "blas_threads", "cpu_features", "machine", "byte_order",
+    "python", "jobrun",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference.
+
+    Attributes:
+        field: Its path in the spec, or ``numerics.numpy``, ``callables.m:f``, ``env.HOME``,
+            ``constants.local.X``.
+        before: As recorded, in words; empty for nothing.
+        after: As it is now.
+    """
+
+    field: str
+    kind: Kind
+    before: str
+    after: str
+    where: Origin | None = None
+
+    def __str__(self) -> str:
+        return f"{self.field}: was {self.before or 'not there'}, is {self.after or 'not there'}"
+
+
+def spec_changes(recorded: LoadedSpec, present: LoadedSpec) -> tuple[Change, ...]:
+    """How the present spec differs in meaning from the recorded one, in the order of the spec."""
+    before, after = recorded.spec.model_dump(by_alias=True), present.spec.model_dump(by_alias=True)
+    changes = []
+    for path, old, new in _differences(recorded.merged, present.merged, ()):
+        if path[0] == "params":
+            continue
+        meant_before, meant_after = _at(before, path), _at(after, path)
+        if meant_before is not _ABSENT and meant_before == meant_after:
+            continue
+        changes.append(
+            Change(path_text(path), _kind(path), _shown(old), _shown(new), present.source.at(path))
+        )
+    return (*_param_changes(recorded, present), *changes)
+
+
+def mapping_changes(
+    prefix: str, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> tuple[Change, ...]:
+    """Semantic changes between two mappings of digests, such as those of callables."""
+    return tuple(
+        Change(f"{prefix}.{name}", "semantic", _short(before.get(name)), _short(after.get(name)))
+        for name in sorted({*before, *after})
+        if before.get(name) != after.get(name)
+    )
+
+
+def numerics_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
+    """Differences of the environment that may change the last bits of results."""
+    pairs = ((key, _numeric(before, key), _numeric(after, key)) for key in _NUMERIC_KEYS)
+    return tuple(
+        Change(f"numerics.{key}", "numerics", _shown(old), _shown(new))
+        for key, old, new in pairs
+        if old != new and old is not None
+    )
+
+
+def check_drift(
+    changes: tuple[Change, ...], *, strict: bool = False, accept: tuple[str, ...] = ()
+) -> tuple[Change, ...]:
+    """Refuse what must not change; else the changes, to be told.
+
+    Args:
+        changes: All there are.
+        strict: Refuse numerics, too.
+        accept: Fields that may change all the same; one stands for what is below it.
+
+    Raises:
+        DriftError: With every change that is refused.
+    """
+    refused = [
+        change
+        for change in changes
+        if (change.kind == "semantic" or (strict and change.kind == "numerics"))
+        and not _accepted(change.field, accept)
+    ]
+    if refused:
+        raise DriftError(*(_fault(change) for change in refused))
+    return changes
+
+
+def check_constants(
+    recorded: Mapping[str, str], rebuilt: Mapping[str, str], accept: tuple[str, ...] = ()
+) -> None:
+    """See that the ``rebuild`` tasks made what they made before.
+
+    Raises:
+        DriftError: They did not: the data, or the code, is another.
+    """
+    check_drift(mapping_changes("constants", recorded, rebuilt), accept=accept)
+
+
+def _differences(before: Any, after: Any, path: _Path) -> Iterator[tuple[_Path, Any, Any]]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in [*before, *(key for key in after if key not in before)]:
+            old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
+            yield from _differences(old, new, (*path, key))
+    elif isinstance(before, list) and isinstance(after, list):
+        for place in range(max(len(before), len(after))):
+            old = before[place] if place < len(before) else _ABSENT
+            new = after[place] if place < len(after) else _ABSENT
+            yield from _differences(old, new, (*path, place))
+    elif type(before) is not type(after) or before != after:
+        yield path, before, after
+
+
+def _param_changes(recorded: LoadedSpec, present: LoadedSpec) -> Iterator[Change]:
+    for name in {**recorded.params, **present.params}:
+        old = recorded.params.get(name, _ABSENT)
+        new = present.params.get(name, _ABSENT)
+        if type(old) is type(new) and old == new:
+            continue
+        declared = _at(present.merged, ("params", name, "drift")) == "safe"
+        kind: Kind = "declared safe" if declared else "semantic"
+        where = present.source.at(("params", name, "default"))
+        yield Change(f"params.{name}", kind, _shown(old), _shown(new), where)
+
+
+def _kind(path: _Path) -> Kind:
+    match path:
+        case ("blas_threads", *_):
+            return "numerics"
+        case ("checkpoint", ("dir" | "nodes"), *_):
+            return "semantic"
+        case (str() as key, *_) if key in _SAFE_KEYS:
+            return "safe"
+        case (*_, ("log" | "message")):
+            return "safe"
+        case _:
+            return "semantic"
+
+
+def _at(tree: Any, path: _Path) -> Any:
+    for segment in path:
+        try:
+            tree = tree[segment]
+        except (KeyError, IndexError, TypeError):
+            return _ABSENT
+    return tree
+
+
+def _numeric(environment: Mapping[str, Any], key: str) -> Any:
+    value = environment.get(key)
+    # Patch releases of Python do not change arithmetic.
+    return value.rpartition(".")[0] if key == "python" and isinstance(value, str) else value
+
+
+def _accepted(field: str, accept: tuple[str, ...]) -> bool:
+    return any(
+        field == item or field.startswith((f"{item}.", f"{item}[")) for item in accept if item
+    )
+
+
+def _shown(value: Any) -> str:
+    if value is _ABSENT or value is None:
+        return ""
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _short(digest: Any) -> str:
+    return str(digest)[:19] if digest else ""
+
+
+def _fault(change: Change) -> Fault:
+    code = {"numerics": "E370"}.get(change.kind, "E369")
+    if change.field.startswith("constants."):
+        code = "E371"
+    mend = f"undo it; or accept it with --accept-drift {change.field}; or start a new run"
+    if change.kind == "numerics":
+        mend = "resume where the run was made, or without --strict"
+    return Fault(code, str(change), mend, change.where, change.field)

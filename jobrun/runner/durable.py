@@ -1,0 +1,49 @@
+"""Small files of a run that appear whole and stay. Not the checkpoints', not data files."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from jobrun.formats import files
+from jobrun.formats.files import sync_directory, write_all
+
+__all__ = ["disk_faults", "sync_directory", "write_all", "write_whole"]
+
+
+def disk_faults(what: str) -> AbstractContextManager[None]:
+    """Turn what the operating system refuses inside into an error that says what was being done.
+
+    Args:
+        what: The act, such as ``write run.json``.
+
+    Raises:
+        EnvironmentFaultError: The body raised an ``OSError``.
+    """
+    return files.disk_faults("E354", what)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Put ``data`` at ``path``, durably, in place of what may be there.
+
+    A reader, or a crash, sees the old file or the new one. Others may read it, never write.
+
+    Raises:
+        OSError: The disk says no; what was there is unchanged.
+    """
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(beside, flags, 0o644)
+    try:
+        try:
+            write_all(descriptor, data)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)

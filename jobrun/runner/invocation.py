@@ -1,0 +1,388 @@
+"""One invocation of a run: recover, open a session, run the loop, write down how it ended.
+
+The only module that puts the session, the store, the journal and the loop together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from jobrun.checkpoint.directory import DirectoryStore
+from jobrun.checkpoint.plan import load_group
+from jobrun.checkpoint.store import CheckpointStore
+from jobrun.core.errors import (
+    CheckpointError,
+    ExpectationError,
+    Fault,
+    InterruptedRunError,
+    JobrunError,
+    StoppedEarlyError,
+)
+from jobrun.core.events import Event, Listener, Noted, RunEnded, RunStarted
+from jobrun.graph.types import Job, StopAfterEpochs
+from jobrun.runner.drift import (
+    Change,
+    check_drift,
+    mapping_changes,
+    numerics_changes,
+    spec_changes,
+)
+from jobrun.runner.durable import disk_faults
+from jobrun.runner.environment import describe_environment
+from jobrun.runner.journal import Acknowledged, Journal, read_journal, set_aside_journal
+from jobrun.runner.lock import RunLock
+from jobrun.runner.logs import RunLogs, trim_metrics
+from jobrun.runner.loop import JobRunner, Limits, Resumed
+from jobrun.runner.parts import rebuild_group
+from jobrun.runner.preflight import callable_digests, preflight, probe_directory, refuse
+from jobrun.runner.progress import Progress, from_json
+from jobrun.runner.record import Status
+from jobrun.runner.recover import (
+    FROM_THE_START,
+    Recovery,
+    carry_out,
+    generations,
+    inspector,
+    plan_recovery,
+)
+from jobrun.runner.rundir import Run
+from jobrun.runner.saver import CheckpointSaver, Identity, NoSaver, Place, Saver
+from jobrun.runner.settings import RunOptions, RunResult
+from jobrun.runner.signals import REQUEST_NAME, StopRequests
+from jobrun.runner.specdir import recorded_spec, write_spec
+from jobrun.runner.stopping import total_epochs
+from jobrun.session.base import RunContext, Session
+from jobrun.session.open import open_session
+from jobrun.spec.dump import spec_digest
+from jobrun.spec.load import LoadedSpec
+from jobrun.version import __version__
+
+_STATUS: dict[type[JobrunError], Status] = {
+    ExpectationError: "finished",
+    StoppedEarlyError: "stopped",
+    InterruptedRunError: "interrupted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """What an invocation works with.
+
+    Attributes:
+        folder: The spec's folder, absolute.
+        ended_code: The exit code of a run that had finished before.
+    """
+
+    run: Run
+    job: Job
+    folder: Path
+    lock: RunLock
+    options: RunOptions
+    store: CheckpointStore
+    listen: Listener
+    ended_code: int = 0
+
+    @property
+    def added_stop(self) -> tuple[StopAfterEpochs, ...]:
+        """The stop item of ``--epochs``, which belongs to the run."""
+        epochs = self.run.record.limit_epochs
+        return (StopAfterEpochs(epochs, "--epochs"),) if epochs else ()
+
+
+def begin(
+    run: Run,
+    job: Job,
+    lock: RunLock,
+    options: RunOptions,
+    listener: Listener,
+    warnings: tuple[Fault, ...] = (),
+) -> RunResult:
+    """Run a new run to its end. The lock is held; ``run.json`` is there.
+
+    Raises:
+        JobrunError: It did not end in good order; ``run.json`` says so too.
+    """
+    run = run.write(environment=describe_environment())
+    store = _store_of(run, job, run.folder)
+    with _telling(run, job, listener, 0) as listen, _journal_of(run, job) as journal:
+        _tell_warnings(warnings, listen)
+        if not job.checkpoint.enabled:
+            listen(Noted("checkpoint: none: this run cannot be resumed", "warning"))
+        work = Invocation(run, job, run.folder, lock, options, store, listen)
+        return _run(work, journal, None)
+
+
+def go_on(
+    run: Run,
+    present: LoadedSpec,
+    job: Job,
+    lock: RunLock,
+    options: RunOptions,
+    listener: Listener,
+) -> RunResult:
+    """Continue a run. The lock is held.
+
+    ::
+
+        choose the epoch                    # reads only
+        refuse drift, and what is missing   # reads only
+        do what the choice asks for         # journal first, then moves
+        write down what is run now
+        run the loop from that epoch
+
+    Raises:
+        JobrunError: It is refused, or did not end in good order.
+    """
+    folder = Path(present.folder)
+    store = _store_of(run, job, folder)
+    said, damaged = _acknowledged(run, options)
+    plan = plan_recovery(
+        store.epochs(),
+        said,
+        inspector(store, run.record.run_id),
+        generations(store),
+        run.record.generation,
+        options.epoch,
+    )
+    changes = _changes(run, present, job, options, plan)
+    warnings = _look_ahead(run, present, job, plan, options)
+    if damaged:
+        set_aside_journal(run.path)
+    with (
+        _telling(run, job, listener, plan.generation) as listen,
+        contextlib.closing(Journal.open(run.path, run.record.run_id)) as journal,
+    ):
+        if said.torn_bytes:
+            listen(Noted("the last line of committed.jsonl was torn by a crash and is dropped"))
+        carry_out(plan, store, journal, run.path, listen)
+        trim_metrics(run.path, plan.epoch)
+        _tell_changes(changes, listen)
+        _tell_warnings(warnings, listen)
+        before = run.record
+        run = _update(run, present, job, plan, options)
+        ended = before.status == "finished"
+        code = (before.exit_code or 0) if ended else 0
+        work = Invocation(run, job, folder, lock, options, store, listen, code)
+        resumed = _resumed(work, plan, ended=ended)
+        return _run(work, journal, resumed)
+
+
+def _run(work: Invocation, journal: Journal | None, resumed: Resumed | None) -> RunResult:
+    """Run the loop and write down how it ended, whatever happens."""
+    started = time.monotonic()
+    epoch = resumed.progress.epoch if resumed else FROM_THE_START
+    total = total_epochs(work.job.stop + work.added_stop)
+    work.listen(RunStarted(work.run.name, work.job.name, str(work.run.path), epoch, total))
+    with (
+        contextlib.closing(open_session(work.options.session)) as session,
+        _requests(work, session) as requests,
+    ):
+        saver = _saver(work, session, journal, epoch)
+        try:
+            progress = _loop(work, session, saver, requests, resumed)
+        except JobrunError as error:
+            status = _STATUS.get(type(error), "failed")
+            result = _result(work, error.exit_code, saver.saved, error.faults)
+            _close_books(work, status, result, started)
+            if status == "failed":
+                raise
+            return result
+        except BaseException as error:
+            fault = Fault("E379", f"{type(error).__name__}: {error}")
+            _close_books(work, "failed", _result(work, 70, saver.saved, (fault,)), started)
+            raise
+        # Finished before, and no epoch was added: the code is what it was.
+        code = work.ended_code if progress.epoch == epoch else 0
+        reason = "; ".join(progress.stopping)
+        result = RunResult(code, str(work.run.path), progress.epoch, reason)
+        _close_books(work, "finished", result, started)
+    return result
+
+
+def _requests(work: Invocation, session: Session) -> StopRequests:
+    request = work.run.path / REQUEST_NAME
+    request.unlink(missing_ok=True)
+    return StopRequests(
+        session.request_stop,
+        grace_s=work.options.grace_s,
+        time_s=work.options.time_s,
+        request=request,
+    )
+
+
+def _loop(
+    work: Invocation,
+    session: Session,
+    saver: Saver,
+    requests: StopRequests,
+    resumed: Resumed | None,
+) -> Progress:
+    context = RunContext(work.job.seed, str(work.run.path), str(work.folder), work.listen)
+    session.open(work.job.cluster, context)
+    limits = Limits(work.added_stop, work.options.max_epochs, f"jobrun resume {work.run.name}")
+    return JobRunner(work.job, session, saver, requests, work.listen, limits).run(resumed)
+
+
+def _saver(work: Invocation, session: Session, journal: Journal | None, saved: int) -> Saver:
+    if journal is None:
+        return NoSaver()
+    record = work.run.record
+    identity = Identity(
+        record.run_id, record.generation, record.spec_digest, dict(record.environment)
+    )
+    place = Place(work.store, journal, work.lock)
+    return CheckpointSaver(work.job, session, place, identity, work.listen, saved)
+
+
+def _result(work: Invocation, code: int, saved: int, faults: tuple[Fault, ...]) -> RunResult:
+    reason = "; ".join(fault.message for fault in faults)
+    return RunResult(code, str(work.run.path), saved, reason, faults)
+
+
+def _close_books(work: Invocation, status: Status, result: RunResult, started: float) -> None:
+    """Write the end into ``run.json``; after a failure that must not hide the failure."""
+    written = contextlib.suppress(JobrunError) if status == "failed" else contextlib.nullcontext()
+    with written:
+        work.run.write(
+            status=status, epoch=result.epoch, exit_code=result.exit_code, reason=result.reason
+        )
+    seconds = time.monotonic() - started
+    work.listen(RunEnded(status, result.epoch, seconds, result.reason))
+
+
+def _resumed(work: Invocation, plan: Recovery, *, ended: bool) -> Resumed | None:
+    """What the loop starts from; None for init, when a crash came before epoch 0 was saved."""
+    if plan.epoch == FROM_THE_START:
+        return None
+    manifest = work.store.manifest(plan.epoch)
+    load = load_group(work.job, manifest, work.store.path(plan.epoch))
+    accept = (*work.run.record.accepted, *work.options.accept)
+    return Resumed(from_json(manifest.runner), load, accept, ended=ended)
+
+
+def _acknowledged(run: Run, options: RunOptions) -> tuple[Acknowledged, bool]:
+    """What the journal says, and whether it is damaged, which a wanted epoch makes up for."""
+    try:
+        return read_journal(run.path, run.record.run_id), False
+    except CheckpointError:
+        if options.epoch is None:
+            raise
+        return Acknowledged(), True
+
+
+def _changes(
+    run: Run, present: LoadedSpec, job: Job, options: RunOptions, plan: Recovery
+) -> tuple[Change, ...]:
+    """What drifted, none of it refused."""
+    if plan.epoch == FROM_THE_START:
+        # Nothing was saved, so there is nothing that another spec would not explain.
+        return ()
+    record = run.record
+    changes = [
+        *mapping_changes("env", record.variables, present.environment_digests),
+        *mapping_changes(
+            "callables", record.callables, callable_digests(job, Path(present.folder))
+        ),
+        *numerics_changes(record.environment, describe_environment()),
+    ]
+    if spec_digest(present) != record.spec_digest:
+        changes = [*spec_changes(recorded_spec(run), present), *changes]
+    accept = (*record.accepted, *options.accept)
+    return check_drift(tuple(changes), strict=options.strict, accept=accept)
+
+
+def _look_ahead(
+    run: Run, present: LoadedSpec, job: Job, plan: Recovery, options: RunOptions
+) -> tuple[Fault, ...]:
+    """Preflight of what will run: of init, only what is rebuilt."""
+    if plan.epoch != FROM_THE_START:
+        job = replace(job, init=rebuild_group(job.init))
+    faults = preflight(job, Path(present.folder), imports=options.imports)
+    refuse(faults)
+    return faults + probe_directory(run.path)
+
+
+def _update(
+    run: Run,
+    present: LoadedSpec,
+    job: Job,
+    plan: Recovery,
+    options: RunOptions,
+) -> Run:
+    """Write down what is run from here on."""
+    digest = spec_digest(present)
+    if digest != run.record.spec_digest:
+        write_spec(run.path, present, job)
+    return run.write(
+        status="running",
+        epoch=plan.epoch,
+        exit_code=None,
+        reason="",
+        generation=plan.generation,
+        folder=os.path.relpath(present.folder, run.path),
+        spec_digest=digest,
+        limit_epochs=options.epochs or run.record.limit_epochs,
+        accepted=tuple(dict.fromkeys((*run.record.accepted, *options.accept))),
+        callables=callable_digests(job, Path(present.folder)),
+        variables=present.environment_digests,
+        environment=describe_environment(),
+        host=socket.gethostname(),
+        version=__version__,
+    )
+
+
+def _store_of(run: Run, job: Job, folder: Path) -> CheckpointStore:
+    if not job.checkpoint.directory:
+        return DirectoryStore(str(run.path / "checkpoints"))
+    # Outside the run, under the run's name: two runs never share a place.
+    root = folder / job.checkpoint.directory / run.record.job / run.path.name
+    with disk_faults(f"make {root}"):
+        root.mkdir(parents=True, exist_ok=True)
+    return DirectoryStore(str(root))
+
+
+@contextlib.contextmanager
+def _journal_of(run: Run, job: Job) -> Iterator[Journal | None]:
+    if not job.checkpoint.enabled:
+        yield None
+        return
+    with contextlib.closing(Journal.open(run.path, run.record.run_id)) as journal:
+        yield journal
+
+
+@contextlib.contextmanager
+def _telling(run: Run, job: Job, listener: Listener, generation: int) -> Iterator[Listener]:
+    """Who is told: the run's own files, then the caller, whose terminal may go away."""
+    with contextlib.closing(RunLogs(run.path, job, generation)) as logs:
+        listen = partial(_tell, logs, [listener])
+        yield listen
+        if logs.failed_writes:
+            listen(Noted(f"{logs.failed_writes} lines of the run's logs were lost", "warning"))
+
+
+def _tell(logs: RunLogs, others: list[Listener], event: Event) -> None:
+    logs(event)
+    try:
+        for other in others:
+            other(event)
+    except (OSError, ValueError):
+        # A closed pipe or terminal ends the display, never the run.
+        others.clear()
+
+
+def _tell_warnings(warnings: tuple[Fault, ...], listen: Listener) -> None:
+    for fault in warnings:
+        listen(Noted(f"{fault.message} ({fault.mend})", "warning"))
+
+
+def _tell_changes(changes: tuple[Change, ...], listen: Listener) -> None:
+    for change in changes:
+        level = "info" if change.kind in {"safe", "declared safe"} else "warning"
+        listen(Noted(f"changed ({change.kind}): {change}", level))

@@ -1,0 +1,156 @@
+"""One live runner per run: a lock the kernel holds, and takes back when its holder dies.
+
+The text in the lock file is for people only; nothing is ever decided by it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from jobrun.core.errors import EnvironmentFaultError, LockedError
+from jobrun.runner.durable import disk_faults, write_all
+
+LOCK_NAME = "run.lock"
+_TEXT_LIMIT_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who holds a run, as the holder wrote it; fields it did not write are empty."""
+
+    pid: int = 0
+    host: str = ""
+    since: str = ""
+
+    def __str__(self) -> str:
+        if not self.pid:
+            return "another process"
+        return f"process {self.pid} on {self.host or 'an unnamed host'}, since {self.since}"
+
+
+class RunLock:
+    """The lock of one run, held from ``acquire`` to ``release`` or the process's death."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    def acquire(cls, run: Path) -> Self:
+        """Take the run's lock, at once or not at all.
+
+        A lock file that is replaced while we take it is not the lock: the inode we hold
+        must be the one the name leads to.
+
+        Raises:
+            LockedError: A live process holds it.
+            EnvironmentFaultError: The file cannot be made.
+        """
+        path = run / LOCK_NAME
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        with disk_faults(f"open {LOCK_NAME} in {run}"):
+            descriptor = os.open(path, flags, 0o644)
+        lock = cls(path, descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock.check()
+            lock._sign()
+        except BlockingIOError as error:
+            lock.release()
+            raise _held(run, owner_of(run)) from error
+        except BaseException:
+            lock.release()
+            raise
+        return lock
+
+    def check(self) -> None:
+        """See that the name still leads to the file we hold.
+
+        Raises:
+            EnvironmentFaultError: The lock file was deleted or replaced under us.
+        """
+        try:
+            named = self._path.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            named = None
+        held = os.fstat(self._descriptor)
+        if named is None or (named.st_dev, named.st_ino) != (held.st_dev, held.st_ino):
+            raise EnvironmentFaultError.of(
+                "E355",
+                f"the lock file {self._path} was removed or replaced while this run held it",
+                "make sure that nothing else works in this run, then resume",
+            )
+
+    def release(self) -> None:
+        """Give the lock back; may be called twice."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def _sign(self) -> None:
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
+        with disk_faults(f"write {LOCK_NAME}"):
+            os.ftruncate(self._descriptor, 0)
+            write_all(self._descriptor, json.dumps(owner).encode() + b"\n")
+
+
+def owner_of(run: Path) -> Owner:
+    """What the lock file says of its holder; says nothing of whether it lives."""
+    fields: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError):
+        descriptor = os.open(run / LOCK_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            read = json.loads(os.read(descriptor, _TEXT_LIMIT_BYTES))
+        finally:
+            os.close(descriptor)
+        fields = read if isinstance(read, dict) else {}
+    pid = fields.get("pid")
+    return Owner(
+        pid if isinstance(pid, int) else 0,
+        str(fields.get("host", "")),
+        str(fields.get("since", "")),
+    )
+
+
+def is_live(run: Path) -> bool:
+    """Whether a live process holds the run just now."""
+    try:
+        descriptor = os.open(run / LOCK_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _held(run: Path, owner: Owner) -> LockedError:
+    return LockedError.of(
+        "E353",
+        f"run {run.name} is held by {owner}",
+        "wait for its end, or send it SIGTERM, which lets it save first",
+    )

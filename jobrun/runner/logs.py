@@ -1,0 +1,145 @@
+"""A run's own record of what happened: metrics, events, and what each task said.
+
+A listener that writes lines as they come. It never raises and never fails a run: what
+cannot be written is counted, and told at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections import Counter
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TextIO
+
+from jobrun.core.events import Event, Logged, Measured
+from jobrun.graph.types import Job
+from jobrun.runner.durable import disk_faults, write_whole
+
+METRICS_NAME = "metrics.jsonl"
+EVENTS_NAME = "events.jsonl"
+LOG_LIMIT_BYTES = 256 << 20
+
+
+class RunLogs:
+    """Writes into a run's ``metrics.jsonl``, ``events.jsonl`` and ``logs/``; use as a listener."""
+
+    def __init__(self, run: Path, job: Job, generation: int = 0) -> None:
+        self._run = run
+        self._generation = generation
+        self._lock = threading.Lock()
+        self._files: dict[Path, TextIO] = {}
+        self._written: Counter[Path] = Counter()
+        self._closed = False
+        tasks = [task for group in job.groups for task in group.tasks]
+        nodes = Counter(task.name for task in tasks)
+        self._spread = {task.name for task in tasks if nodes[task.name] > 1}
+        self._several = {task.name for task in tasks if task.instances > 1}
+        self.failed_writes = 0
+
+    def __call__(self, event: Event) -> None:
+        """Write the event where it belongs. Any thread."""
+        match event:
+            case Logged():
+                self._append(self._log_path(event), self._log_line(event))
+            case Measured():
+                self._append(self._run / METRICS_NAME, _json(event, self._generation))
+            case _:
+                self._append(self._run / EVENTS_NAME, _json(event, self._generation))
+
+    def close(self) -> None:
+        """Close all files; may be called twice. Later events are dropped."""
+        with self._lock:
+            self._closed = True
+            for file in self._files.values():
+                file.close()
+            self._files.clear()
+
+    def _append(self, path: Path, line: str) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                self._write(path, line)
+            except OSError:
+                self.failed_writes += 1
+
+    def _write(self, path: Path, line: str) -> None:
+        written = self._written[path]
+        if written > LOG_LIMIT_BYTES:
+            return
+        self._written[path] += len(line) + 1
+        if self._written[path] > LOG_LIMIT_BYTES:
+            line = f"(this file is full at {LOG_LIMIT_BYTES >> 20} MiB)"
+        file = self._files.get(path)
+        if file is None:
+            path.parent.mkdir(exist_ok=True)
+            # Surrogates: what a program prints need not be text.
+            file = path.open("a", buffering=1, encoding="utf-8", errors="backslashreplace")
+            self._files[path] = file
+        file.write(line + "\n")
+
+    def _log_path(self, event: Logged) -> Path:
+        instance = f".{event.instance}" if event.task in self._several else ""
+        return self._run / "logs" / f"{event.task or 'job'}{instance}.log"
+
+    def _log_line(self, event: Logged) -> str:
+        node = f" {event.node}" if event.task in self._spread else ""
+        return f"[{event.epoch}{node}] {event.text}"
+
+
+def trim_metrics(run: Path, epoch: int) -> int:
+    """Move metrics of epochs later than ``epoch`` out of ``metrics.jsonl``; how many lines.
+
+    A resumed run measures these epochs again; what the lost ones measured is kept in
+    ``superseded/metrics.jsonl``. A torn last line goes with them.
+
+    Raises:
+        EnvironmentFaultError: The disk says no.
+    """
+    path, aside = run / METRICS_NAME, run / "superseded" / METRICS_NAME
+    with disk_faults(f"trim {METRICS_NAME}"):
+        try:
+            lines = path.read_bytes().splitlines(keepends=True)
+        except FileNotFoundError:
+            return 0
+        kept = [line for line in lines if _epoch_of(line) <= epoch]
+        if len(kept) == len(lines):
+            return 0
+        over = [line for line in lines if _epoch_of(line) > epoch]
+        aside.parent.mkdir(exist_ok=True)
+        with aside.open("ab") as file:
+            file.writelines(over)
+        write_whole(path, b"".join(kept))
+    return len(over)
+
+
+def _json(event: Event, generation: int) -> str:
+    content: dict[str, Any] = {
+        "event": type(event).__name__,
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "generation": generation,
+        **_finite(asdict(event)),
+    }
+    return json.dumps(content, default=str, ensure_ascii=False)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they become text."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(float(value))
+    return value
+
+
+def _epoch_of(line: bytes) -> float:
+    try:
+        return int(json.loads(line)["epoch"])
+    except (KeyError, TypeError, ValueError):
+        return math.inf

@@ -1,0 +1,280 @@
+"""The job runner: init once, epochs until a stop condition holds, download once, exit once.
+
+When things run, and what is kept; where and how is the session's matter.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jobrun.core.crashpoints import reach
+from jobrun.core.errors import (
+    ExpectationError,
+    Fault,
+    InterruptedRunError,
+    JobrunError,
+    StoppedEarlyError,
+    TaskFailedError,
+)
+from jobrun.core.events import EpochEnded, GroupEnded, GroupStarted, Listener, Measured, Noted
+from jobrun.graph.types import Job, OutputRef, StopCondition, TaskGroup
+from jobrun.runner.constants import constants_of
+from jobrun.runner.drift import check_constants
+from jobrun.runner.parts import kept_names, outputs_of, outputs_read_later, rebuild_group
+from jobrun.runner.probes import Looker
+from jobrun.runner.progress import Progress, Scalar
+from jobrun.runner.saver import Saver
+from jobrun.runner.signals import StopRequests
+from jobrun.runner.stopping import next_patience, reasons
+from jobrun.session.base import Session
+from jobrun.session.cancel import GroupCancelledError, TasksStuckError
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What a resumed run starts from.
+
+    Attributes:
+        progress: As the manifest has it.
+        load: The group that brings the stored state into the session.
+        accept: Fields whose drift is accepted.
+        ended: The run had finished: unless it goes on, nothing is left to do.
+    """
+
+    progress: Progress
+    load: TaskGroup
+    accept: tuple[str, ...] = ()
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What ends this invocation, or this run, besides the spec.
+
+    Attributes:
+        stop: Stop conditions added to those of the job.
+        max_epochs: How many epochs this invocation may run; 0 for no limit.
+        resume: The command that continues the run, for people.
+    """
+
+    stop: tuple[StopCondition, ...] = ()
+    max_epochs: int = 0
+    resume: str = "jobrun resume"
+
+
+class JobRunner:
+    """Runs one job in an open session, from its beginning or from a checkpoint, to its end.
+
+    ::
+
+        new run:   run init; settle; save epoch 0
+        resumed:   run init's rebuild tasks; load the checkpoint; settle
+                   look again whether to stop
+        until a stop condition holds, epoch by epoch:
+            obey requests to end: save what is whole, and leave
+            run the epoch group
+            settle: bring every node's workspace to boundary form
+            fail if a fail_if holds
+            take the metrics; look at the stop conditions
+            save, if it is due, or the last
+        obey requests to end
+        run download; run exit
+        fail if an expect does not hold
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        session: Session,
+        saver: Saver,
+        requests: StopRequests,
+        listen: Listener,
+        limits: Limits,
+    ) -> None:
+        self._job = job
+        self._session = session
+        self._saver = saver
+        self._requests = requests
+        self._listen = listen
+        self._limits = limits
+        self._stop = (*job.stop, *limits.stop)
+        self._kept_names = kept_names(job)
+        self._kept_outputs = outputs_read_later(job)
+        self._init_outputs = outputs_of(job.init)
+        self._started = time.monotonic()
+        self._elapsed_before_s = 0.0
+        self._epochs_run = 0
+
+    def run(self, resumed: Resumed | None = None) -> Progress:
+        """Run to the end, and return how the run stood after its last epoch.
+
+        Raises:
+            StoppedEarlyError: A request to end, or ``max_epochs``.
+            InterruptedRunError: A request to end by SIGINT.
+            ExpectationError: The job has ended, but an ``expect`` does not hold.
+            TaskFailedError: A step failed, or a ``fail_if`` holds; the epoch was dropped.
+            DriftError: A constant is not what it was.
+        """
+        epoch = resumed.progress.epoch if resumed else 0
+        try:
+            progress = self._resume(resumed) if resumed else self._begin()
+            while not progress.stopping:
+                self._obey(progress, more_epochs=True)
+                epoch = progress.epoch + 1
+                progress = self._run_epoch(progress)
+            if not (resumed and resumed.ended and self._epochs_run == 0):
+                self._obey(progress, more_epochs=False)
+                self._finish(progress)
+        except (GroupCancelledError, TasksStuckError) as error:
+            # Stuck without a request is a failure of the tasks; with one, the request stands.
+            if isinstance(error, TasksStuckError) and not self._requests.reason:
+                raise
+            raise self._stopped(f"epoch {epoch} was dropped") from error
+        return progress
+
+    def _begin(self) -> Progress:
+        outputs = self._run_group(self._job.init, 0, {})
+        reach("runner.init-ended")
+        self._session.settle(self._kept_names)
+        progress = Progress(
+            elapsed_s=self._elapsed_s(),
+            outputs=outputs,
+            constants=constants_of(self._job, self._session),
+        )
+        return self._saver.save(progress)
+
+    def _resume(self, resumed: Resumed) -> Progress:
+        progress = resumed.progress
+        self._elapsed_before_s = progress.elapsed_s
+        rebuilt = self._run_group(rebuild_group(self._job.init), 0, {})
+        self._session.run(resumed.load, progress.epoch, {})
+        self._session.settle(self._kept_names)
+        constants = constants_of(self._job, self._session)
+        check_constants(progress.constants, constants, resumed.accept)
+        progress = replace(progress, outputs={**progress.outputs, **rebuilt}, constants=constants)
+        return replace(progress, stopping=self._stopping(progress))
+
+    def _run_epoch(self, before: Progress) -> Progress:
+        started = time.monotonic()
+        epoch = before.epoch + 1
+        self._expect(before)
+        from_init = {ref: v for ref, v in before.outputs.items() if ref in self._init_outputs}
+        outputs = {**from_init, **self._run_group(self._job.epoch, epoch, from_init)}
+        reach("runner.epoch-ended")
+        # Settled before anyone looks: a resume looks at the same bits.
+        self._session.settle(self._kept_names)
+        looker = Looker(self._session, outputs, epoch)
+        self._check_fail_if(looker)
+        metrics = self._measure(looker, epoch)
+        progress = replace(
+            before,
+            epoch=epoch,
+            elapsed_s=self._elapsed_s(),
+            metrics=metrics,
+            patience=next_patience(self._stop, before.patience, dict(metrics)),
+            outputs=outputs,
+        )
+        progress = replace(progress, stopping=self._stopping(progress))
+        progress = replace(progress, epoch_s=time.monotonic() - started)
+        if progress.stopping or self._saver.is_due(progress):
+            progress = self._saver.save(replace(progress, scores=self._scored(progress)))
+        self._epochs_run += 1
+        self._listen(EpochEnded(epoch, progress.epoch_s, metrics, progress.stopping))
+        return progress
+
+    def _finish(self, progress: Progress) -> None:
+        self._requests.expect(None)
+        if progress.failed_saves:
+            text = f"{progress.failed_saves} checkpoints could not be saved"
+            self._listen(Noted(text, "warning"))
+        epoch = progress.epoch
+        gathered = self._run_group(self._job.download, epoch, progress.outputs, keep_all=True)
+        reach("runner.download-ended")
+        outputs = {**progress.outputs, **gathered}
+        outputs |= self._run_group(self._job.exit, epoch, outputs, keep_all=True)
+        reach("runner.exit-ended")
+        looker = Looker(self._session, outputs, epoch)
+        unmet = [probe for probe in self._job.expect if not looker.holds(probe)]
+        if unmet:
+            mend = "see the metrics of the run, or change the expectation"
+            raise ExpectationError(
+                *(
+                    Fault("E364", f"'{probe.text}' does not hold", mend, probe.origin, probe.path)
+                    for probe in unmet
+                )
+            )
+
+    def _run_group(
+        self,
+        group: TaskGroup,
+        epoch: int,
+        outputs: Mapping[OutputRef, Any],
+        *,
+        keep_all: bool = False,
+    ) -> dict[OutputRef, Any]:
+        """Run a group of the job; what of its outputs is read later."""
+        if self._requests.dropping:
+            raise self._stopped(f"{group.name} was not run")
+        if not group.tasks:
+            return {}
+        started = time.monotonic()
+        names = tuple(dict.fromkeys(task.name for task in group.tasks))
+        self._listen(GroupStarted(group.name, epoch, names))
+        made = self._session.run(group, epoch, outputs)
+        self._listen(GroupEnded(group.name, epoch, time.monotonic() - started))
+        return {ref: made[ref] for ref in made if keep_all or ref in self._kept_outputs}
+
+    def _check_fail_if(self, looker: Looker) -> None:
+        for probe in self._job.fail_if:
+            if looker.holds(probe):
+                mend = "the epoch was dropped; mend the job, then resume from the one before"
+                raise TaskFailedError(
+                    Fault("E365", f"'{probe.text}' holds", mend, probe.origin, probe.path)
+                )
+
+    def _measure(self, looker: Looker, epoch: int) -> tuple[tuple[str, Scalar], ...]:
+        metrics = tuple((name, looker.scalar(name, probe)) for name, probe in self._job.metrics)
+        for name, value in metrics:
+            self._listen(Measured(name, value, epoch))
+        return metrics
+
+    def _scored(self, progress: Progress) -> tuple[tuple[int, float], ...]:
+        """Values of ``keep.best``'s metric, of saved epochs, no more than can still matter."""
+        metric, mode, count = self._job.checkpoint.keep_best
+        value = dict(progress.metrics).get(metric)
+        if value is None or isinstance(value, str) or math.isnan(value):
+            return progress.scores
+        scores = (*progress.scores, (progress.epoch, float(value)))
+        best = sorted(scores, key=lambda one: (one[1] if mode == "min" else -one[1], one[0]))
+        return tuple(sorted(best[:count]))
+
+    def _stopping(self, progress: Progress) -> tuple[str, ...]:
+        looker = Looker(self._session, progress.outputs, progress.epoch)
+        return reasons(self._stop, progress, looker.holds)
+
+    def _obey(self, progress: Progress, *, more_epochs: bool) -> None:
+        """Leave, with everything whole saved, when someone asked for it."""
+        spent = self._limits.max_epochs and self._epochs_run >= self._limits.max_epochs
+        if not (self._requests.reason or (more_epochs and spent)):
+            return
+        if self._saver.saved != progress.epoch:
+            self._saver.save(progress)
+        raise self._stopped(f"epoch {progress.epoch} is the last that ran")
+
+    def _stopped(self, what: str) -> JobrunError:
+        reason = self._requests.reason or f"--max-epochs {self._limits.max_epochs}"
+        saved = f"epoch {self._saver.saved} is saved" if self._saver.saved >= 0 else "nothing saved"
+        fault_of = InterruptedRunError.of if self._requests.interrupted else StoppedEarlyError.of
+        code = "E363" if self._requests.interrupted else "E362"
+        return fault_of(code, f"stopped ({reason}): {what}, {saved}", self._limits.resume)
+
+    def _expect(self, before: Progress) -> None:
+        known = before.epoch_s > 0
+        self._requests.expect(before.epoch_s + self._saver.seconds if known else None)
+
+    def _elapsed_s(self) -> float:
+        return self._elapsed_before_s + time.monotonic() - self._started

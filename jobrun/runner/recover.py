@@ -1,0 +1,225 @@
+"""Which stored epoch a run continues from. First the plan, pure; then what it asks for on disk.
+
+Nothing is ever deleted here, and nothing starts over by itself: a run that has lost what
+the user was told is saved stops, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from jobrun.checkpoint.store import CheckpointStore, Damage
+from jobrun.core.crashpoints import reach
+from jobrun.core.errors import CheckpointError
+from jobrun.core.events import CheckpointSkipped, Listener, Noted
+from jobrun.runner.journal import Acknowledged, Journal
+
+FROM_THE_START = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What to do before a run goes on.
+
+    Attributes:
+        epoch: The one to load; ``FROM_THE_START`` to run init.
+        generation: The one from here on.
+        skipped: Newer epochs that cannot be used, newest first, and why.
+        superseded: Epochs that the run has gone back behind, with their generation.
+        acknowledge: The epoch is there, but a crash came before its acknowledgement.
+        rewind: Later acknowledgements no longer count.
+    """
+
+    epoch: int
+    generation: int = 0
+    skipped: tuple[Damage, ...] = ()
+    superseded: tuple[tuple[int, int], ...] = ()
+    acknowledge: bool = False
+    rewind: bool = False
+
+
+def plan_recovery(
+    existing: tuple[int, ...],
+    said: Acknowledged,
+    inspect: Callable[[int], Damage | None],
+    generation_of: Callable[[int], int | None],
+    generation: int,
+    wanted: int | None = None,
+) -> Recovery:
+    """Choose the epoch. Pure, but for what ``inspect`` reads.
+
+    Args:
+        existing: The epochs in the store, ascending.
+        said: What the journal says.
+        inspect: Reads an epoch as a whole; why it cannot be used, or None.
+        generation_of: The generation that an epoch was made in.
+        generation: The run's.
+        wanted: Exactly this epoch, and a new generation.
+
+    Raises:
+        CheckpointError: The wanted epoch is not there or damaged, an epoch the user was told
+            of is gone, or none can be used.
+    """
+    if wanted is not None:
+        return _exactly(wanted, existing, inspect, generation_of, generation)
+    # A step back that a crash cut short: what lies behind it, of an older generation, is over.
+    over = tuple(
+        (epoch, made)
+        for epoch in existing
+        if said.rewound_to >= 0
+        and epoch > said.rewound_to
+        and (made := generation_of(epoch)) is not None
+        and made < said.generation
+    )
+    there = tuple(epoch for epoch in existing if epoch not in dict(over))
+    generation = max(generation, said.generation)
+    if said.newest > max(there, default=-1):
+        raise _lost(said.newest, there)
+    skipped: list[Damage] = []
+    for epoch in reversed(there):
+        damage = inspect(epoch)
+        if damage is None:
+            return Recovery(
+                epoch,
+                generation,
+                tuple(skipped),
+                over,
+                acknowledge=epoch not in said.epochs,
+                rewind=bool(skipped),
+            )
+        skipped.append(damage)
+    if skipped:
+        raise _none_usable(skipped)
+    return Recovery(FROM_THE_START, generation, superseded=over)
+
+
+def carry_out(
+    plan: Recovery, store: CheckpointStore, journal: Journal, run: Path, listen: Listener
+) -> None:
+    """Do what the plan asks for. Only while holding the run's lock.
+
+    The journal first: if a crash follows, the epochs that are still to be moved are known to
+    be over, and the next recovery comes to the same plan.
+
+    Raises:
+        EnvironmentFaultError: The disk says no.
+    """
+    if plan.rewind:
+        journal.rewind(plan.epoch, plan.generation)
+        reach("runner.rewound")
+    if plan.acknowledge:
+        journal.acknowledge(plan.epoch, plan.generation)
+    for damage in plan.skipped:
+        listen(CheckpointSkipped(damage.epoch, damage.reason))
+    if plan.skipped:
+        listen(Noted(_fallback_words(plan), "warning"))
+        damaged = tuple(sorted(damage.epoch for damage in plan.skipped))
+        store.set_aside(damaged, str(_unused(run / "superseded", "damaged")))
+    for generation in sorted({made for _, made in plan.superseded}):
+        epochs = tuple(sorted(epoch for epoch, made in plan.superseded if made == generation))
+        store.set_aside(epochs, str(_unused(run / "superseded", f"g{generation}")))
+    for leftover in store.sweep():
+        listen(Noted(f"removed {leftover}, left by an interrupted save"))
+    reach("runner.recovered")
+
+
+def inspector(store: CheckpointStore, run_id: str) -> Callable[[int], Damage | None]:
+    """How to tell whether an epoch of the store can be used by the run."""
+    return partial(_damage, store, run_id)
+
+
+def generations(store: CheckpointStore) -> Callable[[int], int | None]:
+    """How to tell in which generation an epoch was made; None when its manifest is damaged."""
+    return partial(_generation, store)
+
+
+def _damage(store: CheckpointStore, run_id: str, epoch: int) -> Damage | None:
+    damage = store.verify(epoch)
+    if damage is not None:
+        return damage
+    manifest = store.manifest(epoch)
+    if manifest.run_id != run_id:
+        return Damage(epoch, f"it belongs to another run ({manifest.run_id})")
+    if manifest.epoch != epoch:
+        return Damage(epoch, f"its manifest is that of epoch {manifest.epoch}")
+    return None
+
+
+def _generation(store: CheckpointStore, epoch: int) -> int | None:
+    try:
+        return store.manifest(epoch).generation
+    except CheckpointError:
+        return None
+
+
+def _exactly(
+    wanted: int,
+    existing: tuple[int, ...],
+    inspect: Callable[[int], Damage | None],
+    generation_of: Callable[[int], int | None],
+    generation: int,
+) -> Recovery:
+    if wanted not in existing:
+        raise CheckpointError.of(
+            "E359", f"epoch {wanted} is not there", f"there are {_listed(existing)}"
+        )
+    damage = inspect(wanted)
+    if damage is not None:
+        others = tuple(epoch for epoch in existing if epoch != wanted)
+        raise CheckpointError.of(
+            "E359",
+            f"epoch {wanted} cannot be used: {damage.reason}",
+            f"there are also {_listed(others)}",
+        )
+    later = tuple((epoch, generation_of(epoch) or 0) for epoch in existing if epoch > wanted)
+    return Recovery(wanted, generation + 1, superseded=later, acknowledge=True, rewind=True)
+
+
+def _unused(parent: Path, name: str) -> Path:
+    """``name``, or ``name-2`` and so on where that is taken."""
+    path, number = parent / name, 1
+    while path.exists():
+        number += 1
+        path = parent / f"{name}-{number}"
+    return path
+
+
+def _listed(epochs: tuple[int, ...]) -> str:
+    if not epochs:
+        return "no epochs"
+    runs: list[list[int]] = []
+    for epoch in epochs:
+        if runs and epoch == runs[-1][-1] + 1:
+            runs[-1][1:] = [epoch]
+        else:
+            runs.append([epoch])
+    return "epochs " + ", ".join("-".join(map(str, run)) for run in runs)
+
+
+def _fallback_words(plan: Recovery) -> str:
+    newest = plan.skipped[0]
+    return (
+        f"epoch {newest.epoch} is unusable ({newest.reason}); continuing from epoch {plan.epoch}; "
+        "what is damaged was put under superseded/"
+    )
+
+
+def _lost(newest: int, there: tuple[int, ...]) -> CheckpointError:
+    last = f"jobrun resume RUN --epoch {there[-1]}" if there else "put the checkpoints back"
+    return CheckpointError.of(
+        "E357",
+        f"epoch {newest} was saved and is gone; there are {_listed(there)}",
+        f"put it back, or go on from an older one: {last}",
+    )
+
+
+def _none_usable(skipped: list[Damage]) -> CheckpointError:
+    reasons = "; ".join(f"epoch {damage.epoch}: {damage.reason}" for damage in skipped)
+    return CheckpointError.of(
+        "E358",
+        f"no stored epoch can be used: {reasons}",
+        "put back a copy of the run, or start a new one with 'jobrun run SPEC --resume never'",
+    )

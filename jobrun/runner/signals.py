@@ -1,0 +1,170 @@
+"""Asking a run to end before its end: signals, a time limit, a request left in the run.
+
+A signal only writes one byte; a thread of our own reads it and decides. So a signal can
+arrive at any instant, also while the main thread is inside a long numpy call or holds a lock.
+
+    first request:   the epoch may end if it is expected to within the grace, else it is dropped
+    grace is over:   drop it
+    second request:  drop it at once
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+_STOPPING = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT)
+_NUDGE = 0  # no signal has this number
+_REQUEST_POLL_S = 0.5
+# A cancel may fall between two groups, where there is nothing to cancel yet: say it again.
+_REPEAT_S = 0.05
+REQUEST_NAME = "stop-request"
+
+
+class StopRequests:
+    """Watches for requests to end while it is entered. Installs handlers in the main thread only.
+
+    Args:
+        cancel: Ends the running group soon; called from another thread, and repeatedly.
+        grace_s: How long an epoch may still take after the first request.
+        time_s: Ask by ourselves after so many seconds; 0 for never.
+        request: A file whose appearance is a request, or None.
+    """
+
+    def __init__(
+        self,
+        cancel: Callable[[], None],
+        *,
+        grace_s: float = 25.0,
+        time_s: float = 0.0,
+        request: Path | None = None,
+    ) -> None:
+        self._cancel = cancel
+        self._grace_s = grace_s
+        self._time_at = time.monotonic() + time_s if time_s else float("inf")
+        self._request = request
+        self._reason = ""
+        self._interrupted = False
+        self._dropping = False
+        self._drop_at = float("inf")
+        self._expected_end: float | None = None
+        self._over = False
+        self._previous: dict[int, Any] = {}
+        self._previous_fd = -1
+        self._thread = threading.Thread(target=self._watch, name="jobrun-stop", daemon=True)
+
+    @property
+    def reason(self) -> str:
+        """Why to end, in words; empty as long as nobody asked."""
+        return self._reason
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was Ctrl-C that asked first."""
+        return self._interrupted
+
+    @property
+    def dropping(self) -> bool:
+        """Whether what runs now is being given up."""
+        return self._dropping
+
+    def expect(self, seconds: float | None) -> None:
+        """Say how long it will be until what runs now is saved; None when that is not known."""
+        self._expected_end = None if seconds is None else time.monotonic() + seconds
+        self._nudge()
+
+    def ask(self, reason: str) -> None:
+        """Ask to end, from inside the process."""
+        self._note(reason)
+        self._nudge()
+
+    def __enter__(self) -> Self:
+        self._read_fd, self._write_fd = os.pipe()
+        os.set_blocking(self._read_fd, False)
+        os.set_blocking(self._write_fd, False)
+        if threading.current_thread() is threading.main_thread():
+            self._previous_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
+            for number in _STOPPING:
+                # Ignored from outside (nohup, a shell's background job): stays so.
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._previous[number] = signal.signal(number, _do_nothing)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        if threading.current_thread() is threading.main_thread():
+            signal.set_wakeup_fd(self._previous_fd)
+        self._over = True
+        self._nudge()
+        self._thread.join()
+        os.close(self._read_fd)
+        os.close(self._write_fd)
+
+    def _nudge(self) -> None:
+        # A full pipe already wakes the thread.
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._write_fd, bytes([_NUDGE]))
+
+    def _watch(self) -> None:
+        while not self._over:
+            readable, _, _ = select.select([self._read_fd], [], [], self._wait_s())
+            for number in os.read(self._read_fd, 4096) if readable else b"":
+                # Others, such as an alarm's, are not ours.
+                if number in _STOPPING:
+                    self._note(_words(number), interrupted=number == signal.SIGINT)
+            self._look()
+
+    def _look(self) -> None:
+        """What the clock and the file say."""
+        now = time.monotonic()
+        if not self._reason and now >= self._time_at:
+            self._note("the time limit of this invocation was reached")
+        if not self._reason and self._request is not None and self._request.exists():
+            self._note("a stop was requested")
+        if self._reason and not self._dropping:
+            late = self._expected_end is not None and self._expected_end > self._drop_at
+            self._dropping = late or now >= self._drop_at
+        if self._dropping and not self._over:
+            self._cancel()
+
+    def _note(self, reason: str, *, interrupted: bool = False) -> None:
+        if self._reason:
+            self._dropping = True
+            return
+        self._reason = reason
+        self._interrupted = interrupted
+        self._drop_at = time.monotonic() + self._grace_s
+
+    def _wait_s(self) -> float | None:
+        if self._dropping:
+            return _REPEAT_S
+        now = time.monotonic()
+        next_at = self._drop_at if self._reason else self._time_at
+        wait = max(0.0, next_at - now)
+        if self._request is not None and not self._reason:
+            wait = min(wait, _REQUEST_POLL_S)
+        return None if wait == float("inf") else wait
+
+
+def _words(number: int) -> str:
+    return f"signal {signal.Signals(number).name}"
+
+
+def _do_nothing(number: int, frame: FrameType | None) -> None:
+    """The handler in Python: the byte that the kernel's side wrote is what counts."""
+    del number, frame

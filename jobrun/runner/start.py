@@ -1,0 +1,243 @@
+"""The face of the runner: start a run, resume one, or do what a policy says.
+
+Nothing here imports numpy at the top: the number of BLAS threads must be set before.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
+
+from jobrun.core.crashpoints import reach
+from jobrun.core.errors import CheckpointError, Fault, UsageError
+from jobrun.core.events import Listener, ignore
+from jobrun.graph.types import Job
+from jobrun.runner.durable import write_whole
+from jobrun.runner.environment import set_blas_threads
+from jobrun.runner.lock import RunLock, is_live, owner_of
+from jobrun.runner.preflight import callable_digests, preflight, probe_directory, refuse
+from jobrun.runner.record import RunRecord, write_record
+from jobrun.runner.rundir import (
+    Run,
+    create_directory,
+    find_run,
+    newest_run,
+    newest_unfinished,
+    open_run,
+    point_latest,
+)
+from jobrun.runner.settings import Resume, RunOptions, RunResult
+from jobrun.runner.signals import REQUEST_NAME
+from jobrun.runner.specdir import compiled, recorded_spec, write_spec
+from jobrun.spec.dump import spec_digest
+from jobrun.spec.load import LoadedSpec
+from jobrun.version import __version__
+
+__all__ = [
+    "RunOptions", "RunResult", "choose_run", "request_stop", "resume_run", "run_with_policy",
+    "start_run",
+]  # fmt: skip
+
+
+def start_run(
+    loaded: LoadedSpec, job: Job, options: RunOptions, listener: Listener = ignore
+) -> RunResult:
+    """Start a new run and run it to its end.
+
+    Raises:
+        EnvironmentFaultError: Something that the job needs is missing, or the disk says no.
+        TaskFailedError: A step failed.
+    """
+    set_blas_threads(job.blas_threads)
+    folder = Path(loaded.folder)
+    warnings = preflight(job, folder, imports=options.imports)
+    refuse(warnings)
+    path = create_directory(options.run_dir, job.name)
+    reach("runner.directory-made")
+    with RunLock.acquire(path) as lock:
+        warnings += probe_directory(path)
+        write_spec(path, loaded, job)
+        reach("runner.spec-written")
+        run = Run(path, _new_record(path, loaded, job, options))
+        # With this file the directory becomes a run.
+        write_record(path, run.record)
+        reach("runner.run-made")
+        point_latest(path)
+        return _invocation().begin(run, job, lock, options, listener, warnings)
+
+
+def resume_run(
+    run: Run,
+    options: RunOptions,
+    listener: Listener = ignore,
+    *,
+    loaded: LoadedSpec | None = None,
+) -> RunResult:
+    """Continue a run from its newest good checkpoint, or from ``options.epoch``.
+
+    A finished run returns at once with the code it ended with, unless a limit that was
+    changed no longer holds.
+
+    Args:
+        run: The run.
+        options: Of this invocation.
+        listener: Is told what happens.
+        loaded: The spec to go on with; the recorded one if None.
+
+    Raises:
+        CheckpointError: There is no usable checkpoint, or not the wanted one.
+        DriftError: What would go on is not what was run.
+        LockedError: A live process runs it.
+        EnvironmentFaultError: Something that the job needs is missing, or the disk says no.
+        TaskFailedError: A step failed.
+    """
+    if not run.record.resumable:
+        raise CheckpointError.of(
+            "E361",
+            f"run {run.name} kept no checkpoints ('checkpoint: none')",
+            "start a new run; to be able to resume, take 'checkpoint: none' out of the spec",
+        )
+    if run.record.status == "finished" and _asks_nothing_new(run, options, loaded):
+        return _ended(run)
+    present = loaded if loaded is not None else recorded_spec(run)
+    job = compiled(present)
+    set_blas_threads(job.blas_threads)
+    with RunLock.acquire(run.path) as lock:
+        # Read again: its holder may have come further since it was looked up.
+        run = open_run(run.path)
+        return _invocation().go_on(run, present, job, lock, options, listener)
+
+
+def run_with_policy(
+    loaded: LoadedSpec,
+    job: Job,
+    options: RunOptions,
+    listener: Listener = ignore,
+    resume: Resume = "",
+) -> RunResult:
+    """What ``run SPEC`` does: start, or go on with the newest run of that name.
+
+    Args:
+        loaded: The spec.
+        job: What it compiles to.
+        options: Of this invocation.
+        listener: Is told what happens.
+        resume: ``auto`` goes on with the newest run, or starts one when there is none;
+            ``must`` needs one; ``never`` starts one; empty starts one, unless the newest
+            is unfinished.
+
+    Raises:
+        UsageError: The newest run is unfinished, and the policy is empty.
+        CheckpointError: The policy is ``must``, and there is no run.
+    """
+    newest = newest_run(options.run_dir, job.name)
+    if newest is not None and not newest.record.resumable:
+        newest = None
+    match resume:
+        case "auto" | "must" if newest is not None:
+            return resume_run(newest, options, listener, loaded=loaded)
+        case "must":
+            raise CheckpointError.of(
+                "E360",
+                f"there is no run of {job.name} in {options.run_dir}",
+                "start one with 'jobrun run SPEC', or name another --run-dir",
+            )
+        case "" if newest is not None and newest.unfinished:
+            raise _unfinished(newest)
+        case _:
+            return start_run(loaded, job, options, listener)
+
+
+def choose_run(text: str, run_dir: Path) -> Run:
+    """The run that ``resume`` means: the named one, or the newest unfinished one.
+
+    Raises:
+        CheckpointError: There is none, or the name is that of no run's directory.
+        UsageError: The name is nobody's, or several runs'.
+    """
+    return find_run(text, run_dir) if text else newest_unfinished(run_dir)
+
+
+def request_stop(run: Run) -> None:
+    """Ask a live run, from anywhere that sees its directory, to end after its epoch.
+
+    Raises:
+        UsageError: Nobody runs it.
+    """
+    if not is_live(run.path):
+        raise UsageError.of("E378", f"run {run.name} is not running", "there is nothing to stop")
+    write_whole(run.path / REQUEST_NAME, b"")
+
+
+class _Invocation(Protocol):
+    """The two functions of the module ``invocation`` that are used here."""
+
+    def begin(
+        self,
+        run: Run,
+        job: Job,
+        lock: RunLock,
+        options: RunOptions,
+        listener: Listener,
+        warnings: tuple[Fault, ...] = (),
+    ) -> RunResult:
+        """Run a new run to its end."""
+
+    def go_on(
+        self,
+        run: Run,
+        present: LoadedSpec,
+        job: Job,
+        lock: RunLock,
+        options: RunOptions,
+        listener: Listener,
+    ) -> RunResult:
+        """Continue a run."""
+
+
+def _invocation() -> _Invocation:
+    # Its imports bring numpy in.
+    return cast("_Invocation", import_module("jobrun.runner.invocation"))
+
+
+def _new_record(path: Path, loaded: LoadedSpec, job: Job, options: RunOptions) -> RunRecord:
+    return RunRecord(
+        run_id=str(uuid.uuid4()),
+        job=job.name,
+        created=datetime.now(UTC).isoformat(timespec="microseconds"),
+        resumable=job.checkpoint.enabled,
+        folder=os.path.relpath(loaded.folder, path),
+        spec_digest=spec_digest(loaded),
+        limit_epochs=options.epochs,
+        callables=callable_digests(job, Path(loaded.folder)),
+        variables=loaded.environment_digests,
+        host=socket.gethostname(),
+        version=__version__,
+    )
+
+
+def _asks_nothing_new(run: Run, options: RunOptions, loaded: LoadedSpec | None) -> bool:
+    same_spec = loaded is None or spec_digest(loaded) == run.record.spec_digest
+    same_limit = options.epochs in (0, run.record.limit_epochs)
+    return same_spec and same_limit and options.epoch is None
+
+
+def _ended(run: Run) -> RunResult:
+    record = run.record
+    return RunResult(record.exit_code or 0, str(run.path), record.epoch, record.reason)
+
+
+def _unfinished(run: Run) -> UsageError:
+    how = f"held by {owner_of(run.path)}" if is_live(run.path) else run.record.status
+    if how == "running":
+        how = "killed"
+    return UsageError.of(
+        "E352",
+        f"run {run.name} is unfinished ({how})",
+        f"go on with it: jobrun resume {run.name} · or start anew: jobrun run SPEC --resume never",
+    )

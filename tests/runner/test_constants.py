@@ -1,0 +1,39 @@
+"""Digests of constants."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jobrun.runner.constants import digest_of
+
+A = np.arange(6.0)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        A.reshape(2, 3), A.astype(np.float32), A.view(np.int64), np.append(A[:-1], 6), A[:5],
+        A.tolist(), 0.0, np.array(0.0), np.float64(0.0), 0, "0", None,
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_another_kind_dtype_shape_or_value_is_another_digest(other):
+    assert digest_of(other) != digest_of(A)
+    assert digest_of(other).startswith("sha256:")
+
+
+def test_the_layout_in_memory_does_not_count():
+    matrix = np.arange(6.0).reshape(2, 3)
+
+    assert digest_of(np.asfortranarray(matrix)) == digest_of(matrix)
+    assert digest_of(np.zeros((0, 3))) != digest_of(np.zeros((3, 0)))
+
+
+def test_python_and_numpy_scalars_differ():
+    assert len({digest_of(v) for v in (1, 1.0, True, np.int64(1), np.float64(1), np.array(1))}) == 6
+
+
+def test_objects_have_no_digest():
+    assert digest_of(object()) == ""
+    assert digest_of(np.array([object()])) == ""

@@ -1,0 +1,155 @@
+"""Drift, between real specs."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobrun.core.errors import DriftError
+from jobrun.runner.drift import (
+    check_constants,
+    check_drift,
+    mapping_changes,
+    numerics_changes,
+    spec_changes,
+)
+from jobrun.spec.load import load_spec
+
+SPEC = """\
+jobrun: 1
+name: j
+params:
+  lr: 0.1
+  n: {type: int, default: 3, drift: safe}
+init:
+  - task: a
+    steps: ["w = 1.0"]
+epoch:
+  - task: b
+    steps:
+      - w -= lr * n
+      - log: "w {w}"
+stop:
+  - epochs: ${n}
+"""
+
+
+@pytest.fixture
+def changes(tmp_path):
+    def between(*edits, overrides=()):
+        text = SPEC
+        for old, new in edits:
+            assert old in text
+            text = text.replace(old, new)
+        (tmp_path / "old.yaml").write_text(SPEC)
+        (tmp_path / "new.yaml").write_text(text)
+        recorded = load_spec(str(tmp_path / "old.yaml"))
+        present = load_spec(str(tmp_path / "new.yaml"), overrides=overrides)
+        return spec_changes(recorded, present)
+
+    return between
+
+
+def kinds(found):
+    return {change.field: change.kind for change in found}
+
+
+def test_the_same_spec_has_no_changes(changes):
+    assert changes() == ()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("jobrun: 1\n", "# a comment\njobrun: 1\n"),
+        ("jobrun: 1\nname: j\n", "name: j\njobrun: 1\n"),
+        ("name: j\n", "name: j\nseed: 0\n"),
+        ("name: j\n", "name: j\ncheckpoint: {on_error: fail}\n"),
+        ("lr: 0.1", "lr: {type: float, default: 0.1, help: the rate}"),
+        ('["w = 1.0"]', "\n      - w = 1.0"),
+    ],
+)
+def test_comments_order_and_written_out_defaults_never_count(changes, edit):
+    assert changes(edit) == ()
+
+
+@pytest.mark.parametrize(
+    ("edit", "field", "kind"),
+    [
+        (("epochs: ${n}", "epochs: 9"), "stop[0].epochs", "safe"),
+        (("name: j\n", "name: j\ndescription: x\n"), "description", "safe"),
+        (("name: j\n", "name: j\nmetrics: {w: w}\n"), "metrics", "safe"),
+        (("name: j\n", "name: j\ncheckpoint: {every: 5ep}\n"), "checkpoint", "safe"),
+        (('log: "w {w}"', 'log: "{w}"'), "epoch[0].steps[1].log", "safe"),
+        (("n: {type: int, default: 3,", "n: {type: int, default: 4,"), "params.n", "declared safe"),
+        (("name: j\n", "name: j\nblas_threads: 2\n"), "blas_threads", "numerics"),
+        (("lr: 0.1", "lr: 0.2"), "params.lr", "semantic"),
+        (("name: j\n", "name: j\nseed: 8\n"), "seed", "semantic"),
+        (("w = 1.0", "w = 2.0"), "init[0].steps[0]", "semantic"),
+    ],
+)
+def test_each_change_has_its_class(changes, edit, field, kind):
+    assert kinds(changes(edit)) == {field: kind}
+
+
+def test_row_29_a_semantic_change_is_refused_field_by_field_with_its_place(changes):
+    found = changes(("w = 1.0", "w = 2.0"), overrides=("params.lr=0.5",))
+
+    with pytest.raises(DriftError) as raised:
+        check_drift(found)
+
+    assert raised.value.exit_code == 5
+    faults = {fault.path: fault for fault in raised.value.faults}
+    assert set(faults) == {"params.lr", "init[0].steps[0]"}
+    assert faults["init[0].steps[0]"].where.line == 8
+    assert "was w = 1.0, is w = 2.0" in faults["init[0].steps[0]"].message
+    assert faults["params.lr"].where.file == "--set #1"
+    assert "--accept-drift params.lr" in faults["params.lr"].mend
+
+
+@pytest.mark.parametrize(
+    ("accept", "refused"),
+    [
+        (("init", "params.lr"), []),
+        (("init[0]",), ["params.lr"]),
+        (("ini",), ["init[0].steps[0]", "params.lr"]),
+    ],
+)
+def test_what_is_accepted_stands_for_what_is_below_it(changes, accept, refused):
+    found = changes(("w = 1.0", "w = 2.0"), ("lr: 0.1", "lr: 0.2"))
+
+    try:
+        check_drift(found, accept=accept)
+        left = []
+    except DriftError as error:
+        left = sorted(fault.path for fault in error.faults)
+
+    assert left == refused
+
+
+def test_row_30_other_numerics_are_told_and_refused_only_when_strict():
+    found = numerics_changes(
+        {"numpy": "2.4.6", "python": "3.11.2", "blas_threads": 1, "h5py": "3.10"},
+        {"numpy": "2.5.0", "python": "3.11.7", "blas_threads": 1, "h5py": "3.16", "blas": "x"},
+    )
+
+    assert kinds(found) == {"numerics.numpy": "numerics"}
+    assert check_drift(found) == found
+    with pytest.raises(DriftError, match=r"was 2\.4\.6, is 2\.5\.0") as raised:
+        check_drift(found, strict=True)
+    assert raised.value.faults[0].code == "E370"
+
+
+def test_digests_are_compared_by_name():
+    found = mapping_changes(
+        "callables", {"m:f": "sha256:1", "m:g": "sha256:2"}, {"m:f": "sha256:1"}
+    )
+
+    assert [str(change) for change in found] == ["callables.m:g: was sha256:2, is not there"]
+
+
+def test_another_constant_is_refused_and_may_be_accepted():
+    with pytest.raises(DriftError, match=r"constants\.local\.X") as raised:
+        check_constants({"local.X": "sha256:1"}, {"local.X": "sha256:2"})
+
+    assert raised.value.faults[0].code == "E371"
+    check_constants({"local.X": "sha256:1"}, {"local.X": "sha256:2"}, ("constants.local.X",))

@@ -1,0 +1,300 @@
+"""Kills, signals and full disks, on real runs: each resumed one must equal the unbroken one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import stat
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from jobrun.core.crashpoints import POINTS
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.events import GroupStarted
+from jobrun.runner import record
+from jobrun.runner.journal import read_journal
+from jobrun.runner.start import start_run
+from tests.support.runs import ROOT, Place
+
+RETENTION = ("stop:", "checkpoint: {keep: {last: 2}}\nstop:")
+# These are met only when a run goes back to an epoch.
+GOING_BACK = {point for point in POINTS if "set-aside" in point} | {"runner.rewound"}
+RECOVERING = GOING_BACK | {"runner.recovered"}
+# Without a run, and without retention's work, there is nothing yet to resume or to remove.
+FORWARD = [point for point in POINTS if point not in RECOVERING]
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    place = Place(tmp_path_factory.mktemp("unbroken"), RETENTION)
+    place.start()
+    return place
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path, RETENTION)
+
+
+@pytest.mark.parametrize("point", FORWARD)
+def test_row_80_killed_at_any_point_the_run_goes_on_as_if_unbroken(place, unbroken, point):
+    assert place.process("auto", crash=point).returncode == -signal.SIGKILL
+
+    assert place.policy("auto").exit_code == 0
+
+    assert place.outcome() == unbroken.outcome()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("occurrence", [2, 3, 4])
+@pytest.mark.parametrize("point", FORWARD)
+def test_row_80_killed_at_any_later_point_too(place, unbroken, point, occurrence):
+    killed = place.process("auto", crash=f"{point}:{occurrence}").returncode
+
+    assert killed in {0, -signal.SIGKILL}
+    assert place.policy("auto").exit_code == 0
+    assert place.outcome() == unbroken.outcome()
+
+
+def test_row_80_killed_again_and_again_it_still_ends_the_same(place, unbroken):
+    for point in ("checkpoint.renamed:2", "runner.epoch-ended", "runner.saved", "runner.recovered"):
+        assert place.process("auto", crash=point).returncode == -signal.SIGKILL
+
+    assert place.policy("auto").exit_code == 0
+    assert place.outcome() == unbroken.outcome()
+
+
+@pytest.mark.parametrize("point", sorted(RECOVERING))
+def test_killed_while_going_back_the_step_is_finished_by_the_next_resume(tmp_path, point):
+    whole, place = Place(tmp_path / "whole"), Place(tmp_path / "part")
+    whole.start()
+    place.start()
+
+    killed = place.process("", "1", crash=point)
+
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    if place.run.record.status == "finished":
+        # It had not begun to run again, so the word to go back has to be said again.
+        assert place.resume(epoch=1).exit_code == 0
+    else:
+        assert place.resume().exit_code == 0
+    assert place.outcome() == whole.outcome()
+
+
+def test_a_lost_acknowledgement_never_is_after_any_kill(place):
+    """What the process said it had saved is there, whoever else may have crashed since."""
+    for count in (1, 2, 1):
+        process = place.process("auto", crash=f"runner.acknowledged:{count}")
+        assert process.returncode == -signal.SIGKILL
+        promised = read_journal(place.run.path, place.run.record.run_id).newest
+        assert place.store.epochs()[-1] == promised
+        assert place.store.verify(promised) is None
+
+
+# Signals.
+
+SIGNALLING = (
+    (
+        'steps: ["v = v * 0.5 + rng.normal(size=3)"]',
+        """steps:
+      - v = v * 0.5 + rng.normal(size=3)
+      - if: epoch == 2 and number > 0
+        then: [{call: "mine_signals:send", with: {number: number, times: times}}]
+      - if: epoch == 2 and stay
+        then: [{loop: 1000000000, steps: ["z = 1"]}]""",
+    ),
+    (
+        "nodes: {a: {}, b: {}}",
+        """nodes: {a: {}, b: {}}
+params:
+  number: {type: int, default: 15, drift: safe}
+  times: {type: int, default: 1, drift: safe}
+  stay: {type: bool, default: false, drift: safe}""",
+    ),
+)
+CALLABLE = """
+import os, time
+def send(number, times):
+    for _ in range(times):
+        os.kill(os.getpid(), int(number))
+        time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def signalling(tmp_path):
+    place = Place(tmp_path, *SIGNALLING)
+    (tmp_path / "mine_signals.py").write_text(CALLABLE)
+    return place
+
+
+@pytest.fixture(scope="module")
+def silent(tmp_path_factory):
+    place = Place(tmp_path_factory.mktemp("silent"), *SIGNALLING)
+    (place.folder / "mine_signals.py").write_text(CALLABLE)
+    start(place, "params.number=0")
+    return place
+
+
+def start(place, *overrides, **options):
+    loaded, job = place.load(overrides)
+    return start_run(loaded, job, place.options(**options), place.events.append)
+
+
+def go_on(place):
+    return place.resume(place.load(["params.number=0", "params.stay=false"])[0])
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "status"),
+    [
+        (signal.SIGTERM, 75, "stopped"),
+        (signal.SIGHUP, 75, "stopped"),
+        (signal.SIGUSR1, 75, "stopped"),
+        (signal.SIGINT, 130, "interrupted"),
+    ],
+)
+def test_row_82_the_first_signal_lets_the_epoch_end_and_saves_it(
+    signalling, silent, number, code, status
+):
+    result = start(signalling, f"params.number={int(number)}")
+
+    assert (result.exit_code, result.epoch) == (code, 2)
+    assert signalling.run.record.status == status
+    assert ("exit", 2) not in [
+        (e.group, e.epoch) for e in signalling.events if isinstance(e, GroupStarted)
+    ]
+    assert go_on(signalling).exit_code == 0
+    assert signalling.outcome() == silent.outcome()
+
+
+def test_row_82_the_second_signal_drops_the_epoch_at_once(signalling, silent):
+    result = start(signalling, "params.times=2", "params.stay=true", grace_s=1000)
+
+    assert (result.exit_code, result.epoch) == (75, 1)
+    assert "epoch 2 was dropped, epoch 1 is saved" in result.reason
+    assert go_on(signalling).exit_code == 0
+    assert signalling.outcome() == silent.outcome()
+
+
+def test_row_82_an_epoch_that_outlasts_the_grace_is_dropped(signalling, silent):
+    result = start(signalling, "params.stay=true", grace_s=0.2)
+
+    assert (result.exit_code, result.epoch) == (75, 1)
+    assert go_on(signalling).exit_code == 0
+    assert signalling.outcome() == silent.outcome()
+
+
+def test_a_time_limit_drops_what_outlasts_the_grace(signalling):
+    result = start(signalling, "params.number=0", "params.stay=true", grace_s=0.1, time_s=1.0)
+
+    assert result.exit_code == 75
+    assert "time limit" in result.reason
+
+
+def test_row_82_a_signal_from_outside_ends_a_process_in_good_order(signalling):
+    signalling.edit(
+        *SIGNALLING,
+        ("number: {type: int, default: 15", "number: {type: int, default: 0"),
+        ("stay: {type: bool, default: false", "stay: {type: bool, default: true"),
+    )
+    process = subprocess.Popen(signalling.command("auto"), cwd=ROOT)
+    while not signalling.runs or 1 not in signalling.store.epochs():
+        time.sleep(0.01)
+    # Two kinds, since two pending signals of one kind arrive as one.
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGHUP)
+
+    assert process.wait() == 75
+    assert signalling.run.record.status == "stopped"
+    assert signalling.run.record.epoch == 1
+
+
+# Disks.
+
+
+def test_row_43_a_disk_that_is_full_ends_with_7_and_keeps_what_was_saved(
+    place, unbroken, monkeypatch
+):
+    write = os.write
+
+    def full(descriptor, data):
+        # A pipe has no disk.
+        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        if regular and len(place.store.epochs() if place.runs else ()) >= 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(EnvironmentFaultError, match="No space left") as raised:
+        place.start()
+    monkeypatch.undo()
+
+    assert raised.value.exit_code == 7
+    assert place.store.epochs() == (0, 1)
+    assert place.policy("auto").exit_code == 0
+    assert place.outcome() == unbroken.outcome()
+
+
+def test_row_44_a_disk_that_fails_to_sync_loses_nothing_that_was_promised(
+    place, unbroken, monkeypatch
+):
+    sync = os.fsync
+
+    def fail(descriptor):
+        if len(place.store.epochs() if place.runs else ()) >= 2:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(EnvironmentFaultError):
+        place.start()
+    monkeypatch.undo()
+
+    assert place.policy("auto").exit_code == 0
+    assert place.outcome() == unbroken.outcome()
+
+
+def test_an_end_that_cannot_be_written_down_is_not_hidden(place, monkeypatch):
+    write = record.write_whole
+
+    def refuse(path, data):
+        if b'"finished"' in data:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        write(path, data)
+
+    monkeypatch.setattr(record, "write_whole", refuse)
+    with pytest.raises(EnvironmentFaultError, match=r"write run\.json"):
+        place.start()
+    monkeypatch.undo()
+
+    assert place.run.record.status == "running"
+    assert place.resume().exit_code == 0
+
+
+def test_a_defect_is_written_down_too(place, monkeypatch):
+    def defect(*arguments):
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr("jobrun.runner.loop.constants_of", defect)
+    with pytest.raises(ZeroDivisionError):
+        place.start()
+
+    assert (place.run.record.status, place.run.record.exit_code) == ("failed", 70)
+    assert "a defect" in place.run.record.reason
+
+
+def test_checkpoints_may_live_elsewhere_each_run_under_its_own_name(tmp_path):
+    place = Place(tmp_path, ("stop:", "checkpoint: {dir: ckpt}\nstop:"))
+    place.start(max_epochs=1)
+    place.policy("never", max_epochs=1)
+
+    found = sorted(path.name for path in (tmp_path / "ckpt" / "walk").iterdir())
+
+    assert found == sorted(run.path.name for run in place.runs)
+    assert place.resume().exit_code == 0
+    assert np.load(place.run.path / "artifacts" / "w.npy").shape == (12,)

@@ -1,0 +1,129 @@
+"""The lock of a run, against real processes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from jobrun.core.errors import EnvironmentFaultError, LockedError
+from jobrun.runner.lock import LOCK_NAME, RunLock, is_live, owner_of
+
+HOLDER = """
+import pathlib, sys
+from jobrun.runner.lock import RunLock
+lock = RunLock.acquire(pathlib.Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_row_35_a_second_runner_is_refused_and_told_who_holds_the_run(tmp_path, holder):
+    with pytest.raises(LockedError, match=f"process {holder.pid} on ") as raised:
+        RunLock.acquire(tmp_path)
+
+    assert raised.value.exit_code == 6
+    assert is_live(tmp_path)
+
+
+def test_row_36_a_stopped_holder_still_holds(tmp_path, holder):
+    os.kill(holder.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(LockedError):
+            RunLock.acquire(tmp_path)
+    finally:
+        os.kill(holder.pid, signal.SIGCONT)
+
+
+def test_row_37_a_killed_holder_needs_no_unlocking(tmp_path, holder):
+    holder.kill()
+    holder.wait()
+
+    with RunLock.acquire(tmp_path):
+        assert owner_of(tmp_path).pid == os.getpid()
+    assert not is_live(tmp_path)
+
+
+def test_row_38_a_lock_file_that_is_deleted_is_noticed(tmp_path):
+    with RunLock.acquire(tmp_path) as lock:
+        (tmp_path / LOCK_NAME).unlink()
+
+        with pytest.raises(EnvironmentFaultError, match="removed or replaced") as raised:
+            lock.check()
+
+    assert raised.value.faults[0].code == "E355"
+
+
+def test_row_38_a_lock_file_that_is_replaced_is_noticed(tmp_path):
+    with RunLock.acquire(tmp_path) as lock:
+        (tmp_path / LOCK_NAME).rename(tmp_path / "old")
+        (tmp_path / LOCK_NAME).touch()
+
+        with pytest.raises(EnvironmentFaultError):
+            lock.check()
+
+
+def test_row_38_a_lock_file_replaced_while_it_is_taken_is_not_the_lock(tmp_path, monkeypatch):
+    flock = fcntl.flock
+
+    def late(descriptor, operation):
+        flock(descriptor, operation)
+        (tmp_path / LOCK_NAME).unlink()
+        (tmp_path / LOCK_NAME).touch()
+
+    monkeypatch.setattr(fcntl, "flock", late)
+
+    with pytest.raises(EnvironmentFaultError, match="removed or replaced"):
+        RunLock.acquire(tmp_path)
+
+
+def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path):
+    (tmp_path / LOCK_NAME).symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(EnvironmentFaultError):
+        RunLock.acquire(tmp_path)
+
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_programs_started_meanwhile_do_not_inherit_the_lock(tmp_path):
+    with RunLock.acquire(tmp_path):
+        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        RunLock.acquire(tmp_path).release()
+    finally:
+        child.communicate(b"\n")
+
+
+def test_nonsense_in_the_lock_file_is_only_nonsense(tmp_path):
+    (tmp_path / LOCK_NAME).write_bytes(b"\xff{[")
+
+    assert str(owner_of(tmp_path)) == "another process"
+    assert not is_live(tmp_path)
+
+
+def test_a_lock_may_be_released_twice(tmp_path):
+    lock = RunLock.acquire(tmp_path)
+
+    lock.release()
+    lock.release()
+
+    RunLock.acquire(tmp_path).release()

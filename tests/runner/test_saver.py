@@ -1,0 +1,234 @@
+"""Saving an epoch: what happens in which order, and what when the disk says no."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jobrun.checkpoint.directory import DirectoryStore
+from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
+from jobrun.core.events import CheckpointCommitted, CheckpointFailed
+from jobrun.graph.expr import Call, Const
+from jobrun.graph.steps import Assign, NameTarget, Net
+from jobrun.graph.types import (
+    CheckpointPolicy,
+    Cluster,
+    Job,
+    Node,
+    OutputRef,
+    Scope,
+    Task,
+    TaskGroup,
+)
+from jobrun.runner.journal import Journal, read_journal
+from jobrun.runner.lock import RunLock
+from jobrun.runner.progress import Progress, from_json
+from jobrun.runner.saver import CheckpointSaver, Identity, NoSaver, Place
+from jobrun.session.base import RunContext
+from jobrun.session.threads import ThreadsSession
+
+MAKE = Task(
+    "make",
+    "n",
+    (Net((Assign((NameTarget("x"),), Call("arange", (Const(3),))),)),),
+    scopes=(("x", Scope.NODE),),
+    path="init/make",
+)
+JOB = Job(
+    "j",
+    Cluster((Node("n"),)),
+    TaskGroup("init", (MAKE,), workspace="global"),
+    *(TaskGroup(name) for name in ("epoch", "download", "exit")),
+    state=(("n", ("x",)),),
+    checkpoint=CheckpointPolicy(nodes=("n",)),
+)
+
+
+class FailingStore(DirectoryStore):
+    """Says no the next ``fail`` times it is asked to make a stage, or to commit."""
+
+    fail = 0
+    fail_after_commit = False
+
+    def stage(self, epoch):
+        if self.fail:
+            self.fail -= 1
+            raise EnvironmentFaultError.of("E313", "no space")
+        return super().stage(epoch)
+
+    def commit(self, staged, manifest):
+        path = super().commit(staged, manifest)
+        if self.fail_after_commit:
+            raise EnvironmentFaultError.of("E316", "not known whether it survives")
+        return path
+
+
+@pytest.fixture
+def bench(tmp_path):
+    session = ThreadsSession()
+    session.open(JOB.cluster, RunContext(0, str(tmp_path), str(tmp_path)))
+    session.run(JOB.init, 0, {})
+    with RunLock.acquire(tmp_path) as lock:
+        yield Bench(tmp_path, session, lock)
+    session.close()
+
+
+class Bench:
+    """A saver with what it needs, and what it told."""
+
+    def __init__(self, path, session, lock):
+        self.path = path
+        self.events = []
+        self.store = FailingStore(str(path / "checkpoints"))
+        self.journal = Journal.open(path, "id-1")
+        self.place = Place(self.store, self.journal, lock)
+        self.session = session
+
+    def saver(self, **policy):
+        job = replace(JOB, checkpoint=replace(JOB.checkpoint, **policy))
+        identity = Identity("id-1", 2, "sha256:" + "a" * 64, {"numpy": "2"})
+        return CheckpointSaver(job, self.session, self.place, identity, self.events.append)
+
+    @property
+    def promised(self):
+        return read_journal(self.path, "id-1").epochs
+
+
+def test_a_saved_epoch_is_there_promised_and_told(bench):
+    saver = bench.saver()
+    progress = Progress(epoch=3, elapsed_s=1.5, metrics=(("loss", 0.5),))
+
+    assert saver.save(progress) == progress
+
+    assert bench.store.epochs() == bench.promised == (3,)
+    assert bench.store.verify(3) is None
+    assert saver.saved == 3
+    assert saver.seconds > 0
+    [event] = bench.events
+    assert (event.epoch, event.path) == (3, bench.store.path(3))
+    assert event.size_bytes == bench.store.manifest(3).files[0].size_bytes
+
+
+def test_the_manifest_says_what_the_run_was_and_how_it_stood(bench):
+    progress = Progress(epoch=3, outputs={OutputRef("t", "n", "o"): 0.1})
+
+    bench.saver().save(progress)
+
+    manifest = bench.store.manifest(3)
+    assert (manifest.run_id, manifest.generation) == ("id-1", 2)
+    assert manifest.environment == {"numpy": "2"}
+    assert from_json(manifest.runner) == progress
+
+
+def test_it_is_told_only_after_it_is_promised(bench):
+    promised = []
+    saver = bench.saver()
+    saver._listen = lambda event: promised.append(bench.promised)
+
+    saver.save(Progress(epoch=0))
+
+    assert promised == [(0,)]
+
+
+def test_old_epochs_go_only_after_the_new_one_is_promised(bench, monkeypatch):
+    promised = []
+    monkeypatch.setattr(
+        bench.store, "remove", lambda epochs: promised.append((epochs, bench.promised))
+    )
+    saver = bench.saver(keep_last=2)
+
+    for epoch in range(4):
+        saver.save(Progress(epoch=epoch))
+
+    assert promised == [((1,), (0, 1, 2, 3))]
+
+
+def test_the_best_epochs_are_kept_by_their_scores(bench):
+    saver = bench.saver(keep_last=2, keep_best=("loss", "min", 1))
+    scores = ()
+    for epoch, value in enumerate([9.0, 1.0, 5.0, 4.0, 3.0]):
+        scores = (*scores, (epoch, value))
+        saver.save(Progress(epoch=epoch, scores=scores))
+
+    assert bench.store.epochs() == (0, 1, 3, 4)
+
+
+def test_a_save_that_fails_is_tried_once_more_in_a_new_stage(bench):
+    bench.store.fail = 1
+
+    bench.saver().save(Progress(epoch=0))
+
+    assert bench.promised == (0,)
+
+
+def test_a_save_that_fails_twice_fails_the_run(bench):
+    bench.store.fail = 2
+
+    with pytest.raises(EnvironmentFaultError, match="no space"):
+        bench.saver().save(Progress(epoch=0))
+
+    assert bench.promised == ()
+    assert bench.events == []
+
+
+def test_with_on_error_warn_it_is_counted_told_and_passed_over(bench):
+    bench.store.fail = 2
+
+    progress = bench.saver(on_error="warn").save(Progress(epoch=0))
+
+    assert progress.failed_saves == 1
+    assert bench.events == [CheckpointFailed(0, "error[E313] no space")]
+    assert bench.saver().save(replace(progress, epoch=1)).failed_saves == 1
+
+
+def test_an_epoch_that_exists_already_is_never_written_again(bench):
+    bench.store.fail_after_commit = True
+
+    with pytest.raises(EnvironmentFaultError, match="not known whether"):
+        bench.saver().save(Progress(epoch=0))
+
+    assert bench.store.epochs() == (0,)
+    assert bench.promised == ()
+
+
+def test_an_output_that_cannot_be_stored_leaves_no_stage_behind(bench):
+    progress = Progress(epoch=0, outputs={OutputRef("t", "n", "o"): object()})
+
+    with pytest.raises(TaskFailedError, match=r"output t\.o"):
+        bench.saver().save(progress)
+
+    assert list((bench.path / "checkpoints").iterdir()) == []
+
+
+def test_nothing_is_committed_when_the_lock_is_gone(bench):
+    (bench.path / "run.lock").unlink()
+
+    with pytest.raises(EnvironmentFaultError, match="removed or replaced"):
+        bench.saver().save(Progress(epoch=0))
+
+    assert list((bench.path / "checkpoints").iterdir()) == []
+
+
+def test_what_is_due_goes_by_epochs_or_by_time(bench):
+    by_epochs = bench.saver(every_epochs=3)
+    seldom, always = (bench.saver(every_epochs=0, every_s=s) for s in (1e9, 0.0))
+
+    assert [e for e in range(7) if by_epochs.is_due(Progress(epoch=e))] == [0, 3, 6]
+    assert seldom.is_due(Progress(epoch=0))
+    assert not seldom.is_due(Progress(epoch=1))
+    assert always.is_due(Progress(epoch=1))
+
+
+def test_without_checkpoints_nothing_is_saved_and_nothing_due():
+    saver = NoSaver()
+
+    assert not saver.is_due(Progress(epoch=0))
+    assert saver.save(Progress(epoch=1)) == Progress(epoch=1)
+    assert saver.saved == -1
+
+
+def test_a_committed_event_is_what_listeners_wait_for(bench):
+    bench.saver().save(Progress(epoch=0))
+
+    assert isinstance(bench.events[0], CheckpointCommitted)
