@@ -1,0 +1,191 @@
+"""Values of blobs: what kinds there are, and how they are copied and compared.
+
+Not how they are stored (``checkpoint``) or what an expression makes of them (``runtime``).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from jobrun.blobs.counter import Counter
+from jobrun.core.errors import Fault, TaskFailedError
+
+# An array, a numpy scalar, a Python scalar, text, or a Counter.
+Value = Any
+
+Kind = Literal["array", "numpy", "bool", "int", "float", "complex", "text", "counter"]
+
+_PYTHON_KINDS: dict[type, Kind] = {
+    bool: "bool",
+    int: "int",
+    float: "float",
+    complex: "complex",
+    str: "text",
+    Counter: "counter",
+    np.ndarray: "array",
+}
+# Immutable, so a copy is never needed.
+PLAIN_KINDS: frozenset[type] = frozenset({bool, int, float, complex, str})
+
+
+def kind_of(value: Value) -> Kind | None:
+    """The kind of a blob's value, part of the value itself; None for what no blob can hold.
+
+    Subclasses do not count as their parents: a masked array is not an array, since a
+    copy, a file and a comparison would all lose its mask.
+    """
+    kind = _PYTHON_KINDS.get(type(value))
+    if kind == "array":
+        return None if value.dtype.hasobject else "array"
+    if kind is not None:
+        return kind
+    if isinstance(value, np.generic) and not value.dtype.hasobject:
+        return "numpy"
+    return None
+
+
+def refusal(value: Value, name: str) -> Fault | None:
+    """Why blob ``name`` cannot hold ``value``, with the way to mend it; None when it can."""
+    if kind_of(value) is not None:
+        return None
+    return Fault("E202", f"blob '{name}' cannot hold {_class_text(value)}", _mend(value))
+
+
+def checked(value: Value, name: str) -> Value:
+    """The value itself.
+
+    Raises:
+        TaskFailedError: E202, if no blob can hold it.
+    """
+    fault = refusal(value, name)
+    if fault is not None:
+        raise TaskFailedError(fault)
+    return value
+
+
+def detach(value: Value, name: str = "?") -> Value:
+    """A copy that shares nothing with ``value``: same kind, dtype, shape, bits and axis order.
+
+    A list (an output of several instances) is copied item by item.
+
+    Raises:
+        TaskFailedError: E202, if no blob can hold the value; ``name`` is told.
+    """
+    if type(value) in PLAIN_KINDS:
+        return value
+    if type(value) is list:
+        return [detach(item, name) for item in value]
+    checked(value, name)
+    if type(value) is np.ndarray:
+        return value.copy(order="K")
+    if type(value) is Counter:
+        return Counter(value.value)
+    # A record taken out of an array is a view of it; other numpy scalars are immutable.
+    return value.copy() if isinstance(value, np.void) else value
+
+
+def boundary_form(value: Value, name: str = "?") -> Value:
+    """The value as it stands at an epoch boundary: C order, aligned, owning, writable.
+
+    An array that has this form already is returned itself, anything else as a copy.
+
+    Raises:
+        TaskFailedError: E202, if no blob can hold the value; ``name`` is told.
+    """
+    if type(value) is not np.ndarray:
+        return value if type(value) is Counter else detach(value, name)
+    checked(value, name)
+    flags = value.flags
+    if flags.c_contiguous and flags.aligned and flags.owndata and flags.writeable:
+        return value
+    return value.copy(order="C")
+
+
+def same_bits(first: Value, second: Value) -> bool:
+    """Whether two values are equal in kind, dtype (with byte order), shape and every bit.
+
+    A NaN equals a NaN of the same payload only, and 0.0 differs from -0.0. Bytes between
+    the fields of a record dtype do not count: a copy need not keep them.
+    """
+    if type(first) is list and type(second) is list:
+        return len(first) == len(second) and all(map(same_bits, first, second))
+    kind = kind_of(first)
+    if kind is None or kind != kind_of(second):
+        return False
+    if kind in {"array", "numpy"}:
+        return _same_arrays(np.asarray(first), np.asarray(second))
+    return bool(_bits(first) == _bits(second))
+
+
+def describe(value: Value) -> str:
+    """The kind, dtype and shape in a few words, such as ``float32 array of shape (3, 4)``."""
+    if type(value) is list:
+        return f"list of {len(value)}"
+    kind = kind_of(value)
+    if kind == "array":
+        return f"{value.dtype} array of shape {value.shape}"
+    if kind == "numpy":
+        return f"numpy {value.dtype} scalar"
+    if kind is None:
+        return _class_text(value)
+    return {"text": "text", "counter": "counter"}.get(kind, f"Python {kind}")
+
+
+def size_bytes(values: Sequence[Value]) -> int:
+    """How much memory the data of the values takes, in bytes; scalars count as 8."""
+    return sum(int(getattr(value, "nbytes", 8)) for value in values)
+
+
+def _same_arrays(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
+    if first.dtype != second.dtype or first.shape != second.shape:
+        return False
+    if first.dtype.names:
+        return all(_same_arrays(first[name], second[name]) for name in first.dtype.names)
+    if first.dtype.type is np.longdouble:
+        return _same_longdoubles(first, second)
+    if first.dtype.type is np.clongdouble:
+        return _same_longdoubles(first.real, second.real) and _same_longdoubles(
+            first.imag, second.imag
+        )
+    return first.tobytes() == second.tobytes()
+
+
+def _same_longdoubles(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
+    # An x86 long double is 10 bytes of number in 16 of memory; the rest is whatever was there.
+    if np.finfo(np.longdouble).nmant != 63:
+        return first.tobytes() == second.tobytes()
+    width = first.dtype.itemsize
+    raw = [np.frombuffer(one.tobytes(), np.uint8).reshape(-1, width) for one in (first, second)]
+    return bool(np.array_equal(raw[0][:, :10], raw[1][:, :10]))
+
+
+def _bits(value: Any) -> Any:
+    if type(value) is float:
+        return struct.pack("<d", value)
+    if type(value) is complex:
+        return struct.pack("<dd", value.real, value.imag)
+    return value.value if type(value) is Counter else value
+
+
+def _class_text(value: Any) -> str:
+    if value is None:
+        return "None"
+    if isinstance(value, np.ndarray) and type(value) is np.ndarray:
+        return f"an array of Python objects (dtype {value.dtype}, shape {value.shape})"
+    cls = type(value)
+    module = "" if cls.__module__ == "builtins" else f"{cls.__module__}."
+    return f"a value of class {module}{cls.__qualname__}"
+
+
+def _mend(value: Any) -> str:
+    if value is None:
+        return "return or compute a number, an array or text"
+    if type(value) is np.ndarray:
+        return "give every item one numeric dtype, or one length where items are sequences"
+    if isinstance(value, np.ndarray):
+        return "convert it to a plain array with numpy.asarray or its filled() first"
+    return "a blob holds an array, a number, a bool, text or a counter; convert the value first"

@@ -1,0 +1,146 @@
+"""Dtypes of blobs as text, and the dtypes that HDF5 stores them with. Not their values.
+
+HDF5 has no dates and no UCS-4 text, and h5py turns a record of two floats named ``r`` and
+``i`` into a complex number. So the logical dtype is kept as text beside the data, and the
+data are stored with a dtype of the same size that every HDF5 tool can show.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import h5py
+import numpy as np
+
+DType = np.dtype[Any]
+_SIMPLE = re.compile(r"[<>|][biufcmMSUV][0-9]{1,9}(\[[0-9]{0,9}[A-Za-zμ]{1,7}\])?")
+_KINDS = frozenset("biufcmMSUV")
+_EMPTY = np.dtype(np.uint8)
+
+
+def dtype_text(dtype: DType) -> str:
+    """A dtype as text that ``parse_dtype`` reads: ``<f8``, or JSON for a record.
+
+    Raises:
+        ValueError: It cannot be stored exactly; the message says why.
+    """
+    text = json.dumps(_form(dtype), sort_keys=True) if dtype.names is not None else dtype.str
+    try:
+        same = parse_dtype(text) == dtype
+    except ValueError:
+        same = False
+    if not same:
+        raise ValueError(f"dtype {dtype} is not a plain one")
+    storage_dtype(dtype)
+    return text
+
+
+def parse_dtype(text: str) -> DType:
+    """The dtype that a text of ``dtype_text`` stands for.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        return _dtype(json.loads(text) if text.startswith("{") else text)
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
+        raise ValueError(f"{text[:80]!r} is no dtype") from error
+
+
+def storage_dtype(dtype: DType) -> DType:
+    """What a dtype is stored as: itself where HDF5 has it, else something of the same size.
+
+    ========================  ====================================================
+    dates and durations       64-bit integers of the same byte order
+    text ``<U5``              UTF-8 of 20 bytes, padded with NUL
+    long double, not native   opaque bytes
+    items of no size          one byte each
+    record                    a compound of what its fields are stored as
+    ========================  ====================================================
+
+    Raises:
+        ValueError: A field of a record has no size.
+    """
+    if dtype.names is not None and dtype.itemsize:
+        return _storage_record(dtype)
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return np.dtype((_storage_field(base), shape))
+    if dtype.itemsize == 0:
+        return _EMPTY
+    if dtype.kind in "mM":
+        return np.dtype(np.int64).newbyteorder(dtype.byteorder)
+    if dtype.kind == "U":
+        utf8: DType = h5py.string_dtype("utf-8", dtype.itemsize)
+        return utf8
+    if is_longdouble(dtype) and not dtype.isnative:
+        return np.dtype((np.void, dtype.itemsize))
+    return dtype
+
+
+def is_longdouble(dtype: DType) -> bool:
+    """Whether it is a (complex) long double, of either byte order."""
+    return dtype.type in {np.longdouble, np.clongdouble}
+
+
+def _form(dtype: DType) -> Any:
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return [_form(base), list(shape)]
+    if dtype.names is None:
+        return dtype.str
+    fields = [_field(dtype, name) for name in dtype.names]
+    form: dict[str, Any] = {
+        "names": list(dtype.names),
+        "formats": [_form(field) for field, _, _ in fields],
+        "offsets": [offset for _, offset, _ in fields],
+        "itemsize": dtype.itemsize,
+    }
+    titles = [title for _, _, title in fields]
+    return form | {"titles": titles} if any(titles) else form
+
+
+def _dtype(form: Any) -> DType:
+    if isinstance(form, str):
+        if not _SIMPLE.fullmatch(form):
+            raise TypeError
+        dtype = np.dtype(form)
+    elif isinstance(form, list):
+        base, shape = form
+        dtype = np.dtype((_dtype(base), tuple(shape)))
+    else:
+        parts: Any = {key: form[key] for key in ("names", "offsets", "itemsize")}
+        parts["formats"] = [_dtype(part) for part in form["formats"]]
+        parts |= {key: form[key] for key in form if key == "titles"}
+        dtype = np.dtype(parts)
+    if dtype.kind not in _KINDS or dtype.hasobject:
+        raise TypeError
+    return dtype
+
+
+def _storage_record(dtype: DType) -> DType:
+    names = dtype.names or ()
+    fields = [_field(dtype, name) for name in names]
+    return np.dtype(
+        {
+            "names": list(names),
+            "formats": [_storage_field(field) for field, _, _ in fields],
+            "offsets": [offset for _, offset, _ in fields],
+            "itemsize": dtype.itemsize,
+        }
+    )
+
+
+def _field(dtype: DType, name: str) -> tuple[DType, int, Any]:
+    """Dtype, offset and title (numpy's second name of a field) or None."""
+    fields: Any = dtype.fields
+    field = fields[name]
+    return field[0], field[1], field[2] if len(field) > 2 else None
+
+
+def _storage_field(field: DType) -> DType:
+    if field.itemsize == 0:
+        raise ValueError("a field of its dtype has no size")
+    return storage_dtype(field)

@@ -1,0 +1,99 @@
+"""Files that appear whole: write all, make durable, rename. Not what is in them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from jobrun.core.errors import EnvironmentFaultError
+
+_MENDS = {
+    errno.ENOSPC: "free space on the disk, then resume",
+    errno.EDQUOT: "free space within your quota, then resume",
+    errno.EROFS: "the file system is read-only; choose another place",
+    errno.EACCES: "check the owner and the permissions",
+    errno.EPERM: "check the owner and the permissions",
+    errno.ENOENT: "check the path",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f), then resume",
+    errno.EMFILE: "raise the limit on open files (ulimit -n), then resume",
+    errno.EIO: "the device reports errors; check the disk, then resume",
+}
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+@contextlib.contextmanager
+def disk_faults(code: str, what: str, *, place: str = "", needed_bytes: int = 0) -> Iterator[None]:
+    """Turn what the operating system refuses into an error that says what was being done.
+
+    Args:
+        code: The catalogue's code.
+        what: The act and the file, such as ``write /data/x.npy``.
+        place: A directory on the disk in question, to say how much is free there.
+        needed_bytes: How much the act needs there.
+
+    Raises:
+        EnvironmentFaultError: The body raised an ``OSError``.
+    """
+    try:
+        yield
+    except OSError as error:
+        message = f"cannot {what}: {error.strerror or error}"
+        if error.errno in _FULL and place and needed_bytes:
+            message += f" (needs {needed_bytes} bytes, {_free_bytes(place)} are free)"
+        mend = _MENDS.get(error.errno or 0, "see to the disk, then resume")
+        raise EnvironmentFaultError.of(code, message, mend) from error
+
+
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
+    """Write every byte, however many calls that takes."""
+    view = memoryview(data).cast("B")
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def sync_directory(path: str | Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace_whole(path: str, write: Callable[[IO[bytes]], None]) -> None:
+    """Put what ``write`` writes at ``path``, durably, in place of what may be there.
+
+    A reader, or a crash, sees the old file or the new one. A symbolic link at ``path``
+    stays a link, and its target is replaced.
+
+    Raises:
+        OSError: The disk says no; what was there is unchanged.
+    """
+    final = Path(path).resolve()
+    beside = final.with_name(f".tmp-{secrets.token_hex(8)}")
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(beside, flags, 0o666)
+    try:
+        with os.fdopen(descriptor, "w+b") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(final)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
+    sync_directory(final.parent)
+
+
+def _free_bytes(place: str) -> int:
+    try:
+        facts = os.statvfs(place)
+    except OSError:
+        return 0
+    return facts.f_bavail * facts.f_frsize

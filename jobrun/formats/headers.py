@@ -1,0 +1,299 @@
+"""What a data file holds, as far as its headers tell: members, dtypes, shapes. No data, no numpy.
+
+HDF5 has no header to speak of, so for such files h5py (and with it numpy) is imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import importlib
+import os
+import stat
+import struct
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from jobrun.formats import faults
+
+NPY_MAGIC = b"\x93NUMPY"
+# numpy writes at most 64 KiB; ``ast`` would take very long for very long texts.
+_MOST_HEADER_BYTES = 1 << 16
+_FIRST_LINE_BYTES = 1 << 20
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+HDF5 = frozenset({".h5", ".hdf5"})
+
+
+@dataclass(frozen=True, slots=True)
+class MemberInfo:
+    """What is known of a member before it is read.
+
+    Attributes:
+        dtype: As numpy's ``dtype.str`` has it, such as ``<f8``; for a record the text of its
+            ``descr``. Empty when only the data tell (csv); then ``shape`` is () as well.
+        shape: Lengths of the axes.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NpyHeader:
+    """The header of an npy file, or of a member of an npz file.
+
+    Attributes:
+        info: Dtype and shape.
+        size: How many bytes the header has; the data follow.
+        objects: Python objects follow rather than numbers.
+    """
+
+    info: MemberInfo
+    size: int
+    objects: bool
+
+
+def suffix_of(path: str) -> str:
+    """The ending that decides the format, in lower case, with its dot."""
+    return Path(path).suffix.lower()
+
+
+def require_file(path: str) -> None:
+    """See that a regular file, or a link to one, is there.
+
+    Raises:
+        EnvironmentFaultError: There is none, or it cannot be looked at.
+    """
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - the path is a text all the way
+    except FileNotFoundError as error:
+        raise faults.missing_file(path) from error
+    except OSError as error:
+        raise faults.unreadable(path, error.strerror or error) from error
+    # A pipe would never answer; a folder is a slip of the pen.
+    if not stat.S_ISREG(mode):
+        raise faults.unreadable(path, "it is not a regular file")
+
+
+def members(path: str) -> tuple[str, ...]:
+    """The names of the members, in the file's order; () for a file that is one array.
+
+    Raises:
+        EnvironmentFaultError: The file is missing, damaged, or of an unknown format.
+    """
+    require_file(path)
+    match suffix_of(path):
+        case ".npy":
+            return ()
+        case ".npz":
+            with open_zip(path) as archive:
+                return tuple(npz_members(archive))
+        case suffix if suffix in DELIMITERS:
+            return csv_columns(path) or ()
+        case suffix if suffix in HDF5:
+            found: tuple[str, ...] = _hdf5().members(path)
+            return found
+        case _:
+            raise faults.no_format(path)
+
+
+def describe(path: str, member: str = "") -> MemberInfo:
+    """Dtype and shape of a member, from headers alone.
+
+    Args:
+        path: The file.
+        member: Its member; may be empty where there is one only, and for a whole table.
+
+    Raises:
+        EnvironmentFaultError: File or member are missing, damaged, hold Python objects, or
+            are of an unknown format.
+    """
+    require_file(path)
+    match suffix_of(path):
+        case ".npy":
+            return _describe_npy(path, member)
+        case ".npz":
+            return _describe_npz(path, member)
+        case suffix if suffix in DELIMITERS:
+            return _describe_table(path, member)
+        case suffix if suffix in HDF5:
+            info: MemberInfo = _hdf5().describe(path, member)
+            return info
+        case _:
+            raise faults.no_format(path)
+
+
+def read_npy_header(file: IO[bytes], what: str) -> NpyHeader:
+    """The header at the start of an npy stream.
+
+    Raises:
+        EnvironmentFaultError: It is not one.
+    """
+    start = file.read(8)
+    if len(start) < 8 or not start.startswith(NPY_MAGIC):
+        raise faults.unreadable(what, "it does not start as an npy file does")
+    width, form = (2, "<H") if start[6] == 1 else (4, "<I")
+    raw = file.read(width)
+    length = struct.unpack(form, raw)[0] if len(raw) == width else 0
+    text = file.read(length) if length <= _MOST_HEADER_BYTES else b""
+    if not length or len(text) != length:
+        raise faults.unreadable(what, "its npy header is cut short")
+    try:
+        fields: Any = ast.literal_eval(text.decode("utf-8" if start[6] >= 3 else "latin1"))
+        info = MemberInfo(_descr_text(fields["descr"]), tuple(fields["shape"]))
+        objects = _has_objects(fields["descr"])
+    except (ValueError, SyntaxError, TypeError, LookupError, RecursionError, MemoryError) as error:
+        raise faults.unreadable(what, "its npy header is damaged") from error
+    if not all(type(length) is int and length >= 0 for length in info.shape):
+        raise faults.unreadable(what, "its npy header is damaged")
+    return NpyHeader(info, 8 + width + length, objects)
+
+
+def open_zip(path: str) -> zipfile.ZipFile:
+    """An npz file, opened.
+
+    Raises:
+        EnvironmentFaultError: It is not a zip file, or cut short.
+    """
+    try:
+        return zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise faults.unreadable(path, error) from error
+
+
+def npz_members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """Name of the member → its entry in the zip file."""
+    return {
+        info.filename.removesuffix(".npy"): info
+        for info in archive.infolist()
+        if info.filename.endswith(".npy")
+    }
+
+
+def choose(path: str, member: str, known: tuple[str, ...]) -> str:
+    """The member that is meant: the named one, or the only one.
+
+    Raises:
+        EnvironmentFaultError: There is no such member, or several, or none.
+    """
+    if member in known:
+        return member
+    if member:
+        raise faults.missing_member(path, member, known)
+    if len(known) != 1:
+        raise faults.unnamed_member(path, known)
+    return known[0]
+
+
+def csv_columns(path: str) -> tuple[str, ...] | None:
+    """The names in a table's first line; None when that line is data.
+
+    It is data when each of its fields is a number or empty.
+
+    Raises:
+        EnvironmentFaultError: The file is empty, or not text.
+    """
+    first = first_fields(path)
+    if all(_is_number(field) or not field.strip() for field in first):
+        return None
+    return tuple(field.strip() for field in first)
+
+
+def first_fields(path: str) -> list[str]:
+    """The fields of a table's first line that is not empty.
+
+    Raises:
+        EnvironmentFaultError: The file is empty, or not text.
+    """
+    delimiter = DELIMITERS[suffix_of(path)]
+    try:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
+            lines = file.readlines(_FIRST_LINE_BYTES)
+        fields = next(filter(None, csv.reader(lines, delimiter=delimiter)), None)
+    except (OSError, ValueError, csv.Error) as error:
+        raise faults.unreadable(path, error) from error
+    if fields is None:
+        raise faults.unreadable(path, "it is empty")
+    if any("\0" in field for field in fields):
+        raise faults.unreadable(path, "it is not text")
+    return fields
+
+
+def choose_columns(path: str, member: str, names: tuple[str, ...]) -> tuple[int, ...]:
+    """The places of the columns a member names: one, or several with commas between.
+
+    Raises:
+        EnvironmentFaultError: There is no such column.
+    """
+    wanted = [member] if member in names else [part.strip() for part in member.split(",")]
+    for name in wanted:
+        if name not in names:
+            raise faults.missing_member(path, name, names)
+    return tuple(names.index(name) for name in wanted)
+
+
+def column_names(path: str) -> tuple[str, ...]:
+    """The names of all columns; their places, from 0, where the first line is data."""
+    return csv_columns(path) or tuple(str(place) for place in range(len(first_fields(path))))
+
+
+def _describe_npy(path: str, member: str) -> MemberInfo:
+    if member:
+        raise faults.no_members(path, member)
+    try:
+        with Path(path).open("rb") as file:
+            header = read_npy_header(file, path)
+    except OSError as error:
+        raise faults.unreadable(path, error.strerror or error) from error
+    if header.objects:
+        raise faults.holds_objects(path)
+    return header.info
+
+
+def _describe_npz(path: str, member: str) -> MemberInfo:
+    with open_zip(path) as archive:
+        known = npz_members(archive)
+        name = choose(path, member, tuple(known))
+        try:
+            with archive.open(known[name]) as file:
+                header = read_npy_header(file, f"{path}::{name}")
+        except (zipfile.BadZipFile, OSError, ValueError, EOFError, RuntimeError) as error:
+            raise faults.unreadable(f"{path}::{name}", error) from error
+    if header.objects:
+        raise faults.holds_objects(path, name)
+    return header.info
+
+
+def _describe_table(path: str, member: str) -> MemberInfo:
+    if member:
+        choose_columns(path, member, column_names(path))
+    else:
+        first_fields(path)
+    return MemberInfo("", ())
+
+
+def _hdf5() -> Any:
+    return importlib.import_module("jobrun.formats.hdf5")
+
+
+def _descr_text(descr: Any) -> str:
+    return descr if isinstance(descr, str) else repr(descr)
+
+
+def _has_objects(descr: Any) -> bool:
+    if isinstance(descr, str):
+        return "O" in descr
+    if isinstance(descr, tuple):
+        return _has_objects(descr[0])
+    return any(_has_objects(field[1]) for field in descr)
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    # Python takes 1_000 for a number; a table does not.
+    return "_" not in field

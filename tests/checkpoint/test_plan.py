@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+
+from jobrun.checkpoint.plan import file_name, load_group, save_group
+from jobrun.checkpoint.store import Manifest, StoredFile
+from jobrun.core.errors import CheckpointError
+from jobrun.graph.steps import LoadState, SaveState
+from jobrun.graph.types import CheckpointPolicy, Cluster, Job, Node, TaskGroup
+
+DIGEST = "sha256:" + "0" * 64
+JOB = Job(
+    name="job",
+    cluster=Cluster((Node("a"), Node("b"), Node("c"))),
+    init=TaskGroup("init"),
+    epoch=TaskGroup("epoch"),
+    download=TaskGroup("download"),
+    exit=TaskGroup("exit"),
+    state=(("a", ("w", "k")), ("b", ("file",)), ("c", ("z",))),
+    constants=(("a", ("X",)),),
+    checkpoint=CheckpointPolicy(nodes=("a", "b")),
+)
+
+
+def manifest(*nodes: str) -> Manifest:
+    files = tuple(StoredFile(node, file_name(node), 1, DIGEST) for node in nodes)
+    return Manifest(4, "parent-run", 0, files, DIGEST)
+
+
+def test_each_checkpointed_node_writes_its_state():
+    group = save_group(JOB, 4, "/run/.tmp", "run-1")
+
+    assert [task.node for task in group.tasks] == ["a", "b"]
+    (step,) = group.tasks[0].steps
+    assert isinstance(step, SaveState)
+    assert (step.file, step.names) == ("/run/.tmp/a.h5", ("k", "w"))
+    assert (step.epoch, step.run_id) == (4, "run-1")
+
+
+def test_each_task_gives_out_the_facts_about_its_file():
+    group = save_group(JOB, 4, "/run/.tmp", "run-1")
+
+    assert [[output.name for output in task.outputs] for task in group.tasks] == [["file"]] * 2
+
+
+def test_each_checkpointed_node_reads_its_state():
+    group = load_group(JOB, manifest("b", "a"), "/run/epoch-000004")
+
+    (step,) = group.tasks[0].steps
+    assert isinstance(step, LoadState)
+    assert (step.file, step.names) == ("/run/epoch-000004/a.h5", ("k", "w"))
+    assert (step.epoch, step.run_id, step.digest) == (4, "parent-run", DIGEST)
+
+
+def test_the_names_of_the_tasks_cannot_be_those_of_a_spec():
+    groups = (save_group(JOB, 1, "s", "r"), load_group(JOB, manifest("a", "b"), "d"))
+
+    assert all("/" in task.name for group in groups for task in group.tasks)
+
+
+def test_a_node_without_state_has_a_file_too():
+    job = Job(**{name: getattr(JOB, name) for name in JOB.__slots__} | {"state": ()})
+
+    assert [task.steps[0].names for task in save_group(job, 1, "s", "r").tasks] == [(), ()]
+
+
+def test_an_epoch_without_a_nodes_file_is_refused():
+    with pytest.raises(CheckpointError) as caught:
+        load_group(JOB, manifest("a"), "/run/epoch-000004")
+
+    assert "'b'" in caught.value.faults[0].message
+
+
+def test_files_of_other_nodes_stay_unread():
+    group = load_group(JOB, manifest("a", "b", "gone"), "/run/epoch-000004")
+
+    assert [task.node for task in group.tasks] == ["a", "b"]

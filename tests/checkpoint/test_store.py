@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+from jobrun.checkpoint.directory import DirectoryStore
+from jobrun.checkpoint.store import CheckpointStore, Manifest, StoredFile
+
+FILE = StoredFile("n", "n.h5", 10, "sha256:" + "0" * 64, seconds=1.0)
+
+
+def test_the_time_that_writing_took_is_not_part_of_a_file():
+    assert replace(FILE, seconds=2.0) == FILE
+
+
+def test_what_a_node_reports_can_cross_processes():
+    assert pickle.loads(pickle.dumps(FILE)) == FILE
+
+
+def test_a_manifest_has_a_state_of_its_own():
+    first, second = (Manifest(0, "r", 0, (), "") for _ in range(2))
+
+    assert first.runner is not second.runner
+
+
+def test_the_directory_store_is_a_store(tmp_path):
+    # What mypy checks: each method is there with its signature.
+    store: CheckpointStore = DirectoryStore(str(tmp_path))
+
+    assert store.epochs() == ()

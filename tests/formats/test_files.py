@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.formats.files import disk_faults, replace_whole, sync_directory, write_all
+
+
+def test_a_file_is_replaced_whole(tmp_path):
+    path = tmp_path / "f"
+    path.write_text("old, and longer")
+
+    replace_whole(str(path), lambda file: file.write(b"new"))
+
+    assert path.read_text() == "new"
+    assert [item.name for item in tmp_path.iterdir()] == ["f"]
+
+
+def test_readers_see_the_old_file_until_the_new_one_is_whole(tmp_path):
+    path = tmp_path / "f"
+    path.write_text("old")
+    seen = []
+
+    def write(file):
+        file.write(b"half")
+        file.flush()
+        seen.append(path.read_text())
+
+    replace_whole(str(path), write)
+
+    assert seen == ["old"]
+
+
+@pytest.mark.parametrize("call", ["open", "fsync", "close"])
+def test_a_failure_leaves_what_was_there(tmp_path, monkeypatch, call):
+    path = tmp_path / "f"
+    path.write_text("old")
+
+    def refuse(*_, **__):
+        raise OSError(errno.EIO, "Input/output error")
+
+    def write(file):
+        if call == "close":
+            refuse()
+        file.write(b"new")
+
+    if call != "close":
+        monkeypatch.setattr(os, call, refuse)
+
+    with pytest.raises(OSError, match="Input/output"):
+        replace_whole(str(path), write)
+
+    monkeypatch.undo()
+    assert path.read_text() == "old"
+    assert [item.name for item in tmp_path.iterdir()] == ["f"]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+
+    replace_whole(str(tmp_path / "link"), lambda file: file.write(b"new"))
+
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"
+
+
+def test_data_are_synced_before_the_name(tmp_path, monkeypatch):
+    synced = []
+
+    def tell(descriptor):
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+
+    monkeypatch.setattr(os, "fsync", tell)
+
+    replace_whole(str(tmp_path / "f"), lambda file: file.write(b"new"))
+
+    assert [synced[0].parent, synced[1]] == [tmp_path] * 2
+
+
+def test_every_byte_is_written_however_short_the_writes(tmp_path, monkeypatch):
+    whole = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: whole(descriptor, data[:3]))
+    descriptor = os.open(tmp_path / "f", os.O_WRONLY | os.O_CREAT)
+
+    write_all(descriptor, bytes(range(100)))
+
+    os.close(descriptor)
+    assert (tmp_path / "f").read_bytes() == bytes(range(100))
+
+
+def test_a_fault_says_what_was_being_done_and_how_to_mend():
+    with (
+        pytest.raises(EnvironmentFaultError, match="cannot write x: No space left") as caught,
+        disk_faults("E285", "write x", place="/", needed_bytes=7),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (fault,) = caught.value.faults
+    assert fault.code == "E285"
+    assert "needs 7 bytes" in fault.message
+    assert "free space" in fault.mend
+
+
+def test_other_errors_fall_through():
+    with pytest.raises(ValueError, match="mine"), disk_faults("E285", "write x"):
+        raise ValueError("mine")
+
+
+def test_what_is_no_directory_cannot_be_synced(tmp_path):
+    (tmp_path / "f").write_text("")
+
+    with pytest.raises(NotADirectoryError):
+        sync_directory(tmp_path / "f")
