@@ -58,7 +58,8 @@ class Session(Protocol):
         Raises:
             TaskFailedError: A step, an assert or a callable failed.
             EnvironmentFaultError: The disk, an import or a program's start failed.
-            GroupCancelledError: ``request_stop`` ended it.
+            GroupCancelledError: ``request_stop`` ended it (``session.cancel``).
+            TasksStuckError: Tasks did not end in time; the process has to.
         """
 
     def read(self, node: str, names: tuple[str, ...]) -> dict[str, Value]:
@@ -82,7 +83,11 @@ class Session(Protocol):
         """
 
     def request_stop(self) -> None:
-        """Ask the running group to end at its tasks' next step boundary. Any thread, any time."""
+        """Ask the running group to end at its tasks' next step boundary. Any thread, any time.
+
+        Also from a signal handler. Exit blocks and last reports still run. Does nothing
+        while no group runs, nor to the groups that follow.
+        """
 
     def close(self) -> None:
         """End all nodes. May be called twice."""

@@ -18,7 +18,7 @@ from jobrun.graph.steps import Assign, NameTarget, Perform
 from jobrun.ops.load import implementation
 
 # The text begins in column 9: a fault at offset 4 stands in column 13.
-ORIGIN = Origin("job.yaml", 31, 9, 1, 9)
+ORIGIN = Origin("job.yaml", 31, 9, 40, 9)
 
 _BINARY = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,

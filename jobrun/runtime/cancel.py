@@ -1,0 +1,65 @@
+"""One cancel scope: a flag that running steps look at, and a way to wake those that block.
+
+It stops nothing by force; steps see it at their next boundary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Wake = Callable[[], None]
+
+
+class CancelledError(Exception):
+    """Raised at a step boundary once the scope is cancelled. Never leaves the session."""
+
+
+class CancelScope:
+    """Shared by everything that runs for one group run.
+
+    There is no lock: ``cancel`` may be called from a signal handler, which may interrupt
+    the very code that would hold it. Setting an attribute, and adding to and copying a
+    dictionary, are each one indivisible act of the interpreter.
+
+    Attributes:
+        cancelled: Plain attribute, since it is read at every step boundary.
+    """
+
+    __slots__ = ("_wakers", "cancelled")
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self._wakers: dict[object, Wake] = {}
+
+    def cancel(self) -> None:
+        """Ask everything in the scope to end. Any thread, any time, any number of times."""
+        self.cancelled = True
+        for wake in list(self._wakers.values()):
+            wake()
+
+    def check(self) -> None:
+        """Raise if cancelled: a step boundary.
+
+        Raises:
+            CancelledError: The scope was cancelled.
+        """
+        if self.cancelled:
+            raise CancelledError
+
+    @contextmanager
+    def waking(self, wake: Wake) -> Iterator[None]:
+        """While inside, ``cancel`` also calls ``wake``; at once if it has happened already.
+
+        ``wake`` must not block, and must be safe in a signal handler (such as
+        ``SimpleQueue.put``); it may be called more than once.
+        """
+        key = object()
+        self._wakers[key] = wake
+        try:
+            # Looked at after registering: a cancel just before it would wake nobody.
+            if self.cancelled:
+                wake()
+            yield
+        finally:
+            del self._wakers[key]

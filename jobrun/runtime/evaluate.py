@@ -1,0 +1,62 @@
+"""One expression's value outside of any task: stop conditions, metrics, expectations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from jobrun.blobs.values import Value
+from jobrun.graph.expr import Expr, NodeBlob, OutputRead
+from jobrun.graph.types import OutputRef
+from jobrun.runtime.codegen import compile_expression
+from jobrun.runtime.usage import BlockNames
+
+Read = Callable[[NodeBlob | OutputRead], Value]
+
+
+def evaluate(expr: Expr, read: Read, *, epoch: int = 0) -> Value:
+    """The value of an expression over nodes' blobs and tasks' outputs.
+
+    Args:
+        expr: Its leaves are ``NodeBlob`` and ``OutputRead``; it draws no random numbers.
+        read: Gives the value of a leaf.
+        epoch: What ``epoch`` means in it.
+
+    Raises:
+        Exception: Whatever the expression raises; the caller knows where it stands.
+    """
+
+    def output(ref: OutputRef) -> Value:
+        return read(OutputRead(ref.task, ref.output, ref.node))
+
+    frame = SimpleNamespace(node_blob=read, output=output, epoch=epoch)
+    # A metric that is nan says so itself.
+    with np.errstate(all="ignore"):
+        return _compiled(_Same(expr))(frame)
+
+
+class _Same:
+    """An expression as a key that equals only itself.
+
+    Expressions will not do as keys: ``x * 1`` equals ``x * True`` and ``x * 1.0``.
+    """
+
+    __slots__ = ("expr",)
+
+    def __init__(self, expr: Expr) -> None:
+        self.expr = expr
+
+    def __hash__(self) -> int:
+        return id(self.expr)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.expr is self.expr
+
+
+@lru_cache(maxsize=1024)
+def _compiled(same: _Same) -> Callable[[Any], Value]:
+    return compile_expression(same.expr, BlockNames())

@@ -1,0 +1,141 @@
+"""What a running block of steps can see: its workspaces, its place, its random stream.
+
+A ``GroupRun`` is shared by all that runs in one group run; a ``Frame`` belongs to one block
+(task body, setup block, report, branch) and one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from jobrun.blobs.values import Value
+from jobrun.core.errors import TaskFailedError
+from jobrun.core.events import Listener
+from jobrun.graph.types import Node, OutputRef
+from jobrun.runtime.cancel import CancelScope
+from jobrun.runtime.leash import Leash
+from jobrun.runtime.rng import StreamKey, stream
+from jobrun.runtime.workspace import Blobs
+
+# Runs work in another thread, then calls done there; the thread counts as free before it.
+Start = Callable[[Callable[[], None], Callable[[], None]], None]
+
+
+@dataclass(slots=True)
+class GroupRun:
+    """One run of one group.
+
+    Attributes:
+        outputs: Outputs of earlier groups, and of the tasks of this one that have ended.
+        start: Runs work in another thread.
+        leash: Ends programs that would outlive this process.
+        body: Cancelled by the first error or a stop request.
+        cleanup: The scope of exit blocks and last reports, which run after that too;
+            cancelled only when the time for them is over.
+        errors: What went wrong, in the order of its happening.
+        interrupted: Something did not run to its end because the run was cancelled.
+    """
+
+    group: str
+    epoch: int
+    seed: int
+    run_dir: str
+    folder: str
+    emit: Listener
+    outputs: dict[OutputRef, Value]
+    start: Start
+    leash: Leash
+    body: CancelScope = field(default_factory=CancelScope)
+    cleanup: CancelScope = field(default_factory=CancelScope)
+    errors: list[BaseException] = field(default_factory=list)
+    interrupted: bool = False
+
+    def fail(self, error: BaseException) -> None:
+        """Note an error, once, and ask everything that runs to end."""
+        if not any(error is one for one in self.errors):
+            self.errors.append(error)
+        self.body.cancel()
+
+
+class Frame:
+    """The view of one block; its short attributes are those that generated code reads.
+
+    Attributes:
+        i: The instance's workspace; the task's where there is only one instance.
+        t: The task's.
+        g: The group run's on this node; the node's in a global group.
+        n: The node's.
+        place: Path of the block: key of its random stream.
+        streams: Streams in use, by place; shared by all blocks of one instance, so that a
+            block which runs again goes on in its stream.
+        loops: Pass numbers of the loops around, by their paths.
+        failed: Whether the body failed; for exit blocks.
+        results: What steps hand to the task's outputs besides blobs.
+    """
+
+    __slots__ = (
+        "cancel", "epoch", "failed", "g", "i", "instance", "instances", "loops", "n", "node",
+        "place", "results", "run", "streams", "t", "task",
+    )  # fmt: skip
+
+    def __init__(
+        self, run: GroupRun, node: Node, task: str, workspaces: tuple[Blobs, Blobs, Blobs, Blobs]
+    ) -> None:
+        self.run = run
+        self.node = node
+        self.task = task
+        self.i, self.t, self.g, self.n = workspaces
+        self.epoch = run.epoch
+        self.instance = 0
+        self.instances = 1
+        self.cancel = run.body
+        self.place = ""
+        self.failed = False
+        self.loops: dict[str, int] = {}
+        self.streams: dict[str, np.random.Generator] = {}
+        self.results: dict[str, Value] = {}
+
+    def at(self, place: str) -> Frame:
+        """The same view for another block."""
+        other = Frame.__new__(Frame)
+        for name in Frame.__slots__:
+            setattr(other, name, getattr(self, name))
+        other.place = place
+        other.loops = dict(self.loops)
+        return other
+
+    def cleaning(self, place: str, *, failed: bool) -> Frame:
+        """The view of a block that runs after the body, whether it failed or not."""
+        other = self.at(place)
+        other.cancel = self.run.cleanup
+        other.failed = failed
+        return other
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The block's random stream, made when first asked for."""
+        generator = self.streams.get(self.place)
+        if generator is None:
+            key = StreamKey(
+                self.run.group, self.epoch, self.node.name, self.task, self.instance, self.place
+            )
+            generator = self.streams[self.place] = stream(self.run.seed, key)
+        return generator
+
+    def output(self, ref: OutputRef) -> Value:
+        """A task's output.
+
+        Raises:
+            TaskFailedError: E218, when that task has not ended.
+        """
+        try:
+            return self.run.outputs[ref]
+        except KeyError:
+            raise TaskFailedError.of(
+                "E218",
+                f"the output '{ref}' is not there",
+                f"add 'needs: [{ref.task}]', or read it in a later group",
+            ) from None

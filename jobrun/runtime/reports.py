@@ -1,0 +1,64 @@
+"""Report steps beside a body: at every interval, and once more when the body has ended.
+
+Never at time 0. The last report starts after the body's last step and before any exit
+block, also after a failure; it is the same for a body of a microsecond and of a week.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+
+from jobrun.runtime.cancel import CancelledError
+from jobrun.runtime.frame import GroupRun
+
+Work = Callable[[], None]
+
+
+class Reporter:
+    """Runs one report. One thread waits for the interval; the body's own runs the last one.
+
+    Args:
+        run: The group run.
+        interval_s: Between the end of one report and the start of the next.
+        report: Runs the report's steps once.
+        last: The same, but also after the run was cancelled.
+    """
+
+    def __init__(self, run: GroupRun, interval_s: float, report: Work, last: Work) -> None:
+        self._run = run
+        self._interval_s = interval_s
+        self._report = report
+        self._last = last
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        self._left: SimpleQueue[None] = SimpleQueue()
+
+    def start(self) -> None:
+        """Begin to wait for the first interval."""
+        self._run.start(self._at_intervals, lambda: self._left.put(None))
+
+    def finish(self) -> None:
+        """Wait for a report in progress, then run the last one, in this thread.
+
+        Raises:
+            JobrunError: The last report failed.
+        """
+        self._ended.put(None)
+        self._left.get()
+        self._last()
+
+    def _at_intervals(self) -> None:
+        while True:
+            try:
+                self._ended.get(timeout=self._interval_s)
+            except Empty:
+                pass
+            else:
+                return
+            try:
+                self._report()
+            except CancelledError:
+                return
+            except BaseException as error:  # noqa: BLE001 - told by the group run
+                self._run.fail(error)
+                return

@@ -1,0 +1,225 @@
+"""Expression trees as Python syntax trees. Makes no code: ``codegen`` alone does."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from typing import Any, assert_never
+
+import numpy as np
+
+from jobrun.core.names import did_you_mean
+from jobrun.graph import expr as e
+from jobrun.graph.types import OutputRef
+from jobrun.ops.load import implementation
+from jobrun.ops.table import DRAWS
+from jobrun.runtime import landing, texts
+
+BINARY: dict[str, type[ast.operator]] = {
+    "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "//": ast.FloorDiv,
+    "%": ast.Mod, "**": ast.Pow, "@": ast.MatMult, "&": ast.BitAnd, "|": ast.BitOr,
+    "^": ast.BitXor, "<<": ast.LShift, ">>": ast.RShift,
+}  # fmt: skip
+_UNARY: dict[str, type[ast.unaryop]] = {
+    "-": ast.USub, "+": ast.UAdd, "~": ast.Invert, "not": ast.Not,
+}  # fmt: skip
+_COMPARE: dict[str, type[ast.cmpop]] = {
+    "<": ast.Lt, "<=": ast.LtE, ">": ast.Gt, ">=": ast.GtE, "==": ast.Eq, "!=": ast.NotEq,
+}  # fmt: skip
+_BUILTINS: dict[str, str] = {
+    "epoch": "f.epoch", "instance": "f.instance", "instances": "f.instances",
+    "node.name": "f.node.name", "node.index": "f.node.index", "node.count": "f.node.count",
+    "run.dir": "f.run.run_dir",
+}  # fmt: skip
+_NUMBERS: dict[str, float] = {"inf": float("inf"), "nan": float("nan"), "pi": float(np.pi)}
+_ATTRIBUTES: dict[str, Callable[[Any], Any]] = {
+    "T": landing.attribute_t,
+    "shape": landing.attribute_shape,
+    "size": landing.attribute_size,
+    "ndim": landing.attribute_ndim,
+    "dtype": landing.attribute_dtype,
+}
+# A constant exponent up to this needs no check of its size.
+_HARMLESS_EXPONENT = 64
+
+
+def load(name: str) -> ast.expr:
+    """A variable, or a chain of attributes of one, being read."""
+    first, *rest = name.split(".")
+    node: ast.expr = ast.Name(first, ast.Load())
+    for attribute in rest:
+        node = ast.Attribute(node, attribute, ast.Load())
+    return node
+
+
+def store(name: str) -> ast.Name:
+    """A variable being bound."""
+    return ast.Name(name, ast.Store())
+
+
+def assign(name: str, value: ast.expr) -> ast.stmt:
+    """``name = value``."""
+    return ast.Assign([store(name)], value)
+
+
+def call(function: ast.expr, *args: ast.expr) -> ast.expr:
+    """``function(*args)``."""
+    return ast.Call(function, list(args), [])
+
+
+def item(container: ast.expr, key: ast.expr, context: ast.expr_context) -> ast.Subscript:
+    """``container[key]``."""
+    return ast.Subscript(container, key, context)
+
+
+class Globals:
+    """The objects that one piece of generated code may name, each bound once."""
+
+    def __init__(self) -> None:
+        # Without this, Python would put all its builtins in.
+        self.table: dict[str, Any] = {"__builtins__": {}}
+        self._names: dict[int, str] = {}
+
+    def bind(self, value: object, hint: str) -> ast.expr:
+        """A name for ``value``; the same object always gets the same one."""
+        name = self._names.get(id(value))
+        if name is None:
+            name = f"_{hint}_{len(self._names)}"
+            self._names[id(value)] = name
+            self.table[name] = value
+        return load(name)
+
+
+class Expressions:
+    """Turns expression trees into Python's, given how leaves are read.
+
+    Args:
+        names: Where global objects are bound.
+        read: The Python expression that reads a blob, an output or a node's blob.
+    """
+
+    def __init__(self, names: Globals, read: Callable[[e.Expr], ast.expr]) -> None:
+        self._names = names
+        self._read = read
+        # Loops of this code that keep their pass number in a variable: path -> variable.
+        self.pass_numbers: dict[str, str] = {}
+
+    def of(self, expr: e.Expr) -> ast.expr:  # noqa: C901 - one case per kind of a closed union
+        """The Python expression of the same meaning."""
+        match expr:
+            case e.Const():
+                return ast.Constant(... if expr.ellipsis else expr.value)
+            case e.Dtype():
+                return self._names.bind(getattr(np, _known(expr.name, e.DTYPES)), expr.name)
+            case e.Name() | e.OutputRead() | e.NodeBlob():
+                return self._read(expr)
+            case e.Builtin():
+                number = _NUMBERS.get(expr.name)
+                return load(_BUILTINS[expr.name]) if number is None else ast.Constant(number)
+            case e.LoopIndex():
+                return self._pass_number(expr.loop)
+            case e.Call():
+                function = self._names.bind(implementation(expr.function), "op")
+                return self._call(function, expr.args, expr.kwargs)
+            case e.Draw():
+                method = ast.Attribute(load("f.rng"), _known(expr.method, DRAWS), ast.Load())
+                return self._call(method, expr.args, expr.kwargs)
+            case e.Text():
+                return call(self._names.bind(texts.join, "join"), *map(self._part, expr.parts))
+            case e.Attribute():
+                function = self._names.bind(_ATTRIBUTES[expr.name], expr.name)
+                return call(function, self.of(expr.value))
+            case e.Slice() | e.Index() | e.Sequence():
+                return self._structure(expr)
+            case _:
+                return self._operation(expr)
+
+    def _structure(self, expr: e.Slice | e.Index | e.Sequence) -> ast.expr:
+        match expr:
+            case e.Slice():
+                return ast.Slice(*(self.of(one) if one else None for one in _bounds(expr)))
+            case e.Index():
+                return item(self.of(expr.value), self.of(expr.index), ast.Load())
+            case e.Sequence(form="list"):
+                return ast.List(self._each(expr.items), ast.Load())
+            case e.Sequence():
+                return ast.Tuple(self._each(expr.items), ast.Load())
+            case _:
+                assert_never(expr)
+
+    def _operation(
+        self, expr: e.Unary | e.Binary | e.Compare | e.Logical | e.Conditional
+    ) -> ast.expr:
+        match expr:
+            case e.Unary():
+                return ast.UnaryOp(_UNARY[expr.operator](), self.of(expr.operand))
+            case e.Binary():
+                return self._binary(expr)
+            case e.Compare():
+                kinds = [_COMPARE[one]() for one in expr.operators]
+                return ast.Compare(self.of(expr.left), kinds, self._each(expr.rest))
+            case e.Logical():
+                kind = ast.And() if expr.operator == "and" else ast.Or()
+                return ast.BoolOp(kind, self._each(expr.operands))
+            case e.Conditional():
+                return ast.IfExp(*self._each((expr.condition, expr.then, expr.otherwise)))
+            case _:
+                assert_never(expr)
+
+    def _each(self, exprs: Iterable[e.Expr]) -> list[ast.expr]:
+        return [self.of(one) for one in exprs]
+
+    def _call(
+        self,
+        function: ast.expr,
+        args: tuple[e.Expr, ...],
+        kwargs: tuple[tuple[str, e.Expr], ...],
+    ) -> ast.expr:
+        keywords = [ast.keyword(name, self.of(value)) for name, value in kwargs]
+        return ast.Call(function, self._each(args), keywords)
+
+    def _binary(self, expr: e.Binary) -> ast.expr:
+        left, right = self.of(expr.left), self.of(expr.right)
+        if expr.operator == "**" and not _is_harmless(expr.right):
+            return call(self._names.bind(landing.power, "power"), left, right)
+        if expr.operator == "<<":
+            return call(self._names.bind(landing.shift_left, "shift"), left, right)
+        return ast.BinOp(left, BINARY[expr.operator](), right)
+
+    def _pass_number(self, loop: str) -> ast.expr:
+        variable = self.pass_numbers.get(loop)
+        if variable is not None:
+            return load(variable)
+        return item(load("f.loops"), ast.Constant(loop), ast.Load())
+
+    def _part(self, part: str | e.Hole | e.Builtin) -> ast.expr:
+        if isinstance(part, str):
+            return ast.Constant(part)
+        if isinstance(part, e.Builtin):
+            return self.of(part)
+        fill = self._names.bind(texts.fill, "fill")
+        return call(fill, self.of(part.value), ast.Constant(part.format))
+
+
+def output_ref(read: e.OutputRead) -> OutputRef:
+    """The identity of the output that an expression reads."""
+    return OutputRef(read.task, read.node, read.output)
+
+
+def _bounds(part: e.Slice) -> tuple[e.Expr | None, e.Expr | None, e.Expr | None]:
+    return part.start, part.stop, part.step
+
+
+def _is_harmless(exponent: e.Expr) -> bool:
+    value = exponent.value if isinstance(exponent, e.Const) else None
+    if isinstance(exponent, e.Unary) and isinstance(exponent.operand, e.Const):
+        value = exponent.operand.value
+    return isinstance(value, float) or (isinstance(value, int) and value <= _HARMLESS_EXPONENT)
+
+
+def _known(name: str, known: Iterable[str]) -> str:
+    # The tree may have been built by hand; nothing but these names reaches Python.
+    names = tuple(known)
+    if name not in names:
+        raise ValueError(f"unknown name '{name}': {did_you_mean(name, names)}")
+    return name

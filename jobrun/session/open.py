@@ -1,0 +1,46 @@
+"""From a session's name to a session: the built-in ones, and those of installed packages."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from jobrun.core.errors import EnvironmentFaultError, UsageError
+from jobrun.core.names import did_you_mean
+from jobrun.session.base import Session
+
+GROUP = "jobrun.sessions"
+# As text: a session's own imports are made only when it is used.
+BUILT_IN: dict[str, str] = {"threads": "jobrun.session.threads:ThreadsSession"}
+
+
+def session_names() -> tuple[str, ...]:
+    """The names that ``open_session`` knows, sorted."""
+    return tuple(sorted({*BUILT_IN, *entry_points(group=GROUP).names}))
+
+
+def open_session(name: str) -> Session:
+    """A new session of that kind, not yet opened on a cluster.
+
+    Raises:
+        UsageError: E217, there is no such kind.
+        EnvironmentFaultError: E217, the package that has it cannot be imported.
+    """
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].partition(":")
+        built_in: Session = getattr(import_module(module), attribute)()
+        return built_in
+    found = tuple(entry_points(group=GROUP, name=name))
+    if not found:
+        raise UsageError.of(
+            "E217", f"there is no session '{name}'", did_you_mean(name, session_names())
+        )
+    try:
+        other: Session = found[0].load()()
+    except ImportError as error:
+        raise EnvironmentFaultError.of(
+            "E217",
+            f"the session '{name}' cannot be imported: {error}",
+            "install the package it needs",
+        ) from error
+    return other

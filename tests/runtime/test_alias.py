@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pytest
+
+from jobrun.graph.expr import Name
+from jobrun.runtime.alias import is_fresh, is_plain_view, leaves, permuted
+from tests.support.graphs import expr, op
+
+
+def shared(text):
+    return sorted(getattr(leaf, "name", "output") for leaf in leaves(expr(text)))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a", ["a"]), ("a[0]", ["a"]), ("a.T", ["a"]), ("a.T[b]", ["a"]), ("a + b", []), ("-a", []),
+        ("a < b", []), ("a if c else b", ["a", "b"]), ("a or b", ["a", "b"]), ("a.shape", []),
+        ("reshape(a, b)", ["a", "b"]), ("exp(a)", []), ("reshape(exp(a), (2, 2))", []),
+        ("[a, b]", ["a", "b"]), ("(a,) + (b,)", ["a", "b"]), ("rng.permutation(a)", []),
+        ("out('t', 'o')", ["output"]), ("not a", []), ("(a @ b)[0]", []), ("1", []),
+    ],
+)  # fmt: skip
+def test_what_a_value_may_share_memory_with(text, names):
+    assert shared(text) == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a + b", "-a", "a < b", "1", "'t'", "a.size", "1 if c else 2", "epoch", "a * 2 - b @ c"],
+)
+def test_values_that_need_no_look(text):
+    assert is_fresh(expr(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["a", "a[0]", "a.T", "a.shape", "exp(a)", "(1, 2)", "a.shape + (1,)", "None",
+             "a if c else 1", "a or b", "rng.random()", "(1,) * 3", "a.dtype", "..."],
+)  # fmt: skip
+def test_values_that_need_one(text):
+    assert not is_fresh(expr(text))
+
+
+def test_an_operator_that_is_not_known_may_do_anything():
+    assert shared("from_a_package(a)") == ["a"]
+    assert not is_fresh(expr("from_a_package(a) + a"))
+
+
+@pytest.mark.parametrize(("text", "is_view"), [("a", True), ("a[0].T", True), ("exp(a)[0]", False)])
+def test_plain_views(text, is_view):
+    assert is_plain_view(expr(text)) is is_view
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a, b = b, a", {"a", "b"}), ("a, b, c = c, a, b", {"a", "b", "c"}),
+        ("a, b = a, b", {"a", "b"}),
+        ("a, b = b, b", set()), ("a, b = b, c", set()), ("a, a = a, b", set()),
+        ("a, b = b, a + 0", set()),
+        ("a = b", set()), ("a, b[0] = b, a", set()), ("a += b", set()), ("a, b = c", set()),
+    ],
+)  # fmt: skip
+def test_permutations(text, names):
+    assert permuted(op(text)) == names
+
+
+def test_leaves_are_the_names_of_the_tree():
+    assert list(leaves(expr("a"))) == [Name("a")]

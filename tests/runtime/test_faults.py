@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jobrun.core.errors import EnvironmentFaultError, Fault, TaskFailedError
+from jobrun.core.origin import Origin
+from jobrun.graph.steps import Net
+from jobrun.runtime.control import Place
+from jobrun.runtime.faults import explain_at, missing_only
+from tests.support.graphs import op
+from tests.support.running import Bench
+
+PLACE = Place("e/t/steps[4]", Origin("job.yaml", 7, 3))
+
+
+@pytest.fixture
+def bench():
+    with Bench(x=1) as one:
+        yield one
+
+
+def test_an_error_gets_place_and_circumstances(bench):
+    bench.frame.instances, bench.frame.instance = 4, 2
+
+    fault = explain_at(ValueError("bad\nmore"), PLACE, bench.frame).faults[0]
+
+    assert fault.message == (
+        "the step failed with ValueError: bad (task t, node local, epoch 3, instance 2)"
+    )
+    assert (fault.path, str(fault.where)) == ("e/t/steps[4]", "job.yaml:7:3")
+    assert fault.mend
+
+
+def test_an_error_without_text_is_named(bench):
+    assert "with KeyError (" in explain_at(KeyError(), PLACE, bench.frame).faults[0].message
+
+
+def test_a_fault_keeps_its_class_code_and_notes(bench):
+    error = EnvironmentFaultError(Fault("E285", "no space", "make some"))
+    error.add_note("a note")
+
+    explained = explain_at(error, PLACE, bench.frame)
+
+    assert type(explained) is EnvironmentFaultError
+    assert (explained.faults[0].code, explained.faults[0].path) == ("E285", "e/t/steps[4]")
+    assert explained.__notes__ == ["a note"]
+
+
+def test_a_fault_that_has_its_place_is_left_alone(bench):
+    error = TaskFailedError(Fault("E200", "m", "n", path="elsewhere"))
+
+    assert explain_at(error, PLACE, bench.frame) is error
+
+
+def test_the_operator_that_failed_is_found_among_several_on_one_line(bench):
+    line = Origin("job.yaml", 3, 1)
+    ops = [replace(op(text, f"e/t/steps[{i}]"), origin=line)
+           for i, text in enumerate(("a = x", "b = a / 0", "c = b"))]  # fmt: skip
+
+    with pytest.raises(TaskFailedError) as caught:
+        bench.do(Net(tuple(ops)))
+
+    assert caught.value.faults[0].path == "e/t/steps[1]"
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_the_name_of_a_nets_parameter_is_shown_as_written(bench):
+    with pytest.raises(TaskFailedError) as caught:
+        bench.do("y = missing", shared=None)
+
+    assert "'missing'" in caught.value.faults[0].message
+
+
+def test_echoes_are_told_from_errors():
+    echo, other = Fault("E201", "m"), Fault("E200", "m")
+
+    assert missing_only(TaskFailedError(echo, echo))
+    assert not missing_only(TaskFailedError(echo, other))

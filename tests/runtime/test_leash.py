@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from jobrun.runtime.leash import Leash
+
+HOLDER = """
+import subprocess, sys, time
+from jobrun.runtime.leash import Leash
+program = subprocess.Popen(["sleep", "1000"], process_group=0)
+other = subprocess.Popen(["sleep", "1000"], process_group=0)
+leash = Leash()
+with leash.holding(other.pid):
+    pass
+with leash.holding(program.pid):
+    print(program.pid, other.pid, flush=True)
+    time.sleep(1000)
+"""
+
+
+def test_a_program_ends_when_its_holder_is_killed():
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True)
+    held, free = map(int, holder.stdout.readline().split())
+
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    holder.stdout.close()
+
+    assert _ends(held)
+    assert _lives(free)
+    os.kill(free, signal.SIGKILL)
+
+
+def test_closing_lets_go():
+    program = subprocess.Popen(["sleep", "1000"], process_group=0)
+    leash = Leash()
+    with leash.holding(program.pid):
+        pass
+
+    leash.close()
+    leash.close()
+
+    assert program.poll() is None
+    program.kill()
+    program.wait()
+
+
+def test_a_leash_that_was_never_used_starts_nothing():
+    leash = Leash()
+
+    leash.close()
+
+    assert leash._watcher is None
+
+
+def test_it_goes_on_when_somebody_kills_its_shell():
+    leash = Leash()
+    with leash.holding(2**22 + 1):
+        pass
+    leash._watcher.kill()
+    leash._watcher.wait()
+
+    with leash.holding(2**22 + 1):
+        pass
+
+    leash.close()
+
+
+def _lives(pid: int) -> bool:
+    try:
+        with Path(f"/proc/{pid}/stat").open() as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def _ends(pid: int) -> bool:
+    for _ in range(2000):
+        if not _lives(pid):
+            return True
+        threading.Event().wait(0.005)
+    return False

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jobrun.graph.steps import If, Loop
+from jobrun.runtime.moves import moves
+from jobrun.runtime.usage import BlockNames, usage
+from tests.support.graphs import expr, net, steps
+from tests.support.running import Bench
+
+
+def moved(*parts, temporaries=("t",)):
+    made = steps(*parts)
+    found = moves(made, frozenset(temporaries))
+    nets = [step for step in made if hasattr(step, "ops")]
+    return [i for one in nets for i, op in enumerate(one.ops) if id(op) in found.ops]
+
+
+@pytest.mark.parametrize(
+    ("text", "positions"),
+    [
+        ("t = x + 1; x = t", [1]),
+        ("t = x + 1; y = t * 2; x = t", [2]),
+        ("t = x + 1; x = t; y = t", [2]),
+        ("t = x + 1; x = t; t[0] = 1", []),
+        ("x = t; t = x + 1", []),
+        ("t = t + 1; x = t", []),
+        ("t = x + 1; x[0] = t", []),
+        ("t = x + 1; x = t[0]", []),
+        ("u = x + 1; x = u", []),
+        ("a, b = b, a", [0]),
+    ],
+)
+def test_a_temporary_is_handed_on_at_its_last_use(text, positions):
+    assert moved(text) == positions
+
+
+def test_a_name_that_other_steps_use_is_not_handed_on():
+    assert moved("t = x + 1; x = t", If(((expr("t > 0"), ()),))) == []
+    assert moved("t = x + 1; x = t", "y = t") == []
+    assert moved(Loop(expr("t"), ()), "t = x + 1; x = t") == []
+
+
+def run(text, **blobs):
+    made = (net(text),)
+    with Bench(**blobs) as bench:
+        names = BlockNames({}, frozenset(), frozenset(blobs), frozenset(usage(made).changed))
+        from jobrun.runtime.codegen import compile_block  # noqa: PLC0415
+
+        compile_block(made, "e/t", names, lambda step: None).run(bench.frame)
+        return bench.blobs
+
+
+def test_what_was_a_view_is_never_handed_on_as_an_own_array():
+    blobs = run("t = M[0]; x = t; x += 1", M=np.zeros((2, 2)), x=np.zeros(2))
+
+    assert blobs["M"].tolist() == [[0, 0], [0, 0]]
+
+
+def test_what_looks_at_a_temporary_that_is_handed_on_keeps_its_values():
+    blobs = run("t = x + 1; y = t[:1]; x = t; x += 1", x=np.zeros(2), y=np.zeros(1))
+
+    assert blobs["y"].tolist() == [1]
+    assert blobs["x"].tolist() == [2, 2]

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager, nullcontext
+from queue import SimpleQueue
+
+import pytest
+
+from jobrun.session.crew import Crew
+
+
+def test_a_thread_is_free_again_before_done_is_called():
+    crew, ended, threads = Crew(nullcontext), SimpleQueue(), []
+    for _ in range(10):
+        crew.start(lambda: threads.append(threading.get_ident()), lambda: ended.put(None))
+        ended.get()
+    crew.close()
+
+    assert len(set(threads)) == 1
+
+
+def test_work_that_overlaps_gets_threads_of_its_own():
+    crew, ended, meeting = Crew(nullcontext), SimpleQueue(), threading.Barrier(5)
+    for _ in range(5):
+        crew.start(meeting.wait, lambda: ended.put(None))
+    for _ in range(5):
+        ended.get()
+
+    crew.close()
+    crew.close()
+
+
+def test_each_thread_lives_inside_its_context():
+    happened = []
+
+    @contextmanager
+    def inside():
+        happened.append("in")
+        yield
+        happened.append("out")
+
+    crew, ended = Crew(inside), SimpleQueue()
+    crew.start(lambda: happened.append("work"), lambda: ended.put(None))
+    ended.get()
+    crew.close()
+
+    assert happened == ["in", "work", "out"]
+
+
+def test_a_closed_crew_hires_nobody():
+    crew = Crew(nullcontext)
+    crew.close()
+
+    with pytest.raises(RuntimeError, match="closed"):
+        crew.start(lambda: None, lambda: None)
+
+
+def test_finished_work_is_not_held_on_to():
+    import gc  # noqa: PLC0415
+    import weakref  # noqa: PLC0415
+
+    class Work:
+        def __call__(self) -> None:
+            pass
+
+    crew, ended = Crew(nullcontext), SimpleQueue()
+    work = Work()
+    gone = weakref.ref(work)
+    crew.start(work, lambda: ended.put(None))
+    del work
+    ended.get()
+    gc.collect()
+
+    assert gone() is None
+    crew.close()

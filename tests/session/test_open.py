@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from jobrun.core.errors import EnvironmentFaultError, UsageError
+from jobrun.session import open as opening
+from jobrun.session.open import open_session, session_names
+from jobrun.session.threads import ThreadsSession
+
+
+class Point:
+    """What an installed package declares."""
+
+    name = "other"
+
+    def __init__(self, load) -> None:
+        self.load = load
+
+
+class Points(tuple):
+    __slots__ = ()
+    names = frozenset({"other"})
+
+
+def test_threads_is_built_in():
+    assert type(open_session("threads")) is ThreadsSession
+    assert "threads" in session_names()
+
+
+def test_an_unknown_session_gets_a_suggestion():
+    with pytest.raises(UsageError) as caught:
+        open_session("thread")
+
+    assert "threads" in caught.value.faults[0].mend
+
+
+def test_a_session_of_a_package_is_found(monkeypatch):
+    monkeypatch.setattr(opening, "entry_points", lambda **_: Points([Point(lambda: dict)]))
+
+    assert open_session("other") == {}
+    assert session_names() == ("other", "threads")
+
+
+def test_a_session_that_cannot_be_imported_is_a_fault_of_the_environment(monkeypatch):
+    def load():
+        raise ImportError("no module")
+
+    monkeypatch.setattr(opening, "entry_points", lambda **_: Points([Point(load)]))
+
+    with pytest.raises(EnvironmentFaultError, match="no module"):
+        open_session("other")

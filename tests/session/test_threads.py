@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from jobrun.core.errors import TaskFailedError
+from jobrun.core.events import Noted
+from jobrun.graph.steps import Loop
+from jobrun.session.cancel import TasksStuckError
+from jobrun.session.threads import ThreadsSession
+from tests.session.contract import Room, SessionContract, failing
+from tests.support.graphs import call, expr, group, net, report, setup, steps, task
+
+
+@pytest.fixture
+def session():
+    before = set(threading.enumerate())
+    one = ThreadsSession()
+    yield one
+    one.close()
+    one.close()
+    assert set(threading.enumerate()) == before
+
+
+class TestThreadsSession(SessionContract):
+    """The contract."""
+
+
+@pytest.fixture
+def room(session, tmp_path):
+    return Room(session, tmp_path)
+
+
+def test_threads_are_kept_between_groups(room):
+    both = group(task("a", "x = 1"), task("b", "x = 1"))
+    room.run(both)
+    before = set(threading.enumerate())
+
+    for epoch in range(20):
+        room.run(both, epoch)
+
+    assert len(set(threading.enumerate()) - before) <= 1
+
+
+def test_a_plain_task_runs_in_the_callers_thread(room):
+    threads = threading.active_count()
+
+    room.run(group(task("t", "x = 1")))
+
+    assert threading.active_count() == threads
+
+
+def test_a_thread_that_does_not_end_is_an_error_of_its_own(tmp_path):
+    session = ThreadsSession(grace_s=0.01)
+    room = Room(session, tmp_path)
+    stuck = task(
+        "stuck",
+        call("contract_library:touch_and_wait_for", path=room.flag("up"), other=room.flag("never")),
+    )
+    bad = task("bad", room.wait_for("up"), failing("broken"))
+
+    with pytest.raises(TasksStuckError) as caught:
+        room.run(group(stuck, bad))
+
+    (tmp_path / "never").touch()
+    session.close()
+    assert [fault.code for fault in caught.value.faults] == ["E205", "E215"]
+    assert "local/stuck" in caught.value.faults[1].message
+
+
+def test_a_loop_of_an_exit_block_is_ended_when_the_time_is_over(tmp_path):
+    session = ThreadsSession(grace_s=0.01)
+    room = Room(session, tmp_path)
+    looping = Loop(None, steps("spin = 1"), "e/t/exit")
+    # A report: so that the task does not run in the caller's thread, which counts the time.
+    bad = task("bad", failing("broken"), setup=(setup([], [looping]),), reports=(report("y = 1"),))
+
+    with pytest.raises(TaskFailedError) as caught:
+        room.run(group(bad))
+
+    session.close()
+    assert [fault.code for fault in caught.value.faults] == ["E205"]
+
+
+def test_what_numpy_warns_of_is_told_once_per_place(room):
+    one = task("t", net("x = ones(2) / 0.0; y = zeros(2) / 0"), reports=())
+    ran = group(one)
+
+    room.run(ran, 1)
+    room.run(ran, 2)
+
+    told = [event.text for event in room.events if isinstance(event, Noted)]
+    assert len(told) == 2
+    assert "e/t/steps[0]" in told[0]
+    assert "e/t/steps[1]" in told[1]
+
+
+def test_the_callers_way_with_floating_point_errors_comes_back(room):
+    before = np.geterr()
+
+    room.run(group(task("t", "x = 1")))
+
+    assert np.geterr() == before
+
+
+def test_the_plan_of_a_group_is_made_once(room, monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        "jobrun.session.threads.plan_group", lambda ran: made.append(ran) or _plan(ran)
+    )
+    from jobrun.runtime.plan import plan_group as _plan  # noqa: PLC0415
+
+    ran = group(task("t", "x = 1"))
+    for epoch in range(5):
+        room.run(ran, epoch)
+
+    assert len(made) == 1
+
+
+def test_saving_groups_do_not_pile_up(room):
+    for epoch in range(30):
+        room.run(group(task(f"t{epoch}", "x = 1")), epoch)
+
+    assert len(room.session._plans) <= 8
+
+
+def test_two_state_blobs_are_never_one_object(room):
+    room.init("a = zeros(2); b = ones(2)", "a b")
+    workspace = room.session._workspaces["local"]
+    workspace["b"] = workspace["a"]
+
+    room.session.settle({"local": ("a", "b")})
+
+    assert workspace["a"] is not workspace["b"]
+
+
+def test_a_session_that_is_not_open_says_so(session):
+    with pytest.raises(RuntimeError, match="not open"):
+        session.run(group(task("t", "x = 1")), 0, {})
+
+
+def test_a_defect_falls_through_as_it_is(room, monkeypatch):
+    def broken(*args):
+        raise AssertionError("a defect")
+
+    monkeypatch.setattr("jobrun.runtime.execute.detach", broken)
+
+    with pytest.raises(TaskFailedError, match="a defect"):
+        room.run(group(task("t", "x = zeros(2)", outputs={"x": "x"})))
+
+
+def test_needs_of_a_task_that_is_not_there_are_refused(room):
+    with pytest.raises(TaskFailedError, match="not in its group"):
+        room.run(group(task("a", needs=("b",))))
+
+
+def test_hogwild_instances_change_one_array(room):
+    room.init("w = zeros(4)", "w")
+    body = Loop(expr("50"), steps("w[instance] += 1"), "e/t/loop")
+
+    room.run(group(task("t", body, instances=4, node_blobs="w", hogwild=True)))
+
+    assert room.value("w").tolist() == [50] * 4
+
+
+def test_modules_of_the_specs_folder_can_be_imported_while_it_is_open(room, tmp_path):
+    (tmp_path / "late_part.py").write_text("value = 5")
+    (tmp_path / "late_user.py").write_text(
+        "def f():\n    import late_part\n    return late_part.value\n"
+    )
+
+    outputs = room.run(group(task("t", call("late_user:f", out="x"), outputs={"x": "x"})))
+
+    assert list(outputs.values()) == [5]
