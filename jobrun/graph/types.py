@@ -252,7 +252,8 @@ class CheckpointPolicy:
         directory: Empty: inside the run.
         every_epochs: Save after each such number of epochs; 0 when ``every_s`` counts.
         every_s: Save when so many seconds have passed since the last save.
-        keep_last: Keep this many of the newest; 0 keeps all. Epoch 0 is always kept.
+        keep_last: Keep this many of the newest. Epoch 0 is always kept. With no rule at all
+            (0, 0, no metric) everything is kept; with another rule, the two newest.
         keep_every: Keep each epoch divisible by it; 0 for none.
         keep_best: Metric, mode, how many; empty metric for none.
         nodes: Whose state is saved.

@@ -129,6 +129,12 @@ CODES: dict[str, Code] = {
         " refused rather than ignored.",
         "readers: {train: {npz: data.npz}}",
     ),
+    "E191": Code(
+        "an output with the name of an attribute",
+        "x.size is the size of blob x, so an output of task x could not be read by that name. The"
+        " attributes are T, shape, size, ndim and dtype.",
+        "outputs: [{size: len(X)}]   # say {rows: len(X)}",
+    ),
     "W130": Code(
         "download seems to fetch data",
         "The download group runs once, after the last epoch: it brings results together. Data is"

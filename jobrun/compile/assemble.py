@@ -1,0 +1,38 @@
+"""Puts a group's drafts on their nodes: the last step, when nothing is wrong any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jobrun.compile.groups import GroupDraft
+from jobrun.compile.outputs import OutputTable
+from jobrun.compile.scopes import NodeView
+from jobrun.compile.tasks import Draft
+from jobrun.graph.types import NodeReport, NodeSetup, Task, TaskGroup
+
+
+def assembled(group: GroupDraft, views: Mapping[str, NodeView], outputs: OutputTable) -> TaskGroup:
+    """The group as a graph: tasks in spec order, then node order."""
+    tasks = tuple(_task(task, views[node], outputs) for task in group.tasks for node in task.nodes)
+    setups = []
+    reports = []
+    for node, view in views.items():
+        names = set(view.around.names())
+        for nets in group.setups.get(node, []):
+            bound = outputs.bind(nets, node) if view.around.outputs else nets
+            setups.append(NodeSetup(node, bound, view.outer_scopes(names)))
+        for report in group.reports.get(node, []):
+            ledger = view.report_ledger(report)
+            lowered = outputs.bind(report, node) if ledger.outputs else report
+            reports.append(NodeReport(node, lowered, view.report_scopes(set(ledger.names()))))
+    return TaskGroup(group.name, tasks, tuple(setups), tuple(reports), group.workspace)
+
+
+def _task(draft: Draft, view: NodeView, outputs: OutputTable) -> Task:
+    spec = draft.spec
+    task = Task(
+        draft.name, view.node, draft.steps, spec.needs, spec.instances, draft.setup,
+        draft.instance_setup, draft.reports, draft.outputs, view.scopes(draft), spec.hogwild,
+        spec.rebuild, draft.path, draft.place.origin,
+    )  # fmt: skip
+    return outputs.bind(task, view.node) if outputs.reads_outputs(draft) else task

@@ -1,0 +1,188 @@
+"""What is known of a value before it exists: dtype and shape, without numpy.
+
+A rule here says what numpy does or says that it does not know; it never guesses. The
+promotion rules are those of NEP 50: a Python scalar is weak, a numpy scalar is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+Shape = tuple[int | None, ...]
+
+# numpy's names, as (kind, bytes). longdouble is left out: its size is the machine's.
+_CODES: dict[str, tuple[str, int]] = {
+    "bool": ("b", 1),
+    "int8": ("i", 1), "int16": ("i", 2), "int32": ("i", 4), "int64": ("i", 8),
+    "uint8": ("u", 1), "uint16": ("u", 2), "uint32": ("u", 4), "uint64": ("u", 8),
+    "float16": ("f", 2), "float32": ("f", 4), "float64": ("f", 8),
+    "complex64": ("c", 8), "complex128": ("c", 16),
+}  # fmt: skip
+_NAMES = {code: name for name, code in _CODES.items()}
+_ORDER = "biufc"
+_DEFAULT = {"b": "bool", "i": "int64", "f": "float64", "c": "complex128"}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a value; None stands for what is not.
+
+    Attributes:
+        dtype: numpy's name of it.
+        shape: Lengths, each of which may be unknown.
+        value: The value itself, for Python scalars that are the same in every run.
+        weak: It is a Python scalar, whose dtype gives way to that of its partner.
+    """
+
+    dtype: str | None = None
+    shape: Shape | None = None
+    value: bool | int | float | None = None
+    weak: bool = False
+
+    @property
+    def size_bytes(self) -> int | None:
+        """The memory of the value, when all of it is known."""
+        if self.dtype not in _CODES or self.shape is None:
+            return None
+        total = _CODES[self.dtype][1]
+        for length in self.shape:
+            if length is None:
+                return None
+            total *= length
+        return total
+
+
+UNKNOWN = Known()
+
+
+def scalar(value: object) -> Known:
+    """What is known of a Python scalar."""
+    match value:
+        case bool():
+            return Known("bool", (), value, weak=True)
+        case int():
+            return Known("int64", (), value, weak=True)
+        case float():
+            return Known("float64", (), value, weak=True)
+        case complex():
+            return Known("complex128", (), weak=True)
+        case _:
+            return UNKNOWN
+
+
+def dtype_name(text: str) -> str | None:
+    """Give numpy's name for a dtype as a file header or a spec writes it (``<f8``, ``float64``)."""
+    if text in ("bool_", "|b1", "?"):
+        return "bool"
+    if text in _CODES:
+        return text
+    kind, size = text.lstrip("<=|")[:1], text.lstrip("<=|")[1:]
+    return _NAMES.get((kind, int(size))) if size.isdigit() else None
+
+
+def promote(left: Known, right: Known) -> str | None:
+    """The dtype of an elementwise operation on both."""
+    if left.dtype not in _CODES or right.dtype not in _CODES:
+        return None
+    if left.weak != right.weak:
+        weak, strong = (left, right) if left.weak else (right, left)
+        return _give_way(str(weak.dtype), str(strong.dtype))
+    return _join(left.dtype, right.dtype)
+
+
+def _give_way(weak: str, strong: str) -> str:
+    weak_kind, (kind, size) = _CODES[weak][0], _CODES[strong]
+    if _ORDER.index(weak_kind) <= _ORDER.index(kind) or (weak_kind, kind) == ("i", "u"):
+        return strong
+    if weak_kind == "c" and kind == "f":
+        return _NAMES["c", max(8, 2 * size)]
+    return _DEFAULT[weak_kind]
+
+
+def _join(left: str, right: str) -> str:
+    (left_kind, left_size), (right_kind, right_size) = sorted(
+        (_CODES[left], _CODES[right]), key=lambda code: _ORDER.index(code[0])
+    )
+    if left_kind == right_kind:
+        return _NAMES[left_kind, max(left_size, right_size)]
+    if left_kind == "b":
+        return _NAMES[right_kind, right_size]
+    if (left_kind, right_kind) == ("i", "u"):
+        size = left_size if left_size > right_size else 2 * right_size
+        return _NAMES.get(("i", size), "float64")
+    if left_kind == "f":
+        return _NAMES["c", max(2 * left_size, right_size, 8)]
+    float_size = min(8, 2 * left_size)
+    if right_kind == "c":
+        return _NAMES["c", max(2 * float_size, right_size, 8)]
+    return _NAMES["f", max(float_size, right_size)]
+
+
+def as_float(dtype: str | None) -> str | None:
+    """The dtype of ``exp`` and its like."""
+    if dtype not in _CODES:
+        return None
+    kind, size = _CODES[str(dtype)]
+    if kind in "fc":
+        return dtype
+    return _NAMES["f", {1: 2, 2: 4}.get(size, 8)]
+
+
+def as_sum(dtype: str | None) -> str | None:
+    """The dtype of ``sum`` and ``prod``: small integers are widened."""
+    if dtype not in _CODES:
+        return None
+    kind = _CODES[str(dtype)][0]
+    if kind in "bi":
+        return "int64"
+    return "uint64" if kind == "u" else dtype
+
+
+def as_mean(dtype: str | None) -> str | None:
+    """The dtype of ``mean``, ``var`` and ``std``."""
+    if dtype not in _CODES:
+        return None
+    return dtype if _CODES[str(dtype)][0] in "fc" else "float64"
+
+
+def broadcast(left: Shape | None, right: Shape | None) -> Shape | None:
+    """The shape of both together; None where it is not known or does not fit."""
+    if left is None or right is None:
+        return None
+    rank = max(len(left), len(right))
+    padded = [(1,) * (rank - len(shape)) + shape for shape in (left, right)]
+    lengths: list[int | None] = []
+    for one, other in zip(*padded, strict=True):
+        if one == 1 or other in (1, one):
+            lengths.append(other if one == 1 else one)
+        elif one is None or other is None:
+            lengths.append(one if other is None else other)
+        else:
+            return None
+    return tuple(lengths)
+
+
+def elementwise(left: Known, right: Known) -> Known:
+    """``left + right`` and its like; two Python scalars stay one."""
+    return Known(
+        promote(left, right), broadcast(left.shape, right.shape), weak=left.weak and right.weak
+    )
+
+
+def join(left: Known, right: Known) -> Known:
+    """What is known when it is either of two."""
+    if left == right:
+        return left
+    dtype = left.dtype if left.dtype == right.dtype else None
+    shape = left.shape
+    if left.shape is None or right.shape is None or len(left.shape) != len(right.shape):
+        shape = None
+    elif left.shape != right.shape:
+        pairs = zip(left.shape, right.shape, strict=True)
+        shape = tuple(one if one == other else None for one, other in pairs)
+    return Known(dtype, shape, weak=left.weak and right.weak)
+
+
+def without_value(known: Known) -> Known:
+    """The same, as something that will change."""
+    return replace(known, value=None)

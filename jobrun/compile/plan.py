@@ -1,0 +1,176 @@
+"""What a job will do, as plain data for ``jobrun plan --json``. Reads a job; decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jobrun.compile.context import FINDER
+from jobrun.compile.dtypes import Known
+from jobrun.graph.lines import render_op, render_step
+from jobrun.graph.query import blocks, tasks_by_name, walk
+from jobrun.graph.render import render_probe, render_stop
+from jobrun.graph.steps import If, Net, Step
+from jobrun.graph.types import (
+    CheckpointPolicy,
+    Job,
+    NodeSetup,
+    Probe,
+    Report,
+    SetupNets,
+    Task,
+    TaskGroup,
+)
+from jobrun.graph.unparse import render_expr
+
+SCHEMA = "jobrun.plan/1"
+
+# What is known of blobs at an epoch boundary, by node and name.
+Sizes = Mapping[tuple[str, str], Known]
+
+
+def plan_json(job: Job, sizes: Sizes | None = None) -> dict[str, Any]:
+    """The plan as JSON values; a task on many nodes stands there once.
+
+    Args:
+        job: The checked job.
+        sizes: What is known of state and constants, if anybody looked.
+    """
+    return {
+        "schema": SCHEMA,
+        "name": job.name,
+        "description": job.description,
+        "seed": job.seed,
+        "blas_threads": job.blas_threads,
+        "params": dict(job.params),
+        "exact": job.exactness.exact,
+        "not_exact_because": [
+            {"path": path, "reason": reason} for path, reason in job.exactness.reasons
+        ],
+        "nodes": [
+            {"name": node.name, "family": node.family, "index": node.index, "count": node.count,
+             "props": dict(node.props)}
+            for node in job.cluster
+        ],
+        "groups": [_group(group) for group in job.groups],
+        "state": _owned(job.state, sizes or {}),
+        "constants": _owned(job.constants, sizes or {}),
+        "checkpoint": _checkpoint(job.checkpoint),
+        "stop": [{"path": one.path, "text": render_stop(one)} for one in job.stop],
+        "metrics": [{"name": name, **_probe(probe)} for name, probe in job.metrics],
+        "fail_if": [_probe(probe) for probe in job.fail_if],
+        "expect": [_probe(probe) for probe in job.expect],
+    }  # fmt: skip
+
+
+def _group(group: TaskGroup) -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "workspace": group.workspace,
+        "setup": _around(group.setup),
+        "reports": [{"node": beside.node, **_report(beside.report)} for beside in group.reports],
+        "tasks": [_task(task, nodes) for task, nodes in tasks_by_name(group)],
+    }
+
+
+def _around(setups: tuple[NodeSetup, ...]) -> list[dict[str, Any]]:
+    return [{"node": around.node, **_setup(around.nets)} for around in setups]
+
+
+def _task(task: Task, nodes: tuple[str, ...]) -> dict[str, Any]:
+    touched = _touched(task)
+    return {
+        "name": task.name,
+        "path": task.path,
+        "where": str(task.origin),
+        "nodes": list(nodes),
+        "needs": list(task.needs),
+        "instances": task.instances,
+        "rebuild": task.rebuild,
+        "hogwild": task.hogwild,
+        "setup": [_setup(setup) for setup in task.setup],
+        "instance_setup": [_setup(setup) for setup in task.instance_setup],
+        "steps": _steps(task.steps),
+        "reports": [_report(report) for report in task.reports],
+        "outputs": [
+            {"name": output.name, "value": render_expr(output.value)} for output in task.outputs
+        ],
+        "workspaces": {name: scope.value for name, scope in task.scopes},
+        **touched,
+    }
+
+
+def _touched(task: Task) -> dict[str, list[str]]:
+    """The names that the task reads and writes, each once, in the order of the text."""
+    reads: dict[str, None] = {}
+    writes: dict[str, None] = {}
+    around = (*task.setup, *task.instance_setup)
+    parts = (
+        *(setup.init for setup in around), task.steps, *(report.steps for report in task.reports),
+        *(setup.exit for setup in reversed(around)),
+    )  # fmt: skip
+    for steps in parts:
+        for step in walk(steps):
+            access = FINDER.of_step(step)
+            reads |= dict.fromkeys((*access.reads, *access.atomic))
+            writes |= dict.fromkeys((*access.binds, *access.changes, *access.atomic))
+    return {"reads": list(reads), "writes": list(writes)}
+
+
+def _steps(steps: tuple[Step, ...]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for step in steps:
+        if isinstance(step, Net):
+            found += [
+                {"path": op.path, "where": str(op.origin), "text": render_op(op)} for op in step.ops
+            ]
+            continue
+        one: dict[str, Any] = {
+            "path": step.path, "where": str(step.origin), "text": render_step(step)
+        }  # fmt: skip
+        if isinstance(step, If):
+            one["conditions"] = [render_expr(condition) for condition, _ in step.branches]
+        inner = [_steps(block) for block in blocks(step)]
+        found.append(one | ({"blocks": inner} if inner else {}))
+    return found
+
+
+def _setup(setup: SetupNets) -> dict[str, Any]:
+    return {"path": setup.name, "init": _steps(setup.init), "exit": _steps(setup.exit)}
+
+
+def _report(report: Report) -> dict[str, Any]:
+    return {"path": report.path, "every_s": report.interval_s, "steps": _steps(report.steps)}
+
+
+def _owned(owned: tuple[tuple[str, tuple[str, ...]], ...], sizes: Sizes) -> list[dict[str, Any]]:
+    return [
+        {"node": node, "blobs": [_blob(name, sizes.get((node, name), Known())) for name in names]}
+        for node, names in owned
+    ]
+
+
+def _blob(name: str, known: Known) -> dict[str, Any]:
+    shape = None if known.shape is None else list(known.shape)
+    return {"name": name, "dtype": known.dtype, "shape": shape, "size_bytes": known.size_bytes}
+
+
+def _checkpoint(policy: CheckpointPolicy) -> dict[str, Any]:
+    if not policy.enabled:
+        return {"enabled": False}
+    metric, mode, count = policy.keep_best
+    return {
+        "enabled": True,
+        "directory": policy.directory,
+        "every_epochs": policy.every_epochs,
+        "every_s": policy.every_s,
+        "keep_last": policy.keep_last,
+        "keep_every": policy.keep_every,
+        "keep_best": {"metric": metric, "mode": mode, "n": count} if metric else None,
+        "nodes": list(policy.nodes),
+        "on_error": policy.on_error,
+    }
+
+
+def _probe(probe: Probe) -> dict[str, Any]:
+    return {"path": probe.path, "text": probe.text, "value": render_probe(probe)}

@@ -1,0 +1,172 @@
+"""What a job will do, as text for people. The same facts as ``plan``, fewer of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jobrun.compile.dtypes import Known
+from jobrun.compile.plan import Sizes
+from jobrun.graph.lines import render_steps
+from jobrun.graph.query import tasks_by_name
+from jobrun.graph.render import render_probe, render_stop
+from jobrun.graph.types import CheckpointPolicy, Job, Report, SetupNets, Task, TaskGroup
+from jobrun.graph.unparse import render_expr
+
+_WHEN = {
+    "init": "once; at a resume only its rebuild tasks",
+    "epoch": "again and again, until a stop condition holds",
+    "download": "once, after the last epoch",
+    "exit": "once, at the end",
+}
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_MOST_NODES = 6
+
+
+def plan_text(job: Job, sizes: Sizes | None = None) -> str:
+    """The plan, one paragraph per group; ``sizes`` is what is known of state and constants."""
+    lines = [job.name + (f": {job.description}" if job.description else "")]
+    lines += list(_facts(job))
+    for group in job.groups:
+        lines += list(_group(group))
+    lines.append("")
+    lines += list(_owned("state", job.state, sizes or {}))
+    lines += list(_owned("constants", job.constants, sizes or {}))
+    lines += list(_policy(job.checkpoint))
+    lines += [_row("metric", f"{name} = {render_probe(probe)}") for name, probe in job.metrics]
+    lines += [_row("stop", render_stop(condition)) for condition in job.stop]
+    lines += [_row("fail if", render_probe(probe)) for probe in job.fail_if]
+    lines += [_row("expect", render_probe(probe)) for probe in job.expect]
+    lines += list(_exactness(job))
+    return "\n".join(lines) + "\n"
+
+
+def size_text(size_bytes: int) -> str:
+    """A number of bytes as people read it."""
+    size = float(size_bytes)
+    unit = 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size /= 1024
+        unit += 1
+    return f"{size_bytes} B" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
+
+
+def _row(label: str, text: str) -> str:
+    return f"{label:<11} {text}"
+
+
+def _facts(job: Job) -> Iterator[str]:
+    yield _row("nodes", _some([node.name for node in job.cluster]))
+    if job.params:
+        yield _row("params", ", ".join(f"{name} = {value!r}" for name, value in job.params))
+    yield _row("seed", str(job.seed))
+
+
+def _some(names: list[str] | tuple[str, ...]) -> str:
+    if len(names) <= _MOST_NODES:
+        return ", ".join(names)
+    return f"{names[0]} … {names[-1]} ({len(names)} nodes)"
+
+
+def _group(group: TaskGroup) -> Iterator[str]:
+    if not group.tasks:
+        return
+    yield ""
+    yield f"{group.name} ({_WHEN[group.name]})"
+    for around in group.setup:
+        yield from _setup(around.nets, f"  around all tasks on {around.node}")
+    for beside in group.reports:
+        yield from _report(beside.report, f"  beside all tasks on {beside.node}", "    ")
+    for task, nodes in tasks_by_name(group):
+        yield from _task(task, nodes)
+
+
+def _task(task: Task, nodes: tuple[str, ...]) -> Iterator[str]:
+    words = [f"on {_some(nodes)}"]
+    if task.needs:
+        words.append(f"after {', '.join(task.needs)}")
+    if task.instances > 1:
+        words.append(f"{task.instances} instances")
+    words += [
+        word for word, holds in (("rebuild", task.rebuild), ("hogwild", task.hogwild)) if holds
+    ]
+    yield f"  {task.name} ({'; '.join(words)})"
+    for setup in task.setup:
+        yield from _setup(setup, "    set-up of the task")
+    for setup in task.instance_setup:
+        yield from _setup(setup, "    set-up of each instance")
+    yield from render_steps(task.steps, "    ")
+    for report in task.reports:
+        yield from _report(report, "    report", "      ")
+    for output in task.outputs:
+        yield f"    output {output.name} = {render_expr(output.value)}"
+
+
+def _setup(setup: SetupNets, label: str) -> Iterator[str]:
+    indent = " " * (len(label) - len(label.lstrip()) + 2)
+    for part, steps in (("init", setup.init), ("exit", setup.exit)):
+        if steps:
+            yield f"{label}, {part}"
+            yield from render_steps(steps, indent)
+
+
+def _report(report: Report, label: str, indent: str) -> Iterator[str]:
+    yield f"{label}, every {report.interval_s:g} s and once at the end"
+    yield from render_steps(report.steps, indent)
+
+
+def _owned(
+    label: str, owned: tuple[tuple[str, tuple[str, ...]], ...], sizes: Sizes
+) -> Iterator[str]:
+    alike: dict[str, list[str]] = {}
+    for node, names in owned:
+        blobs = ", ".join(_blob(name, sizes.get((node, name))) for name in names)
+        alike.setdefault(blobs, []).append(node)
+    for blobs, nodes in alike.items():
+        yield _row(label, f"{_some(nodes)}: {blobs}")
+    known = [sizes.get((node, name)) for node, names in owned for name in names]
+    total = [one.size_bytes if one is not None else None for one in known]
+    if total and all(size is not None for size in total):
+        yield _row("", f"{size_text(sum(size for size in total if size is not None))} in all")
+
+
+def _blob(name: str, known: Known | None) -> str:
+    if known is None or known.dtype is None:
+        return name
+    if known.shape is None:
+        return f"{name} {known.dtype}"
+    lengths = "x".join("?" if length is None else str(length) for length in known.shape)
+    return f"{name} {known.dtype}" + (f" {lengths}" if lengths else "")
+
+
+def _policy(policy: CheckpointPolicy) -> Iterator[str]:
+    if not policy.enabled:
+        yield _row("checkpoint", "none: a run that is killed starts over")
+        return
+    if policy.every_s:
+        often = f"after init, and every {policy.every_s:g} s at the end of an epoch"
+    elif policy.every_epochs == 1:
+        often = "after init and every epoch"
+    else:
+        often = f"after init and every {policy.every_epochs} epochs"
+    yield _row("checkpoint", f"{often}, of {_some(policy.nodes)}")
+    kept = []
+    if policy.keep_last:
+        kept.append(f"the last {policy.keep_last}")
+    if policy.keep_every:
+        kept.append(f"every {policy.keep_every}th")
+    metric, mode, count = policy.keep_best
+    if metric:
+        kept.append(f"the {count} with the {mode} {metric}")
+    if kept:
+        yield _row("", f"kept: {', '.join(kept)}, and that after init")
+    if policy.on_error == "warn":
+        yield _row("", "a save that fails is told, and the run goes on")
+
+
+def _exactness(job: Job) -> Iterator[str]:
+    if job.exactness.exact:
+        yield _row("exact", "a killed and resumed run equals an unbroken one bit for bit")
+        return
+    yield _row("not exact", "a resumed run may differ from an unbroken one:")
+    for path, reason in job.exactness.reasons:
+        yield _row("", f"{path}: {reason}")

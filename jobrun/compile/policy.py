@@ -1,0 +1,121 @@
+"""From ``checkpoint`` and ``stop`` in a spec to the graph's policy and conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Literal
+
+from jobrun.compile.context import Context
+from jobrun.compile.faults import Place
+from jobrun.compile.nodes import NodeNames
+from jobrun.compile.probes import Probes
+from jobrun.core.names import did_you_mean
+from jobrun.graph.types import (
+    CheckpointPolicy,
+    Endless,
+    StopAfterEpochs,
+    StopAfterTime,
+    StopCondition,
+    StopWhen,
+    StopWithoutImprovement,
+)
+from jobrun.spec.models import CheckpointSpec, JobSpec, KeepSpec, StopSpec
+from jobrun.spec.source import Path, path_text
+
+
+def checkpoint_policy(
+    spec: JobSpec, context: Context, nodes: NodeNames, default: tuple[str, ...]
+) -> CheckpointPolicy:
+    """The policy; ``default`` are the nodes that init uses."""
+    written = spec.checkpoint
+    if not isinstance(written, CheckpointSpec):
+        return CheckpointPolicy(enabled=False, nodes=default)
+    chosen = default
+    if written.nodes is not None:
+        found: list[str] = []
+        for index, name in enumerate(written.nodes):
+            place = _place(context, "checkpoint", "nodes", index)
+            found += nodes.resolve(name, place, context.faults)
+        # Of nodes that are not known, one fault is enough: state stays where it is made.
+        chosen = tuple(dict.fromkeys(found if len(found) >= len(written.nodes) else default))
+    every = written.every
+    keep = written.keep or KeepSpec()
+    in_epochs = every is None or every.unit != "seconds"
+    return CheckpointPolicy(
+        directory=written.dir or "",
+        every_epochs=int(every.amount) if every is not None and in_epochs else int(in_epochs),
+        every_s=every.amount if every is not None and not in_epochs else 0.0,
+        keep_last=keep.last or 0,
+        keep_every=_keep_every(keep, context),
+        keep_best=_keep_best(keep, spec.metrics, context),
+        nodes=chosen,
+        on_error=written.on_error,
+    )
+
+
+def _keep_every(keep: KeepSpec, context: Context) -> int:
+    if keep.every is None:
+        return 0
+    if keep.every.unit != "epochs":
+        place = _place(context, "checkpoint", "keep", "every")
+        context.faults.error("E136", "'keep.every' is a number of epochs",
+                             "write for example 10ep", place)  # fmt: skip
+        return 0
+    return int(keep.every.amount)
+
+
+def _keep_best(
+    keep: KeepSpec, metrics: Collection[str], context: Context
+) -> tuple[str, Literal["min", "max"], int]:  # fmt: skip
+    if keep.best is None:
+        return CheckpointPolicy().keep_best
+    place = _place(context, "checkpoint", "keep", "best", "metric")
+    check_metric(keep.best.metric, metrics, context, place)
+    return (keep.best.metric, keep.best.mode, keep.best.n)
+
+
+def stop_conditions(
+    spec: JobSpec, context: Context, probes: Probes
+) -> tuple[StopCondition, ...]:  # fmt: skip
+    """The conditions, in their order; a job without one has a fault."""
+    if not spec.stop:
+        place = Place("stop", context.source.key(()))
+        mend = "write for example stop: [{epochs: 10}], or [{endless: true}] if that is meant"
+        context.faults.error("E137", "the job has no 'stop', so it would never end", mend, place)
+    found = [
+        _condition(stop, ("stop", index), spec, context, probes)
+        for index, stop in enumerate(spec.stop)
+    ]
+    return tuple(one for one in found if one is not None)
+
+
+def _condition(
+    stop: StopSpec, at: Path, spec: JobSpec, context: Context, probes: Probes
+) -> StopCondition | None:
+    path = path_text(at)
+    if stop.epochs is not None:
+        return StopAfterEpochs(stop.epochs, path)
+    if stop.when is not None:
+        probe = probes.probe(stop.when, (*at, "when"), is_condition=True)
+        return None if probe is None else StopWhen(probe, path)
+    if stop.time is not None:
+        return StopAfterTime(stop.time, path)
+    if stop.no_improvement is not None:
+        patience = stop.no_improvement
+        place = _place(context, *at, "no_improvement", "of")
+        check_metric(patience.of, spec.metrics, context, place)
+        return StopWithoutImprovement(
+            patience.of, patience.epochs, patience.mode, patience.min_delta, path
+        )
+    return Endless(path) if stop.endless else None
+
+
+def check_metric(name: str, metrics: Collection[str], context: Context, place: Place) -> None:
+    """Note a fault if the job has no such metric."""
+    if name not in metrics:
+        mend = did_you_mean(name, metrics) if metrics else f"write metrics: {{{name}: …}}"
+        context.faults.error("E138", f"unknown metric '{name}'", mend, place)
+
+
+def _place(context: Context, *at: str | int) -> Place:
+    return Place(path_text(at), context.source.at(at))

@@ -1,0 +1,134 @@
+"""A job as a picture: for a terminal, for Mermaid and for Graphviz. Text in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from jobrun.graph.query import tasks_by_name
+from jobrun.graph.types import Job, Task, TaskGroup
+
+
+def ascii(job: Job) -> str:  # noqa: A001 - the name of the format
+    """Groups below each other, tasks by level of ``needs``, one line each."""
+    lines = [job.name]
+    for group in job.groups:
+        if not group.tasks:
+            continue
+        again = "  (repeated until a stop condition holds)" if group.name == "epoch" else ""
+        lines.append(f"+- {group.name}{again}")
+        lines += [f"|  {line}" for line in _levels(group)]
+    return "\n".join(lines) + "\n"
+
+
+def mermaid(job: Job) -> str:
+    """A Mermaid flowchart: groups as subgraphs, ``needs`` as arrows."""
+    lines = ["flowchart TD"]
+    for group, tasks in _groups(job):
+        lines.append(f"  subgraph {group.name}_group[{_mermaid(group.name)}]")
+        for index, (task, nodes) in enumerate(tasks):
+            label = "<br/>".join(_mermaid_text(line) for line in _label(task, nodes))
+            lines.append(f'    {group.name}_{index}["{label}"]')
+        for first, second in _edges(tasks):
+            lines.append(f"    {group.name}_{first} --> {group.name}_{second}")
+        lines.append("  end")
+    names = [group.name for group, _ in _groups(job)]
+    lines += [f"  {before}_group --> {after}_group" for before, after in pairwise(names)]
+    if "epoch" in names:
+        lines.append("  epoch_group -- until stop --> epoch_group")
+    return "\n".join(lines) + "\n"
+
+
+def dot(job: Job) -> str:
+    """A Graphviz digraph: groups as clusters, ``needs`` as arrows."""
+    lines = [f"digraph {_quoted(job.name)} {{", "  compound=true; node [shape=box];"]
+    groups = list(_groups(job))
+    for group, tasks in groups:
+        lines.append(f"  subgraph cluster_{group.name} {{")
+        lines.append(f"    label={_quoted(group.name)};")
+        for index, (task, nodes) in enumerate(tasks):
+            label = _quoted("\n".join(_label(task, nodes)))
+            lines.append(f"    {group.name}_{index} [label={label}];")
+        for first, second in _edges(tasks):
+            lines.append(f"    {group.name}_{first} -> {group.name}_{second};")
+        lines.append("  }")
+    for (before, tasks), (after, _) in pairwise(groups):
+        ends = f"[ltail=cluster_{before.name}, lhead=cluster_{after.name}]"
+        lines.append(f"  {before.name}_{len(tasks) - 1} -> {after.name}_0 {ends};")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+_Tasks = tuple[tuple[Task, tuple[str, ...]], ...]
+
+
+def _groups(job: Job) -> Iterator[tuple[TaskGroup, _Tasks]]:
+    for group in job.groups:
+        if group.tasks:
+            yield group, tasks_by_name(group)
+
+
+def _edges(tasks: _Tasks) -> Iterator[tuple[int, int]]:
+    position = {task.name: index for index, (task, _) in enumerate(tasks)}
+    for task, _ in tasks:
+        for need in task.needs:
+            if need in position:
+                yield position[need], position[task.name]
+
+
+def _label(task: Task, nodes: tuple[str, ...]) -> list[str]:
+    """Name, then node and what is special."""
+    where = nodes[0] if len(nodes) == 1 else f"{nodes[0]} … {nodes[-1]} ({len(nodes)} nodes)"
+    notes = [f"on {where}"]
+    if task.instances > 1:
+        notes.append(f"{task.instances} instances")
+    notes += [
+        word for word, holds in (("rebuild", task.rebuild), ("hogwild", task.hogwild)) if holds
+    ]
+    return [task.name, ", ".join(notes)]
+
+
+def _levels(group: TaskGroup) -> Iterator[str]:
+    tasks = tasks_by_name(group)
+    level = _level_of(tasks)
+    for task, nodes in sorted(tasks, key=lambda one: level[one[0].name]):
+        name, notes = _label(task, nodes)
+        after = f" <- {', '.join(task.needs)}" if task.needs else ""
+        # A long chain would leave the screen.
+        yield f"{'   ' * min(level[task.name], 12)}+- [{name}] {notes}{after}"
+
+
+def _level_of(tasks: _Tasks) -> dict[str, int]:
+    """For each task the length of the longest chain of needs before it; 0 in a circle."""
+    level = {task.name: 0 for task, _ in tasks}
+    needs = {task.name: [need for need in task.needs if need in level] for task, _ in tasks}
+    followers: dict[str, list[str]] = {}
+    for name, before in needs.items():
+        for need in before:
+            followers.setdefault(need, []).append(name)
+    waiting = {name: len(before) for name, before in needs.items()}
+    ready = [name for name, count in waiting.items() if count == 0]
+    for name in ready:  # grows while it is read
+        for follower in followers.get(name, []):
+            level[follower] = max(level[follower], level[name] + 1)
+            waiting[follower] -= 1
+            if waiting[follower] == 0:
+                ready.append(follower)
+    return level
+
+
+def _quoted(text: str) -> str:
+    """A quoted string of DOT; a line break centres the lines."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _mermaid(text: str) -> str:
+    return f'"{_mermaid_text(text)}"'
+
+
+def _mermaid_text(text: str) -> str:
+    """Mermaid reads entities as HTML does, with # in the place of &."""
+    # The sign that starts an entity first, or it would be replaced in the others.
+    for sign, entity in (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;")):
+        text = text.replace(sign, entity)
+    return text

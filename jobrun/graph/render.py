@@ -1,0 +1,141 @@
+"""A job as stable text: the same job gives the same lines. For golden files and comparisons.
+
+Places in files are left out, as they are when graphs are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import assert_never
+
+from jobrun.graph.lines import render_steps
+from jobrun.graph.types import (
+    CheckpointPolicy,
+    Endless,
+    Job,
+    Probe,
+    Report,
+    Scope,
+    Scopes,
+    SetupNets,
+    StopAfterEpochs,
+    StopAfterTime,
+    StopCondition,
+    StopWhen,
+    StopWithoutImprovement,
+    Task,
+    TaskGroup,
+)
+from jobrun.graph.unparse import render_expr
+
+
+def render_job(job: Job) -> str:
+    """The whole graph, with the workspace of every name."""
+    lines = [f"job {job.name}", f"seed {job.seed}", f"blas_threads {job.blas_threads}"]
+    lines += [f"param {name} = {value!r}" for name, value in job.params]
+    lines += [f"node {node.name}" for node in job.cluster]
+    for group in job.groups:
+        lines += _group(group)
+    for label, owned in (("state", job.state), ("constants", job.constants)):
+        lines += [f"{label} {node}: {', '.join(names)}" for node, names in owned]
+    lines += [f"metric {name}: {render_probe(probe)}" for name, probe in job.metrics]
+    lines += [f"stop {render_stop(condition)}" for condition in job.stop]
+    lines += [f"fail_if {render_probe(probe)}" for probe in job.fail_if]
+    lines += [f"expect {render_probe(probe)}" for probe in job.expect]
+    lines.append(f"checkpoint {_policy(job.checkpoint)}")
+    lines += [f"not exact {path}: {reason}" for path, reason in job.exactness.reasons]
+    return "\n".join(lines) + "\n"
+
+
+def render_probe(probe: Probe) -> str:
+    """What is looked at, with the node of every blob."""
+    if not probe.reduce:
+        return render_expr(probe.parts[0])
+    return f"{probe.reduce} of {', '.join(render_expr(part) for part in probe.parts)}"
+
+
+def render_stop(condition: StopCondition) -> str:
+    """A stop condition in a few words."""
+    match condition:
+        case StopAfterEpochs(epochs=epochs):
+            return f"after {epochs} epochs"
+        case StopWhen(probe=probe):
+            return f"when {render_probe(probe)}"
+        case StopAfterTime(seconds=seconds):
+            return f"after {seconds:g} s"
+        case StopWithoutImprovement():
+            return (
+                f"when {condition.metric} has no better {condition.mode} for "
+                f"{condition.epochs} epochs, by {condition.min_delta:g}"
+            )
+        case Endless():
+            return "never"
+        case _:
+            assert_never(condition)
+
+
+def _group(group: TaskGroup) -> Iterator[str]:
+    if not (group.tasks or group.setup or group.reports):
+        return
+    yield f"group {group.name} {group.workspace}"
+    for setup in group.setup:
+        yield f"  around {setup.node}{_scopes(setup.scopes)}"
+        yield from _setup(setup.nets, "    ")
+    for report in group.reports:
+        yield f"  beside {report.node}{_scopes(report.scopes)}"
+        yield from _report(report.report, "    ")
+    for task in group.tasks:
+        yield from _task(task)
+
+
+def _task(task: Task) -> Iterator[str]:
+    words = [f"  task {task.full_name}"]
+    if task.instances > 1:
+        words.append(f"instances {task.instances}")
+    words += [
+        word for word, holds in (("rebuild", task.rebuild), ("hogwild", task.hogwild)) if holds
+    ]
+    if task.needs:
+        words.append(f"needs {', '.join(task.needs)}")
+    yield f"{'; '.join(words)}{_scopes(task.scopes)}"
+    for setup in task.setup:
+        yield from _setup(setup, "    ")
+    for setup in task.instance_setup:
+        yield from _setup(setup, "    ")
+    yield from render_steps(task.steps, "    ")
+    for report in task.reports:
+        yield from _report(report, "    ")
+    for output in task.outputs:
+        yield f"    output {output.name}: {render_expr(output.value)}"
+
+
+def _setup(setup: SetupNets, indent: str) -> Iterator[str]:
+    for part, steps in (("init", setup.init), ("exit", setup.exit)):
+        if steps:
+            yield f"{indent}{setup.name}.{part}"
+            yield from render_steps(steps, f"{indent}  ")
+
+
+def _report(report: Report, indent: str) -> Iterator[str]:
+    yield f"{indent}{report.path} every {report.interval_s:g} s"
+    yield from render_steps(report.steps, f"{indent}  ")
+
+
+def _scopes(scopes: Scopes) -> str:
+    held = {scope: [name for name, one in scopes if one is scope] for scope in Scope}
+    shown = [f"{scope.value}: {' '.join(names)}" for scope, names in held.items() if names]
+    return f" [{'; '.join(shown)}]" if shown else ""
+
+
+def _policy(policy: CheckpointPolicy) -> str:
+    """What differs from the defaults, and the nodes."""
+    if not policy.enabled:
+        return "none"
+    default = CheckpointPolicy()
+    changed = [
+        f"{one.name}={getattr(policy, one.name)!r}"
+        for one in fields(policy)
+        if getattr(policy, one.name) != getattr(default, one.name)
+    ]
+    return " ".join(changed) or "default"

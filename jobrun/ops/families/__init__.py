@@ -1,0 +1,1 @@
+"""The built-in operators, family by family: definitions only, which import no numpy."""

@@ -1,0 +1,58 @@
+"""Warnings."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.compiling import codes_of, compile_text
+
+
+def _warnings(folder, text):
+    return [warning.code for warning in compile_text(folder, text).warnings]
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["{run: 'curl -O https://example.org/x'}", "{run: [wget, x]}", "{run: 'cd d && git clone x'}",
+     "{load: {x: data.npy}}", "{if: w > 1, then: [{run: 'aws s3 cp a b'}]}"],
+)  # fmt: skip
+def test_a_download_task_that_fetches_data_is_pointed_to_init(tmp_path, step):
+    compiled = compile_text(tmp_path, f"download: [{{task: d, steps: [{step}]}}]")
+
+    assert [warning.code for warning in compiled.warnings] == ["W130"]
+    assert "init" in compiled.warnings[0].mend
+
+
+@pytest.mark.parametrize(
+    "step", ["{run: 'echo curly'}", "{load: {x: '${run.dir}/artifacts/a.npy'}}", "x = w"]
+)
+def test_a_download_task_that_gathers_results_is_left_alone(tmp_path, step):
+    assert _warnings(tmp_path, f"download: [{{task: d, steps: [{step}]}}]") == []
+
+
+@pytest.mark.parametrize(
+    "init",
+    ["[]", "{workspace: private, tasks: [{task: i, steps: [w = 1]}]}",
+     "[{task: i, rebuild: true, steps: [w = 1]}]"],
+)  # fmt: skip
+def test_checkpoints_without_state_are_pointed_out(tmp_path, init):
+    text = f"init: {init}\nepoch: [{{task: t, steps: [x = 1]}}]\n"
+
+    assert _warnings(tmp_path, text) == ["W132"]
+    assert _warnings(tmp_path, f"{text}checkpoint: none\n") == []
+
+
+def test_a_node_without_tasks_is_pointed_out(tmp_path):
+    text = """\
+        nodes: {a: {}, b: {count: 2}, c: {count: 2}}
+        init: [{task: i, node: a, steps: [w = 1.0]}]
+        epoch: [{task: t, node: b_1, steps: [x = 1]}]
+        """
+    compiled = compile_text(tmp_path, text)
+
+    assert [(one.code, one.path) for one in compiled.warnings] == [("W133", "nodes.c")]
+
+
+def test_an_epoch_without_tasks_is_a_fault(tmp_path):
+    assert codes_of(tmp_path, "epoch: []") == ["E139"]
+    assert codes_of(tmp_path, "epoch: {report: []}") == ["E139"]

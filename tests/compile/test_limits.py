@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from jobrun.compile.limits import LARGEST_INT, constant_int, fits, repeats_too_much
+from jobrun.graph.expr import Binary, Const, Name, Sequence, Text, Unary
+from tests.support.expressions import expression
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1 + 2 * 3", "2 ** 63 - 1", "-7 // 2", "7 % -3", "~5 & 12 | 1 ^ 3", "1 << 63 >> 3", "-(3)",
+     "+4", "0 ** 5", "(-1) ** 99999", "1 ** 10 ** 9", "1 >> 10 ** 9", "0 << 10 ** 9", "2 ** 64"],
+)  # fmt: skip
+def test_whole_numbers_are_worked_out_exactly(text):
+    assert constant_int(expression(text)) == eval(text)
+
+
+@pytest.mark.parametrize("text", ["1.5 + 1", "x + 1", "2 ** -1", "1 / 2", "not 1", "'a' + 'b'"])
+def test_other_expressions_are_no_constant(text):
+    assert constant_int(expression(text)) is None
+
+
+@pytest.mark.parametrize(
+    ("left", "operator", "right"),
+    [(9, "**", 9**9), (2, "**", 65), (1, "<<", 65), (1, "<<", 10**9), (2**63, "*", 4),
+     (2**64, "+", 1), (-(2**64), "-", 1)],
+)  # fmt: skip
+def test_nothing_large_is_worked_out(left, operator, right):
+    with pytest.raises(OverflowError):
+        constant_int(Binary(Const(left), operator, Const(right)))
+
+
+def test_division_by_zero_is_left_to_the_run():
+    assert constant_int(expression("1 // 0")) == 0
+    assert constant_int(expression("1 % 0")) == 0
+    assert constant_int(Binary(Const(1), "<<", Const(-1))) == 0
+
+
+def test_sixty_four_bits_fit():
+    assert fits(LARGEST_INT)
+    assert fits(-LARGEST_INT)
+    assert not fits(LARGEST_INT + 1)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "refused"),
+    [
+        (Const("a"), Const(2), True),
+        (Const(2), Text(("a",)), True),
+        (Sequence((Const(0),)), Const(64), False),
+        (Sequence((Const(0),)), Const(65), True),
+        (Const(10**9), Sequence((Const(0),), "list"), True),
+        (Sequence((Const(0),)), Name("n"), True),
+        (Name("x"), Name("n"), False),
+    ],
+)
+def test_text_and_lists_are_not_repeated_at_length(left, right, refused):
+    assert repeats_too_much(Binary(left, "*", right)) is refused
+    assert not repeats_too_much(Binary(left, "+", right))
+
+
+def test_a_sign_before_a_large_constant_changes_nothing():
+    assert constant_int(Unary("-", Const(5))) == -5

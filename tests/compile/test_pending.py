@@ -1,0 +1,44 @@
+"""What is not carried out yet is refused, never ignored."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.compiling import codes_of, faults_of
+
+CASES = {
+    "readers": "readers: {r: {npz: a.npz}}",
+    "queues": "queues: {q: {}}",
+    "read": "epoch: [{task: t, read: r, steps: [x = 1]}]",
+    "write": "epoch: [{task: t, write: {q: [x]}, steps: [x = 1]}]",
+    "timeout": "epoch: [{task: t, timeout: 3s, steps: [x = 1]}]",
+    "retry": "epoch: [{task: t, retry: {max: 2}, steps: [x = 1]}]",
+    "on_error": "epoch: [{task: t, on_error: warn, steps: [x = 1]}]",
+    "pull": "epoch: [{task: t, steps: [{pull: {x: {from: a, blob: w}}}, y = x]}]",
+    "state_dir": "epoch: [{task: t, steps: [{run: ls, state_dir: s}]}]",
+    "remote": "epoch: {tasks: [{task: t, steps: [x = 1]}], remote: [{net: f, node: local}]}",
+    "data_finished": "stop: [{data_finished: r}]",
+    "deadline": "deadline: auto",
+    "margin": "margin: 3m",
+    "resources": "nodes: {local: {resources: {gpu: 1}}}",
+    "host": "nodes: {local: {host: there}}",
+    "upload": "checkpoint: {upload: {to: there}}",
+    "compression": "checkpoint: {compression: gzip}",
+    "async": "checkpoint: {async: true}",
+    "records": "checkpoint: {every: 100 records}",
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_is_one_fault_with_its_place(tmp_path, case):
+    (fault,) = faults_of(tmp_path, CASES[case])
+
+    assert fault.code == "E190"
+    assert "yet" in fault.message
+    assert fault.where is not None
+    assert fault.where.line > 0
+
+
+def test_what_changes_nothing_is_allowed(tmp_path):
+    assert codes_of(tmp_path, "checkpoint: {async: false}") == []
+    assert codes_of(tmp_path, "epoch: [{task: t, on_error: fail, steps: [x = 1]}]") == []

@@ -1,0 +1,127 @@
+"""Checkpoint policy and stop conditions."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobrun.graph.expr import Compare, Const, NodeBlob
+from jobrun.graph.types import (
+    CheckpointPolicy,
+    Endless,
+    StopAfterEpochs,
+    StopAfterTime,
+    StopWhen,
+    StopWithoutImprovement,
+)
+from tests.support.compiling import compile_text, fault_of, faults_of, job_of
+
+
+def _policy(folder, written):
+    return job_of(folder, f"metrics: {{m: w}}\ncheckpoint: {written}").checkpoint
+
+
+def test_without_a_word_every_epoch_is_saved_and_all_are_kept(tmp_path):
+    assert job_of(tmp_path, "").checkpoint == CheckpointPolicy(nodes=("local",))
+
+
+def test_none_means_none(tmp_path):
+    assert not _policy(tmp_path, "none").enabled
+
+
+def test_all_that_is_written_comes_to_the_policy(tmp_path):
+    written = (
+        "{dir: here, every: 5ep, keep: {last: 3, every: 10ep, best: {metric: m, mode: max, n: 2}}, "
+        "nodes: [local], on_error: warn}"
+    )
+
+    assert _policy(tmp_path, written) == CheckpointPolicy(
+        directory="here", every_epochs=5, keep_last=3, keep_every=10, keep_best=("m", "max", 2),
+        nodes=("local",), on_error="warn",
+    )  # fmt: skip
+
+
+def test_a_duration_takes_the_place_of_epochs(tmp_path):
+    policy = _policy(tmp_path, "{every: 10m}")
+
+    assert (policy.every_epochs, policy.every_s) == (0, 600.0)
+
+
+def test_nodes_are_those_of_init_in_the_order_of_first_use(tmp_path):
+    job = job_of(
+        tmp_path,
+        """\
+        nodes: {a: {}, b: {}, c: {}}
+        init: [{task: i, node: c, steps: [w = 1.0]}, {task: j, node: a, steps: [w = 1.0]}]
+        epoch: [{task: t, node: b, steps: [x = 1]}]
+        """,
+    )
+
+    assert job.checkpoint.nodes == ("c", "a")
+
+
+@pytest.mark.parametrize(
+    ("written", "code"),
+    [
+        ("{nodes: [locl]}", "E142"),
+        ("{keep: {every: 10m}}", "E136"),
+        ("{keep: {best: {metric: mm}}}", "E138"),
+    ],
+)
+def test_what_is_wrong_with_a_policy_is_told(tmp_path, written, code):
+    text = f"metrics: {{m: w}}\ncheckpoint: {written}"
+    faults = [fault for fault in faults_of(tmp_path, text) if fault.code != "E184"]
+
+    assert [fault.code for fault in faults] == [code]
+
+
+def test_each_stop_condition_is_lowered(tmp_path):
+    job = job_of(
+        tmp_path,
+        """\
+        metrics: {m: w}
+        stop:
+          - epochs: 7
+          - when: w > 3
+          - time: 2h
+          - no_improvement: {of: m, for: 5, mode: max, min_delta: 0.1}
+          - endless: true
+        """,
+    )
+
+    epochs, when, time, patience, endless = job.stop
+    assert epochs == StopAfterEpochs(7, "stop[0]")
+    assert isinstance(when, StopWhen)
+    assert when.probe.parts == (Compare(NodeBlob("local", "w"), (">",), (Const(3),)),)
+    assert time == StopAfterTime(7200.0, "stop[2]")
+    assert patience == StopWithoutImprovement("m", 5, "max", 0.1, "stop[3]")
+    assert endless == Endless("stop[4]")
+
+
+def test_a_job_without_a_stop_is_told_how_to_have_one(tmp_path):
+    fault = fault_of(tmp_path, "stop: []")
+
+    assert fault.code == "E137"
+    assert "endless: true" in fault.mend
+
+
+def test_patience_watches_a_metric(tmp_path):
+    fault = fault_of(tmp_path, "metrics: {loss: w}\nstop: [{no_improvement: {of: los, for: 3}}]")
+
+    assert (fault.code, fault.mend) == ("E138", "did you mean 'loss'?")
+
+
+def test_a_node_that_is_left_out_keeps_its_constants_and_no_state(tmp_path):
+    compiled = compile_text(
+        tmp_path,
+        """\
+        nodes: {a: {}, b: {}}
+        init:
+          - {task: d, node: '*', rebuild: true, steps: [X = 1.0]}
+          - {task: i, node: '*', steps: [w = 1.0]}
+        epoch: [{task: t, node: a, steps: [w = X]}, {task: u, node: b, steps: [y = X]}]
+        checkpoint: {nodes: [a]}
+        """,
+    )
+
+    assert compiled.job.state == (("a", ("w",)),)
+    assert compiled.job.constants == (("a", ("X",)), ("b", ("X",)))

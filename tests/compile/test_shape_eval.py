@@ -1,0 +1,97 @@
+"""What is said of an expression's value agrees with the value that numpy gives."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from jobrun.compile.dtypes import Known, dtype_name, scalar
+from jobrun.compile.expressions import parse_expression
+from jobrun.compile.shape_eval import evaluate
+from jobrun.core.origin import Origin
+from jobrun.ops.load import implementation
+
+BLOBS = {
+    "X": np.arange(12, dtype=np.float32).reshape(4, 3),
+    "C": np.ones((2, 3)),
+    "label": np.array([0, 1, 1, 0]),
+    "mask": np.array([True, False, True, True]),
+    "cube": np.zeros((2, 3, 4), np.int16),
+    "w": np.ones(3),
+    "k": 2,
+    "lr": 0.5,
+    "s": np.float32(2.0),
+    "inf": math.inf,
+}
+
+
+def _known(value: object) -> Known:
+    if isinstance(value, np.ndarray | np.generic):
+        return Known(value.dtype.name, value.shape)
+    return scalar(value)
+
+
+def _infer(text: str) -> Known:
+    expression = parse_expression(text, Origin("t.yaml", 1, 1), "p", {})
+    return evaluate(expression, {name: _known(value) for name, value in BLOBS.items()})
+
+
+def _value(text: str) -> object:
+    functions = {name: implementation(name) for name in FUNCTIONS}
+    names = functions | BLOBS | {"float32": np.float32, "int64": np.int64}
+    return eval(text, {"__builtins__": {}}, names)  # the test's own texts
+
+
+FUNCTIONS = (
+    "sum mean argmin max any sqrt exp where zeros ones full eye arange linspace astype len reshape "
+    "transpose maximum isnan add less zeros_like"
+).split()
+
+# Expressions whose dtype and shape are known in full.
+EXACT = (
+    "X + 1", "X * 1.5", "X + C[0]", "X / 2", "label / 2", "label // 2", "label * lr", "X @ w",
+    "sum(C * C, axis=1) - 2 * X @ C.T", "X.T", "cube.T", "X[0]", "X[0, 1]", "X[:, 1]", "X[1:3]",
+    "X[None, :, 0]", "X[::2]", "X[label]", "X[label, :]", "-X", "X > 1", "label == 1", "not k",
+    "sum(X)", "sum(X, axis=0)", "sum(X, axis=-1, keepdims=True)", "sum(mask)", "mean(label)",
+    "argmin(X, axis=1)", "max(X, axis=0)", "any(mask)", "sqrt(X)", "exp(label)", "sqrt(s)",
+    "where(mask, 1.0, X[:, 0])", "zeros(3)", "zeros((k, 3))", "ones((2, 2), dtype=float32)",
+    "full((2,), 1.5)", "full(3, 7)", "eye(3)", "arange(5)", "arange(1, 10, 3)", "linspace(0, 1, 5)",
+    "astype(X, int64)", "reshape(X, (3, 4))", "transpose(X)", "maximum(label, 1)[:, None]",
+    "isnan(X)", "add(label, 1)", "less(X, 2)", "zeros_like(X)", "X if k > 1 else X * 2", "s + X",
+    "s * C", "cube[0]", "X.ndim", "X.size", "len(X)", "k + 1", "k * lr", "-k", "k - 1.5", "C - C[0]",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", EXACT)
+def test_dtype_and_shape_are_those_of_numpy(text: str) -> None:
+    expected = _value(text)
+
+    found = _infer(text)
+
+    if isinstance(expected, np.ndarray | np.generic):
+        assert (found.dtype, found.shape) == (expected.dtype.name, expected.shape)
+    else:
+        assert (found.dtype, found.shape) == (scalar(expected).dtype, ())
+        assert found.value in (None, expected)
+
+
+@pytest.mark.parametrize("text", ["X[mask]", "X[mask, :]"])
+def test_a_mask_leaves_the_length_unknown(text: str) -> None:
+    assert _infer(text).shape in ((None, 3), None)
+
+
+@pytest.mark.parametrize("text", ["nope + 1", "reshape(X, (-1, 2))", "X[label, label]", "X[...]"])
+def test_what_has_no_rule_is_unknown_not_guessed(text: str) -> None:
+    expected = None if text == "nope + 1" else _value(text)
+
+    found = _infer(text)
+
+    assert found.shape is None or (expected is not None and found.shape == expected.shape)  # type: ignore[attr-defined]
+
+
+def test_header_dtype_names_round_trip() -> None:
+    assert all(
+        dtype_name(array.dtype.str) == array.dtype.name for array in (BLOBS["X"], BLOBS["C"])
+    )

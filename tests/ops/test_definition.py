@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from jobrun.ops.definition import DrawDef, OpDef, by_name, parse_signature
+
+
+def test_a_signature_tells_what_may_be_given_how():
+    signature = parse_signature("(a, b, /, c, d=1, *rest, e, f=2)")
+
+    assert signature.positional == ("a", "b", "c", "d")
+    assert signature.keywords == ("c", "d", "e", "f")
+    assert signature.required == {"a", "b", "c", "e"}
+    assert signature.variadic
+    assert not signature.too_many(99)
+    assert [signature.parameter(at) for at in (0, 3, 4)] == ["a", "d", ""]
+
+
+def test_a_signature_tells_what_a_call_lacks_or_has_too_much_of():
+    signature = parse_signature("(a, b, axis=None)")
+
+    assert signature.missing(1, ()) == ("b",)
+    assert signature.missing(0, ("b",)) == ("a",)
+    assert signature.missing(1, ("b", "axis")) == ()
+    assert signature.too_many(4)
+    assert not signature.too_many(3)
+
+
+@pytest.mark.parametrize("text", ["(a: )", "(1)", "(a b)", "(a=1, b)"])
+def test_what_is_no_signature_is_an_error(text):
+    with pytest.raises(SyntaxError):
+        parse_signature(text)
+
+
+def test_operators_and_draws_know_their_parameters():
+    operator = OpDef("f", "(x, /)", "m:f", "does f", "f(1)")
+    draw = DrawDef("g", "(size=None)", "draws g", "rng.g()")
+
+    assert operator.parameters.unnamed == 1
+    assert draw.parameters.keywords == ("size",)
+
+
+def test_two_operators_of_one_name_are_an_error():
+    operator = OpDef("f", "(x, /)", "m:f", "does f", "f(1)")
+
+    assert by_name((operator,)) == {"f": operator}
+    with pytest.raises(ValueError, match="'f'"):
+        by_name((operator,), (operator,))
