@@ -44,10 +44,31 @@ def _value(text: str) -> object:
     return eval(text, {"__builtins__": {}}, names)  # the test's own texts
 
 
-FUNCTIONS = (
-    "sum mean argmin max any sqrt exp where zeros ones full eye arange linspace astype len reshape "
-    "transpose maximum isnan add less zeros_like"
-).split()
+FUNCTIONS = [
+    "sum",
+    "mean",
+    "argmin",
+    "max",
+    "any",
+    "sqrt",
+    "exp",
+    "where",
+    "zeros",
+    "ones",
+    "full",
+    "eye",
+    "arange",
+    "linspace",
+    "astype",
+    "len",
+    "reshape",
+    "transpose",
+    "maximum",
+    "isnan",
+    "add",
+    "less",
+    "zeros_like",
+]
 
 # Expressions whose dtype and shape are known in full.
 EXACT = (
@@ -60,7 +81,8 @@ EXACT = (
     "full((2,), 1.5)", "full(3, 7)", "eye(3)", "arange(5)", "arange(1, 10, 3)", "linspace(0, 1, 5)",
     "astype(X, int64)", "reshape(X, (3, 4))", "transpose(X)", "maximum(label, 1)[:, None]",
     "isnan(X)", "add(label, 1)", "less(X, 2)", "zeros_like(X)", "X if k > 1 else X * 2", "s + X",
-    "s * C", "cube[0]", "X.ndim", "X.size", "len(X)", "k + 1", "k * lr", "-k", "k - 1.5", "C - C[0]",
+    "s * C", "cube[0]", "X.ndim", "X.size", "len(X)", "k + 1", "k * lr", "-k", "k - 1.5",
+    "C - C[0]",
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -28,10 +29,9 @@ def shapes(tmp_path: Path):
 
 def _job(folder: Path, init: list[object], epoch: list[object], more: str) -> Job:
     path = folder / "t.yaml"
-    groups = (
-        f"init: [{{task: a, steps: {init!r}}}]\nepoch: [{{task: b, steps: {epoch!r}}}]\n{more}\n"
-    )
-    path.write_text(HEAD + groups.replace("None", "null"))
+    tasks = {"init": init, "epoch": epoch}
+    groups = [f"{name}: [{{task: {name}, steps: {json.dumps(tasks[name])}}}]" for name in tasks]
+    path.write_text(HEAD + "\n".join([*groups, more, ""]))
     return compile_job(load_spec(str(path))).job
 
 
