@@ -37,12 +37,18 @@ class Fault:
 
 
 class JobrunError(Exception):
-    """A failure the user can understand and mend. ``exit_code`` is what the process returns."""
+    """A failure the user can understand and mend. ``exit_code`` is what the process returns.
+
+    Attributes:
+        tasks: For a failed group run: the names of all tasks that failed, sorted, if every
+            failure was one of a task that declares ``retry``; else empty.
+    """
 
     exit_code: ClassVar[int] = 70
 
     def __init__(self, *faults: Fault) -> None:
         self.faults: tuple[Fault, ...] = faults
+        self.tasks: tuple[str, ...] = ()
         super().__init__("; ".join(_line(fault) for fault in faults))
 
     @classmethod

@@ -78,6 +78,38 @@ class CheckpointCommitted:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeTime:
+    """How long one node's file took. A megabyte is a million bytes."""
+
+    node: str
+    size_bytes: int
+    seconds: float
+    megabytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTimes:
+    """How long saving, loading or copying an epoch took, node by node.
+
+    Attributes:
+        action: ``save``, ``load``, ``partial load`` or ``upload``.
+        size_bytes: Of all nodes.
+        seconds: Of the slowest node: nodes work side by side.
+        megabytes_per_s: All bytes in that time.
+        slowest: That node; empty without any.
+        nodes: In the order of the files.
+    """
+
+    action: str
+    epoch: int
+    size_bytes: int
+    seconds: float
+    megabytes_per_s: float
+    slowest: str
+    nodes: tuple[NodeTime, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointFailed:
     """A save failed and the spec says to go on (``on_error: warn``)."""
 
@@ -127,6 +159,7 @@ Event = (
     | Logged
     | Measured
     | CheckpointCommitted
+    | CheckpointTimes
     | CheckpointFailed
     | CheckpointSkipped
     | EpochEnded

@@ -34,6 +34,15 @@ class ScriptedSession:
             raise GroupCancelledError
         return made or {}
 
+    def snapshot(self, group: TaskGroup) -> object:
+        self.calls.append("snapshot")
+        return copy.deepcopy(self.blobs)
+
+    def restore(self, snapshot: dict[str, object]) -> None:
+        self.calls.append("restore")
+        self.blobs.clear()
+        self.blobs.update(copy.deepcopy(snapshot))
+
     def read(self, node: str, names: tuple[str, ...]) -> dict[str, object]:
         return {name: copy.deepcopy(self.blobs[name]) for name in names}
 

@@ -110,4 +110,47 @@ CODES: dict[str, Code] = {
         "staging directory was changed, removed or added. The epoch is not committed.",
         "rm -rf runs/digits-kmeans/*/checkpoints/.tmp-*   # while the job runs",
     ),
+    "E318": Code(
+        "the disk refuses a copy of a checkpoint",
+        "An upload copies a saved epoch to another directory. Making, writing or renaming there "
+        "failed. The checkpoint itself is untouched; what was copied so far is used again by the "
+        "next try.",
+        "checkpoint: {upload: {to: /mnt/full-disk, required: true}}",
+    ),
+    "E319": Code(
+        "another checkpoint is where a copy should go",
+        "An upload never replaces a checkpoint that differs from the one to be copied: other "
+        "bytes, another run, or the same epoch computed again. An equal one is left as it is.",
+        "cp -r other-run/epoch-000012 /backup/walk/20261121-0942-brisk-heron/",
+    ),
+    "E320": Code(
+        "a copy is not what was copied",
+        "Each copied file is read again before the copy gets its name, and one has other bytes: "
+        "the disk failed, or something else writes there. The copy does not exist.",
+        "checkpoint: {upload: {to: /mnt/failing-disk}}",
+    ),
+    "E321": Code(
+        "an upload failed, and is required",
+        "With 'required: true' a run whose checkpoints could not be copied ends with 7. All "
+        "epochs are saved; 'jobrun resume' runs the upload again, then download and exit.",
+        "checkpoint: {upload: {to: /not/mounted, required: true}}",
+    ),
+    "E322": Code(
+        "a metadata handler failed",
+        "The handler that was handed to the runner raised an error of its own, or answered what "
+        "is no answer. What was saved before is there.",
+        "run(job, metadata=MyHandler())   # MyHandler.accessible returns None",
+    ),
+    "E323": Code(
+        "a metadata handler wants to begin anew",
+        "A run never starts over by itself: a handler may choose among the epochs that are there, "
+        "or leave the choice to the run by answering None.",
+        "def last_epoch(self, wanted): return Chosen(-1, 'begin anew')",
+    ),
+    "E324": Code(
+        "a metadata handler allows no save",
+        "Before each save every handler is asked whether one can be made now; one said no. It "
+        "counts as a save that failed: 'checkpoint.on_error' says what that means.",
+        "def accessible(self, epoch): return False",
+    ),
 }

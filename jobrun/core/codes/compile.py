@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobrun.core.codes import graph, order
+from jobrun.core.codes import failure, graph, handmade, order
 from jobrun.core.codes.code import Code
 
 CODES: dict[str, Code] = {
@@ -122,6 +122,13 @@ CODES: dict[str, Code] = {
         " must be a blob by its name: the change of anything else would be lost.",
         "steps: ['add_at(M[rows], i, 1)']   # say add_at(M, (rows, i), 1)",
     ),
+    "E127": Code(
+        "checkpoints cannot be copied there",
+        "'checkpoint.upload.to' is a directory that this machine sees: a path, relative to the"
+        " spec's folder, or a URL file:///… . Object stores and other machines are not reached;"
+        " mount them, or copy with a program of theirs in an exit task.",
+        "checkpoint: {upload: {to: 's3://bucket/runs'}}",
+    ),
     "E128": Code(
         "an operator of an installed package cannot be used",
         "A package offers operators by entry points of the group jobrun.operators. Each is an OpDef"
@@ -136,4 +143,6 @@ CODES: dict[str, Code] = {
     ),
     **graph.CODES,
     **order.CODES,
+    **handmade.CODES,
+    **failure.CODES,
 }

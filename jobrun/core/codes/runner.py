@@ -161,6 +161,13 @@ CODES: dict[str, Code] = {
         "a newer version. Checkpoints are not touched.",
         "echo > run.json",
     ),
+    "E376": Code(
+        "a run made from Python",
+        "A job that was built in Python has no spec, so the command line cannot go on with it."
+        " Resume it where the job is built: jobrun.resume(path, job). What differs from the graph"
+        " in the run's spec/graph.txt counts as drift.",
+        "jobrun resume latest   # of a run that jobrun.run(job) started",
+    ),
     "E378": Code(
         "the run is not running",
         "There is no live process to ask.",

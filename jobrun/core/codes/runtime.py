@@ -119,6 +119,13 @@ CODES: dict[str, Code] = {
         " group.",
         "epoch: [{task: a, needs: [b], steps: []}, {task: b, needs: [a], steps: []}]",
     ),
+    "E220": Code(
+        "a task took too long",
+        "The task declares timeout, and was not over when that had passed, counted from its start"
+        " and for all its instances together. It fails as a failing step does: the group ends, the"
+        " epoch is dropped, exits run. Programs are killed at once. The message names the step.",
+        "epoch: [{task: t, timeout: 10m, steps: [{run: ./solve}]}]",
+    ),
     "E280": Code(
         "a data file is not there",
         "Paths in a spec are relative to the file that holds them; those given with --set, to the"

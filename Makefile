@@ -1,0 +1,69 @@
+# Everything here works with nothing but make and Python 3.11 or newer; the rest goes into $(VENV).
+VENV ?= .venv
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := $(VENV)/bin
+# pytest-benchmark warns beside xdist, and warnings are errors here.
+PYTEST := $(BIN)/python -m pytest --benchmark-disable -n 2 --dist worksteal
+
+.PHONY: run test test-all check schema golden bench clean
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help:
+	@echo "make run       install into $(VENV) and run specs/digits-kmeans.yaml"
+	@echo "make test      the tests, without the long ones"
+	@echo "make test-all  all tests"
+	@echo "make check     style, types, layers, schema, and make test"
+	@echo "make schema    write schemas/job.schema.json anew"
+	@echo "make golden    write the expected texts of the tests anew; look at the diff"
+	@echo "make bench     print ratios; no test depends on them"
+	@echo "make clean     remove $(VENV), caches and ./runs"
+
+run: $(VENV)/.installed
+	$(BIN)/jobrun run specs/digits-kmeans.yaml --resume never
+
+test: $(VENV)/.installed-dev
+	$(PYTEST) -m "not long and not benchmark"
+
+test-all: $(VENV)/.installed-dev
+	$(PYTEST) -m "not benchmark"
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/jobrun schema | diff -u schemas/job.schema.json -
+	$(BIN)/check-jsonschema --schemafile schemas/job.schema.json specs/*.yaml
+	$(PYTEST) -m "not long and not benchmark"
+
+schema: $(VENV)/.installed-dev
+	$(BIN)/jobrun schema --out schemas/job.schema.json
+
+golden: $(VENV)/.installed-dev
+	JOBRUN_UPDATE_GOLDEN=1 $(PYTEST) -m "not long and not benchmark"
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.benchmarks.bench_startup
+	$(BIN)/python -m tests.benchmarks.bench_compile
+	$(BIN)/python -m tests.benchmarks.bench_epoch
+	$(BIN)/python -m tests.benchmarks.bench_tasks
+	$(BIN)/python -m tests.benchmarks.bench_numeric
+
+clean:
+	rm -rf $(VENV) runs specs/runs .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .import_linter_cache .benchmarks
+	find jobrun tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+# pip reads dependency groups since 25.1; the one that comes with Python 3.11 is older.
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	touch $@ $(VENV)/.installed

@@ -1,0 +1,122 @@
+"""The group of commands: which there are, and how one is found. Errors are ``invoke``'s.
+
+Commands are imported when they are used, so that ``--help`` costs a list of names only.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from jobrun.cli.options import nearest_option, settings, shared_options
+from jobrun.core.errors import UsageError
+from jobrun.core.names import did_you_mean
+from jobrun.version import __version__
+
+# Name, module, one line of help: what ``jobrun --help`` shows without importing the module.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("jobrun.cli.run", "Run a job from its spec to the end."),
+    "resume": ("jobrun.cli.resume", "Continue a run from its last checkpoint."),
+    "inspect-checkpoint": ("jobrun.cli.inspect_checkpoint", "Show what a checkpoint holds."),
+    "validate": ("jobrun.cli.validate", "Check specs; nothing is executed."),
+    "plan": ("jobrun.cli.plan", "Show what a run would do, in order."),
+    "graph": ("jobrun.cli.graph", "Draw the tasks of a job."),
+    "schema": ("jobrun.cli.schema", "Print the JSON schema of specs, for editors."),
+    "ops": ("jobrun.cli.ops", "List the functions of expressions."),
+    "explain": ("jobrun.cli.explain", "Explain an error code."),
+}
+
+EXIT_CODES = """\b
+Exit codes:
+   0  finished                        6  refused: the run is in use
+   1  a step or a check failed        7  disk, permissions, import, host
+   2  usage                           9  finished, an 'expect' does not hold
+   3  the spec is not valid          70  internal error, with a report
+   4  no usable checkpoint           75  stopped early, resume continues
+   5  refused: not what was run     130  Ctrl-C, resume continues
+"""
+
+
+class CommandGroup(click.Group):
+    """The commands, imported on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of the table: as a person meets them."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, its module imported now."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(COMMANDS[cmd_name][0])
+        command: click.Command = module.command
+        return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the options in front of the command.
+
+        Raises:
+            UsageError: An option is not known.
+        """
+        with nearest_option(ctx):
+            return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of ``args[0]``.
+
+        Raises:
+            UsageError: There is no such command.
+        """
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise UsageError.of(
+                "E400", f"no such command '{args[0]}'", did_you_mean(args[0], COMMANDS)
+            )
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table, without importing a command for its help."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+def _version_option() -> click.Option:
+    return click.Option(
+        ["-V", "--version"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_print_version,
+        help="Show the version and exit.",
+    )
+
+
+def _print_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    del parameter
+    if value:
+        context.obj.print(f"jobrun {__version__}")
+        context.exit()
+
+
+def _without_command(ctx: click.Context) -> None:
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+group = CommandGroup(
+    "jobrun",
+    help="Run long iterative numeric jobs from a YAML spec. Kill a run at any instant, resume "
+    "it, and the result is bit for bit that of an unbroken run.",
+    epilog=EXIT_CODES,
+    params=[_version_option(), *shared_options()],
+    context_settings=settings(),
+    no_args_is_help=False,
+    invoke_without_command=True,
+    callback=click.pass_context(_without_command),
+    subcommand_metavar="COMMAND [ARGUMENTS]...",
+)

@@ -1,0 +1,110 @@
+"""What ``run`` and ``resume`` share: limits, verbosity, progress, and the last words."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from jobrun.cli.options import option
+from jobrun.cli.progress import as_document, progress_of, tell_end
+from jobrun.cli.shell import Shell
+from jobrun.cli.tally import Tally
+from jobrun.core.events import Listener
+from jobrun.runner.settings import RunOptions, RunResult
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Act = Callable[[RunOptions, Listener], RunResult]
+
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_EPOCHS = click.IntRange(min=1)
+
+
+class Duration(click.ParamType[float]):
+    """A span of time with its unit, such as ``90s`` or ``2h``; in seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Seconds.
+
+        Raises:
+            click.BadParameter: It has no unit, or is no number.
+        """
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", str(value))
+        if match is None or float(match[1]) == 0:
+            self.fail(f"'{value}' is not a duration such as 90s, 30m, 2h or 1d", param, ctx)
+        return float(match[1]) * _UNITS_S[match[2]]
+
+
+def limit_options(function: Function) -> Function:
+    """The options that are alike in both commands."""
+    for decorate in reversed(
+        (
+            option("--epochs", type=_EPOCHS, metavar="N",
+                   help="Also stop when N epochs have run in all, and finish."),
+            option("--max-epochs", type=_EPOCHS, metavar="N",
+                   help="Run at most N epochs now, then exit with 75."),
+            option("--time", "time_s", type=Duration(), metavar="2h",
+                   help="Run at most so long now, then exit with 75."),
+            option("--session", type=click.Choice(["threads"]), default="threads",
+                   show_default=True, help="Where the nodes run."),
+            option("-q", "--quiet", is_flag=True, help="Say warnings and errors only."),
+            option("-v", "--verbose", is_flag=True, help="Say every epoch, task and save."),
+            option("--json", "as_json", is_flag=True, help="Print how it ended as JSON."),
+        )
+    ):  # fmt: skip
+        function = decorate(function)
+    return function
+
+
+def execute(act: Act, shell: Shell, run_dir: Path, given: Mapping[str, Any]) -> int:
+    """Run ``act`` under progress, tell the end, and return the exit code.
+
+    Args:
+        act: Starts or resumes.
+        shell: The terminal.
+        run_dir: Where runs live.
+        given: The values of ``limit_options``, and those of ``resume`` where there are any.
+    """
+    verbosity = -1 if given["quiet"] else int(given["verbose"])
+    tally = Tally()
+    with _not_writable_by_others(), progress_of(shell, tally, verbosity) as listener:
+        result = act(_options(run_dir, given), listener)
+    tell_end(result, tally, shell, verbosity)
+    if given["as_json"]:
+        shell.print(as_document(result, tally))
+    return result.exit_code
+
+
+@contextmanager
+def _not_writable_by_others() -> Iterator[None]:
+    """Whatever the umask allows, other users may not change what a run writes."""
+    before = os.umask(0o022)
+    os.umask(before | 0o022)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _options(run_dir: Path, given: Mapping[str, Any]) -> RunOptions:
+    return RunOptions(
+        run_dir=run_dir,
+        session=given["session"],
+        epochs=given["epochs"] or 0,
+        max_epochs=given["max_epochs"] or 0,
+        time_s=given["time_s"] or 0.0,
+        epoch=given.get("epoch"),
+        strict=given.get("strict", False),
+        accept=given.get("accept", ()),
+    )

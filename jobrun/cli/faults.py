@@ -1,0 +1,72 @@
+"""Faults as a person reads them on stderr. What is wrong was found elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from jobrun.cli.shell import Shell
+from jobrun.core.errors import Fault
+from jobrun.core.excerpt import excerpt, headline, visible
+
+_MOST_BYTES = 16 << 20
+
+
+def show(faults: Sequence[Fault], shell: Shell) -> None:
+    """Say each fault on stderr, with the line of the spec it points at.
+
+    Args:
+        faults: In the order to be shown.
+        shell: Where to; it knows the texts that are not in files.
+    """
+    texts = dict(shell.texts)
+    for fault in faults:
+        if fault.where is not None and fault.where.line and fault.where.file not in texts:
+            texts[fault.where.file] = _text(fault.where.file)
+        shell.say(_painted(fault, texts, shell))
+
+
+def _painted(fault: Fault, files: Mapping[str, str], shell: Shell) -> str:
+    """What ``jobrun.core.excerpt.render`` gives, in colours where they are wanted."""
+    colour = "red" if fault.severity == "error" else "yellow"
+    kind, bracket, rest = headline(fault).partition("]")
+    lines = [shell.paint(kind + bracket, "bold", colour) + rest]
+    shown, mend = excerpt(fault, files), visible(fault.mend)
+    if shown is not None:
+        carets = shell.paint("^" * shown.carets, "bold", colour)
+        lines.append(shell.paint(f"{shown.number:>5} | ", "dim") + shown.text)
+        lines.append(f"{shell.paint('      | ', 'dim')}{' ' * shown.indent}{carets} {mend}")
+    elif mend:
+        lines.append(f"{shell.paint('      = ', 'dim')}{mend}")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _text(name: str) -> str:
+    try:
+        path = Path(name)
+        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+            return ""
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def from_click(error: click.UsageError) -> Fault:
+    """What click found wrong with the command line, as a fault."""
+    command = error.ctx.command_path if error.ctx is not None else "jobrun"
+    mend = f"see '{command} --help'"
+    message = _sentence(error.format_message())
+    match error:
+        case click.MissingParameter():
+            return Fault("E402", message, mend)
+        case click.BadParameter():
+            return Fault("E403", message, mend)
+        case _:
+            return Fault("E404", message, mend)
+
+
+def _sentence(text: str) -> str:
+    flat = " ".join(text.split()).rstrip(".")
+    return flat[:1].lower() + flat[1:]

@@ -1,0 +1,117 @@
+"""``jobrun inspect-checkpoint``: what a checkpoint holds, verified and readable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jobrun import api
+from jobrun.checkpoint.hdf5 import BlobFacts, FileFacts
+from jobrun.cli.options import Command, json_option, option, run_dir_option
+from jobrun.cli.output import document, number, size, span
+from jobrun.cli.progress import short_path
+from jobrun.cli.shell import Shell
+from jobrun.core.events import CheckpointTimes, NodeTime
+from jobrun.core.excerpt import visible
+from jobrun.tools.inspection import Inspection, as_values, chosen, dtype_name, value_text
+
+
+@click.command("inspect-checkpoint", cls=Command)
+@click.argument("target", metavar="PATH|RUN[@EPOCH]")
+# JOBRUN_NODE is what a step's program is told, and JOBRUN_VALUES is a list of files.
+@option(
+    "--node",
+    default="",
+    metavar="NAME",
+    envvar="JOBRUN_SHOW_NODE",
+    show_envvar=True,
+    help="Only this node.",
+)
+@option("--blob", default="", metavar="NAME", help="Only this blob.")
+@option(
+    "--values",
+    is_flag=True,
+    envvar="JOBRUN_SHOW_VALUES",
+    show_envvar=True,
+    help="Show the values.",
+)
+@json_option
+@run_dir_option
+@click.pass_obj
+def command(
+    shell: Shell, target: str, node: str, blob: str, values: bool, as_json: bool, run_dir: str
+) -> None:
+    """Show what a checkpoint holds: a .h5 file, an epoch's directory, or a run.
+
+    Of a run the newest epoch is shown, or the one behind '@'. Every byte is verified first.
+    """
+    found = api.inspect_checkpoint(target, run_dir)
+    files = chosen(found, node, blob)
+    if as_json:
+        shell.print(document("checkpoint", as_values(found, files, values=values)))
+        return
+    shell.print("\n".join(_text(found, files, values=values)))
+
+
+def _text(found: Inspection, files: tuple[FileFacts, ...], *, values: bool) -> list[str]:
+    facts = [
+        ("epoch", f"{found.epoch}, saved {span(found.age_s)} ago"),
+        ("path", short_path(found.path)),
+        ("run", found.run_id),
+    ]
+    if found.spec_digest:
+        facts.append(("spec", found.spec_digest))
+    if found.times is not None:
+        facts.append(("saved in", _speed(found.times) + f", slowest node {found.times.slowest}"))
+    facts += [(visible(name), number(value)) for name, value in found.metrics.items()]
+    width = max(len(name) for name, _ in facts)
+    lines = [f"{name:<{width}}  {text}" for name, text in facts]
+    for file in files:
+        took = _took(found, file.header.node)
+        lines += ["", f"{file.header.node}   {Path(file.path).name}, {size(file.size_bytes)}{took}"]
+        lines += _table(file.blobs, values=values)
+    return lines
+
+
+def _took(found: Inspection, node: str) -> str:
+    nodes = found.times.nodes if found.times else ()
+    return next((f", written in {_speed(one)}" for one in nodes if one.node == node), "")
+
+
+def _speed(times: CheckpointTimes | NodeTime) -> str:
+    return f"{span(times.seconds)} ({number(times.megabytes_per_s)} MB/s)"
+
+
+def _table(blobs: tuple[BlobFacts, ...], *, values: bool) -> list[str]:
+    rows = [_row(blob) for blob in blobs]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)] if rows else []
+    lines = []
+    for blob, row in zip(blobs, rows, strict=True):
+        cells = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False))
+        lines.append(f"  {cells}  {row[4]}".rstrip())
+        if values and blob.shape:
+            lines += [f"    {line}" for line in value_text(blob.value).splitlines()]
+    return lines
+
+
+def _row(blob: BlobFacts) -> tuple[str, str, str, str, str]:
+    kind = dtype_name(blob.dtype)
+    if blob.kind != "array":
+        kind = f"numpy {kind}" if blob.kind == "numpy" else blob.kind
+    shape = " x ".join(map(str, blob.shape)) if blob.shape else "-"
+    return (visible(blob.name), kind, shape, size(blob.size_bytes), _contents(blob))
+
+
+def _contents(blob: BlobFacts) -> str:
+    """The value of what is one number, else between which values the numbers lie."""
+    if not blob.shape:
+        return visible(value_text(blob.value))
+    parts = []
+    if blob.minimum is not None and blob.mean is not None and blob.maximum is not None:
+        parts.append(
+            f"min {number(blob.minimum)}  mean {number(blob.mean)}  max {number(blob.maximum)}"
+        )
+    if blob.nans:
+        parts.append(f"{blob.nans} NaN")
+    return "  ".join(parts)

@@ -1,0 +1,85 @@
+"""``jobrun ops``: the functions of expressions, and the draws of ``rng``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from jobrun.cli.options import Command, json_option
+from jobrun.cli.output import document
+from jobrun.cli.shell import Shell
+from jobrun.core.errors import UsageError
+from jobrun.core.names import did_you_mean
+from jobrun.ops.table import DRAWS, OPERATORS, DrawDef, OpDef
+
+Definition = OpDef | DrawDef
+
+
+@click.command("ops", cls=Command)
+@click.argument("name", required=False)
+@json_option
+@click.pass_obj
+def command(shell: Shell, name: str | None, as_json: bool) -> None:
+    """List the functions that expressions can use, or show one of them by NAME."""
+    known = _all()
+    chosen = known if name is None else _one(known, name)
+    if as_json:
+        functions = [_values(*item) for item in chosen.items()]
+        shell.print(document("ops", {"functions": functions}))
+    elif name is None:
+        width = max(map(len, chosen))
+        shell.print("\n".join(f"{key:<{width}}  {one.doc}" for key, one in chosen.items()))
+    else:
+        for key, one in chosen.items():
+            shell.print(_page(key, one))
+
+
+def _all() -> dict[str, Definition]:
+    """By the name that is written in a spec: functions, then draws, each in order of names."""
+    return dict(sorted(OPERATORS.items())) | {
+        f"rng.{name}": draw for name, draw in sorted(DRAWS.items())
+    }
+
+
+def _one(known: Mapping[str, Definition], name: str) -> dict[str, Definition]:
+    if name not in known:
+        raise UsageError.of("E409", f"no such function '{name}'", did_you_mean(name, known))
+    return {name: known[name]}
+
+
+def _page(name: str, one: Definition) -> str:
+    lines = [f"{name}{one.signature}", f"  {one.doc}", f"  such as: {one.example}"]
+    if isinstance(one, OpDef):
+        lines += [f"  {note}" for note in _notes(one)]
+    return "\n".join(lines)
+
+
+def _notes(one: OpDef) -> list[str]:
+    notes = []
+    if one.mutates:
+        changed = ", ".join(one.parameters.parameter(place) for place in one.mutates)
+        notes.append(f"changes {changed} in place")
+    if one.atomic:
+        notes.append("atomic: several tasks may do it at the same time")
+    if not one.deterministic:
+        notes.append("not deterministic: equal arguments may give other bits")
+    return notes
+
+
+def _values(name: str, one: Definition) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "name": name,
+        "signature": one.signature,
+        "doc": one.doc,
+        "example": one.example,
+    }
+    if isinstance(one, OpDef):
+        content |= {
+            "results": one.results,
+            "mutates": list(one.mutates),
+            "atomic": one.atomic,
+            "deterministic": one.deterministic,
+        }
+    return content

@@ -1,0 +1,145 @@
+"""Progress as plain lines, for files, pipes and CI: few, and the last one always."""
+
+from __future__ import annotations
+
+from threading import Lock
+
+from jobrun.cli.output import number, size, span
+from jobrun.cli.shell import Shell
+from jobrun.cli.tally import Tally, log_line
+from jobrun.core.events import (
+    CheckpointCommitted,
+    CheckpointFailed,
+    CheckpointSkipped,
+    CheckpointTimes,
+    EpochEnded,
+    Event,
+    Logged,
+    Noted,
+    RunEnded,
+    RunStarted,
+    TaskEnded,
+)
+
+_INTERVAL_S = 10.0
+# A job may log in every pass of a loop; what is left out here is in the run's logs.
+_LOG_LINES_PER_INTERVAL = 5
+
+
+class PlainProgress:
+    """A listener that says a line per epoch, at most one in ten seconds.
+
+    Args:
+        shell: Where to.
+        tally: Told of each event first.
+        verbosity: -1 warnings only, 0 as above, 1 every epoch, checkpoint and task.
+    """
+
+    def __init__(self, shell: Shell, tally: Tally, verbosity: int = 0) -> None:
+        self._shell = shell
+        self._tally = tally
+        self._verbosity = verbosity
+        self._held: EpochEnded | None = None
+        self._next = 0.0
+        self._logged = 0
+        # Events come from the tasks' threads.
+        self._lock = Lock()
+
+    def __enter__(self) -> PlainProgress:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        with self._lock:
+            self._flush()
+
+    def __call__(self, event: Event) -> None:
+        """Take one event."""
+        with self._lock:
+            self._tally.see(event)
+            line = warning(event)
+            if line is not None:
+                self._say(self._shell.paint(line, "yellow"), -1)
+                return
+            self._told(event)
+
+    def _told(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self._say(heading(event), 0)
+            case EpochEnded():
+                self._epoch(event)
+            case Logged():
+                self._log(event)
+            case Noted():
+                self._say(event.text, 0)
+            case CheckpointCommitted():
+                self._say(f"  saved epoch {event.epoch}, {size(event.size_bytes)}", 1)
+            case CheckpointTimes() if event.action != "save":
+                self._say(f"  {times_line(event)}", 1)
+            case TaskEnded():
+                self._say(f"  {event.node}/{event.task} {span(event.seconds)}", 1)
+            case RunEnded():
+                self._flush()
+            case _:
+                pass
+
+    def _epoch(self, event: EpochEnded) -> None:
+        self._held = event
+        if self._verbosity > 0 or event.stopping or self._tally.clock() >= self._next:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._held is None:
+            return
+        left_out = self._logged - _LOG_LINES_PER_INTERVAL
+        if left_out > 0 and self._verbosity <= 0:
+            self._say(f"  ({left_out} more lines in the run's logs/)", 0)
+        self._say(epoch_line(self._held, self._tally), 0)
+        self._held, self._logged = None, 0
+        self._next = self._tally.clock() + _INTERVAL_S
+
+    def _log(self, event: Logged) -> None:
+        if self._tally.group == "epoch":
+            self._logged += 1
+        if self._verbosity > 0 or self._logged <= _LOG_LINES_PER_INTERVAL:
+            self._say(log_line(event), 0)
+
+    def _say(self, text: str, at: int) -> None:
+        if self._verbosity >= at:
+            self._shell.say(text)
+
+
+def warning(event: Event) -> str | None:
+    """What a person must not miss; None for other events."""
+    match event:
+        case Noted(level="warning"):
+            return f"warning: {event.text}"
+        case CheckpointFailed():
+            return f"warning: epoch {event.epoch} could not be saved: {event.reason}"
+        case CheckpointSkipped():
+            return f"warning: the checkpoint of epoch {event.epoch} is not used: {event.reason}"
+        case _:
+            return None
+
+
+def heading(event: RunStarted) -> str:
+    """Which run this is, and from where it goes on."""
+    start = "starts" if event.epoch < 0 else f"continues after epoch {event.epoch}"
+    return f"{event.run} {start}"
+
+
+def times_line(event: CheckpointTimes) -> str:
+    """``upload of epoch 3: 2.1 MiB, 0.2 s, 11 MB/s, slowest node trainer``."""
+    speed = f"{number(event.megabytes_per_s)} MB/s, slowest node {event.slowest}"
+    return (
+        f"{event.action} of epoch {event.epoch}: {size(event.size_bytes)}, "
+        f"{span(event.seconds)}, {speed}"
+    )
+
+
+def epoch_line(event: EpochEnded, tally: Tally) -> str:
+    """``epoch 12 of at most 100  shift 0.021  0.3 s``."""
+    total = tally.started.total_epochs if tally.started else None
+    limit = f" of at most {total}" if total else ""
+    metrics = "".join(f"  {name} {number(value)}" for name, value in event.metrics)
+    return f"epoch {event.epoch}{limit}{metrics}  {span(event.seconds)}"

@@ -1,0 +1,76 @@
+"""``jobrun resume``: continue a run from a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobrun import api
+from jobrun.cli.execution import execute, limit_options
+from jobrun.cli.loading import option_texts
+from jobrun.cli.options import Command, option, run_dir_option, value_options
+from jobrun.cli.shell import Shell
+from jobrun.runner.rundir import Run
+from jobrun.runner.settings import RunOptions
+from jobrun.runner.specdir import changed_spec
+from jobrun.runner.start import choose_run
+from jobrun.spec.load import LoadedSpec
+
+
+@click.command("resume", cls=Command)
+@click.argument("run", metavar="[RUN]", default="")
+@option(
+    "--epoch",
+    type=click.IntRange(min=0),
+    metavar="N",
+    # JOBRUN_EPOCH is what a step's program is told; a jobrun in it must not take it for this.
+    envvar="JOBRUN_RESUME_EPOCH",
+    show_envvar=True,
+    help="Go back to exactly this epoch; later ones are moved to superseded/.",
+)
+@option("--spec", metavar="FILE", help="Use this spec instead of the recorded one.")
+@value_options
+@run_dir_option
+@limit_options
+@option(
+    "--accept-drift",
+    "accept",
+    multiple=True,
+    metavar="FIELD",
+    help="Go on although FIELD of the spec is another; may be given several times.",
+)
+@option("--strict", is_flag=True, help="Refuse other versions and processors, not only warn.")
+@click.pass_obj
+def command(
+    shell: Shell,
+    /,
+    run: str,
+    spec: str | None,
+    values: tuple[str, ...],
+    overrides: tuple[str, ...],
+    run_dir: str,
+    **limits: Any,
+) -> int:
+    """Continue RUN: a directory, a name, the start of one, or 'latest'.
+
+    Without RUN, the newest unfinished run. A finished run returns at once.
+    """
+    shell.texts |= option_texts(overrides)
+    chosen = choose_run(run, Path(run_dir))
+    loaded = _other_spec(chosen, spec, values, overrides)
+
+    def _act(options: RunOptions, listener: Any) -> Any:
+        return api.resume_from(chosen.path, loaded, options, listener=listener)
+
+    return execute(_act, shell, Path(run_dir), limits)
+
+
+def _other_spec(
+    run: Run, spec: str | None, values: tuple[str, ...], overrides: tuple[str, ...]
+) -> LoadedSpec | None:
+    """The spec with what the command line changes of it; None where it changes nothing."""
+    if not (spec or values or overrides):
+        return None
+    return changed_spec(run, spec=spec or "", values=values, overrides=overrides)

@@ -1,0 +1,53 @@
+"""``jobrun run``: a new run of a spec, or what ``--resume`` says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobrun import api
+from jobrun.cli.execution import execute, limit_options
+from jobrun.cli.faults import show
+from jobrun.cli.loading import option_texts, prepare
+from jobrun.cli.options import Command, option, run_dir_option, value_options
+from jobrun.cli.shell import Shell
+from jobrun.runner.settings import Resume, RunOptions
+
+
+@click.command("run", cls=Command)
+@click.argument("spec", metavar="SPEC")
+@value_options
+@run_dir_option
+@option(
+    "--resume",
+    type=click.Choice(["auto", "must", "never"]),
+    help="auto: continue the newest run of this job, or start one; must: only continue; "
+    "never: always start. Without it, an unfinished newest run is an error.",
+)
+@limit_options
+@click.pass_obj
+def command(
+    shell: Shell,
+    /,
+    spec: str,
+    values: tuple[str, ...],
+    overrides: tuple[str, ...],
+    run_dir: str,
+    resume: Resume | None,
+    **limits: Any,
+) -> int:
+    """Run the job of SPEC to its end.
+
+    With '--resume auto' one command serves for the first start and for each one after a
+    kill: in a batch script, call it again as long as it ends with exit code 75.
+    """
+    shell.texts |= option_texts(overrides)
+    prepared = prepare(spec, values, overrides)
+    show(prepared.warnings, shell)
+
+    def _act(options: RunOptions, listener: Any) -> Any:
+        return api.run(prepared, options, resume=resume or "", listener=listener)
+
+    return execute(_act, shell, Path(run_dir), limits)

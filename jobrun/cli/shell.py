@@ -1,0 +1,109 @@
+"""The terminal as a command sees it: results to stdout, words to people on stderr.
+
+A reader that goes away (``| head``, a closed pipe) never ends a command and never shows as
+a traceback: what nobody reads is dropped.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from jobrun.core.errors import EnvironmentFaultError
+
+
+@dataclass(slots=True)
+class Shell:
+    """Where output goes, and how much of it.
+
+    Attributes:
+        environment: Of the process; ``NO_COLOR``, ``CI`` and ``TERM`` are looked at.
+        debug: Show tracebacks.
+        plain: No colours, whatever the terminal can do.
+        texts: What was given by options that are no files, by the name that places in the
+            spec give them, such as ``--set #1``.
+    """
+
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    debug: bool = False
+    plain: bool = False
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def print(self, text: str) -> None:
+        """Write a result to stdout, with a line end.
+
+        Raises:
+            EnvironmentFaultError: It cannot be written (a full disk); not when the reader is gone.
+        """
+        try:
+            _write(sys.stdout, text + "\n")
+        except OSError as error:
+            _silence(sys.stdout)
+            if error.errno not in (errno.EPIPE, errno.ESHUTDOWN):
+                raise EnvironmentFaultError.of(
+                    "E410",
+                    f"the output cannot be written: {error.strerror}",
+                    "send standard output to a place with space",
+                ) from error
+
+    def say(self, text: str) -> None:
+        """Write a line for people to stderr; never raises."""
+        try:
+            _write(sys.stderr, text + "\n")
+        except OSError:
+            _silence(sys.stderr)
+
+    @property
+    def terminal(self) -> bool:
+        """Whether a person looks at stderr."""
+        return sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
+
+    @property
+    def colours(self) -> bool:
+        """Whether words on stderr may have colours."""
+        quiet = self.plain or self.environment.get("NO_COLOR") or self._dumb
+        return self.terminal and not quiet
+
+    @property
+    def live(self) -> bool:
+        """Whether a display that redraws itself is in place."""
+        return self.terminal and not self.environment.get("CI") and not self._dumb
+
+    @property
+    def _dumb(self) -> bool:
+        return self.environment.get("TERM") == "dumb"
+
+    def paint(self, text: str, *styles: str) -> str:
+        """``text`` with the named styles where colours are wanted, else as it is."""
+        if not self.colours or not styles:
+            return text
+        codes = ";".join(_STYLES[style] for style in styles)
+        return f"\x1b[{codes}m{text}\x1b[0m"
+
+
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    if stream is None or stream.closed:
+        return
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:
+        # LANG=C on an old libc: better a question mark than no word at all.
+        stream.write(text.encode(stream.encoding, "replace").decode(stream.encoding))
+    stream.flush()
+
+
+def _silence(stream: TextIO | None) -> None:
+    """Send what is still buffered, and all that follows, to the null device."""
+    if stream is None or stream.closed:
+        return
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
+    stream.flush()

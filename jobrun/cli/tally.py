@@ -1,0 +1,107 @@
+"""What has been seen of a run so far, gathered from its events. Shows nothing by itself."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from jobrun.core.events import (
+    CheckpointCommitted,
+    CheckpointFailed,
+    EpochEnded,
+    Event,
+    GroupStarted,
+    Logged,
+    Measured,
+    RunEnded,
+    RunStarted,
+)
+from jobrun.core.excerpt import visible
+
+# As much as a sparkline or a mean of times can use.
+_HISTORY = 64
+
+
+@dataclass(slots=True)
+class Tally:
+    """The picture of one run.
+
+    Attributes:
+        clock: Seconds that never go back.
+        metrics: The last values of each metric, oldest first.
+        lines: The last lines of the log.
+        first_epoch: The epoch this invocation began behind; -1 for a new run.
+        epoch: The newest epoch that ended; 0 is init.
+        failed_saves: How many checkpoints could not be saved.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    started: RunStarted | None = None
+    started_at: float = 0.0
+    group: str = ""
+    first_epoch: int = -1
+    epoch: int = 0
+    epochs_seen: int = 0
+    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_HISTORY))
+    metrics: dict[str, deque[float | int | bool | str]] = field(default_factory=dict)
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=3))
+    saved: CheckpointCommitted | None = None
+    saved_at: float = 0.0
+    failed_saves: int = 0
+    ended: RunEnded | None = None
+
+    def see(self, event: Event) -> None:
+        """Take one event in."""
+        match event:
+            case RunStarted():
+                self.started, self.started_at = event, self.clock()
+                self.first_epoch, self.epoch = event.epoch, max(event.epoch, 0)
+            case GroupStarted():
+                self.group = event.group
+            case Logged():
+                self.lines.append(log_line(event))
+            case Measured():
+                self._measured(event)
+            case CheckpointCommitted():
+                self.saved, self.saved_at = event, self.clock()
+            case CheckpointFailed():
+                self.failed_saves += 1
+            case EpochEnded():
+                self.epoch = event.epoch
+                self.epochs_seen += 1
+                self.seconds.append(event.seconds)
+            case RunEnded():
+                self.ended = event
+            case _:
+                pass
+
+    def _measured(self, event: Measured) -> None:
+        # Those of steps come once per step and instance; the display is for the job's own.
+        if not event.task:
+            self.metrics.setdefault(event.name, deque(maxlen=_HISTORY)).append(event.value)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of this invocation."""
+        return self.clock() - self.started_at if self.started else 0.0
+
+    @property
+    def left(self) -> float | None:
+        """Seconds to the last epoch if no other condition stops the run; None when not known."""
+        total = self.started.total_epochs if self.started else None
+        if total is None or not self.seconds:
+            return None
+        return max(0, total - self.epoch) * fmean(self.seconds)
+
+    def latest(self) -> dict[str, float | int | bool | str]:
+        """Each metric's last value."""
+        return {name: values[-1] for name, values in self.metrics.items()}
+
+
+def log_line(event: Logged) -> str:
+    """``lloyd: shift 0.02``, on one line, whatever the text holds."""
+    text = visible(event.text.rstrip("\n"))
+    return f"{event.task}: {text}" if event.task else text

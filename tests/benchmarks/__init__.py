@@ -1,0 +1,1 @@
+"""Ratios, printed by ``make bench``. No test depends on a time."""

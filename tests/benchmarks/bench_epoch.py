@@ -1,0 +1,154 @@
+"""What an epoch costs beside its work: trivial, ten thousand times, and with a checkpoint.
+
+Run as ``python -m tests.benchmarks.bench_epoch``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import jobrun
+from jobrun.core.events import EpochEnded
+from jobrun.graph.types import CheckpointPolicy, Job
+from jobrun.session.base import RunContext
+from jobrun.session.threads import ThreadsSession
+from tests.benchmarks.ratios import medians, show
+
+NO_CHECKPOINT = CheckpointPolicy(enabled=False)
+SMALL = ("x = x + 1.0", "a = a * 0.5 + 1.0", "b = b + x")
+
+
+def job(statements: tuple[str, ...] = SMALL[:1]) -> Job:
+    """A job of one task over three small blobs."""
+    start = jobrun.Task(
+        "start", "local", jobrun.steps("x = 0.0", "a = zeros(100)", "b = zeros((8, 8))")
+    )
+    step = jobrun.Task("step", "local", jobrun.steps(*statements))
+    made = jobrun.Job(
+        "small",
+        jobrun.Cluster((jobrun.Node("local"),)),
+        jobrun.TaskGroup("init", (start,)),
+        jobrun.TaskGroup("epoch", (step,)),
+        stop=(jobrun.StopAfterEpochs(1),),
+    )
+    return jobrun.prepare(made).job
+
+
+def epoch_times(made: Job, policy: CheckpointPolicy, epochs: int, folder: str) -> list[float]:
+    """Seconds from the end of one epoch to the end of the next, in a run of the whole job."""
+    ends: list[float] = []
+
+    def note(event: object) -> None:
+        if isinstance(event, EpochEnded):
+            ends.append(time.perf_counter())
+
+    whole = replace(made, checkpoint=policy, stop=(jobrun.StopAfterEpochs(epochs),))
+    options = jobrun.RunOptions(run_dir=Path(folder))
+    jobrun.run(whole, options, resume="never", listener=note)
+    return [after - before for before, after in itertools.pairwise(ends)]
+
+
+def bench_trivial(folder: str) -> None:
+    """One trivial epoch against the same addition in a function."""
+    made = job()
+    session = ThreadsSession()
+    session.open(made.cluster, RunContext(0, folder, folder))
+    session.run(made.init, 0, {})
+    keep = {"local": ("a", "b", "x")}
+    blobs = {"x": 0.0}
+    numbers = itertools.count(1)
+
+    def function() -> None:
+        blobs["x"] = blobs["x"] + 1.0
+
+    def epoch() -> None:
+        session.run(made.epoch, next(numbers), {})
+        session.settle(keep)
+
+    found = medians({"a Python function": function, "session: run and settle": epoch}, calls=500)
+    session.close()
+    runs = [statistics.median(epoch_times(made, NO_CHECKPOINT, 1_000, folder)) for _ in range(5)]
+    found["runner: a whole epoch, no checkpoint"] = statistics.median(runs)
+    show("trivial epoch", found, "a Python function", "under 100 us more")
+
+
+def bench_many() -> None:
+    """Whether the ten-thousandth epoch costs what the first did.
+
+    In memory where there is such a file system: a disk's moods would hide what grows.
+    """
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        _print_growth(folder)
+
+
+def _print_growth(folder: str) -> None:
+    print("\nan epoch's cost over 10,000 epochs   (aim: 1.0 x)")
+    for name, policy in (
+        ("no checkpoint", NO_CHECKPOINT),
+        ("checkpoint, keep last 3", CheckpointPolicy(keep_last=3)),
+    ):
+        times = epoch_times(job(SMALL), policy, 10_000, folder)
+        first, last = times[:1_000], times[-1_000:]
+        ratio = statistics.mean(last) / statistics.mean(first)
+        middle = statistics.median(last) / statistics.median(first)
+        print(
+            f"  {name:26} first {statistics.mean(first) * 1e6:10,.1f} us"
+            f"  last {statistics.mean(last) * 1e6:10,.1f} us  {ratio:5.2f} x"
+            f"  (medians {middle:5.2f} x)"
+        )
+
+
+def write_raw(folder: Path, content: bytes) -> None:
+    """The least that makes bytes durable under a name."""
+    staged = folder / "staged"
+    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.write(descriptor, content)
+    os.fsync(descriptor)
+    os.close(descriptor)
+    staged.rename(folder / "whole")
+    directory = os.open(folder, os.O_RDONLY)
+    os.fsync(directory)
+    os.close(directory)
+
+
+def bench_checkpoint(folder: str) -> None:
+    """A checkpointed epoch against the raw writing of as many bytes, turn by turn."""
+    raw: list[float] = []
+    epochs: list[float] = []
+    size = 0
+    for _ in range(7):
+        epochs.append(
+            statistics.median(epoch_times(job(SMALL), CheckpointPolicy(keep_last=3), 31, folder))
+        )
+        files = sorted(Path(folder).glob("small/*/checkpoints/epoch-000031/*"))
+        size = sum(path.stat().st_size for path in files[-2:])
+        times = []
+        for _ in range(30):
+            begun = time.perf_counter()
+            write_raw(Path(folder), b"x" * size)
+            times.append(time.perf_counter() - begun)
+        raw.append(statistics.median(times))
+    found = {
+        f"write, fsync, rename, fsync ({size} bytes)": statistics.median(raw),
+        "an epoch with its checkpoint": statistics.median(epochs),
+    }
+    show("checkpoint of a few small blobs", found, next(iter(found)))
+
+
+def main() -> None:
+    """Print the three tables."""
+    with tempfile.TemporaryDirectory() as folder:
+        bench_trivial(folder)
+        bench_checkpoint(folder)
+    bench_many()
+
+
+if __name__ == "__main__":
+    main()

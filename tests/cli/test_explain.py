@@ -1,0 +1,33 @@
+"""``jobrun explain``."""
+
+from __future__ import annotations
+
+import json
+
+from jobrun.cli.invoke import invoke
+from jobrun.core.codes import catalogue
+
+
+def test_without_a_code_all_are_listed(capsys):
+    assert invoke(["explain"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(catalogue())
+
+
+def test_a_code_is_explained_with_its_example(capsys):
+    assert invoke(["explain", "e400"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("E400  no such command\n")
+    assert "    jobrun rnu kmeans.yaml\n" in out
+
+
+def test_an_unknown_code_is_a_usage_error(capsys):
+    assert invoke(["explain", "E4000"]) == 2
+    assert "no such code 'E4000'" in capsys.readouterr().err
+
+
+def test_the_catalogue_is_there_as_json(capsys):
+    assert invoke(["explain", "E400", "--json"]) == 0
+    parsed = json.loads(capsys.readouterr().out)
+    assert parsed["schema"] == "jobrun.codes/1"
+    assert [entry["code"] for entry in parsed["codes"]] == ["E400"]

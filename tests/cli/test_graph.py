@@ -1,0 +1,28 @@
+"""``jobrun graph``."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobrun.cli.invoke import invoke
+from tests.support.command import SPECS
+
+
+@pytest.mark.parametrize(
+    ("form", "start"),
+    [("ascii", "digits-kmeans\n"), ("mermaid", "flowchart TD\n"), ("dot", "digraph ")],
+)
+def test_a_job_is_drawn_with_all_its_tasks(form, start, capsys):
+    assert invoke(["graph", str(SPECS / "digits-kmeans.yaml"), "--format", form]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert printed.out.startswith(start)
+    assert [task for task in ("data", "seeds", "lloyd", "result") if task not in printed.out] == []
+
+
+def test_a_wrong_spec_is_not_drawn(tmp_path, capsys):
+    (tmp_path / "wrong.yaml").write_text("jobrun: 1\nname: x\nepochs: []\n")
+    assert invoke(["graph", str(tmp_path / "wrong.yaml")]) == 3
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "did you mean 'epoch'?" in printed.err

@@ -1,0 +1,59 @@
+"""The display that redraws itself."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from jobrun.cli.live import LiveProgress, view
+from jobrun.cli.shell import Shell
+from jobrun.cli.tally import Tally
+from jobrun.core.events import GroupStarted, Noted
+from tests.support.happenings import Clock, epoch, logged, started
+
+
+def _drawn(tally, width):
+    file = io.StringIO()
+    Console(file=file, width=width, color_system=None).print(view(tally))
+    return file.getvalue()
+
+
+def test_the_view_holds_epoch_metric_checkpoint_and_log_in_eighty_columns():
+    clock = Clock()
+    tally = Tally(clock=clock)
+    for event in [started(), *epoch(1, 0.5), *epoch(2, 0.25), *epoch(3, 0.125)]:
+        tally.see(event)
+    clock.now += 3
+    drawn = _drawn(tally, 80)
+    assert "3 of at most 100   3.0 s, at most 24 s left" in drawn
+    assert "0.125" in drawn
+    assert "█▃▁" in drawn
+    assert "epoch 3, 3.0 s ago, 2.0 KiB" in drawn
+    assert "lloyd: pass 3" in drawn
+    assert max(len(line) for line in drawn.splitlines()) <= 80
+
+
+def test_long_lines_are_cut_not_folded():
+    tally = Tally(clock=Clock())
+    for event in [started(), *epoch(1, 0.5), logged("x" * 300)]:
+        tally.see(event)
+    assert len(_drawn(tally, 60).splitlines()) == len(_drawn(tally, 400).splitlines())
+
+
+def test_what_is_said_once_stays_on_the_screen(capsys):
+    progress = LiveProgress(Shell({}), Tally(clock=Clock()))
+    with progress:
+        for event in [started(), Noted("uses the checkpoint of epoch 3"), *epoch(1, 0.5)]:
+            progress(event)
+        progress(GroupStarted("exit", 1, ("result",)))
+        progress(logged("purity 79%", "exit"))
+    said = capsys.readouterr().err
+    assert "job/brisk-heron starts" in said
+    assert "uses the checkpoint of epoch 3" in said
+    assert "lloyd: purity 79%" in said
+    assert "pass 1" not in said
+
+
+def test_nothing_is_drawn_before_the_run_started():
+    assert _drawn(Tally(clock=Clock()), 80).strip() == ""

@@ -1,0 +1,71 @@
+"""The options that commands share."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from jobrun.cli.app import COMMANDS, CommandGroup
+from jobrun.cli.invoke import invoke
+from jobrun.cli.options import Command, option, value_options
+from jobrun.cli.shell import Shell
+
+
+def test_an_unknown_option_names_the_nearest(capsys):
+    assert invoke(["explain", "--jsn"]) == 2
+    said = capsys.readouterr().err
+    assert said == (
+        "error[E401] 'jobrun explain' has no option '--jsn'\n      = did you mean '--json'?\n"
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_an_environment_variable_too(name):
+    command = CommandGroup("jobrun").get_command(click.Context(Command("x")), name)
+    assert command is not None
+    without = [
+        param.name
+        for param in command.params
+        if isinstance(param, click.Option) and not str(param.envvar).startswith("JOBRUN_")
+    ]
+    assert without == []
+
+
+@click.command("probe", cls=Command)
+@option("--many-words", type=int)
+@value_options
+@click.pass_obj
+def probe(shell: Shell, many_words: int, values: tuple[str, ...], overrides: tuple[str, ...]):
+    shell.print(f"{many_words} {values} {overrides} {shell.debug}")
+
+
+def _probe(*arguments: str) -> None:
+    with probe.make_context("probe", list(arguments), obj=Shell({})) as context:
+        probe.invoke(context)
+
+
+def test_what_a_steps_program_is_told_is_no_option():
+    told = {"EPOCH", "INSTANCE", "INSTANCES", "NODE", "RUN_PATH", "SEED", "TASK"}
+    group = CommandGroup("jobrun")
+    taken = {
+        str(param.envvar).removeprefix("JOBRUN_")
+        for name in COMMANDS
+        for param in getattr(group.get_command(click.Context(Command("x")), name), "params", ())
+    }
+    assert told & taken == set()
+
+
+def test_variables_give_what_options_give(monkeypatch, capsys):
+    monkeypatch.setenv("JOBRUN_MANY_WORDS", "3")
+    monkeypatch.setenv("JOBRUN_SET", "params.text=two words\nparams.k=2")
+    monkeypatch.setenv("JOBRUN_VALUES", "a b.yaml")
+    monkeypatch.setenv("JOBRUN_DEBUG", "1")
+    _probe()
+    expected = "3 ('a b.yaml',) ('params.text=two words', 'params.k=2') True\n"
+    assert capsys.readouterr().out == expected
+
+
+def test_an_option_wins_over_its_variable(monkeypatch, capsys):
+    monkeypatch.setenv("JOBRUN_MANY_WORDS", "3")
+    _probe("--many-words", "4")
+    assert capsys.readouterr().out == "4 () () False\n"

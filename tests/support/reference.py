@@ -1,0 +1,396 @@
+"""What a job means, told by a plain interpreter: every assignment copies, every name is looked up.
+
+It walks the tree of a spec whose expressions and statements are ``terms``; of jobrun it uses
+the random streams alone. Tasks run one after the other, in the order of the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from jobrun.runtime.rng import StreamKey, stream
+from tests.support.terms import IN_PLACE, Assign, Augment, Change, Delete, Statement, Term, View
+
+Workspace = dict[str, Any]
+GLOBAL = ("init", "download")
+_OPERATORS = {"maximum": np.maximum, "add": np.add, "ravel": np.ravel, "transpose": np.transpose}
+
+
+@dataclass
+class Count:
+    """A counter."""
+
+    value: int
+
+
+@dataclass
+class Outcome:
+    """What a run leaves: per epoch, node and name the state, and what exit saved."""
+
+    epochs: list[dict[str, Workspace]] = field(default_factory=list)
+    saved: dict[str, Any] = field(default_factory=dict)
+
+
+class _Stop(Exception):  # noqa: N818 - a way out of a block
+    def __init__(self, block: object) -> None:
+        super().__init__()
+        self.block = block
+
+
+@dataclass(frozen=True)
+class _Place(View):
+    """Where a list of steps runs.
+
+    Attributes:
+        chain: Workspaces, innermost first; what is new goes into the first.
+        stream: The block that keys the random stream, by its path.
+        blocks: Name and identity of the blocks around, innermost last.
+        words: Values of ``epoch``, ``iter`` and the like.
+        key: All of the stream's key but the place.
+        streams: Streams in use, by place.
+    """
+
+    job: Job
+    chain: tuple[Workspace, ...]
+    stream: str
+    key: tuple[str, int, str, str, int]
+    words: dict[str, Any]
+    blocks: tuple[tuple[str, object], ...] = ()
+    streams: dict[str, np.random.Generator] = field(default_factory=dict)
+
+    def holder(self, name: str) -> Workspace:
+        return next((one for one in self.chain if name in one), self.chain[0])
+
+    def read(self, name: str) -> Any:
+        return self.holder(name)[name]
+
+    def output(self, task: str, name: str) -> Any:
+        by_node = self.job.outputs[task, name]
+        return by_node.get(self.key[2], next(iter(by_node.values())))
+
+    def word(self, name: str) -> Any:
+        return self.words[name]
+
+    @property
+    def rng(self) -> np.random.Generator:
+        if self.stream not in self.streams:
+            key = StreamKey(*self.key, self.stream)
+            self.streams[self.stream] = stream(self.job.seed, key)
+        return self.streams[self.stream]
+
+    def inside(self, name: str | None) -> tuple[_Place, object]:
+        """The same place inside a further block."""
+        block = object()
+        return replace(self, blocks=(*self.blocks, (name or "", block))), block
+
+    def target(self, name: str | None) -> object:
+        if name is None:
+            return self.blocks[-1][1]
+        return next(block for given, block in reversed(self.blocks) if given == name)
+
+
+class Job:
+    """One run of a spec."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.spec = spec
+        self.seed = spec.get("seed", 0)
+        self.nodes = _nodes(spec.get("nodes", {"local": {}}))
+        self.workspaces: dict[str, Workspace] = {node: {} for node in self.nodes}
+        self.outputs: dict[tuple[str, str], dict[str, Any]] = {}
+        self.outcome = Outcome()
+
+    def run(self) -> Outcome:
+        """All groups, with as many epochs as the stop conditions say."""
+        self._group("init", 0)
+        constants = self._constants()
+        keep = {node: set(one) for node, one in self.workspaces.items()}
+        self._settle(keep, constants)
+        epoch = 0
+        while not self._is_over(epoch):
+            epoch += 1
+            self._group("epoch", epoch)
+            self._settle(keep, constants)
+        self._group("download", epoch)
+        self._group("exit", epoch)
+        return self.outcome
+
+    def _constants(self) -> set[str]:
+        tasks = self.spec["init"]["tasks"]
+        steps = [step for task in tasks if task.get("rebuild") for step in task["steps"]]
+        return {one.name for step in steps for one in step.targets}
+
+    def _settle(self, keep: dict[str, set[str]], constants: set[str]) -> None:
+        for node, workspace in self.workspaces.items():
+            settled = {name: _copy(workspace[name], order="C") for name in keep[node]}
+            self.workspaces[node] = settled
+        self.outcome.epochs.append({
+            node: {name: _copy(value) for name, value in one.items() if name not in constants}
+            for node, one in self.workspaces.items()
+        })  # fmt: skip
+
+    def _is_over(self, epoch: int) -> bool:
+        everything = {name: v for one in self.workspaces.values() for name, v in one.items()}
+        for one in self.spec["stop"]:
+            if "epochs" in one and epoch >= one["epochs"]:
+                return True
+            # Without an epoch there is nothing to look at.
+            place = _Place(self, (everything,), "", ("", 0, "", "", 0), {})
+            if "when" in one and epoch and bool(one["when"].of(place)):
+                return True
+        return False
+
+    def _group(self, name: str, epoch: int) -> None:
+        group = self.spec.get(name, {"tasks": []})
+        kind = group.get("workspace", "global" if name in GLOBAL else "private")
+        used = [node for task in group["tasks"] for node in self._nodes_of(task)]
+        places = {}
+        for node in dict.fromkeys(used):
+            chain: tuple[Workspace, ...] = (self.workspaces[node],)
+            if kind == "private":
+                chain = ({}, *chain)
+            words = {"epoch": epoch, "instance": 0, "instances": 1, **self.nodes[node]}
+            places[node] = _Place(self, chain, "", (name, epoch, node, "", 0), words)
+        setups = {node: list(self._node_setups(name, group, node)) for node in places}
+        for node, place in places.items():
+            _around(setups[node], "init", place)
+        for task in group["tasks"]:
+            for node in self._nodes_of(task):
+                self._task(task, f"{name}/{task['task']}", places[node], kind)
+        for node, place in places.items():
+            _around(setups[node], "exit", place)
+
+    def _node_setups(
+        self, name: str, group: dict[str, Any], node: str
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        if "setup" in group:
+            yield f"{name}/setup", group["setup"]
+        for task in group["tasks"]:
+            if "node" in task.get("setup", {}) and node in self._nodes_of(task):
+                yield f"{name}/{task['task']}/setup.node", task["setup"]["node"]
+
+    def _nodes_of(self, task: dict[str, Any]) -> list[str]:
+        wanted = task.get("node")
+        return [node for node in self.nodes if wanted in (None, node, self.nodes[node]["family"])]
+
+    def _task(self, task: dict[str, Any], path: str, around: _Place, kind: str) -> None:
+        group, epoch, node, _, _ = around.key
+        count = task.get("instances", 1)
+        chain = ({}, *around.chain) if kind == "private" else around.chain
+        words = {**around.words, "instances": count}
+        key = (group, epoch, node, task["task"], 0)
+        place = _Place(self, chain, path, key, words)
+        setup = task.get("setup", {})
+        own = [(f"{path}/setup.task", setup["task"])] if "task" in setup else []
+        inner = [(f"{path}/setup.instance", setup["instance"])] if "instance" in setup else []
+        _around(own, "init", place)
+        frames = [place]
+        if count > 1:
+            frames = [
+                replace(
+                    place, chain=({}, *chain), key=(*key[:4], number), streams={},
+                    words={**words, "instance": number},
+                )
+                for number in range(count)
+            ]  # fmt: skip
+        for frame in frames:
+            _around(inner, "init", frame)
+            _block(task["steps"], f"{path}/steps", *frame.inside("task"))
+            _around(inner, "exit", frame)
+        _around(own, "exit", place)
+        for written in task.get("outputs", ()):
+            for name, value in written.items():
+                taken = [_landed(value.of(frame)) for frame in frames]
+                by_node = self.outputs.setdefault((task["task"], name), {})
+                by_node[node] = taken if count > 1 else taken[0]
+
+
+def run_reference(spec: dict[str, Any]) -> Outcome:
+    """Run a spec whose expressions are terms."""
+    with np.errstate(all="ignore"):
+        return Job(spec).run()
+
+
+def _nodes(written: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    found = {}
+    for family, node in written.items():
+        count = node.get("count")
+        for index in range(count or 1):
+            name = family if count is None else f"{family}_{index}"
+            found[name] = {"family": family, "node.index": index, "node.count": count or 1}
+    return found
+
+
+def _around(setups: list[tuple[str, dict[str, Any]]], part: str, place: _Place) -> None:
+    for path, setup in setups if part == "init" else reversed(setups):
+        block = f"{path}.{part}"
+        _block(setup.get(part, []), block, *replace(place, stream=block).inside(None))
+
+
+def _block(steps: list[Any], prefix: str, place: _Place, block: object) -> bool:
+    """Run the steps of a block; whether a stop left it."""
+    try:
+        _steps(steps, prefix, place)
+    except _Stop as stop:
+        if stop.block is not block:
+            raise
+        return True
+    return False
+
+
+def _steps(steps: list[Any], prefix: str, place: _Place) -> None:
+    for index, step in enumerate(steps):
+        path = f"{prefix}[{index}]"
+        if isinstance(step, Statement):
+            _statement(step, place)
+        elif step == "stop":
+            raise _Stop(place.target(None))
+        else:
+            _step(step, path, place)
+
+
+def _step(step: dict[str, Any], path: str, place: _Place) -> None:  # noqa: C901, PLR0912 - one case per form
+    match step:
+        case {"loop": _} | {"while": _}:
+            _repeat(step, path, place)
+        case {"if": condition, "then": then}:
+            ways = [(condition, then, path)]
+            ways += [
+                (one["if"], one["then"], f"{path}.elif[{index}]")
+                for index, one in enumerate(step.get("elif", ()))
+            ]
+            for held, steps, way in ways:
+                if held.of(place):
+                    return _steps(steps, f"{way}.then", place)
+            _steps(step.get("else", []), f"{path}.else", place)
+        case {"stop_if": condition}:
+            if condition.of(place):
+                raise _Stop(place.target(step.get("stop")))
+        case {"stop": name}:
+            raise _Stop(place.target(name))
+        case {"guard": flag, "steps": steps}:
+            inner, block = place.inside(step.get("name", flag))
+            try:
+                stopped = _block(steps, f"{path}.steps", inner, block)
+            except _Stop:
+                # A stop of a block further out has left this one too.
+                place.holder(flag)[flag] = True
+                raise
+            place.holder(flag)[flag] = stopped
+        case {"parallel": branches}:
+            for index, branch in enumerate(branches):
+                inner, block = replace(place, stream=f"{path}[{index}]").inside(None)
+                _block(branch, f"{path}[{index}].steps", inner, block)
+        case {"net": name}:
+            _net(step, name, path, place)
+        case {"op": name, "in": given, "out": out}:
+            made = _OPERATORS[name](*(one.of(place) for one in given))
+            place.holder(out)[out] = _landed(made)
+        case {"call": target, "with": given}:
+            module, _, function = target.partition(":")
+            arguments = {one: value.of(place) for one, value in given.items()}
+            result = getattr(import_module(module), function)(**arguments)
+            if "out" in step:
+                place.holder(step["out"])[step["out"]] = _landed(result)
+        case {"save": files}:
+            for name, file in files.items():
+                place.job.outcome.saved[file] = _copy(place.read(name))
+        case {"log": _} | {"metric": _} | {"assert": _}:
+            pass
+        case _:
+            raise AssertionError(step)
+
+
+def _repeat(step: dict[str, Any], path: str, place: _Place) -> None:
+    inner, block = place.inside(step.get("name"))
+
+    def passes() -> Iterator[_Place]:
+        number = 0
+        while _goes_on(step, number, place):
+            words = {**place.words, "iter": number, step.get("as", "iter"): number}
+            yield replace(inner, words=words)
+            number += 1
+
+    for one in passes():
+        if _block(step["steps"], f"{path}.steps", one, block):
+            break
+
+
+def _goes_on(step: dict[str, Any], number: int, place: _Place) -> bool:
+    if "while" in step:
+        return bool(step["while"].of(place))
+    return step["loop"] == "forever" or number < step["loop"].of(place)
+
+
+def _net(step: dict[str, Any], name: str, path: str, place: _Place) -> None:
+    net = place.job.spec["nets"][name]
+    prefix = f"{path}.{name}"
+    if isinstance(net, list):
+        return _steps(net, prefix, place)
+    own = {given: _landed(value.of(place)) for given, value in step["in"].items()}
+    _steps(net["steps"], prefix, replace(place, chain=(own,)))
+    for result, blob in step["out"].items():
+        place.holder(blob)[blob] = _copy(own[result])
+
+
+def _statement(statement: Statement, place: _Place) -> None:
+    match statement:
+        case Assign(targets, values):
+            found = [value.of(place) for value in values]
+            parts = found if len(found) == len(targets) else list(found[0])
+            # All are made before the first is bound.
+            parts = [
+                _landed(part) if target.index is None else part
+                for target, part in zip(targets, parts, strict=True)
+            ]
+            for target, part in zip(targets, parts, strict=True):
+                if target.index is None:
+                    place.holder(target.name)[target.name] = part
+                else:
+                    place.read(target.name)[target.index.of(place)] = part
+        case Augment(target, operator, value):
+            _augment(target, IN_PLACE[operator], value, place)
+        case Change():
+            _change(statement, place)
+        case Delete(name):
+            del place.holder(name)[name]
+
+
+def _augment(target: Any, change: Any, value: Term, place: _Place) -> None:
+    workspace, name = place.holder(target.name), target.name
+    if target.index is None:
+        workspace[name] = change(workspace[name], value.of(place))
+        return
+    index = target.index.of(place)
+    workspace[name][index] = change(workspace[name][index], value.of(place))
+
+
+def _change(step: Change, place: _Place) -> None:
+    held = place.read(step.target)
+    given = [one.of(place) for one in step.arguments]
+    match step.function:
+        case "count_up":
+            held.value += 1
+        case "atomic_add":
+            held.value += int(given[0])
+        case "add_at":
+            np.add.at(held, *given)
+        case "multiply_at":
+            np.multiply.at(held, *given)
+        case _:
+            raise AssertionError(step.function)
+
+
+def _landed(value: Any) -> Any:
+    return np.array(value) if isinstance(value, tuple | list) else _copy(value)
+
+
+def _copy(value: Any, order: str = "K") -> Any:
+    if isinstance(value, Count):
+        return Count(value.value)
+    return value.copy(order=order) if type(value) is np.ndarray else value

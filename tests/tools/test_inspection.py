@@ -1,0 +1,116 @@
+"""What a checkpoint holds, as values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jobrun.core.errors import CheckpointError, UsageError
+from jobrun.runner.record import RunRecord, write_record
+from jobrun.tools.inspection import as_values, chosen, dtype_name, inspect, value_text
+from tests.support.saved import RUN_ID, SPEC_DIGEST, save
+
+STATE = {
+    "C": np.array([[1.0, np.nan], [3.0, 5.0]]),
+    "count": 3,
+    "name": "a text",
+    "shift": np.float32(0.5),
+}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run with epochs 0, 1 and 2 of two nodes."""
+    path = tmp_path / "runs" / "job" / "20261121-0942-brisk-heron"
+    for epoch in range(3):
+        save(path / "checkpoints", epoch, {"left": {**STATE, "count": epoch}, "right": STATE})
+    write_record(path, RunRecord(RUN_ID, "job", "2026-11-21T09:42:00.000000+00:00"))
+    return path
+
+
+@pytest.mark.parametrize("suffix", ["", "@2", "@latest"])
+def test_a_run_is_its_newest_epoch_or_the_one_behind_the_at_sign(run, suffix):
+    for name in (str(run), "brisk-heron", "job"):
+        found = inspect(name + suffix, run.parent.parent)
+        assert (found.epoch, found.run_id, found.spec_digest) == (2, RUN_ID, SPEC_DIGEST)
+        assert found.metrics == {"loss": 0.5 / 3}
+
+
+def test_an_epoch_is_named_by_its_number_its_directory_or_a_file_of_it(run):
+    epoch = run / "checkpoints" / "epoch-000001"
+    for target in ("job@1", str(epoch), f"{epoch}/"):
+        found = inspect(target, run.parent.parent)
+        assert (found.epoch, len(found.files)) == (1, 2)
+    found = inspect(str(epoch / "left.h5"), run.parent.parent)
+    assert (found.epoch, len(found.files), found.spec_digest) == (1, 1, "")
+
+
+def test_facts_of_blobs_are_those_of_their_numbers(run):
+    (file, _) = inspect("job", run.parent.parent).files
+    facts = {blob.name: blob for blob in file.blobs}
+    c = facts["C"]
+    assert (c.kind, dtype_name(c.dtype), c.shape, c.size_bytes) == ("array", "float64", (2, 2), 32)
+    assert (c.minimum, c.mean, c.maximum, c.nans) == (1.0, 3.0, 5.0, 1)
+    assert facts["count"].value == 2
+    assert facts["name"].value == "a text"
+
+
+def test_node_and_blob_choose(run):
+    found = inspect("job", run.parent.parent)
+    (file,) = chosen(found, "left", "C")
+    assert (file.header.node, [blob.name for blob in file.blobs]) == ("left", ["C"])
+    assert len(chosen(found, "", "C")) == 2
+    with pytest.raises(UsageError, match=r"no node 'leff'.*did you mean 'left'"):
+        chosen(found, "leff", "")
+    with pytest.raises(UsageError, match=r"no blob 'coun'.*did you mean 'count'"):
+        chosen(found, "", "coun")
+
+
+def test_json_values_hold_all_with_and_without_the_numbers(run):
+    found = inspect("job@1", run.parent.parent)
+    files = chosen(found, "left", "")
+    plain = as_values(found, files, values=False)
+    assert plain["epoch"] == 1
+    assert plain["metrics"] == {"loss": 0.25}
+    (node,) = plain["nodes"]
+    assert [blob["name"] for blob in node["blobs"]] == ["C", "count", "name", "shift"]
+    assert "value" not in node["blobs"][0]
+    (node,) = as_values(found, files, values=True)["nodes"]
+    values = {blob["name"]: blob["value"] for blob in node["blobs"]}
+    assert values["C"][1] == [3.0, 5.0]
+    assert values["count"] == 1
+    assert values["name"] == "a text"
+
+
+@pytest.mark.parametrize("target", ["job@9", "job@-1", "job@two"])
+def test_an_epoch_that_is_not_there_is_refused(run, target):
+    kind = CheckpointError if target == "job@9" else UsageError
+    with pytest.raises(kind, match=r"E408"):
+        inspect(target, run.parent.parent)
+
+
+def test_a_damaged_epoch_is_not_shown(run):
+    file = run / "checkpoints" / "epoch-000002" / "left.h5"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(CheckpointError, match=r"E407.*left"):
+        inspect("job", run.parent.parent)
+    with pytest.raises(CheckpointError, match="checksum"):
+        inspect(str(file), run.parent.parent)
+    assert inspect("job@1", run.parent.parent).epoch == 1
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(CheckpointError, match="not a jobrun run"):
+        inspect(str(tmp_path / "folder"), tmp_path / "runs")
+    (tmp_path / "text.h5").write_text("no checkpoint")
+    with pytest.raises(CheckpointError, match="not a jobrun checkpoint"):
+        inspect(str(tmp_path / "text.h5"), tmp_path / "runs")
+
+
+def test_long_values_are_cut():
+    assert value_text(np.float32(0.5)) == "0.5"
+    assert value_text("a\nb") == "'a\\nb'"
+    assert "..." in value_text(np.arange(1000))
