@@ -1,0 +1,74 @@
+"""No case is dropped: each has a test, or a reason why it has none."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.compiling import codes_of
+from tests.support.conformance_cases import CASES, PENDING, RULES
+
+OUTCOME = re.compile(r"same|by rule ([1-9]|[12]\d|30)|by design|not (yet|applicable): \S.*")
+
+
+def _tests() -> dict[str, list[str]]:
+    """The docstrings of the tests of each case."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_case_"):
+                name = node.name.removeprefix("test_case_")
+                found.setdefault(_case(name), []).append(ast.get_docstring(node) or "")
+    return found
+
+
+def _case(test: str) -> str:
+    """The case that a test is of: its name is the case's, or begins with it."""
+    matches = [name for name in CASES if test == name or test.startswith(f"{name}_")]
+    assert len(matches) == 1, f"no case is called {test}"
+    return matches[0]
+
+
+def test_all_recorded_cases_are_listed_with_an_outcome():
+    assert len(CASES) == 68
+    assert [name for name, outcome in CASES.items() if not OUTCOME.fullmatch(outcome)] == []
+
+
+def test_each_case_has_a_test_or_a_reason_and_never_both():
+    without = {name for name, outcome in CASES.items() if outcome.startswith("not ")}
+
+    assert set(_tests()) == set(CASES) - without
+
+
+def test_a_test_says_why_it_expects_something_else():
+    docstrings = _tests()
+
+    silent = {
+        name: outcome
+        for name, outcome in CASES.items()
+        if outcome.startswith("by ")
+        and not re.search(rf"\b{outcome}\b", " ".join(docstrings[name]), re.IGNORECASE)
+    }
+
+    assert silent == {}
+
+
+def test_the_rules_that_hold_are_those_that_are_told():
+    held = {int(outcome.split()[-1]) for outcome in CASES.values() if outcome.startswith("by rule")}
+
+    assert held == set(RULES)
+
+
+def test_a_case_that_waits_for_a_feature_names_one_that_is_pending():
+    waiting = {outcome.removeprefix("not yet: ") for outcome in CASES.values()
+               if outcome.startswith("not yet")}  # fmt: skip
+
+    assert waiting == set(PENDING)
+
+
+@pytest.mark.parametrize("feature", PENDING)
+def test_a_pending_feature_is_refused_until_its_cases_are_tested(feature, tmp_path):
+    assert set(codes_of(tmp_path, PENDING[feature])) == {"E190"}

@@ -1,0 +1,173 @@
+"""Cases about steps that run beside tasks, at intervals and once more."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from jobrun.core.errors import TaskFailedError
+from jobrun.core.events import Event, TaskEnded
+from tests.support.compiling import fault_of
+from tests.support.conformance import Stage
+
+_HEAD = """
+init: [{task: start, steps: [other = 0]}]
+stop: [{epochs: 1}]
+"""
+
+
+def test_case_026_report_step_at_least_once(stage):
+    """Same: once after the body, and nobody waits for the end of an interval, here an hour."""
+    job = stage(
+        _HEAD
+        + """
+epoch:
+  tasks: [{task: t, steps: [{log: body}]}]
+  report: [{every: 1h, steps: [{log: report}]}]
+"""
+    )
+
+    job.run("init", "epoch")
+
+    assert job.said == ["body", "report"]
+
+
+_ALL_BLOCKS = (
+    _HEAD
+    + """
+epoch:
+  - task: t
+    instances: COUNT
+    setup:
+      node: {exit: [{log: node exit}]}
+      task: {init: [{log: task init}], exit: [{log: task exit}]}
+      instance: {init: [{log: init}], exit: [{log: exit}]}
+    steps: [{log: body}]
+    report: [{every: 1h, steps: [{log: report}]}]
+"""
+)
+
+
+def test_case_028_task_reporter_order(stage):
+    """Same: after the body, and before any exit."""
+    job = stage(_ALL_BLOCKS.replace("COUNT", "1"))
+
+    job.run("init", "epoch")
+
+    assert job.said == ["task init", "init", "body", "report", "exit", "task exit", "node exit"]
+
+
+def test_case_028_task_reporter_order_with_instances(stage):
+    """Same: each instance has reports of its own."""
+    job = stage(_ALL_BLOCKS.replace("COUNT", "3"))
+
+    job.run("init", "epoch")
+
+    assert Counter(job.said) == {
+        "task init": 1, "init": 3, "body": 3, "report": 3, "exit": 3, "task exit": 1,
+        "node exit": 1,
+    }  # fmt: skip
+    assert job.said[-2:] == ["task exit", "node exit"]
+
+
+def test_case_031_report_on_node_without_tasks(tmp_path):
+    """By rule 10: the node of a report is looked at before anything runs."""
+    fault = fault_of(tmp_path, """
+        nodes: {n1: {}, n2: {}}
+        init: [{task: start, node: "*", steps: [w = 1]}]
+        epoch:
+          tasks: [{task: t, node: n1, steps: [w += 1]}]
+          report: [{node: n2, steps: [{log: report}]}]
+    """)  # fmt: skip
+
+    assert fault.code == "E169"
+    assert "'n2'" in fault.message
+
+
+def test_case_032_report_step_failing(stage):
+    """By rule 8: the error is raised, and what runs beside it ends at its next step."""
+    job = stage(
+        _HEAD
+        + """
+epoch:
+  tasks: [{task: t, steps: [{while: other == 0, steps: [x = 1]}, {log: body end}]}]
+  report: [{every: 1ms, steps: [{call: "library:fail", with: {text: "'broken'"}}]}]
+"""
+    )
+
+    with pytest.raises(TaskFailedError, match="ValueError: broken"):
+        job.run("init", "epoch")
+
+    assert job.said == []
+
+
+class _Telling(Stage):
+    """Makes the file ``over`` when a task has ended."""
+
+    def listen(self, event: Event) -> None:
+        super().listen(event)
+        if isinstance(event, TaskEnded) and event.task == "t":
+            (self.folder / "run" / "over").touch()
+
+
+def test_case_111_report_running_when_tasks_end(tmp_path):
+    """By rule 10: if one is in progress when the tasks end, another one starts after it."""
+    job = _Telling(
+        tmp_path,
+        _HEAD
+        + """
+epoch:
+  workspace: global
+  tasks:
+    - task: t
+      steps: ["begun = '${run.dir}/begun'", {call: "library:wait_for", with: {path: begun}}]
+  report:
+    - every: 1ms
+      steps:
+        - "begun = '${run.dir}/begun'"
+        - "over = '${run.dir}/over'"
+        - {log: report begins}
+        - {call: "library:touch", with: {path: begun}}
+        - {call: "library:wait_for", with: {path: over}}
+        - {log: report ends}
+""",
+    )
+
+    job.run("init", "epoch")
+    job.session.close()
+
+    lines = [
+        "ended" if isinstance(event, TaskEnded) else getattr(event, "text", "")
+        for event in job.events
+    ]
+    begun = [place for place, line in enumerate(lines) if line == "report begins"]
+    # The task of init ended first. Between the two an interval may have passed once more.
+    ended = lines.index("ended", lines.index("ended") + 1)
+    assert begun[0] < ended < begun[1]
+    assert job.said == ["report begins", "report ends"] * len(begun)
+
+
+_FAILING = (
+    _HEAD
+    + """
+epoch:
+  REPORT
+  tasks: [{task: t, steps: [{log: before}, {call: "library:fail", with: {text: "'broken'"}}]}]
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("beside", "said"), [("", ["before"]), ("report: [{every: 1h, steps: [{log: report}]}]",
+                                            ["before", "report"])],
+)  # fmt: skip
+def test_case_113_report_step_changes_failure_mode(stage, beside, said):
+    """By rule 7: with a report beside it or without, a failure is the same error."""
+    job = stage(_FAILING.replace("REPORT", beside))
+
+    with pytest.raises(TaskFailedError, match="ValueError: broken") as caught:
+        job.run("init", "epoch")
+
+    assert [fault.path for fault in caught.value.faults] == ["epoch/t/steps[1]"]
+    assert job.said == said
