@@ -1,7 +1,78 @@
-"""jobrun: long iterative numeric jobs from a YAML spec, killed anywhere, resumed bit for bit."""
+"""jobrun: long iterative numeric jobs from a YAML spec, killed anywhere, resumed bit for bit.
+
+What the command line does, from Python::
+
+    prepared = jobrun.prepare("specs/digits-kmeans.yaml")
+    result = jobrun.run(prepared, jobrun.RunOptions(max_epochs=3))
+    result = jobrun.resume(result.run_path)
+    print(jobrun.inspect(result.run_path).epoch)
+
+A job may also be built here, of plain values. Nothing is registered anywhere; ``prepare``
+compiles a spec, and derives for such a job what a spec would have had derived:
+
+>>> import jobrun
+>>> start = jobrun.Task("start", "local", jobrun.steps("total = 0"))
+>>> add = jobrun.Task("add", "local", jobrun.steps("total += epoch"))
+>>> job = jobrun.Job(
+...     "count",
+...     jobrun.Cluster((jobrun.Node("local"),)),
+...     init=jobrun.TaskGroup("init", (start,)),
+...     epoch=jobrun.TaskGroup("epoch", (add,)),
+...     stop=(jobrun.StopAfterEpochs(3),),
+... )
+>>> jobrun.prepare(job).job.state
+(('local', ('total',)),)
+
+Further kinds of steps (``Loop``, ``If``, ``CallPython`` …) are in ``jobrun.graph.steps``, further
+stop conditions in ``jobrun.graph.types``, and questions to a graph in ``jobrun.graph.query`` and
+``jobrun.graph.regroup``.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from jobrun.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from jobrun.api import expression, load, prepare, run, steps
+    from jobrun.api import inspect_checkpoint as inspect
+    from jobrun.api import resume_from as resume
+    from jobrun.graph.types import Cluster, Job, Node, StopAfterEpochs, Task, TaskGroup
+    from jobrun.runner.settings import RunOptions
+
+__all__ = [
+    "Cluster", "Job", "Node", "RunOptions", "StopAfterEpochs", "Task", "TaskGroup",
+    "__version__", "expression", "inspect", "load", "prepare", "resume", "run", "steps",
+]  # fmt: skip
+
+# Looked up when first used: whoever needs the version alone loads nothing else.
+_PLACES = {
+    "expression": "jobrun.api:expression",
+    "inspect": "jobrun.api:inspect_checkpoint",
+    "load": "jobrun.api:load",
+    "prepare": "jobrun.api:prepare",
+    "resume": "jobrun.api:resume_from",
+    "run": "jobrun.api:run",
+    "steps": "jobrun.api:steps",
+    "RunOptions": "jobrun.runner.settings:RunOptions",
+    **{
+        name: f"jobrun.graph.types:{name}"
+        for name in ("Cluster", "Job", "Node", "StopAfterEpochs", "Task", "TaskGroup")
+    },
+}
+
+
+# Not for type checkers: to them every name would be there.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _PLACES:
+            raise AttributeError(f"module 'jobrun' has no attribute '{name}'")
+        module, _, attribute = _PLACES[name].partition(":")
+        return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jobrun.checkpoint import manifest as manifests
-from jobrun.checkpoint.plainfile import digest_plain, read_plain
+from jobrun.checkpoint.plainfile import read_plain
+from jobrun.checkpoint.presence import damage_of
 from jobrun.checkpoint.rename import rename_new
 from jobrun.checkpoint.store import Damage, Manifest, StoredFile
 from jobrun.core.crashpoints import reach
@@ -64,7 +65,7 @@ class DirectoryStore:
         try:
             with disk_faults("E313", f"commit epoch {manifest.epoch} to {target}"):
                 _expect_files(staged, manifest.files)
-                _write_manifest(Path(staged, manifests.NAME), manifests.encode(manifest))
+                write_manifest(Path(staged, manifests.NAME), manifests.encode(manifest))
                 reach("checkpoint.manifest-written")
                 sync_directory(staged)
                 reach("checkpoint.stage-synced")
@@ -90,7 +91,7 @@ class DirectoryStore:
 
     def path(self, epoch: int) -> str:
         """See ``CheckpointStore.path``."""
-        return str(self._root / _epoch_name(epoch))
+        return str(self._root / epoch_name(epoch))
 
     def manifest(self, epoch: int) -> Manifest:
         """See ``CheckpointStore.manifest``."""
@@ -116,7 +117,7 @@ class DirectoryStore:
         try:
             manifest = self.manifest(epoch)
             for file in manifest.files:
-                reason = self._damage(epoch, file)
+                reason = damage_of(self.path(epoch), file, whole=True)
                 if reason:
                     return Damage(epoch, f"node {file.node}: {reason}")
         except CheckpointError as error:
@@ -135,7 +136,7 @@ class DirectoryStore:
         with disk_faults("E313", f"move epochs from {self._root} to {where}"):
             place = self._make_place(where)
             for epoch in sorted(epochs, reverse=True):
-                rename_new(self.path(epoch), str(place / _epoch_name(epoch)))
+                rename_new(self.path(epoch), str(place / epoch_name(epoch)))
                 reach("checkpoint.set-aside-renamed")
             sync_directory(place)
             sync_directory(self._root)
@@ -180,16 +181,8 @@ class DirectoryStore:
         for path in entries:
             match = _EPOCH.fullmatch(path.name)
             # One epoch has one name: epoch-0000007 beside epoch-000007 is someone's copy.
-            if match and path.name == _epoch_name(int(match[1])) and _is_directory(path):
+            if match and path.name == epoch_name(int(match[1])) and _is_directory(path):
                 yield int(match[1]), path
-
-    def _damage(self, epoch: int, file: StoredFile) -> str:
-        length, digest = digest_plain(str(Path(self.path(epoch), file.name)))
-        if length != file.size_bytes:
-            return f"{file.name} has {length} bytes, expected {file.size_bytes}"
-        if digest != file.digest:
-            return f"the checksum of {file.name} does not match"
-        return ""
 
     def _make_place(self, where: str) -> Path:
         place = Path(where)
@@ -201,12 +194,13 @@ class DirectoryStore:
         return place
 
 
-def _epoch_name(epoch: int) -> str:
+def epoch_name(epoch: int) -> str:
+    """The name of an epoch's directory."""
     return f"epoch-{epoch:06d}"
 
 
 def _leftover(kind: str, epoch: int) -> str:
-    return f".{kind}-{_epoch_name(epoch)}-{os.getpid()}-{secrets.token_hex(4)}"
+    return f".{kind}-{epoch_name(epoch)}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def _is_directory(path: Path) -> bool:
@@ -236,7 +230,12 @@ def _not_as_written(staged: str, how: str) -> EnvironmentFaultError:
     )
 
 
-def _write_manifest(path: Path, data: bytes) -> None:
+def write_manifest(path: Path, data: bytes) -> None:
+    """Write the text of a manifest as a new file, durably.
+
+    Raises:
+        OSError: The disk says no, or the file is there.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o644)
     try:

@@ -102,7 +102,14 @@ def write_state(
 
 
 def read_state(
-    path: str, *, node: str, epoch: int, run_id: str, digest: str, names: Iterable[str]
+    path: str,
+    *,
+    node: str,
+    epoch: int,
+    run_id: str,
+    digest: str,
+    names: Iterable[str],
+    partial: bool = False,
 ) -> dict[str, Value]:
     """The state blobs of those names, all or none, exactly as they were written.
 
@@ -115,6 +122,7 @@ def read_state(
         run_id: Of which run.
         digest: ``sha256:<hex>`` of the whole file, as its manifest says.
         names: The blobs to read.
+        partial: Leave out those that the file does not hold.
 
     Raises:
         CheckpointError: The file is missing, not a plain one, not a checkpoint, of a newer
@@ -124,7 +132,8 @@ def read_state(
     header = userblock.decode(data, path)
     _expect_identity(path, header, node, epoch, run_id)
     _verify(path, data, header, digest)
-    return {name: value for name, _, value in _blobs(path, data, header, names)}
+    blobs = _blobs(path, data, header, names, partial=partial)
+    return {name: value for name, _, value in blobs}
 
 
 def inspect_state(path: str) -> FileFacts:
@@ -192,10 +201,10 @@ def _verify(path: str, data: bytes, header: Header, digest: str) -> None:
 
 
 def _blobs(
-    path: str, data: bytes, header: Header, names: Iterable[str] | None
+    path: str, data: bytes, header: Header, names: Iterable[str] | None, *, partial: bool = False
 ) -> list[tuple[str, Coded, Value]]:
     try:
-        coded = image.read(data, header.epoch, names)
+        coded = image.read(data, header.epoch, names, partial=partial)
         return [(name, coded[name], image.value_of(name, coded[name])) for name in coded]
     except image.StructureError as error:
         raise CheckpointError.of(

@@ -80,10 +80,12 @@ def build(epoch: int, blobs: Mapping[str, Coded]) -> io.BytesIO:
     return buffer
 
 
-def read(data: bytes, epoch: int, names: Iterable[str] | None = None) -> dict[str, Coded]:
+def read(
+    data: bytes, epoch: int, names: Iterable[str] | None = None, *, partial: bool = False
+) -> dict[str, Coded]:
     """The blobs with these names (default: all), from a whole, verified file.
 
-    The arrays own their memory.
+    The arrays own their memory. With ``partial``, names that it does not hold are left out.
 
     Raises:
         StructureError: The file holds what ``build`` never makes for this epoch.
@@ -91,7 +93,7 @@ def read(data: bytes, epoch: int, names: Iterable[str] | None = None) -> dict[st
     """
     try:
         with h5py.File(io.BytesIO(data), "r") as file:
-            return _read(file, len(data), epoch, names)
+            return _read(file, len(data), epoch, names, partial=partial)
     except StructureError:
         raise
     except _MissingError as error:
@@ -149,7 +151,7 @@ def _crc32(array: Array) -> int:
 
 
 def _read(
-    file: h5py.File, length: int, epoch: int, names: Iterable[str] | None
+    file: h5py.File, length: int, epoch: int, names: Iterable[str] | None, *, partial: bool
 ) -> dict[str, Coded]:
     _expect_names(file.id, {b"blobs", b"_ck"})
     facts = _read_table(_group(file.id, b"_ck"), length, epoch)
@@ -160,6 +162,8 @@ def _read(
     found: dict[str, Coded] = {}
     for name in facts if names is None else names:
         if name not in opened:
+            if partial:
+                continue
             raise _MissingError(name)
         found[name] = _coded(name, opened[name])
         if (found[name].array.nbytes, _crc32(found[name].array)) != facts[name]:

@@ -6,20 +6,23 @@ node lives.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
+from typing import TypedDict
 
-from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.core.errors import CheckpointError
 from jobrun.core.names import did_you_mean
 from jobrun.graph.expr import Name
-from jobrun.graph.steps import LoadState, SaveState
-from jobrun.graph.types import Job, Output, Scope, Task, TaskGroup
+from jobrun.graph.steps import AdoptState, LoadState, SaveState
+from jobrun.graph.types import Job, Output, Scope, Scopes, Task, TaskGroup
 
 # A slash: no task of a spec can have such a name.
 SAVE_TASK = "checkpoint/save"
 LOAD_TASK = "checkpoint/load"
+ADOPT_TASK = "checkpoint/adopt"
 FILE_OUTPUT = "file"
+NAMES_OUTPUT = "names"
 
 
 def file_name(node: str) -> str:
@@ -27,12 +30,20 @@ def file_name(node: str) -> str:
     return f"{node}.h5"
 
 
+def checkpointed_blobs(job: Job) -> dict[str, tuple[str, ...]]:
+    """What every checkpoint of the job holds: per node, in node order, the sorted names.
+
+    That is fixed when the job is compiled: nothing that runs can add to it.
+    """
+    state = dict(job.state)
+    return {node: tuple(sorted(state.get(node, ()))) for node in job.checkpoint.nodes}
+
+
 def save_group(job: Job, epoch: int, staged: str, run_id: str) -> TaskGroup:
     """Write the state of every checkpointed node into the directory ``staged``.
 
     The output ``file`` of each task is the ``StoredFile`` it has written.
     """
-    state = dict(job.state)
     tasks = tuple(
         Task(
             name=SAVE_TASK,
@@ -40,17 +51,16 @@ def save_group(job: Job, epoch: int, staged: str, run_id: str) -> TaskGroup:
             steps=(
                 SaveState(
                     file=str(PurePath(staged, file_name(node))),
-                    names=_state_names(state, node),
+                    names=names,
                     epoch=epoch,
                     run_id=run_id,
                     path=SAVE_TASK,
                 ),
             ),
-            outputs=(Output(FILE_OUTPUT, Name(FILE_OUTPUT)),),
-            scopes=((FILE_OUTPUT, Scope.TASK),),
             path=SAVE_TASK,
+            **_giving(FILE_OUTPUT),
         )
-        for node in job.checkpoint.nodes
+        for node, names in checkpointed_blobs(job).items()
     )
     return TaskGroup(name="checkpoint", tasks=tasks)
 
@@ -58,14 +68,15 @@ def save_group(job: Job, epoch: int, staged: str, run_id: str) -> TaskGroup:
 def load_group(job: Job, manifest: Manifest, directory: str) -> TaskGroup:
     """Read the state of every checkpointed node from an epoch's directory.
 
-    Files of nodes that the job does not checkpoint stay unread.
+    Files of nodes that the job does not checkpoint stay unread. The output ``file`` of each
+    task is the ``StoredFile`` it has read, with the seconds that took.
 
     Raises:
         CheckpointError: The epoch has no file of a node.
     """
-    state = dict(job.state)
     files = {file.node: file for file in manifest.files}
-    for node in job.checkpoint.nodes:
+    blobs = checkpointed_blobs(job)
+    for node in blobs:
         if node not in files:
             raise CheckpointError.of(
                 "E307",
@@ -76,22 +87,89 @@ def load_group(job: Job, manifest: Manifest, directory: str) -> TaskGroup:
         Task(
             name=LOAD_TASK,
             node=node,
-            steps=(
-                LoadState(
-                    file=str(PurePath(directory, files[node].name)),
-                    names=_state_names(state, node),
-                    epoch=manifest.epoch,
-                    run_id=manifest.run_id,
-                    digest=files[node].digest,
-                    path=LOAD_TASK,
-                ),
-            ),
+            steps=(_load_step(manifest, directory, files[node], names),),
             path=LOAD_TASK,
+            **_giving(FILE_OUTPUT),
         )
-        for node in job.checkpoint.nodes
+        for node, names in blobs.items()
     )
     return TaskGroup(name="checkpoint", tasks=tasks, workspace="global")
 
 
-def _state_names(state: Mapping[str, tuple[str, ...]], node: str) -> tuple[str, ...]:
-    return tuple(sorted(state.get(node, ())))
+def partial_group(
+    manifest: Manifest, directory: str, wanted: Mapping[str, tuple[str, ...]]
+) -> TaskGroup:
+    """Read some blobs of some nodes; those that a file does not hold are left out.
+
+    All nodes read into the group run's workspace first. Only when all of them have ended do
+    the blobs go into the nodes' own: a file that is missing or damaged changes nothing
+    anywhere. The outputs ``file`` and ``names`` of each reading task say what was read.
+
+    Args:
+        manifest: Of the epoch.
+        directory: Where its files are.
+        wanted: Names of blobs by node; each node has a file in the manifest.
+    """
+    files = {file.node: file for file in manifest.files}
+    reading = tuple(
+        Task(
+            name=LOAD_TASK,
+            node=node,
+            steps=(_load_step(manifest, directory, files[node], names, partial=True),),
+            path=LOAD_TASK,
+            **_giving(FILE_OUTPUT, NAMES_OUTPUT),
+        )
+        for node, names in wanted.items()
+    )
+    adopting = tuple(
+        Task(
+            name=ADOPT_TASK,
+            node=node,
+            steps=(AdoptState(names, path=ADOPT_TASK),),
+            # On all their nodes, which is what makes the whole of it one step.
+            needs=(LOAD_TASK,),
+            path=ADOPT_TASK,
+        )
+        for node, names in wanted.items()
+    )
+    return TaskGroup(name="checkpoint", tasks=(*reading, *adopting))
+
+
+def addressed(name: str, nodes: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """The blob that a name means, and the nodes: ``w`` on all of them, ``node.w`` on that one."""
+    node, dot, blob = name.partition(".")
+    if dot and node in nodes:
+        return blob, (node,)
+    return name, tuple(nodes)
+
+
+def _load_step(
+    manifest: Manifest,
+    directory: str,
+    file: StoredFile,
+    names: tuple[str, ...],
+    *,
+    partial: bool = False,
+) -> LoadState:
+    return LoadState(
+        file=str(PurePath(directory, file.name)),
+        names=names,
+        epoch=manifest.epoch,
+        run_id=manifest.run_id,
+        digest=file.digest,
+        partial=partial,
+        path=LOAD_TASK,
+    )
+
+
+class _Giving(TypedDict):
+    outputs: tuple[Output, ...]
+    scopes: Scopes
+
+
+def _giving(*names: str) -> _Giving:
+    """The outputs of a task whose steps give them out without any blob."""
+    return {
+        "outputs": tuple(Output(name, Name(name)) for name in names),
+        "scopes": tuple((name, Scope.TASK) for name in names),
+    }

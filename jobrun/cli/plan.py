@@ -14,8 +14,7 @@ from jobrun.cli.shell import Shell
 from jobrun.compile.plan import plan_json
 from jobrun.compile.plan_text import plan_text
 from jobrun.compile.shapes import state_shapes
-from jobrun.core.errors import JobrunError
-from jobrun.formats.headers import describe
+from jobrun.runner.memory import member_header
 
 
 @click.command("plan", cls=Command)
@@ -31,17 +30,8 @@ def command(
     prepared = prepare(spec, values, overrides)
     show(prepared.warnings, shell)
     job, folder = prepared.job, Path(prepared.authored.folder)
-    sizes = state_shapes(job, lambda path, member: _header(folder / path, member))
+    sizes = state_shapes(job, lambda path, member: member_header(folder / path, member))
     if as_json:
         shell.print(json_text(plan_json(job, sizes)))
     else:
         shell.print(plan_text(job, sizes).rstrip("\n"))
-
-
-def _header(path: Path, member: str) -> tuple[str, tuple[int, ...]] | None:
-    try:
-        info = describe(str(path), member)
-    except (JobrunError, OSError, ValueError):
-        # What cannot be read is told by 'validate'; here its size is just not known.
-        return None
-    return (info.dtype, info.shape) if info.dtype else None

@@ -12,6 +12,7 @@ from jobrun.cli.execution import execute, limit_options
 from jobrun.cli.loading import option_texts
 from jobrun.cli.options import Command, option, run_dir_option, value_options
 from jobrun.cli.shell import Shell
+from jobrun.runner.authored import refuse_python
 from jobrun.runner.rundir import Run
 from jobrun.runner.settings import RunOptions
 from jobrun.runner.specdir import changed_spec
@@ -73,4 +74,5 @@ def _other_spec(
     """The spec with what the command line changes of it; None where it changes nothing."""
     if not (spec or values or overrides):
         return None
+    refuse_python(run)
     return changed_spec(run, spec=spec or "", values=values, overrides=overrides)

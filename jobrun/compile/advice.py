@@ -69,6 +69,7 @@ def _is_input(parts: tuple[object, ...]) -> bool:
 
 def _unused(context: Context, spec: JobSpec, groups: Mapping[GroupName, GroupDraft]) -> None:
     used = {node for group in groups.values() for task in group.tasks for node in task.nodes}
+    used |= {net.node for group in groups.values() for net in group.remote}
     for family, declared in spec.nodes.items():
         count = declared.count
         members = [family] if count is None else [f"{family}_{i}" for i in range(count)]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from jobrun.compile.groups import GroupDraft
 from jobrun.compile.outputs import OutputTable
 from jobrun.compile.scopes import NodeView
+from jobrun.compile.settings import retry_of
 from jobrun.compile.tasks import Draft
 from jobrun.graph.types import NodeReport, NodeSetup, Task, TaskGroup
 
@@ -25,7 +26,9 @@ def assembled(group: GroupDraft, views: Mapping[str, NodeView], outputs: OutputT
             ledger = view.report_ledger(report)
             lowered = outputs.bind(report, node) if ledger.outputs else report
             reports.append(NodeReport(node, lowered, view.report_scopes(set(ledger.names()))))
-    return TaskGroup(group.name, tasks, tuple(setups), tuple(reports), group.workspace)
+    return TaskGroup(
+        group.name, tasks, tuple(setups), tuple(reports), group.workspace, group.remote
+    )  # fmt: skip
 
 
 def _task(draft: Draft, view: NodeView, outputs: OutputTable) -> Task:
@@ -33,6 +36,7 @@ def _task(draft: Draft, view: NodeView, outputs: OutputTable) -> Task:
     task = Task(
         draft.name, view.node, draft.steps, spec.needs, spec.instances, draft.setup,
         draft.instance_setup, draft.reports, draft.outputs, view.scopes(draft), spec.hogwild,
-        spec.rebuild, draft.path, draft.place.origin,
+        spec.rebuild, draft.path, draft.place.origin, spec.timeout or 0.0, retry_of(spec),
+        spec.on_error,
     )  # fmt: skip
     return outputs.bind(task, view.node) if outputs.reads_outputs(draft) else task

@@ -17,8 +17,10 @@ from jobrun.compile.faults import Place
 from jobrun.graph.access import Access
 from jobrun.graph.expr import Const
 from jobrun.graph.steps import (
+    AdoptState,
     Assert,
     CallPython,
+    CopyState,
     Guard,
     If,
     Load,
@@ -28,6 +30,7 @@ from jobrun.graph.steps import (
     Net,
     Op,
     Parallel,
+    PublishCopy,
     Record,
     RunProgram,
     Save,
@@ -209,7 +212,7 @@ class FlowFinder:
                 into.dead = step.condition is None
             case (
                 CallPython() | RunProgram() | Load() | Save() | Log() | Record() | Assert()
-                | SaveState() | LoadState()
+                | SaveState() | LoadState() | AdoptState() | CopyState() | PublishCopy()
             ):  # fmt: skip
                 self._touch(FINDER.of_step(step), place, into)
             case _:

@@ -10,10 +10,10 @@ from jobrun.compile.context import Context, Env
 from jobrun.compile.faults import Place
 from jobrun.compile.nodes import NodeNames
 from jobrun.compile.order import Order, check_needs
-from jobrun.compile.pending import check_pending_group
+from jobrun.compile.remote import RemoteLowering
 from jobrun.compile.steps import StepLowering
 from jobrun.compile.tasks import Draft, TaskLowering
-from jobrun.graph.types import GROUPS, GroupName, Report, SetupNets
+from jobrun.graph.types import GROUPS, GroupName, RemoteNet, Report, SetupNets
 from jobrun.spec.models import GroupSpec, JobSpec
 from jobrun.spec.source import Path
 
@@ -32,6 +32,7 @@ class GroupDraft:
         order: What their needs say, by position.
         setups: For each node what runs around its tasks.
         reports: For each node what runs beside them.
+        remote: Nets that are only kept.
     """
 
     name: GroupName
@@ -40,6 +41,7 @@ class GroupDraft:
     order: Order = field(default_factory=lambda: Order(()))
     setups: dict[str, list[SetupNets]] = field(default_factory=dict)
     reports: dict[str, list[Report]] = field(default_factory=dict)
+    remote: tuple[RemoteNet, ...] = ()
 
     def nodes(self) -> tuple[str, ...]:
         """The nodes of its tasks, in the order of first use."""
@@ -54,6 +56,7 @@ class GroupLowering:
         self._nodes = nodes
         self._steps = StepLowering(context)
         self._tasks = TaskLowering(context, self._steps, nodes)
+        self._remote = RemoteLowering(context, self._steps, nodes)
 
     @property
     def steps(self) -> StepLowering:
@@ -102,7 +105,6 @@ class GroupLowering:
                 self._steps.read_net(net)
 
     def _group(self, name: GroupName, spec: GroupSpec, *, is_long: bool) -> GroupDraft:
-        check_pending_group(spec, name, self._context.source, self._context.faults)
         workspace = spec.workspace or _DEFAULT[name]
         tasks = []
         for index, task in enumerate(spec.tasks):
@@ -110,7 +112,8 @@ class GroupLowering:
             self._check_workspace(spec, f"{name}/{task.task}", task.workspace, at)
             is_global = (task.workspace or workspace) == "global"
             tasks.append(self._tasks.draft(task, at, name, index, is_global=is_global))
-        group = GroupDraft(name, workspace, tuple(tasks))
+        remote = self._remote.nets(spec, name)
+        group = GroupDraft(name, workspace, tuple(tasks), remote=remote)
         self._around(spec, group)
         return group
 

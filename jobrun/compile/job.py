@@ -9,28 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobrun.compile.advice import give_advice
-from jobrun.compile.assemble import assembled
+from jobrun.compile.analysis import Analysis, in_order, names_of
 from jobrun.compile.context import Context
-from jobrun.compile.exactness import exactness
 from jobrun.compile.faults import Faults
 from jobrun.compile.groups import GroupLowering
-from jobrun.compile.missing import Missing
 from jobrun.compile.nets import net_table
 from jobrun.compile.nodes import NodeNames, cluster
-from jobrun.compile.outputs import OutputTable
 from jobrun.compile.pending import check_pending
 from jobrun.compile.policy import checkpoint_policy, stop_conditions
 from jobrun.compile.probes import Probes, Readable
-from jobrun.compile.races import check_races
-from jobrun.compile.scopes import NodeView, node_views
-from jobrun.compile.state import Left, left_by, state_of
-from jobrun.compile.visible import Owned, Visibility, report_problems
+from jobrun.compile.settings import check_node_settings
+from jobrun.compile.state import Left
 from jobrun.core.errors import Fault
-from jobrun.graph.types import CheckpointPolicy, Cluster, GroupName, Job, Probe, TaskGroup
+from jobrun.graph.types import Job, Probe
 from jobrun.spec.load import LoadedSpec
-
-_Names = Mapping[str, frozenset[str]]
-_Views = dict[GroupName, dict[str, NodeView]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,86 +75,39 @@ class _Compilation:
         self._nodes = NodeNames(self._cluster)
         self._lowering = GroupLowering(self._context, self._nodes)
         self._groups = self._lowering.drafts(loaded.spec)
-        self._outputs = OutputTable(self._groups, self._faults)
-        self._missing = Missing(self._groups, loaded.params, self._faults)
+        self._analysis = Analysis(self._groups, loaded.params, self._faults)
 
     def run(self) -> Compiled:
+        """All checks that need more than one task, then the graph."""
         check_pending(self._spec, self._loaded.source, self._faults)
-        self._check_tasks()
-        init = self._checked_views("init", {}, {})
-        left = state_of(init, self._faults)
+        check_node_settings(self._spec, self._loaded.source, self._faults)
+        analysis = self._analysis
+        analysis.check_tasks()
+        left = analysis.left_by_init()
         policy = checkpoint_policy(
             self._spec, self._context, self._nodes, self._groups["init"].nodes()
         )
-        kept = self._kept(left, policy)
-        views: _Views = {"init": init, **self._later_views(kept)}
+        kept = analysis.kept(left, policy)
+        analysis.check_later(kept)
         give_advice(self._context, self._spec, self._groups, kept, policy)
         probed = self._probed(kept)
         self._faults.raise_if_any()
         job = Job(
             name=self._spec.name, cluster=self._cluster,
-            init=self._assembled("init", views), epoch=self._assembled("epoch", views),
-            download=self._assembled("download", views), exit=self._assembled("exit", views),
+            init=analysis.assembled("init"), epoch=analysis.assembled("epoch"),
+            download=analysis.assembled("download"), exit=analysis.assembled("exit"),
             seed=self._spec.seed, description=self._spec.description,
-            state=_in_order(self._cluster, {node: one.state for node, one in kept.items()}),
-            constants=_in_order(self._cluster, {node: one.constants for node, one in kept.items()}),
-            checkpoint=policy, exactness=exactness(self._groups, views),
+            state=in_order(self._cluster, {node: one.state for node, one in kept.items()}),
+            constants=in_order(self._cluster, {node: one.constants for node, one in kept.items()}),
+            checkpoint=policy, exactness=analysis.exactness(),
             blas_threads=self._spec.blas_threads, params=tuple(self._loaded.params.items()),
             folder=self._loaded.folder, **probed,
         )  # fmt: skip
         return Compiled(job, self._faults.warnings())
 
-    def _assembled(self, name: GroupName, views: _Views) -> TaskGroup:
-        return assembled(self._groups[name], views[name], self._outputs)
-
-    def _check_tasks(self) -> None:
-        for group in self._groups.values():
-            for task in group.tasks:
-                report_problems(task.flow.problems, self._faults, hogwild=task.spec.hogwild)
-                if self._outputs.reads_outputs(task):
-                    self._outputs.check_reads(task, task.nodes)
-
-    def _checked_views(
-        self, name: GroupName, start: _Names, owned: Mapping[str, Owned]
-    ) -> dict[str, NodeView]:
-        views = node_views(self._groups[name], start)
-        for node, view in views.items():
-            Visibility(view, owned.get(node, Owned()), self._faults, self._missing).check()
-            check_races(view, self._missing.unordered, self._faults)
-        return views
-
-    def _kept(self, left: Mapping[str, Left], policy: CheckpointPolicy) -> dict[str, Left]:
-        """What is there at each epoch boundary: state only where it is checkpointed."""
-        kept = {}
-        saved = set(policy.nodes)
-        for node, one in left.items():
-            if node in saved:
-                kept[node] = one
-            else:
-                kept[node] = Left((), one.constants)
-                self._missing.dropped[node] = frozenset(one.state)
-        return kept
-
-    def _later_views(self, kept: Mapping[str, Left]) -> _Views:
-        names = {node: frozenset((*one.state, *one.constants)) for node, one in kept.items()}
-        owned = {
-            node: Owned(frozenset(one.state), frozenset(one.constants))
-            for node, one in kept.items()
-        }
-        epoch = self._checked_views("epoch", names, owned)
-        download = self._checked_views("download", names, owned)
-        after = dict(names)
-        for node, view in download.items():
-            after[node] = names.get(node, frozenset()) | left_by(view)
-        return {
-            "epoch": epoch,
-            "download": download,
-            "exit": self._checked_views("exit", after, owned),
-        }
-
     def _probed(self, kept: Mapping[str, Left]) -> dict[str, Any]:
         """All that the runner looks at, by its field of the job."""
-        names = {node: frozenset((*one.state, *one.constants)) for node, one in kept.items()}
+        names = names_of(kept)
         during = self._probes(Readable(names, ("init", "epoch")))
         at_end = self._probes(Readable(names, ("init", "epoch", "download", "exit")))
         metrics = [
@@ -178,7 +123,7 @@ class _Compilation:
 
     def _probes(self, readable: Readable) -> Probes:
         return Probes(
-            self._context, self._lowering.steps.read, self._nodes, readable, self._outputs,
+            self._context, self._lowering.steps.read, self._nodes, readable, self._analysis.outputs,
             self._groups,
         )  # fmt: skip
 
@@ -186,9 +131,3 @@ class _Compilation:
 def _conditions(probes: Probes, key: str, written: tuple[Any, ...]) -> tuple[Probe, ...]:
     found = [probes.probe(one, (key, i), is_condition=True) for i, one in enumerate(written)]
     return tuple(probe for probe in found if probe is not None)
-
-
-def _in_order(
-    nodes: Cluster, names: Mapping[str, tuple[str, ...]]
-) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    return tuple((node.name, names[node.name]) for node in nodes if names.get(node.name))

@@ -57,6 +57,9 @@ class Missing:
             # Once for all nodes; and not where a record would bring the name.
             return
         self._told.add((name, place))
+        if name in self._made_nowhere:
+            # That its task is on no node is told already, and this would be gone with it.
+            return
         words = (
             self._special(view, name)
             or self._in_own_task(task, name)
@@ -134,13 +137,13 @@ class Missing:
             hand_over = f"give '{other.name}' outputs: [{name}] and read {other.name}.{name}"
             if view.node in other.nodes and not other.is_global:
                 message = f"'{name}' is a blob of task '{other.name}' alone, and ends with it"
-                return _Words("E183", message, f"make it in init, or {hand_over}")
+                return _Words("E183", message, f"{state_mend(other)}, or {hand_over}")
             if view.node not in other.nodes:
                 message = f"'{name}' is a blob of node '{other.nodes[0]}', not of '{view.node}'"
                 return _Words("E183", message, hand_over)
             if other.group != view.group.name:
                 message = f"'{name}', which task '{other.name}' makes, ends with '{other.group}'"
-                return _Words("E183", message, "make it in init: what init makes is the state")
+                return _Words("E183", message, f"{state_mend(other)}: that makes it state")
         return None
 
     def _unknown(self, view: NodeView, task: Draft | None, name: str) -> _Words:
@@ -161,6 +164,11 @@ class Missing:
         return _Words("E180", message, did_you_mean(name, known))
 
     @cached_property
+    def _made_nowhere(self) -> frozenset[str]:
+        tasks = (task for group in self._groups.values() for task in group.tasks)
+        return frozenset(name for task in tasks if not task.nodes for name in task.flow.made())
+
+    @cached_property
     def _writers(self) -> dict[str, list[Draft]]:
         writers: dict[str, list[Draft]] = {}
         for group in self._groups.values():
@@ -168,6 +176,13 @@ class Missing:
                 for name in task.flow.made() if task.nodes else ():
                     writers.setdefault(name, []).append(task)
         return writers
+
+
+def state_mend(task: Draft) -> str:
+    """What makes a blob of that task state."""
+    if task.group == "init":
+        return "make it in a global task without instances"
+    return "make it in init"
 
 
 def _runs_in(task: Draft, view: NodeView) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from jobrun.compile.faults import Faults, Place
@@ -28,17 +29,21 @@ def cluster(spec: JobSpec, source: SourceMap) -> Cluster:
 
 
 def _family(family: str, declared: NodeSpec, origin: Origin) -> list[Node]:
-    props = tuple(declared.props.items())
+    one = Node(
+        family, family, 0, 1, tuple(declared.props.items()), tuple(declared.resources.items()),
+        declared.host or "", origin,
+    )  # fmt: skip
     if declared.count is None:
-        return [Node(family, family, 0, 1, props, origin)]
+        return [one]
     count = declared.count
-    return [Node(f"{family}_{i}", family, i, count, props, origin) for i in range(count)]
+    return [replace(one, name=f"{family}_{i}", index=i, count=count) for i in range(count)]
 
 
 class NodeNames:
     """Answers which nodes a name, a counted name or a pattern stands for."""
 
     def __init__(self, nodes: Cluster) -> None:
+        self.cluster = nodes
         self._all = tuple(node.name for node in nodes)
         self._single = frozenset(self._all)
         self._families: dict[str, list[str]] = {}

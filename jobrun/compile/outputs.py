@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import TypeVar
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.groups import GroupDraft
 from jobrun.compile.tasks import Draft
 from jobrun.core.names import did_you_mean
-from jobrun.core.origin import Origin
 from jobrun.graph.expr import OutputRead
+from jobrun.graph.rewrite import rewritten
 from jobrun.graph.types import GROUPS, GroupName
 
 _Graph = TypeVar("_Graph")
@@ -95,10 +95,11 @@ class OutputTable:
 
     def bind(self, graph: _Graph, node: str) -> _Graph:
         """A task, or steps, with the node of each output that is read filled in."""
-        bound: _Graph = _bound(graph, lambda read: self._bind_one(read, node))
-        return bound
+        return rewritten(graph, OutputRead, lambda read: self._bind_one(read, node))
 
     def _bind_one(self, read: OutputRead, node: str) -> OutputRead:
+        if read.node:
+            return read
         task = self._tasks[read.task]
         return replace(read, node=node if node in task.nodes else task.nodes[0])
 
@@ -127,21 +128,3 @@ class OutputTable:
                                f"write needs: [{name}]", place)  # fmt: skip
             return False
         return True
-
-
-def _bound(value: Any, bind: Any) -> Any:
-    """The same value with ``bind`` made of every output reading in it; shared where unchanged."""
-    if isinstance(value, OutputRead):
-        return bind(value)
-    if isinstance(value, tuple):
-        parts = tuple(_bound(part, bind) for part in value)
-        return parts if any(a is not b for a, b in zip(parts, value, strict=True)) else value
-    if not is_dataclass(value) or isinstance(value, type | Origin):
-        return value
-    changed = {}
-    for one in fields(value):
-        old = getattr(value, one.name)
-        new = _bound(old, bind)
-        if new is not old:
-            changed[one.name] = new
-    return replace(value, **changed) if changed else value

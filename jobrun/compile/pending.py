@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jobrun.compile.faults import Faults, Place
-from jobrun.spec.models import CheckpointSpec, GroupSpec, JobSpec, TaskSpec
+from jobrun.spec.models import CheckpointSpec, JobSpec, TaskSpec
 from jobrun.spec.source import Path, SourceMap, path_text
-
-_NODE_MEND = "leave it out; all nodes run where the session runs"
 
 
 def not_yet(faults: Faults, message: str, mend: str, place: Place) -> None:
@@ -18,7 +16,7 @@ def not_yet(faults: Faults, message: str, mend: str, place: Place) -> None:
 
 def check_pending(spec: JobSpec, source: SourceMap, faults: Faults) -> None:
     """Note everything outside of tasks and steps that is not carried out."""
-    for path, message, mend in (*_of_job(spec), *_of_nodes(spec), *_of_checkpoint(spec)):
+    for path, message, mend in (*_of_job(spec), *_of_checkpoint(spec)):
         not_yet(faults, message, mend, Place(path_text(path), source.key(path)))
 
 
@@ -31,23 +29,9 @@ def check_pending_task(
         found.append(("read", "load the data in init and loop over batches in the steps"))
     if task.write:
         found.append(("write", "do the work of both tasks in one, or hand over an output"))
-    if task.timeout is not None:
-        found.append(("timeout", "leave it out, or use a 'time' item of 'stop'"))
-    if task.retry is not None:
-        found.append(("retry", "leave it out; 'jobrun resume' continues a failed run"))
-    if task.on_error == "warn":
-        found.append(("on_error", "leave it out; a failing step fails the epoch"))
     for key, mend in found:
         place = Place(path, source.key((*at, key)))
-        what = "'on_error: warn' of a task" if key == "on_error" else f"'{key}' of a task"
-        not_yet(faults, f"{what} is not carried out yet", mend, place)
-
-
-def check_pending_group(group: GroupSpec, name: str, source: SourceMap, faults: Faults) -> None:
-    """Note everything of a group that is not carried out."""
-    if group.remote:
-        not_yet(faults, "'remote' nets are not carried out yet", "use the net in a task",
-                Place(name, source.key((name, "remote"))))  # fmt: skip
+        not_yet(faults, f"'{key}' of a task is not carried out yet", mend, place)
 
 
 _Found = Iterator[tuple[Path, str, str]]
@@ -80,24 +64,10 @@ def _of_job(spec: JobSpec) -> _Found:
         yield ("margin",), "'margin' is not carried out yet", "leave it out"
 
 
-def _of_nodes(spec: JobSpec) -> _Found:
-    for name, node in spec.nodes.items():
-        if node.resources:
-            yield ("nodes", name, "resources"), "'resources' of a node are not used yet", _NODE_MEND
-        if node.host is not None:
-            yield ("nodes", name, "host"), "'host' of a node is not used yet", _NODE_MEND
-
-
 def _of_checkpoint(spec: JobSpec) -> _Found:
     policy = spec.checkpoint
     if not isinstance(policy, CheckpointSpec):
         return
-    if policy.upload is not None:
-        yield (
-            ("checkpoint", "upload"),
-            "'upload' is not carried out yet",
-            ("copy the run's directory when the job has ended"),
-        )
     if policy.compression is not None:
         yield ("checkpoint", "compression"), "'compression' is not carried out yet", "leave it out"
     if policy.asynchronous:

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from jobrun.compile.context import FINDER
 from jobrun.compile.dtypes import Known
 from jobrun.graph.lines import render_op, render_step
-from jobrun.graph.query import blocks, tasks_by_name, walk
-from jobrun.graph.render import render_probe, render_stop
+from jobrun.graph.query import (
+    blocks,
+    remote_by_path,
+    reports_by_path,
+    setup_by_name,
+    tasks_by_name,
+    walk,
+)
+from jobrun.graph.render import render_stop
 from jobrun.graph.steps import If, Net, Step
 from jobrun.graph.types import (
     CheckpointPolicy,
     Job,
-    NodeSetup,
     Probe,
+    RemoteNet,
     Report,
     SetupNets,
+    StopCondition,
+    StopWhen,
     Task,
     TaskGroup,
 )
@@ -49,14 +59,15 @@ def plan_json(job: Job, sizes: Sizes | None = None) -> dict[str, Any]:
         ],
         "nodes": [
             {"name": node.name, "family": node.family, "index": node.index, "count": node.count,
-             "props": dict(node.props)}
+             "props": dict(node.props), "resources": dict(node.resources),
+             "host": node.host or None}
             for node in job.cluster
         ],
         "groups": [_group(group) for group in job.groups],
         "state": _owned(job.state, sizes or {}),
         "constants": _owned(job.constants, sizes or {}),
         "checkpoint": _checkpoint(job.checkpoint),
-        "stop": [{"path": one.path, "text": render_stop(one)} for one in job.stop],
+        "stop": [_stop(one) for one in job.stop],
         "metrics": [{"name": name, **_probe(probe)} for name, probe in job.metrics],
         "fail_if": [_probe(probe) for probe in job.fail_if],
         "expect": [_probe(probe) for probe in job.expect],
@@ -67,14 +78,25 @@ def _group(group: TaskGroup) -> dict[str, Any]:
     return {
         "name": group.name,
         "workspace": group.workspace,
-        "setup": _around(group.setup),
-        "reports": [{"node": beside.node, **_report(beside.report)} for beside in group.reports],
+        "setup": [{"nodes": list(nodes), **_setup(one)} for one, nodes in setup_by_name(group)],
+        "reports": [
+            {"nodes": list(nodes), **_report(one)} for one, nodes in reports_by_path(group)
+        ],
         "tasks": [_task(task, nodes) for task, nodes in tasks_by_name(group)],
+        "remote": [_remote(net, nodes) for net, nodes in remote_by_path(group)],
     }
 
 
-def _around(setups: tuple[NodeSetup, ...]) -> list[dict[str, Any]]:
-    return [{"node": around.node, **_setup(around.nets)} for around in setups]
+def _remote(net: RemoteNet, nodes: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "net": net.name,
+        "path": net.path,
+        "where": str(net.origin),
+        "nodes": list(nodes),
+        "props": dict(net.props),
+        "setup": [_setup(setup) for setup in net.setup],
+        "steps": _steps(net.steps),
+    }
 
 
 def _task(task: Task, nodes: tuple[str, ...]) -> dict[str, Any]:
@@ -88,6 +110,9 @@ def _task(task: Task, nodes: tuple[str, ...]) -> dict[str, Any]:
         "instances": task.instances,
         "rebuild": task.rebuild,
         "hogwild": task.hogwild,
+        "timeout_s": task.timeout_s or None,
+        "retry": task.retry and {"max": task.retry.most, "backoff_s": task.retry.backoff_s},
+        "on_error": task.on_error,
         "setup": [_setup(setup) for setup in task.setup],
         "instance_setup": [_setup(setup) for setup in task.instance_setup],
         "steps": _steps(task.steps),
@@ -169,8 +194,16 @@ def _checkpoint(policy: CheckpointPolicy) -> dict[str, Any]:
         "keep_best": {"metric": metric, "mode": mode, "n": count} if metric else None,
         "nodes": list(policy.nodes),
         "on_error": policy.on_error,
+        "upload": None if policy.upload is None else asdict(policy.upload),
     }
 
 
+def _stop(condition: StopCondition) -> dict[str, Any]:
+    if isinstance(condition, StopWhen):
+        return {"path": condition.path, "text": f"when {condition.probe.text}"}
+    return {"path": condition.path, "text": render_stop(condition)}
+
+
 def _probe(probe: Probe) -> dict[str, Any]:
-    return {"path": probe.path, "text": probe.text, "value": render_probe(probe)}
+    parts = [render_expr(part) for part in probe.parts]
+    return {"path": probe.path, "text": probe.text, "reduce": probe.reduce or None, "parts": parts}

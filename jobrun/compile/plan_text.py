@@ -7,9 +7,20 @@ from collections.abc import Iterator
 from jobrun.compile.dtypes import Known
 from jobrun.compile.plan import Sizes
 from jobrun.graph.lines import render_steps
-from jobrun.graph.query import tasks_by_name
+from jobrun.graph.notes import node_notes, task_notes
+from jobrun.graph.query import remote_by_path, reports_by_path, setup_by_name, tasks_by_name
 from jobrun.graph.render import render_probe, render_stop
-from jobrun.graph.types import CheckpointPolicy, Job, Report, SetupNets, Task, TaskGroup
+from jobrun.graph.types import (
+    CheckpointPolicy,
+    Job,
+    Probe,
+    Report,
+    SetupNets,
+    StopCondition,
+    StopWhen,
+    Task,
+    TaskGroup,
+)
 from jobrun.graph.unparse import render_expr
 
 _WHEN = {
@@ -32,10 +43,10 @@ def plan_text(job: Job, sizes: Sizes | None = None) -> str:
     lines += list(_owned("state", job.state, sizes or {}))
     lines += list(_owned("constants", job.constants, sizes or {}))
     lines += list(_policy(job.checkpoint))
-    lines += [_row("metric", f"{name} = {render_probe(probe)}") for name, probe in job.metrics]
-    lines += [_row("stop", render_stop(condition)) for condition in job.stop]
-    lines += [_row("fail if", render_probe(probe)) for probe in job.fail_if]
-    lines += [_row("expect", render_probe(probe)) for probe in job.expect]
+    lines += [_row("metric", f"{name} = {_probe(probe)}") for name, probe in job.metrics]
+    lines += [_row("stop", _stop(condition)) for condition in job.stop]
+    lines += [_row("fail if", _probe(probe)) for probe in job.fail_if]
+    lines += [_row("expect", _probe(probe)) for probe in job.expect]
     lines += list(_exactness(job))
     return "\n".join(lines) + "\n"
 
@@ -50,12 +61,29 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes} B" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
 
 
+def _probe(probe: Probe) -> str:
+    """What is looked at; over nodes as it was written, or thousands of them would be named."""
+    return probe.text if probe.reduce else render_probe(probe)
+
+
+def _stop(condition: StopCondition) -> str:
+    if isinstance(condition, StopWhen):
+        return f"when {_probe(condition.probe)}"
+    return render_stop(condition)
+
+
 def _row(label: str, text: str) -> str:
     return f"{label:<11} {text}"
 
 
 def _facts(job: Job) -> Iterator[str]:
     yield _row("nodes", _some([node.name for node in job.cluster]))
+    asking: dict[str, list[str]] = {}
+    for node in job.cluster:
+        if notes := node_notes(node):
+            asking.setdefault(", ".join(notes), []).append(node.name)
+    for wishes, names in asking.items():
+        yield _row("", f"{_some(names)}: {wishes}")
     if job.params:
         yield _row("params", ", ".join(f"{name} = {value!r}" for name, value in job.params))
     yield _row("seed", str(job.seed))
@@ -68,27 +96,28 @@ def _some(names: list[str] | tuple[str, ...]) -> str:
 
 
 def _group(group: TaskGroup) -> Iterator[str]:
-    if not group.tasks:
+    if not (group.tasks or group.remote):
         return
     yield ""
     yield f"{group.name} ({_WHEN[group.name]})"
-    for around in group.setup:
-        yield from _setup(around.nets, f"  around all tasks on {around.node}")
-    for beside in group.reports:
-        yield from _report(beside.report, f"  beside all tasks on {beside.node}", "    ")
+    for setup, nodes in setup_by_name(group):
+        yield from _setup(setup, f"  around all tasks on {_some(nodes)}")
+    for report, nodes in reports_by_path(group):
+        yield from _report(report, f"  beside all tasks on {_some(nodes)}", "    ")
     for task, nodes in tasks_by_name(group):
         yield from _task(task, nodes)
+    for net, nodes in remote_by_path(group):
+        yield f"  remote net {net.name} (on {_some(nodes)}; kept for the session)"
+        for setup in net.setup:
+            yield from _setup(setup, "    set-up of the net")
+        yield from render_steps(net.steps, "    ")
 
 
 def _task(task: Task, nodes: tuple[str, ...]) -> Iterator[str]:
     words = [f"on {_some(nodes)}"]
     if task.needs:
         words.append(f"after {', '.join(task.needs)}")
-    if task.instances > 1:
-        words.append(f"{task.instances} instances")
-    words += [
-        word for word, holds in (("rebuild", task.rebuild), ("hogwild", task.hogwild)) if holds
-    ]
+    words += task_notes(task)
     yield f"  {task.name} ({'; '.join(words)})"
     for setup in task.setup:
         yield from _setup(setup, "    set-up of the task")
@@ -161,6 +190,10 @@ def _policy(policy: CheckpointPolicy) -> Iterator[str]:
         yield _row("", f"kept: {', '.join(kept)}, and that after init")
     if policy.on_error == "warn":
         yield _row("", "a save that fails is told, and the run goes on")
+    if policy.upload is not None:
+        which = "the last one" if policy.upload.when == "end" else "each one"
+        must = "" if policy.upload.required else "; if that fails, it is told"
+        yield _row("", f"{which} is copied to {policy.upload.to}{must}")
 
 
 def _exactness(job: Job) -> Iterator[str]:

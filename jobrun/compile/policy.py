@@ -9,6 +9,7 @@ from jobrun.compile.context import Context
 from jobrun.compile.faults import Place
 from jobrun.compile.nodes import NodeNames
 from jobrun.compile.probes import Probes
+from jobrun.compile.upload import upload_policy
 from jobrun.core.names import did_you_mean
 from jobrun.graph.types import (
     CheckpointPolicy,
@@ -50,6 +51,7 @@ def checkpoint_policy(
         keep_best=_keep_best(keep, spec.metrics, context),
         nodes=chosen,
         on_error=written.on_error,
+        upload=upload_policy(written.upload, context),
     )
 
 

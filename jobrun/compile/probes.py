@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jobrun.compile.context import FINDER, Context, Env
 from jobrun.compile.faults import Place
 from jobrun.compile.groups import GroupDraft
+from jobrun.compile.missing import state_mend
 from jobrun.compile.nodes import NodeNames
 from jobrun.compile.outputs import OutputTable
 from jobrun.compile.reading import UNREADABLE, Reading
@@ -70,6 +71,17 @@ class Probes:
             return None
         return Probe(_text(spec), (resolved,), "", path, place.origin)
 
+    def resolved(self, probe: Probe, path: str) -> Probe | None:
+        """A probe made of expressions, its blobs given nodes; None when it has a fault."""
+        place = Place(probe.path or path, probe.origin)
+        parts: list[Expr] = []
+        for expr in probe.parts:
+            part = self._resolved(expr, None, place) if self._is_readable(expr, place) else None
+            if part is None:
+                return None
+            parts.append(part)
+        return replace(probe, parts=tuple(parts), path=probe.path or path)
+
     def _over_nodes(
         self, spec: OverNodes, at: Path, path: str, *, is_condition: bool
     ) -> Probe | None:
@@ -101,26 +113,29 @@ class Probes:
         expr = read(spec, at, path, env)
         if expr is UNREADABLE:
             return None
-        place = self._context.place(path, *at)
+        return expr if self._is_readable(expr, self._context.place(path, *at)) else None
+
+    def _is_readable(self, expr: Expr, place: Place) -> bool:
+        """Whether it can be looked at between epochs, without changing anything."""
         for part in walk_expr(expr):
             if isinstance(part, Draw):
                 self._faults.error("E130", "there is no random stream between epochs",
                                    "draw in a task, and look at the blob", place)  # fmt: skip
-                return None
+                return False
             if isinstance(part, LoopIndex) or (
                 isinstance(part, Builtin) and part.name not in _CONSTANTS
             ):
                 name = part.name if isinstance(part, Builtin) else "iter"
                 self._faults.error("E131", f"'{name}' has no value between epochs",
                                    _builtin_mend(name), place)  # fmt: skip
-                return None
+                return False
         access = FINDER.of_expr(expr)
         changed = [*access.changes, *access.atomic]
         if changed:
             self._faults.error("E132", f"looking at a value cannot change '{changed[0]}'",
                                "change it in a task", place)  # fmt: skip
-            return None
-        return expr
+            return False
+        return True
 
     def _resolved(self, expr: Expr, node: str | None, place: Place) -> Expr | None:
         faulty: list[Expr] = []
@@ -129,8 +144,10 @@ class Probes:
             found: Expr | None = part
             if isinstance(part, Name):
                 found = self._blob(part.name, node, place)
-            elif isinstance(part, OutputRead) and not part.node:
-                found = self._dotted(part, node, place)
+            elif isinstance(part, NodeBlob):
+                found = self._blob(part.name, part.node, place)
+            elif isinstance(part, OutputRead):
+                found = self._dotted(part, part.node or node, place)
             if found is None:
                 faulty.append(part)
                 return part
@@ -186,10 +203,13 @@ class Probes:
         if where and owners:
             message = f"'{name}' is not there{where}, but on '{owners[0]}'"
             mend = f"write {owners[0]}.{name}, or name the nodes that have it"
+        elif task is not None and not task.nodes:
+            # That it is on no node is told already, and this would be gone with it.
+            return
         elif task is not None:
             message = f"'{name}' is no state{where}: it ends with '{task.group}'"
             output = f"give task '{task.name}' outputs: [{name}] and write {task.name}.{name}"
-            mend = f"make it in init, or {output}"
+            mend = f"{state_mend(task)}, or {output}"
         else:
             message = f"unknown blob '{name}'{where}"
             mend = did_you_mean(name, known)

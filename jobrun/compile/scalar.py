@@ -23,6 +23,8 @@ _STRING = re.compile(
     re.DOTALL,
 )
 _WORD = re.compile(r"[^\W\d]\w*")
+# All that Python's parser ever warns of; setting the warnings aside takes as long as parsing.
+_DOUBTFUL = re.compile(r"\\|[0-9.][A-Za-z_]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _COMPARISON = re.compile(r"(?<![=!<>])[=!<>]=(?!=)")
 _NEED_QUOTES = "inside flow collections expressions with , [ { : # need quotes"
@@ -122,6 +124,8 @@ def _parsed(scalar: Scalar, mode: Literal["eval", "exec"]) -> ast.AST:
     _check_before(scalar)
     text = scalar.text.strip()
     try:
+        if _DOUBTFUL.search(text) is None:
+            return ast.parse(text, mode=mode)
         with warnings.catch_warnings():
             # What is doubtful to Python ('\d', '1if x') is an error here, in every version.
             warnings.simplefilter("error")

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from graphlib import TopologicalSorter
 from typing import assert_never
 
 from jobrun.compile.dtypes import UNKNOWN, Known, dtype_name, join, without_value
 from jobrun.compile.shape_eval import binary, evaluate
 from jobrun.graph.expr import Call, Expr, Name, Sequence
 from jobrun.graph.steps import (
+    AdoptState,
     Assert,
     Assign,
     Augment,
     CallPython,
+    CopyState,
     Delete,
     Guard,
     If,
@@ -31,6 +34,7 @@ from jobrun.graph.steps import (
     Op,
     Parallel,
     Perform,
+    PublishCopy,
     Record,
     RunProgram,
     Save,
@@ -86,17 +90,21 @@ def _group(group: TaskGroup, node: str, names: _Names, headers: Headers) -> None
 
 def _in_order(group: TaskGroup) -> list[Task]:
     """Tasks after those they need; else in the order of the spec."""
-    done: set[str] = set()
+    positions: dict[str, list[int]] = {}
+    for position, task in enumerate(group.tasks):
+        positions.setdefault(task.name, []).append(position)
+    sorter = TopologicalSorter(
+        {
+            position: [other for name in task.needs for other in positions.get(name, [])]
+            for position, task in enumerate(group.tasks)
+        }
+    )
+    sorter.prepare()
     ordered: list[Task] = []
-    waiting = list(group.tasks)
-    while waiting:
-        ready = [task for task in waiting if done.issuperset(task.needs)]
-        if not ready:
-            return ordered + waiting
-        ordered += ready
-        waiting = [task for task in waiting if task not in ready]
-        still = {task.name for task in waiting}
-        done |= {task.name for task in ready} - still
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready())
+        ordered += [group.tasks[position] for position in ready]
+        sorter.done(*ready)
     return ordered
 
 
@@ -142,7 +150,10 @@ def _step(  # noqa: C901, PLR0912 - one case per kind of a closed union
             _forget(names, (*outputs, *_bare_names(step)))
         case RunProgram(results=results):
             _forget(names, tuple(blob for blob, _, _ in results))
-        case Stop() | Save() | Log() | Record() | Assert() | SaveState() | LoadState():
+        case (
+            Stop() | Save() | Log() | Record() | Assert()
+            | SaveState() | LoadState() | AdoptState() | CopyState() | PublishCopy()
+        ):  # fmt: skip
             pass
         case _:
             assert_never(step)

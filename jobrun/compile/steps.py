@@ -160,19 +160,11 @@ class StepLowering:
             case LoopStep():
                 return self._loop(spec, at, place, origin, env)
             case WhileStep():
-                inner = env.loop(spec.name, path, self._index(spec.index, place, env))
-                condition = self.read.condition(spec.condition, (*at, "while"), path, env)
-                self._check_name(spec.name, place, env)
-                body = self.steps(spec.steps, (*at, "steps"), f"{path}.steps", inner)
-                return While(condition, body, path, origin)
+                return self._while(spec, at, place, origin, env)
             case IfStep():
                 return self._if(spec, at, path, origin, env)
             case GuardStep():
-                self._check_name(spec.name or spec.guard, place, env)
-                flag = self.read.blob(spec.guard, place, env)
-                inner = env.block(spec.name or spec.guard, path)
-                body = self.steps(spec.steps, (*at, "steps"), f"{path}.steps", inner)
-                return Guard(flag, body, path, origin)
+                return self._guard(spec, at, place, origin, env)
             case ParallelStep():
                 return self._parallel(spec, at, path, origin, env)
             case StopIfStep():
@@ -202,6 +194,22 @@ class StepLowering:
         inner = env.loop(spec.name, path, self._index(spec.index, place, env))
         body = self.steps(spec.steps, (*at, "steps"), f"{path}.steps", inner)
         return Loop(count, body, path, origin)
+
+    def _while(self, spec: WhileStep, at: Path, place: Place, origin: Origin, env: Env) -> Step:
+        path = place.path
+        condition = self.read.condition(spec.condition, (*at, "while"), path, env)
+        self._check_name(spec.name, place, env)
+        inner = env.loop(spec.name, path, self._index(spec.index, place, env))
+        body = self.steps(spec.steps, (*at, "steps"), f"{path}.steps", inner)
+        return While(condition, body, path, origin)
+
+    def _guard(self, spec: GuardStep, at: Path, place: Place, origin: Origin, env: Env) -> Step:
+        path = place.path
+        name = spec.name or spec.guard
+        self._check_name(name, place, env)
+        flag = self.read.blob(spec.guard, place, env)
+        body = self.steps(spec.steps, (*at, "steps"), f"{path}.steps", env.block(name, path))
+        return Guard(flag, body, path, origin)
 
     def _if(self, spec: IfStep, at: Path, path: str, origin: Origin, env: Env) -> Step:
         inner = env.branch()

@@ -9,6 +9,7 @@ from jobrun.compile.faults import Place
 from jobrun.compile.flow import FlowFinder, Ledger, Problem, Status, Summary
 from jobrun.compile.nodes import NodeNames
 from jobrun.compile.pending import check_pending_task
+from jobrun.compile.settings import check_task_settings
 from jobrun.compile.steps import StepLowering
 from jobrun.graph.expr import ATTRIBUTES, Expr, Name
 from jobrun.graph.steps import Step
@@ -155,6 +156,7 @@ class TaskLowering:
 
     def _check(self, spec: TaskSpec, at: Path, place: Place, group: str) -> None:
         check_pending_task(spec, at, place.path, self._context.source, self._context.faults)
+        check_task_settings(spec, at, place.path, self._context.source, self._context.faults)
         if spec.rebuild and group != "init":
             where = Place(place.path, self._context.source.key((*at, "rebuild")))
             self._context.faults.error(
@@ -176,27 +178,24 @@ class TaskLowering:
             pairs = {written: written} if isinstance(written, str) else written
             where = (*at, "outputs", index)
             for name, value in pairs.items():
-                expr: Expr
-                if isinstance(written, str):
-                    known = name in self._context.params
-                    expr = self._steps.read.expression(name, where, path, env) if known else (
-                        Name(name)
-                    )  # fmt: skip
-                else:
+                self._check_output(
+                    name, spec.task, name in found, self._context.place(path, *where)
+                )
+                expr: Expr = Name(name)
+                if isinstance(written, dict):
                     expr = self._steps.read.expression(value, (*where, name), path, env)
-                if name in ATTRIBUTES:
-                    message = f"'{spec.task}.{name}' would be the {name} of a blob '{spec.task}'"
-                    self._context.faults.error(
-                        "E191", message, f"write for example {{{name}_: …}}",
-                        self._context.place(path, *where),
-                    )  # fmt: skip
-                if name in found:
-                    self._context.faults.error(
-                        "E166", f"there is an output '{name}' already", "give it another name",
-                        self._context.place(path, *where),
-                    )  # fmt: skip
+                elif name in self._context.params:
+                    expr = self._steps.read.expression(name, where, path, env)
                 found[name] = Output(name, expr)
         return tuple(found.values())
+
+    def _check_output(self, name: str, task: str, is_taken: bool, place: Place) -> None:
+        if name in ATTRIBUTES:
+            message = f"'{task}.{name}' would be the {name} of a blob '{task}'"
+            self._context.faults.error("E191", message, f"write for example {{{name}_: …}}", place)
+        if is_taken:
+            message = f"there is an output '{name}' already"
+            self._context.faults.error("E166", message, "give it another name", place)
 
 
 def _flow(draft: Draft) -> TaskFlow:

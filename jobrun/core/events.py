@@ -35,6 +35,18 @@ class GroupEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupRetried:
+    """An attempt failed, and the group will run again from where it started.
+
+    What the attempt measured does not count; ``attempt`` is 1 for the first.
+    """
+
+    group: str
+    epoch: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class TaskEnded:
     task: str
     node: str
@@ -155,6 +167,7 @@ Event = (
     RunStarted
     | GroupStarted
     | GroupEnded
+    | GroupRetried
     | TaskEnded
     | Logged
     | Measured

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from jobrun.graph.query import tasks_by_name
-from jobrun.graph.types import Job, Task, TaskGroup
+from jobrun.graph.notes import task_notes
+from jobrun.graph.query import remote_by_path, tasks_by_name
+from jobrun.graph.types import Job, RemoteNet, Task, TaskGroup
 
 
 def ascii(job: Job) -> str:  # noqa: A001 - the name of the format
-    """Groups below each other, tasks by level of ``needs``, one line each."""
+    """Groups below each other, tasks by level of ``needs``, one line each; then remote nets."""
     lines = [job.name]
     for group in job.groups:
-        if not group.tasks:
+        if not (group.tasks or group.remote):
             continue
         again = "  (repeated until a stop condition holds)" if group.name == "epoch" else ""
         lines.append(f"+- {group.name}{again}")
         lines += [f"|  {line}" for line in _levels(group)]
+        for net, nodes in remote_by_path(group):
+            name, notes = _remote_label(net, nodes)
+            lines.append(f"|  .. [{name}] {notes}")
     return "\n".join(lines) + "\n"
 
 
@@ -29,6 +33,9 @@ def mermaid(job: Job) -> str:
         for index, (task, nodes) in enumerate(tasks):
             label = "<br/>".join(_mermaid_text(line) for line in _label(task, nodes))
             lines.append(f'    {group.name}_{index}["{label}"]')
+        for index, (net, nodes) in enumerate(remote_by_path(group)):
+            label = "<br/>".join(_mermaid_text(line) for line in _remote_label(net, nodes))
+            lines.append(f'    {group.name}_remote_{index}(["{label}"])')
         for first, second in _edges(tasks):
             lines.append(f"    {group.name}_{first} --> {group.name}_{second}")
         lines.append("  end")
@@ -49,10 +56,13 @@ def dot(job: Job) -> str:
         for index, (task, nodes) in enumerate(tasks):
             label = _quoted("\n".join(_label(task, nodes)))
             lines.append(f"    {group.name}_{index} [label={label}];")
+        for index, (net, nodes) in enumerate(remote_by_path(group)):
+            label = _quoted("\n".join(_remote_label(net, nodes)))
+            lines.append(f"    {group.name}_remote_{index} [label={label}, style=dashed];")
         for first, second in _edges(tasks):
             lines.append(f"    {group.name}_{first} -> {group.name}_{second};")
         lines.append("  }")
-    for (before, tasks), (after, _) in pairwise(groups):
+    for (before, tasks), (after, _) in pairwise(one for one in groups if one[1]):
         ends = f"[ltail=cluster_{before.name}, lhead=cluster_{after.name}]"
         lines.append(f"  {before.name}_{len(tasks) - 1} -> {after.name}_0 {ends};")
     return "\n".join([*lines, "}"]) + "\n"
@@ -63,7 +73,7 @@ _Tasks = tuple[tuple[Task, tuple[str, ...]], ...]
 
 def _groups(job: Job) -> Iterator[tuple[TaskGroup, _Tasks]]:
     for group in job.groups:
-        if group.tasks:
+        if group.tasks or group.remote:
             yield group, tasks_by_name(group)
 
 
@@ -75,16 +85,18 @@ def _edges(tasks: _Tasks) -> Iterator[tuple[int, int]]:
                 yield position[need], position[task.name]
 
 
+def _where(nodes: tuple[str, ...]) -> str:
+    return nodes[0] if len(nodes) == 1 else f"{nodes[0]} … {nodes[-1]} ({len(nodes)} nodes)"
+
+
 def _label(task: Task, nodes: tuple[str, ...]) -> list[str]:
     """Name, then node and what is special."""
-    where = nodes[0] if len(nodes) == 1 else f"{nodes[0]} … {nodes[-1]} ({len(nodes)} nodes)"
-    notes = [f"on {where}"]
-    if task.instances > 1:
-        notes.append(f"{task.instances} instances")
-    notes += [
-        word for word, holds in (("rebuild", task.rebuild), ("hogwild", task.hogwild)) if holds
-    ]
-    return [task.name, ", ".join(notes)]
+    notes = [f"on {_where(nodes)}"]
+    return [task.name, ", ".join([*notes, *task_notes(task)])]
+
+
+def _remote_label(net: RemoteNet, nodes: tuple[str, ...]) -> list[str]:
+    return [f"remote net {net.name}", f"on {_where(nodes)}"]
 
 
 def _levels(group: TaskGroup) -> Iterator[str]:

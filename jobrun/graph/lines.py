@@ -7,10 +7,12 @@ from typing import assert_never
 
 from jobrun.graph.expr import Index, Name
 from jobrun.graph.steps import (
+    AdoptState,
     Assert,
     Assign,
     Augment,
     CallPython,
+    CopyState,
     DataFile,
     Delete,
     Guard,
@@ -24,6 +26,7 @@ from jobrun.graph.steps import (
     Op,
     Parallel,
     Perform,
+    PublishCopy,
     Record,
     RunProgram,
     Save,
@@ -91,10 +94,24 @@ def render_step(  # noqa: C901, PLR0912 - one case per kind of a closed union
             return f"metric {', '.join(values)}"
         case Assert():
             return f"assert {render_expr(step.condition)}"
+        case SaveState() | LoadState() | AdoptState() | CopyState() | PublishCopy():
+            return _render_state(step)
+        case _:
+            assert_never(step)
+
+
+def _render_state(step: SaveState | LoadState | AdoptState | CopyState | PublishCopy) -> str:
+    match step:
         case SaveState():
             return f"save state {', '.join(step.names)} -> {step.file}"
         case LoadState():
             return f"load state {', '.join(step.names)} <- {step.file}"
+        case AdoptState():
+            return f"adopt state {', '.join(step.names)}"
+        case CopyState():
+            return f"copy {step.file} -> {step.staged}"
+        case PublishCopy():
+            return f"publish {step.staged} -> {step.target}"
         case _:
             assert_never(step)
 

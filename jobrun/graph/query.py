@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import assert_never
+from typing import TypeVar, assert_never
 
+from jobrun.core.errors import SpecError
+from jobrun.core.names import did_you_mean
 from jobrun.graph.expr import Expr, Hole, Text
 from jobrun.graph.steps import (
+    AdoptState,
     Assert,
     Assign,
     Augment,
     CallPython,
+    CopyState,
     Delete,
     Guard,
     If,
@@ -24,6 +28,7 @@ from jobrun.graph.steps import (
     Op,
     Parallel,
     Perform,
+    PublishCopy,
     Record,
     RunProgram,
     Save,
@@ -33,7 +38,19 @@ from jobrun.graph.steps import (
     UseNet,
     While,
 )
-from jobrun.graph.types import Task, TaskGroup
+from jobrun.graph.types import (
+    NodeReport,
+    NodeSetup,
+    RemoteNet,
+    Report,
+    SetupNets,
+    Task,
+    TaskGroup,
+)
+
+Remap = Callable[[str], str] | Mapping[str, str]
+_OnNode = TypeVar("_OnNode", Task, NodeSetup, NodeReport)
+_Around = TypeVar("_Around", NodeSetup, NodeReport)
 
 
 def blocks(step: Step) -> tuple[tuple[Step, ...], ...]:
@@ -108,7 +125,10 @@ def expressions(step: Step) -> tuple[Expr, ...]:  # noqa: C901 - one case per ki
             return tuple(value for _, value in step.values)
         case Assert():
             return (step.condition, *text_expressions(step.message))
-        case UseNet() | Guard() | Parallel() | Load() | Save() | SaveState() | LoadState():
+        case (
+            UseNet() | Guard() | Parallel() | Load() | Save()
+            | SaveState() | LoadState() | AdoptState() | CopyState() | PublishCopy()
+        ):  # fmt: skip
             return ()
         case _:
             assert_never(step)
@@ -119,20 +139,58 @@ def used_nodes(group: TaskGroup) -> tuple[str, ...]:
     return tuple(dict.fromkeys(task.node for task in group.tasks))
 
 
-def tasks_by_node(
-    group: TaskGroup, remap: Callable[[str], str] | Mapping[str, str] | None = None
-) -> dict[str, tuple[Task, ...]]:
+def remapped(group: TaskGroup, remap: Remap) -> TaskGroup:
+    """The group on other nodes; tasks that land on one node stay apart.
+
+    Set-up and reports that are alike and land on one node run once there.
+
+    Which workspace holds a name that moves is left open; completing the job derives it anew.
+
+    Args:
+        group: The tasks.
+        remap: From a node's name to another; a mapping leaves nodes it has not where they are.
+
+    Raises:
+        SpecError: E195, the mapping names a node that the group does not use, or two tasks of
+            one name would be on one node.
+
+    >>> from jobrun.graph.types import Task, TaskGroup
+    >>> group = TaskGroup("epoch", (Task("a", "n0", ()), Task("b", "n1", ())))
+    >>> used_nodes(remapped(group, {"n1": "n0"}))
+    ('n0',)
+    """
+    move = _mover(group, remap)
+    tasks = tuple(_moved(task, move(task.node)) for task in group.tasks)
+    taken: dict[str, Task] = {}
+    for new, old in zip(tasks, group.tasks, strict=True):
+        other = taken.setdefault(new.full_name, old)
+        if other is not old:
+            raise SpecError.of(
+                "E195",
+                f"task '{old.name}' would be on '{new.node}' twice, from '{other.node}' and "
+                f"'{old.node}'",
+                "leave one of the two nodes where it is",
+                where=old.origin,
+                path=old.path,
+            )
+    return replace(
+        group, tasks=tasks, setup=_moved_setups(group, move), reports=_moved_reports(group, move)
+    )
+
+
+def tasks_by_node(group: TaskGroup, remap: Remap | None = None) -> dict[str, tuple[Task, ...]]:
     """The group's tasks by node, nodes in the order of first use, tasks in their own order.
 
     Args:
         group: The tasks.
-        remap: From a node's name to another; tasks that land on one node stay apart.
+        remap: As that of ``remapped``.
+
+    Raises:
+        SpecError: E195, as by ``remapped``.
     """
-    rename = remap if callable(remap) else (remap or {}).get
     found: dict[str, list[Task]] = {}
-    for task in group.tasks:
-        node = rename(task.node) or task.node
-        found.setdefault(node, []).append(task if node == task.node else replace(task, node=node))
+    for task in remapped(group, remap or {}).tasks:
+        found.setdefault(task.node, []).append(task)
     return {node: tuple(tasks) for node, tasks in found.items()}
 
 
@@ -142,3 +200,60 @@ def tasks_by_name(group: TaskGroup) -> tuple[tuple[Task, tuple[str, ...]], ...]:
     for task in group.tasks:
         found.setdefault(task.name, (task, []))[1].append(task.node)
     return tuple((task, tuple(nodes)) for task, nodes in found.values())
+
+
+def setup_by_name(group: TaskGroup) -> tuple[tuple[SetupNets, tuple[str, ...]], ...]:
+    """Each declared set-up around the group once, with all its nodes."""
+    found: dict[str, tuple[SetupNets, list[str]]] = {}
+    for around in group.setup:
+        found.setdefault(around.nets.name, (around.nets, []))[1].append(around.node)
+    return tuple((nets, tuple(nodes)) for nets, nodes in found.values())
+
+
+def reports_by_path(group: TaskGroup) -> tuple[tuple[Report, tuple[str, ...]], ...]:
+    """Each declared report beside the group once, with all its nodes."""
+    found: dict[str, tuple[Report, list[str]]] = {}
+    for beside in group.reports:
+        found.setdefault(beside.report.path, (beside.report, []))[1].append(beside.node)
+    return tuple((report, tuple(nodes)) for report, nodes in found.values())
+
+
+def remote_by_path(group: TaskGroup) -> tuple[tuple[RemoteNet, tuple[str, ...]], ...]:
+    """Each declared remote net once, with all its nodes."""
+    found: dict[str, tuple[RemoteNet, list[str]]] = {}
+    for net in group.remote:
+        found.setdefault(net.path, (net, []))[1].append(net.node)
+    return tuple((net, tuple(nodes)) for net, nodes in found.values())
+
+
+def _mover(group: TaskGroup, remap: Remap) -> Callable[[str], str]:
+    if callable(remap):
+        return remap
+    table = dict(remap)
+    known = used_nodes(group)
+    for node in table:
+        if node not in known:
+            message = f"the group has no task on a node '{node}'"
+            raise SpecError.of("E195", message, did_you_mean(node, known))
+    return lambda node: table.get(node, node)
+
+
+def _moved_setups(group: TaskGroup, move: Callable[[str], str]) -> tuple[NodeSetup, ...]:
+    return _distinct(_moved(one, move(one.node)) for one in group.setup)
+
+
+def _moved_reports(group: TaskGroup, move: Callable[[str], str]) -> tuple[NodeReport, ...]:
+    return _distinct(_moved(one, move(one.node)) for one in group.reports)
+
+
+def _moved(part: _OnNode, node: str) -> _OnNode:
+    """On another node other names may be there, so which workspace holds what is open again."""
+    return part if part.node == node else replace(part, node=node, scopes=())
+
+
+def _distinct(parts: Iterable[_Around]) -> tuple[_Around, ...]:
+    found: list[_Around] = []
+    for one in parts:
+        if one not in found:
+            found.append(one)
+    return tuple(found)

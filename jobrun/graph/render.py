@@ -6,10 +6,11 @@ Places in files are left out, as they are when graphs are compared.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import assert_never
 
 from jobrun.graph.lines import render_steps
+from jobrun.graph.notes import node_notes, task_notes
 from jobrun.graph.types import (
     CheckpointPolicy,
     Endless,
@@ -34,7 +35,7 @@ def render_job(job: Job) -> str:
     """The whole graph, with the workspace of every name."""
     lines = [f"job {job.name}", f"seed {job.seed}", f"blas_threads {job.blas_threads}"]
     lines += [f"param {name} = {value!r}" for name, value in job.params]
-    lines += [f"node {node.name}" for node in job.cluster]
+    lines += ["; ".join([f"node {node.name}", *node_notes(node)]) for node in job.cluster]
     for group in job.groups:
         lines += _group(group)
     for label, owned in (("state", job.state), ("constants", job.constants)):
@@ -76,7 +77,7 @@ def render_stop(condition: StopCondition) -> str:
 
 
 def _group(group: TaskGroup) -> Iterator[str]:
-    if not (group.tasks or group.setup or group.reports):
+    if not (group.tasks or group.setup or group.reports or group.remote):
         return
     yield f"group {group.name} {group.workspace}"
     for setup in group.setup:
@@ -87,15 +88,18 @@ def _group(group: TaskGroup) -> Iterator[str]:
         yield from _report(report.report, "    ")
     for task in group.tasks:
         yield from _task(task)
+    for net in group.remote:
+        yield f"  remote {net.node}/{net.name} {net.path}"
+        for nets in net.setup:
+            yield from _setup(nets, "    ")
+        yield from render_steps(net.steps, "    ")
 
 
 def _task(task: Task) -> Iterator[str]:
     words = [f"  task {task.full_name}"]
     if task.instances > 1:
         words.append(f"instances {task.instances}")
-    words += [
-        word for word, holds in (("rebuild", task.rebuild), ("hogwild", task.hogwild)) if holds
-    ]
+    words += task_notes(replace(task, instances=1))
     if task.needs:
         words.append(f"needs {', '.join(task.needs)}")
     yield f"{'; '.join(words)}{_scopes(task.scopes)}"

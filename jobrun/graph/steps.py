@@ -279,7 +279,13 @@ class SaveState:
 class LoadState:
     """Read the node's state blobs ``names`` from the checkpoint file ``file``, all or none.
 
-    ``digest`` is what the manifest says of the file; nothing is read before it agrees.
+    The task's output ``file`` is the facts about the file, with the seconds that reading took;
+    ``names`` is what was read.
+
+    Attributes:
+        digest: What the manifest says of the file; nothing is read before it agrees.
+        partial: Leave out names that the file does not hold, and put the others into the
+            group run's workspace, from which ``AdoptState`` takes them.
     """
 
     file: str
@@ -287,6 +293,55 @@ class LoadState:
     epoch: int
     run_id: str
     digest: str
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+    partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptState:
+    """Put blobs of the group run's workspace into the node's; names that it lacks stay out."""
+
+    names: tuple[str, ...]
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyState:
+    """Copy a node's checkpoint file into the directory ``staged``, durably; kept if it is there.
+
+    No spec can say this, nor the next: the plan of an upload makes them. The task's output
+    ``file`` is the facts about the copy.
+
+    Attributes:
+        file: The file of a committed epoch.
+        node: Whose state it holds; like the next two, as the manifest says.
+        size_bytes: Its length.
+        digest: Of its whole content.
+    """
+
+    file: str
+    staged: str
+    node: str
+    size_bytes: int
+    digest: str
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishCopy:
+    """Make the copy of an epoch exist at ``target``, whole; it never replaces a different one.
+
+    Attributes:
+        directory: That of the committed epoch.
+        staged: Where all its files have been copied to.
+    """
+
+    directory: str
+    staged: str
+    target: str
     path: str = ""
     origin: Origin = field(default=NOWHERE, compare=False)
 
@@ -309,4 +364,7 @@ Step = (
     | Assert
     | SaveState
     | LoadState
+    | AdoptState
+    | CopyState
+    | PublishCopy
 )

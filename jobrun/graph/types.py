@@ -40,6 +40,8 @@ class Node:
         index: 0 … count-1 within the family.
         count: How many nodes the family has.
         props: Free properties, as pairs of name and value.
+        resources: What the node asks of whoever places it, as pairs of name and amount.
+        host: The machine it asks for; empty for any.
     """
 
     name: str
@@ -47,6 +49,8 @@ class Node:
     index: int = 0
     count: int = 1
     props: tuple[tuple[str, object], ...] = ()
+    resources: tuple[tuple[str, float], ...] = ()
+    host: str = ""
     origin: Origin = field(default=NOWHERE, compare=False)
 
 
@@ -114,6 +118,19 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Retry:
+    """How often a failure of a task may be answered by running its whole group again.
+
+    Attributes:
+        most: Retries for one run of the group, each counted for every task that failed.
+        backoff_s: How long to wait before each of them.
+    """
+
+    most: int
+    backoff_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """Steps on one node. A task declared for several nodes is one ``Task`` per node.
 
@@ -128,6 +145,10 @@ class Task:
         hogwild: Races on shared blobs are wanted.
         rebuild: (init) Runs at every start; its blobs are constants, never stored.
         path: ``epoch/lloyd``: also the path of its body, as a block ``stop`` can leave.
+        timeout_s: The task fails when it takes longer, all its instances and set-up counted;
+            0 for no limit.
+        retry: What may be done about its failure; None for nothing.
+        on_error: ``warn``: its failure is told, and the group goes on.
     """
 
     name: str
@@ -144,6 +165,9 @@ class Task:
     rebuild: bool = False
     path: str = ""
     origin: Origin = field(default=NOWHERE, compare=False)
+    timeout_s: float = 0.0
+    retry: Retry | None = None
+    on_error: Literal["fail", "warn"] = "fail"
 
     @property
     def full_name(self) -> str:
@@ -170,14 +194,38 @@ class NodeReport:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoteNet:
+    """A net that is kept for a node and run by whoever lives there, never by the group itself.
+
+    Attributes:
+        name: The net's.
+        props: Those of the node.
+        setup: What the net and the nets it uses bring along.
+        path: ``epoch/remote[0]``.
+    """
+
+    name: str
+    node: str
+    steps: tuple[Step, ...]
+    props: tuple[tuple[str, object], ...] = ()
+    setup: tuple[SetupNets, ...] = ()
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class TaskGroup:
-    """Tasks that start together. Order of ``tasks``: spec order, then node order."""
+    """Tasks that start together. Order of ``tasks``: spec order, then node order.
+
+    ``remote`` is for the session, which may have a use for it.
+    """
 
     name: str
     tasks: tuple[Task, ...] = ()
     setup: tuple[NodeSetup, ...] = ()
     reports: tuple[NodeReport, ...] = ()
     workspace: Literal["private", "global"] = "private"
+    remote: tuple[RemoteNet, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +292,21 @@ StopCondition = StopAfterEpochs | StopWhen | StopAfterTime | StopWithoutImprovem
 
 
 @dataclass(frozen=True, slots=True)
+class UploadPolicy:
+    """Where checkpoints are copied to, and which.
+
+    Attributes:
+        to: A directory, relative to the spec's folder, or absolute.
+        when: ``end``: the last one, when the run has ended; ``committed``: each one.
+        required: A failure fails the run; else it is told, counted, and told at the end.
+    """
+
+    to: str
+    when: Literal["end", "committed"] = "end"
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointPolicy:
     """When to checkpoint and what to keep.
 
@@ -258,6 +321,7 @@ class CheckpointPolicy:
         keep_best: Metric, mode, how many; empty metric for none.
         nodes: Whose state is saved.
         on_error: ``fail``, or ``warn`` (count, go on, and tell at the end).
+        upload: None for no copies.
     """
 
     enabled: bool = True
@@ -269,6 +333,7 @@ class CheckpointPolicy:
     keep_best: tuple[str, Literal["min", "max"], int] = ("", "min", 0)
     nodes: tuple[str, ...] = ()
     on_error: Literal["fail", "warn"] = "fail"
+    upload: UploadPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,8 +366,8 @@ class Job:
     cluster: Cluster
     init: TaskGroup
     epoch: TaskGroup
-    download: TaskGroup
-    exit: TaskGroup
+    download: TaskGroup = TaskGroup("download")
+    exit: TaskGroup = TaskGroup("exit")
     seed: int = 0
     description: str = ""
     state: tuple[tuple[str, tuple[str, ...]], ...] = ()

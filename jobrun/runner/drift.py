@@ -25,6 +25,8 @@ _ABSENT = object()
 _SAFE_KEYS = frozenset(
     {"stop", "metrics", "fail_if", "expect", "deadline", "margin", "description", "checkpoint"}
 )
+# What becomes of a task that fails: a group run that ends well has the same bits.
+_SAFE_TASK_KEYS = frozenset({"timeout", "retry", "on_error"})
 _SAFE_PARAM_KEYS = frozenset({"help", "min", "max", "choices", "drift"})
 _NUMERIC_KEYS = (
     "numpy", "blas", "blas_kernel", "blas_threads", "cpu_features", "machine", "byte_order",
@@ -160,6 +162,12 @@ def _kind(path: _Path) -> Kind:
         case (str() as key, *_) if key in _SAFE_KEYS:
             return "safe"
         case (*_, ("log" | "message")):
+            return "safe"
+        case (_, int(), str() as key, *_) | (_, "tasks", int(), str() as key, *_) if (
+            key in _SAFE_TASK_KEYS
+        ):
+            return "safe"
+        case ("nodes", _, ("host" | "resources"), *_):
             return "safe"
         case _:
             return "semantic"

@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from jobrun.checkpoint.directory import DirectoryStore
+from jobrun.checkpoint.metadata import MetadataHandler
 from jobrun.checkpoint.plan import load_group
 from jobrun.checkpoint.store import CheckpointStore
 from jobrun.core.errors import (
-    CheckpointError,
     ExpectationError,
     Fault,
     InterruptedRunError,
@@ -27,41 +26,26 @@ from jobrun.core.errors import (
 )
 from jobrun.core.events import Event, Listener, Noted, RunEnded, RunStarted
 from jobrun.graph.types import Job, StopAfterEpochs
-from jobrun.runner.drift import (
-    Change,
-    check_drift,
-    mapping_changes,
-    numerics_changes,
-    spec_changes,
-)
-from jobrun.runner.durable import disk_faults
+from jobrun.runner.authored import Authored, changes_since, digest_of, write_authored
+from jobrun.runner.drift import Change, check_drift, mapping_changes, numerics_changes
 from jobrun.runner.environment import describe_environment
-from jobrun.runner.journal import Acknowledged, Journal, read_journal, set_aside_journal
 from jobrun.runner.lock import RunLock
 from jobrun.runner.logs import RunLogs, trim_metrics
 from jobrun.runner.loop import JobRunner, Limits, Resumed
+from jobrun.runner.metadata import Guarded, RunMetadata, choose_epoch, told_choice
 from jobrun.runner.parts import rebuild_group
+from jobrun.runner.places import store_of, upload_of
 from jobrun.runner.preflight import callable_digests, preflight, probe_directory, refuse
 from jobrun.runner.progress import Progress, from_json
 from jobrun.runner.record import Status
-from jobrun.runner.recover import (
-    FROM_THE_START,
-    Recovery,
-    carry_out,
-    generations,
-    inspector,
-    plan_recovery,
-)
+from jobrun.runner.recover import FROM_THE_START, Recovery
 from jobrun.runner.rundir import Run
 from jobrun.runner.saver import CheckpointSaver, Identity, NoSaver, Place, Saver
 from jobrun.runner.settings import RunOptions, RunResult
 from jobrun.runner.signals import REQUEST_NAME, StopRequests
-from jobrun.runner.specdir import recorded_spec, write_spec
 from jobrun.runner.stopping import total_epochs
 from jobrun.session.base import RunContext, Session
 from jobrun.session.open import open_session
-from jobrun.spec.dump import spec_digest
-from jobrun.spec.load import LoadedSpec
 from jobrun.version import __version__
 
 _STATUS: dict[type[JobrunError], Status] = {
@@ -110,18 +94,21 @@ def begin(
         JobrunError: It did not end in good order; ``run.json`` says so too.
     """
     run = run.write(environment=describe_environment())
-    store = _store_of(run, job, run.folder)
-    with _telling(run, job, listener, 0) as listen, _journal_of(run, job) as journal:
+    store = store_of(run, job, run.folder)
+    own = RunMetadata(store, run.path, run.record.run_id)
+    with _telling(run, job, listener, 0) as listen:
         _tell_warnings(warnings, listen)
+        work = Invocation(run, job, run.folder, lock, options, store, listen)
         if not job.checkpoint.enabled:
             listen(Noted("checkpoint: none: this run cannot be resumed", "warning"))
-        work = Invocation(run, job, run.folder, lock, options, store, listen)
-        return _run(work, journal, None)
+            return _run(work, (), None)
+        with own.opened(listen):
+            return _run(work, (own, *_guarded(options)), None)
 
 
 def go_on(
     run: Run,
-    present: LoadedSpec,
+    present: Authored,
     job: Job,
     lock: RunLock,
     options: RunOptions,
@@ -141,27 +128,16 @@ def go_on(
         JobrunError: It is refused, or did not end in good order.
     """
     folder = Path(present.folder)
-    store = _store_of(run, job, folder)
-    said, damaged = _acknowledged(run, options)
-    plan = plan_recovery(
-        store.epochs(),
-        said,
-        inspector(store, run.record.run_id),
-        generations(store),
-        run.record.generation,
-        options.epoch,
-    )
+    store = store_of(run, job, folder)
+    own = RunMetadata(store, run.path, run.record.run_id, run.record.generation)
+    other = next(iter(_guarded(options)), None)
+    chosen = choose_epoch(own, other, options.epoch)
+    plan = own.recovery
     changes = _changes(run, present, job, options, plan)
     warnings = _look_ahead(run, present, job, plan, options)
-    if damaged:
-        set_aside_journal(run.path)
-    with (
-        _telling(run, job, listener, plan.generation) as listen,
-        contextlib.closing(Journal.open(run.path, run.record.run_id)) as journal,
-    ):
-        if said.torn_bytes:
-            listen(Noted("the last line of committed.jsonl was torn by a crash and is dropped"))
-        carry_out(plan, store, journal, run.path, listen)
+    with _telling(run, job, listener, plan.generation) as listen, own.opened(listen):
+        own.recover(listen)
+        listen(told_choice(chosen))
         trim_metrics(run.path, plan.epoch)
         _tell_changes(changes, listen)
         _tell_warnings(warnings, listen)
@@ -171,10 +147,15 @@ def go_on(
         code = (before.exit_code or 0) if ended else 0
         work = Invocation(run, job, folder, lock, options, store, listen, code)
         resumed = _resumed(work, plan, ended=ended)
-        return _run(work, journal, resumed)
+        if other and resumed:
+            # A kill may have come between the save and this.
+            other.written(plan.epoch, plan.generation)
+        return _run(work, (own, other) if other else (own,), resumed)
 
 
-def _run(work: Invocation, journal: Journal | None, resumed: Resumed | None) -> RunResult:
+def _run(
+    work: Invocation, handlers: tuple[MetadataHandler, ...], resumed: Resumed | None
+) -> RunResult:
     """Run the loop and write down how it ended, whatever happens."""
     started = time.monotonic()
     epoch = resumed.progress.epoch if resumed else FROM_THE_START
@@ -184,7 +165,7 @@ def _run(work: Invocation, journal: Journal | None, resumed: Resumed | None) -> 
         contextlib.closing(open_session(work.options.session)) as session,
         _requests(work, session) as requests,
     ):
-        saver = _saver(work, session, journal, epoch)
+        saver = _saver(work, session, handlers, epoch)
         try:
             progress = _loop(work, session, saver, requests, resumed)
         except JobrunError as error:
@@ -226,18 +207,26 @@ def _loop(
 ) -> Progress:
     context = RunContext(work.job.seed, str(work.run.path), str(work.folder), work.listen)
     session.open(work.job.cluster, context)
-    limits = Limits(work.added_stop, work.options.max_epochs, f"jobrun resume {work.run.name}")
+    again = f"jobrun resume {work.run.handle(work.options.run_dir)}"
+    limits = Limits(work.added_stop, work.options.max_epochs, again)
     return JobRunner(work.job, session, saver, requests, work.listen, limits).run(resumed)
 
 
-def _saver(work: Invocation, session: Session, journal: Journal | None, saved: int) -> Saver:
-    if journal is None:
+def _guarded(options: RunOptions) -> tuple[Guarded, ...]:
+    return (Guarded(options.metadata),) if options.metadata else ()
+
+
+def _saver(
+    work: Invocation, session: Session, handlers: tuple[MetadataHandler, ...], saved: int
+) -> Saver:
+    if not handlers:
         return NoSaver()
     record = work.run.record
     identity = Identity(
         record.run_id, record.generation, record.spec_digest, dict(record.environment)
     )
-    place = Place(work.store, journal, work.lock)
+    builder = work.options.upload or upload_of(work.run, work.job, work.folder)
+    place = Place(work.store, handlers, work.lock, builder)
     return CheckpointSaver(work.job, session, place, identity, work.listen, saved)
 
 
@@ -267,18 +256,8 @@ def _resumed(work: Invocation, plan: Recovery, *, ended: bool) -> Resumed | None
     return Resumed(from_json(manifest.runner), load, accept, ended=ended)
 
 
-def _acknowledged(run: Run, options: RunOptions) -> tuple[Acknowledged, bool]:
-    """What the journal says, and whether it is damaged, which a wanted epoch makes up for."""
-    try:
-        return read_journal(run.path, run.record.run_id), False
-    except CheckpointError:
-        if options.epoch is None:
-            raise
-        return Acknowledged(), True
-
-
 def _changes(
-    run: Run, present: LoadedSpec, job: Job, options: RunOptions, plan: Recovery
+    run: Run, present: Authored, job: Job, options: RunOptions, plan: Recovery
 ) -> tuple[Change, ...]:
     """What drifted, none of it refused."""
     if plan.epoch == FROM_THE_START:
@@ -292,14 +271,14 @@ def _changes(
         ),
         *numerics_changes(record.environment, describe_environment()),
     ]
-    if spec_digest(present) != record.spec_digest:
-        changes = [*spec_changes(recorded_spec(run), present), *changes]
+    if digest_of(present) != record.spec_digest:
+        changes = [*changes_since(run, present), *changes]
     accept = (*record.accepted, *options.accept)
     return check_drift(tuple(changes), strict=options.strict, accept=accept)
 
 
 def _look_ahead(
-    run: Run, present: LoadedSpec, job: Job, plan: Recovery, options: RunOptions
+    run: Run, present: Authored, job: Job, plan: Recovery, options: RunOptions
 ) -> tuple[Fault, ...]:
     """Preflight of what will run: of init, only what is rebuilt."""
     if plan.epoch != FROM_THE_START:
@@ -311,15 +290,15 @@ def _look_ahead(
 
 def _update(
     run: Run,
-    present: LoadedSpec,
+    present: Authored,
     job: Job,
     plan: Recovery,
     options: RunOptions,
 ) -> Run:
     """Write down what is run from here on."""
-    digest = spec_digest(present)
+    digest = digest_of(present)
     if digest != run.record.spec_digest:
-        write_spec(run.path, present, job)
+        write_authored(run.path, present, job)
     return run.write(
         status="running",
         epoch=plan.epoch,
@@ -336,25 +315,6 @@ def _update(
         host=socket.gethostname(),
         version=__version__,
     )
-
-
-def _store_of(run: Run, job: Job, folder: Path) -> CheckpointStore:
-    if not job.checkpoint.directory:
-        return DirectoryStore(str(run.path / "checkpoints"))
-    # Outside the run, under the run's name: two runs never share a place.
-    root = folder / job.checkpoint.directory / run.record.job / run.path.name
-    with disk_faults(f"make {root}"):
-        root.mkdir(parents=True, exist_ok=True)
-    return DirectoryStore(str(root))
-
-
-@contextlib.contextmanager
-def _journal_of(run: Run, job: Job) -> Iterator[Journal | None]:
-    if not job.checkpoint.enabled:
-        yield None
-        return
-    with contextlib.closing(Journal.open(run.path, run.record.run_id)) as journal:
-        yield journal
 
 
 @contextlib.contextmanager

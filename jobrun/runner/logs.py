@@ -10,12 +10,12 @@ import json
 import math
 import threading
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from jobrun.core.events import Event, Logged, Measured
+from jobrun.core.events import Event, GroupRetried, GroupStarted, Logged, Measured
 from jobrun.graph.types import Job
 from jobrun.runner.durable import disk_faults, write_whole
 
@@ -29,10 +29,14 @@ class RunLogs:
 
     def __init__(self, run: Path, job: Job, generation: int = 0) -> None:
         self._run = run
+        self._metrics_path = run / METRICS_NAME
+        self._events_path = run / EVENTS_NAME
         self._generation = generation
         self._lock = threading.Lock()
         self._files: dict[Path, TextIO] = {}
         self._written: Counter[Path] = Counter()
+        # Where each group's own lines begin in the metrics, should they be measured again.
+        self._begun: dict[str, int] = {}
         self._closed = False
         tasks = [task for group in job.groups for task in group.tasks]
         nodes = Counter(task.name for task in tasks)
@@ -46,9 +50,13 @@ class RunLogs:
             case Logged():
                 self._append(self._log_path(event), self._log_line(event))
             case Measured():
-                self._append(self._run / METRICS_NAME, _json(event, self._generation))
+                self._append(self._metrics_path, _json(event, self._generation))
             case _:
-                self._append(self._run / EVENTS_NAME, _json(event, self._generation))
+                if isinstance(event, GroupStarted):
+                    self._begun[event.group] = _size_bytes(self._metrics_path)
+                elif isinstance(event, GroupRetried):
+                    self._drop(self._begun.get(event.group, 0))
+                self._append(self._events_path, _json(event, self._generation))
 
     def close(self) -> None:
         """Close all files; may be called twice. Later events are dropped."""
@@ -57,6 +65,14 @@ class RunLogs:
             for file in self._files.values():
                 file.close()
             self._files.clear()
+
+    def _drop(self, start: int) -> None:
+        """Set aside the metrics of an attempt that does not count."""
+        with self._lock:
+            try:
+                _set_aside(self._run, start)
+            except OSError:
+                self.failed_writes += 1
 
     def _append(self, path: Path, line: str) -> None:
         with self._lock:
@@ -91,6 +107,26 @@ class RunLogs:
         return f"[{event.epoch}{node}] {event.text}"
 
 
+def _size_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _set_aside(run: Path, start: int) -> None:
+    path, aside = run / METRICS_NAME, run / "superseded" / METRICS_NAME
+    if _size_bytes(path) <= start:
+        return
+    aside.parent.mkdir(exist_ok=True)
+    with path.open("r+b") as file, aside.open("ab") as kept:
+        file.seek(start)
+        kept.write(file.read())
+        kept.flush()
+        # Whoever appends goes on at the new end.
+        file.truncate(start)
+
+
 def trim_metrics(run: Path, epoch: int) -> int:
     """Move metrics of epochs later than ``epoch`` out of ``metrics.jsonl``; how many lines.
 
@@ -117,20 +153,36 @@ def trim_metrics(run: Path, epoch: int) -> int:
     return len(over)
 
 
+def _plain(value: Any) -> Any:
+    """The JSON form of what has none: the fields of a part of an event, else its text."""
+    if is_dataclass(value):
+        return {one.name: getattr(value, one.name) for one in fields(value)}
+    return str(value)
+
+
+# Made once: what json.dumps would make for each line takes longer than the line.
+_ENCODER = json.JSONEncoder(default=_plain, ensure_ascii=False, allow_nan=False)
+
+
 def _json(event: Event, generation: int) -> str:
     content: dict[str, Any] = {
         "event": type(event).__name__,
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "generation": generation,
-        **_finite(asdict(event)),
+        **{name: getattr(event, name) for name in event.__dataclass_fields__},
     }
-    return json.dumps(content, default=str, ensure_ascii=False)
+    try:
+        return _ENCODER.encode(content)
+    except ValueError:
+        return _ENCODER.encode(_finite(content))
 
 
 def _finite(value: Any) -> Any:
     """JSON has no NaN and no infinity: they become text."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
+    if is_dataclass(value):
+        return _finite(_plain(value))
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):

@@ -27,6 +27,7 @@ from jobrun.runner.drift import check_constants
 from jobrun.runner.parts import kept_names, outputs_of, outputs_read_later, rebuild_group
 from jobrun.runner.probes import Looker
 from jobrun.runner.progress import Progress, Scalar
+from jobrun.runner.retry import run_with_retries
 from jobrun.runner.saver import Saver
 from jobrun.runner.signals import StopRequests
 from jobrun.runner.stopping import next_patience, reasons
@@ -82,7 +83,7 @@ class JobRunner:
             take the metrics; look at the stop conditions
             save, if it is due, or the last
         obey requests to end
-        run download; run exit
+        upload; run download; run exit
         fail if an expect does not hold
     """
 
@@ -133,7 +134,10 @@ class JobRunner:
             # Stuck without a request is a failure of the tasks; with one, the request stands.
             if isinstance(error, TasksStuckError) and not self._requests.reason:
                 raise
-            raise self._stopped(f"epoch {epoch} was dropped") from error
+            what = f"epoch {epoch} was dropped"
+            if self._saver.saved >= epoch:
+                what = f"what runs after epoch {epoch} was cut short"
+            raise self._stopped(what) from error
         return progress
 
     def _begin(self) -> Progress:
@@ -151,7 +155,8 @@ class JobRunner:
         progress = resumed.progress
         self._elapsed_before_s = progress.elapsed_s
         rebuilt = self._run_group(rebuild_group(self._job.init), 0, {})
-        self._session.run(resumed.load, progress.epoch, {})
+        loaded = self._session.run(resumed.load, progress.epoch, {})
+        self._saver.loaded(progress.epoch, loaded)
         self._session.settle(self._kept_names)
         constants = constants_of(self._job, self._session)
         check_constants(progress.constants, constants, resumed.accept)
@@ -188,10 +193,9 @@ class JobRunner:
 
     def _finish(self, progress: Progress) -> None:
         self._requests.expect(None)
-        if progress.failed_saves:
-            text = f"{progress.failed_saves} checkpoints could not be saved"
-            self._listen(Noted(text, "warning"))
+        self._tell_failed_saves(progress)
         epoch = progress.epoch
+        self._saver.finish()
         gathered = self._run_group(self._job.download, epoch, progress.outputs, keep_all=True)
         reach("runner.download-ended")
         outputs = {**progress.outputs, **gathered}
@@ -219,12 +223,12 @@ class JobRunner:
         """Run a group of the job; what of its outputs is read later."""
         if self._requests.dropping:
             raise self._stopped(f"{group.name} was not run")
-        if not group.tasks:
+        if not (group.tasks or group.remote):
             return {}
         started = time.monotonic()
         names = tuple(dict.fromkeys(task.name for task in group.tasks))
         self._listen(GroupStarted(group.name, epoch, names))
-        made = self._session.run(group, epoch, outputs)
+        made = run_with_retries(self._session, group, epoch, outputs, self._requests, self._listen)
         self._listen(GroupEnded(group.name, epoch, time.monotonic() - started))
         return {ref: made[ref] for ref in made if keep_all or ref in self._kept_outputs}
 
@@ -262,8 +266,15 @@ class JobRunner:
         if not (self._requests.reason or (more_epochs and spent)):
             return
         if self._saver.saved != progress.epoch:
-            self._saver.save(progress)
+            progress = self._saver.save(progress)
+        self._tell_failed_saves(progress)
         raise self._stopped(f"epoch {progress.epoch} is the last that ran")
+
+    def _tell_failed_saves(self, progress: Progress) -> None:
+        count = progress.failed_saves
+        if count:
+            what = "1 checkpoint" if count == 1 else f"{count} checkpoints"
+            self._listen(Noted(f"{what} could not be saved", "warning"))
 
     def _stopped(self, what: str) -> JobrunError:
         reason = self._requests.reason or f"--max-epochs {self._limits.max_epochs}"

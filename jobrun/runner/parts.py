@@ -67,8 +67,11 @@ def outputs_of(group: TaskGroup) -> frozenset[OutputRef]:
 
 
 def steps_of(job: Job) -> Iterator[Step]:
-    """Every step of the job, set-up and reports included, outer steps before inner ones."""
-    yield from _found(job.groups, Step)
+    """Every step of the job, set-up and reports included, outer steps before inner ones.
+
+    Those of remote nets run elsewhere, if at all.
+    """
+    yield from _found(tuple(replace(group, remote=()) for group in job.groups), Step)
 
 
 def _reads(thing: Any) -> Iterator[OutputRef]:

@@ -1,6 +1,6 @@
 """Looks at what a job needs from the machine, before anything runs. Executes nothing.
 
-Data files and members, callables, programs, a place to write, free space. All faults
+Data files and members, callables, programs, memory, a place to write, free space. All faults
 together; what a step of the job may still make is only a warning.
 """
 
@@ -20,6 +20,7 @@ from jobrun.graph.expr import Text
 from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save
 from jobrun.graph.types import Job
 from jobrun.runner.durable import disk_faults
+from jobrun.runner.memory import memory_faults
 from jobrun.runner.parts import steps_of
 from jobrun.runner.sources import Source, defines, find_source
 
@@ -39,7 +40,7 @@ def preflight(job: Job, folder: Path, *, imports: bool = False) -> tuple[Fault, 
     saved = {
         _literal(file, folder) for step in steps if isinstance(step, Save) for file in step.files
     }
-    faults: list[Fault] = []
+    faults = [*memory_faults(job, folder)]
     for step in steps:
         match step:
             case Load():

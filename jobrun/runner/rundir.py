@@ -12,6 +12,7 @@ from pathlib import Path
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
 from jobrun.core.names import did_you_mean
 from jobrun.runner.durable import disk_faults, sync_directory
+from jobrun.runner.journal import JOURNAL_NAME
 from jobrun.runner.record import RECORD_NAME, RunRecord, read_record, write_record
 from jobrun.runner.words import two_words
 
@@ -19,6 +20,7 @@ LATEST = "latest"
 # Other users may read a run, never change it, whatever the umask says.
 _DIRECTORY_MODE = 0o755
 _TRIES = 100
+DEFAULT_RUN_DIR = "runs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,15 @@ class Run:
         """``job/20261121-0942-brisk-heron``: what a person calls it."""
         return f"{self.record.job}/{self.path.name}"
 
+    def handle(self, run_dir: Path) -> str:
+        """What to call it in a command given here: its name, or its path where that is needed."""
+        try:
+            known = Path(DEFAULT_RUN_DIR).resolve() == run_dir.resolve()
+            return self.name if known else os.path.relpath(self.path)
+        except OSError:
+            # The working directory is gone.
+            return str(self.path)
+
     @property
     def folder(self) -> Path:
         """The spec's folder, absolute."""
@@ -42,6 +53,13 @@ class Run:
     def unfinished(self) -> bool:
         """Whether ``resume`` has something to go on with."""
         return self.record.resumable and self.record.status != "finished"
+
+    @property
+    def has_saved(self) -> bool:
+        """Whether an epoch of it was ever saved, or may have been."""
+        journal = self.path / JOURNAL_NAME
+        told = journal.exists() and journal.stat().st_size > 0
+        return told or any((self.path / "checkpoints").glob("epoch-*"))
 
     def write(self, **changes: object) -> Run:
         """Change fields of ``run.json``, durably; the run as it is then."""

@@ -5,19 +5,29 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
+from jobrun.checkpoint.metadata import MetadataHandler
 from jobrun.checkpoint.plan import save_group
 from jobrun.checkpoint.retain import victims
 from jobrun.checkpoint.store import CheckpointStore, Manifest, StoredFile
+from jobrun.checkpoint.times import stored_files, times_of
+from jobrun.checkpoint.upload import UploadBuilder
 from jobrun.core.crashpoints import reach
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.core.events import CheckpointCommitted, CheckpointFailed, Listener, ignore
+from jobrun.core.events import (
+    CheckpointCommitted,
+    CheckpointFailed,
+    CheckpointTimes,
+    Listener,
+    ignore,
+)
 from jobrun.graph.types import Job
-from jobrun.runner.journal import Journal
 from jobrun.runner.lock import RunLock
 from jobrun.runner.progress import Progress, to_json
-from jobrun.session.base import Session
+from jobrun.runner.uploader import HANDED_OVER, Uploader
+from jobrun.session.base import Outputs, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +42,17 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a run keeps its epochs: the store, the journal, and the lock that makes them ours."""
+    """Where a run keeps its epochs, who is told of them, and the lock that makes them ours.
+
+    Attributes:
+        handlers: The run's own first: its word is what a user may rely on.
+        builder: Brings epochs elsewhere; None for nobody.
+    """
 
     store: CheckpointStore
-    journal: Journal
+    handlers: tuple[MetadataHandler, ...]
     lock: RunLock
+    builder: UploadBuilder | None = None
 
 
 class Saver(Protocol):
@@ -50,6 +66,16 @@ class Saver(Protocol):
 
         Raises:
             EnvironmentFaultError: It could not be saved, twice.
+        """
+
+    def loaded(self, epoch: int, outputs: Outputs) -> None:
+        """An epoch was loaded; ``outputs`` are those of its load group."""
+
+    def finish(self) -> None:
+        """The last epoch has run: bring elsewhere what is to be brought.
+
+        Raises:
+            EnvironmentFaultError: It failed, and is required.
         """
 
     @property
@@ -76,6 +102,12 @@ class NoSaver:
         """Nothing happens."""
         return progress
 
+    def loaded(self, epoch: int, outputs: Outputs) -> None:
+        """Nothing happens."""
+
+    def finish(self) -> None:
+        """Nothing happens."""
+
 
 class CheckpointSaver:
     """Saves the state of a session's nodes into a store, as the job's policy says."""
@@ -92,11 +124,12 @@ class CheckpointSaver:
         self._job = job
         self._session = session
         self._store = place.store
-        self._journal = place.journal
+        self._handlers = place.handlers
         self._lock = place.lock
         self._identity = identity
         self._listen = listen
         self._saved_at = time.monotonic()
+        self._uploader = self._uploader_of(place.builder)
         self.seconds = 0.0
         self.saved = saved
 
@@ -114,9 +147,11 @@ class CheckpointSaver:
 
             write into a stage and commit it; if the disk says no, once more into a new one
             acknowledge in the journal        # from here on the user may rely on it
-            tell the listener
+            tell the listeners and the other handlers
             delete what retention chooses     # never before the new epoch is durable
+            upload it, if each one is
         """
+        started = time.monotonic()
         try:
             self._keep(progress)
         except EnvironmentFaultError as error:
@@ -124,10 +159,25 @@ class CheckpointSaver:
                 raise
             self._listen(CheckpointFailed(progress.epoch, str(error)))
             return replace(progress, failed_saves=progress.failed_saves + 1)
+        if self._uploader:
+            self._uploader.committed(progress.epoch)
+        self.seconds = time.monotonic() - started
         return progress
+
+    def loaded(self, epoch: int, outputs: Outputs) -> None:
+        """See ``Saver.loaded``. A kill may have come between the epoch's save and its upload."""
+        self._report("load", epoch, outputs)
+        if self._uploader:
+            self._uploader.committed(epoch)
+
+    def finish(self) -> None:
+        """See ``Saver.finish``."""
+        if self._uploader:
+            self._uploader.finish(self.saved)
 
     def _keep(self, progress: Progress) -> None:
         started = time.monotonic()
+        self._expect_accessible(progress.epoch)
         try:
             path, files = self._commit(progress)
         except EnvironmentFaultError:
@@ -137,14 +187,43 @@ class CheckpointSaver:
                 raise
             path, files = self._commit(progress)
         reach("runner.saved")
-        self._journal.acknowledge(progress.epoch, self._identity.generation)
+        own, *others = self._handlers
+        own.written(progress.epoch, self._identity.generation)
         reach("runner.acknowledged")
         self._saved_at = time.monotonic()
-        self.seconds = self._saved_at - started
         self.saved = progress.epoch
         size_bytes = sum(file.size_bytes for file in files)
-        self._listen(CheckpointCommitted(progress.epoch, size_bytes, self.seconds, path))
+        seconds = self._saved_at - started
+        self._listen(CheckpointCommitted(progress.epoch, size_bytes, seconds, path))
+        for other in others:
+            other.written(progress.epoch, self._identity.generation)
+        self._tell_times(times_of("save", progress.epoch, files))
         self._retain(progress)
+
+    def _expect_accessible(self, epoch: int) -> None:
+        if not all(handler.accessible(None) for handler in self._handlers):
+            raise EnvironmentFaultError.of(
+                "E324",
+                f"epoch {epoch} was not saved: the metadata handler says that nothing can be "
+                "saved now",
+                "see to what the handler looks at, then resume",
+            )
+
+    def _report(self, action: str, epoch: int, outputs: Mapping[Any, Any]) -> None:
+        files = stored_files(outputs)
+        if files:
+            self._tell_times(times_of(action, epoch, files))
+
+    def _tell_times(self, times: CheckpointTimes) -> None:
+        for handler in self._handlers:
+            handler.report(times)
+
+    def _uploader_of(self, builder: UploadBuilder | None) -> Uploader | None:
+        if builder is None:
+            return None
+        policy = self._job.checkpoint.upload or HANDED_OVER
+        report = partial(self._report, "upload")
+        return Uploader(builder, policy, self._store, self._session, self._listen, report)
 
     def _commit(self, progress: Progress) -> tuple[str, tuple[StoredFile, ...]]:
         staged = self._store.stage(progress.epoch)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from jobrun.core.errors import Fault
+
+if TYPE_CHECKING:
+    from jobrun.checkpoint.metadata import MetadataHandler
+    from jobrun.checkpoint.upload import UploadBuilder
 
 Resume = Literal["auto", "must", "never", ""]
 
@@ -26,6 +30,10 @@ class RunOptions:
         strict: (resume) Refuse other numerics instead of warning.
         accept: (resume) Fields whose drift is accepted; a field stands for what is below it.
         imports: Import callables before the start, not only look for their files.
+        upload: Brings epochs elsewhere, in place of what ``checkpoint.upload`` means; when, and
+            what a failure means, stays as it says (without it: at the end, required).
+        metadata: Is asked about the run's checkpoints and told of them, beside the run's own
+            journal.
     """
 
     run_dir: Path = field(default_factory=lambda: Path("runs"))
@@ -38,6 +46,8 @@ class RunOptions:
     strict: bool = False
     accept: tuple[str, ...] = ()
     imports: bool = False
+    upload: UploadBuilder | None = None
+    metadata: MetadataHandler | None = None
 
 
 @dataclass(frozen=True, slots=True)

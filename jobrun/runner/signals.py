@@ -79,7 +79,10 @@ class StopRequests:
     def expect(self, seconds: float | None) -> None:
         """Say how long it will be until what runs now is saved; None when that is not known."""
         self._expected_end = None if seconds is None else time.monotonic() + seconds
-        self._nudge()
+        # Set before the reason is read: whoever notes one looks at the end afterwards. Waking
+        # the other thread at every epoch would cost more than a small epoch does.
+        if self._reason:
+            self._nudge()
 
     def ask(self, reason: str) -> None:
         """Ask to end, from inside the process."""

@@ -29,8 +29,7 @@ def write_spec(run: Path, loaded: LoadedSpec, job: Job) -> None:
         _keep_previous(folder)
         for name, text in _authored(loaded.files).items():
             write_whole(folder / name, text.encode())
-        plan = json.dumps(plan_of(job), indent=2).encode()
-        write_whole(folder / PLAN_NAME, plan + b"\n")
+        write_whole(folder / PLAN_NAME, plan_text(job).encode())
         # Last: this is the file that a resume reads.
         write_whole(folder / RESOLVED_NAME, dump_resolved(loaded).encode())
 
@@ -81,6 +80,11 @@ def compiled(loaded: LoadedSpec) -> Job:
         SpecError: It does not compile.
     """
     return compile_job(loaded).job
+
+
+def plan_text(job: Job) -> str:
+    """What runs where, in order, as JSON."""
+    return json.dumps(plan_of(job), indent=2) + "\n"
 
 
 def plan_of(job: Job) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from jobrun.core.crashpoints import reach
 from jobrun.core.errors import CheckpointError, Fault, UsageError
 from jobrun.core.events import Listener, ignore
 from jobrun.graph.types import Job
+from jobrun.runner.authored import Authored, digest_of, job_of, recorded, write_authored
 from jobrun.runner.durable import write_whole
 from jobrun.runner.environment import set_blas_threads
 from jobrun.runner.lock import RunLock, is_live, owner_of
@@ -33,9 +34,6 @@ from jobrun.runner.rundir import (
 )
 from jobrun.runner.settings import Resume, RunOptions, RunResult
 from jobrun.runner.signals import REQUEST_NAME
-from jobrun.runner.specdir import compiled, recorded_spec, write_spec
-from jobrun.spec.dump import spec_digest
-from jobrun.spec.load import LoadedSpec
 from jobrun.version import __version__
 
 __all__ = [
@@ -45,7 +43,7 @@ __all__ = [
 
 
 def start_run(
-    loaded: LoadedSpec, job: Job, options: RunOptions, listener: Listener = ignore
+    loaded: Authored, job: Job, options: RunOptions, listener: Listener = ignore
 ) -> RunResult:
     """Start a new run and run it to its end.
 
@@ -61,7 +59,7 @@ def start_run(
     reach("runner.directory-made")
     with RunLock.acquire(path) as lock:
         warnings += probe_directory(path)
-        write_spec(path, loaded, job)
+        write_authored(path, loaded, job)
         reach("runner.spec-written")
         run = Run(path, _new_record(path, loaded, job, options))
         # With this file the directory becomes a run.
@@ -76,7 +74,7 @@ def resume_run(
     options: RunOptions,
     listener: Listener = ignore,
     *,
-    loaded: LoadedSpec | None = None,
+    loaded: Authored | None = None,
 ) -> RunResult:
     """Continue a run from its newest good checkpoint, or from ``options.epoch``.
 
@@ -104,8 +102,8 @@ def resume_run(
         )
     if run.record.status == "finished" and _asks_nothing_new(run, options, loaded):
         return _ended(run)
-    present = loaded if loaded is not None else recorded_spec(run)
-    job = compiled(present)
+    present = loaded if loaded is not None else recorded(run)
+    job = job_of(present)
     set_blas_threads(job.blas_threads)
     with RunLock.acquire(run.path) as lock:
         # Read again: its holder may have come further since it was looked up.
@@ -114,7 +112,7 @@ def resume_run(
 
 
 def run_with_policy(
-    loaded: LoadedSpec,
+    loaded: Authored,
     job: Job,
     options: RunOptions,
     listener: Listener = ignore,
@@ -129,7 +127,7 @@ def run_with_policy(
         listener: Is told what happens.
         resume: ``auto`` goes on with the newest run, or starts one when there is none;
             ``must`` needs one; ``never`` starts one; empty starts one, unless the newest
-            is unfinished.
+            is unfinished and has saved something, or runs now.
 
     Raises:
         UsageError: The newest run is unfinished, and the policy is empty.
@@ -147,8 +145,8 @@ def run_with_policy(
                 f"there is no run of {job.name} in {options.run_dir}",
                 "start one with 'jobrun run SPEC', or name another --run-dir",
             )
-        case "" if newest is not None and newest.unfinished:
-            raise _unfinished(newest)
+        case "" if newest is not None and _would_be_forgotten(newest):
+            raise _unfinished(newest, options.run_dir)
         case _:
             return start_run(loaded, job, options, listener)
 
@@ -191,7 +189,7 @@ class _Invocation(Protocol):
     def go_on(
         self,
         run: Run,
-        present: LoadedSpec,
+        present: Authored,
         job: Job,
         lock: RunLock,
         options: RunOptions,
@@ -205,14 +203,14 @@ def _invocation() -> _Invocation:
     return cast("_Invocation", import_module("jobrun.runner.invocation"))
 
 
-def _new_record(path: Path, loaded: LoadedSpec, job: Job, options: RunOptions) -> RunRecord:
+def _new_record(path: Path, loaded: Authored, job: Job, options: RunOptions) -> RunRecord:
     return RunRecord(
         run_id=str(uuid.uuid4()),
         job=job.name,
         created=datetime.now(UTC).isoformat(timespec="microseconds"),
         resumable=job.checkpoint.enabled,
         folder=os.path.relpath(loaded.folder, path),
-        spec_digest=spec_digest(loaded),
+        spec_digest=digest_of(loaded),
         limit_epochs=options.epochs,
         callables=callable_digests(job, Path(loaded.folder)),
         variables=loaded.environment_digests,
@@ -221,10 +219,12 @@ def _new_record(path: Path, loaded: LoadedSpec, job: Job, options: RunOptions) -
     )
 
 
-def _asks_nothing_new(run: Run, options: RunOptions, loaded: LoadedSpec | None) -> bool:
-    same_spec = loaded is None or spec_digest(loaded) == run.record.spec_digest
+def _asks_nothing_new(run: Run, options: RunOptions, loaded: Authored | None) -> bool:
+    same_spec = loaded is None or digest_of(loaded) == run.record.spec_digest
     same_limit = options.epochs in (0, run.record.limit_epochs)
-    return same_spec and same_limit and options.epoch is None
+    # A handler may name another epoch than the last.
+    nobody_chooses = options.epoch is None and options.metadata is None
+    return same_spec and same_limit and nobody_chooses
 
 
 def _ended(run: Run) -> RunResult:
@@ -232,12 +232,18 @@ def _ended(run: Run) -> RunResult:
     return RunResult(record.exit_code or 0, str(run.path), record.epoch, record.reason)
 
 
-def _unfinished(run: Run) -> UsageError:
+def _would_be_forgotten(run: Run) -> bool:
+    """Whether a new run would leave work behind: one that failed in init has none."""
+    return run.unfinished and (run.has_saved or is_live(run.path))
+
+
+def _unfinished(run: Run, run_dir: Path) -> UsageError:
     how = f"held by {owner_of(run.path)}" if is_live(run.path) else run.record.status
     if how == "running":
         how = "killed"
     return UsageError.of(
         "E352",
         f"run {run.name} is unfinished ({how})",
-        f"go on with it: jobrun resume {run.name} · or start anew: jobrun run SPEC --resume never",
+        f"go on with it: jobrun resume {run.handle(run_dir)} · "
+        "or start anew: jobrun run SPEC --resume never",
     )

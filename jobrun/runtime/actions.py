@@ -10,13 +10,14 @@ import numpy as np
 
 from jobrun.blobs.counter import Counter
 from jobrun.blobs.values import Value, describe
-from jobrun.checkpoint.hdf5 import read_state, write_state
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import Logged, Measured
 from jobrun.graph.expr import Expr, Text
 from jobrun.graph.steps import (
+    AdoptState,
     Assert,
     CallPython,
+    CopyState,
     Guard,
     If,
     Load,
@@ -25,6 +26,7 @@ from jobrun.graph.steps import (
     Loop,
     Net,
     Parallel,
+    PublishCopy,
     Record,
     RunProgram,
     Save,
@@ -43,6 +45,7 @@ from jobrun.runtime.files import load_action, save_action
 from jobrun.runtime.frame import Frame
 from jobrun.runtime.landing import as_bool
 from jobrun.runtime.programs import program_action
+from jobrun.runtime.states import state_action
 from jobrun.runtime.together import run_together
 from jobrun.runtime.usage import BlockNames, usage
 
@@ -80,10 +83,8 @@ class Actions:
                 return self._record(step)
             case Assert():
                 return self._assert(step)
-            case SaveState():
-                return _save_state(step)
-            case LoadState():
-                return _load_state(step)
+            case SaveState() | LoadState() | AdoptState() | CopyState() | PublishCopy():
+                return state_action(step)
             case Net() | UseNet() | Loop() | While() | If() | Stop() | Guard():
                 return self._nested(step)
 
@@ -214,33 +215,3 @@ def _join(outcomes: list[BaseException | None]) -> None:
 
     # min keeps the first of equals: no timing decides.
     raise min(raised, key=rank)
-
-
-def _save_state(step: SaveState) -> Action:
-    def run(frame: Frame) -> None:
-        values = {name: frame.n[name] for name in step.names}
-        frame.results["file"] = write_state(
-            step.file,
-            node=frame.node.name,
-            epoch=step.epoch,
-            run_id=step.run_id,
-            values=values,
-        )
-
-    return run
-
-
-def _load_state(step: LoadState) -> Action:
-    def run(frame: Frame) -> None:
-        values = read_state(
-            step.file,
-            node=frame.node.name,
-            epoch=step.epoch,
-            run_id=step.run_id,
-            digest=step.digest,
-            names=step.names,
-        )
-        # Nothing of it becomes visible before all of it has been read.
-        frame.n.update(values)
-
-    return run

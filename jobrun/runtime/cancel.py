@@ -24,12 +24,14 @@ class CancelScope:
 
     Attributes:
         cancelled: Plain attribute, since it is read at every step boundary.
+        at_once: Programs get no time to end in good order. Set before ``cancel``.
     """
 
-    __slots__ = ("_wakers", "cancelled")
+    __slots__ = ("_wakers", "at_once", "cancelled")
 
     def __init__(self) -> None:
         self.cancelled = False
+        self.at_once = False
         self._wakers: dict[object, Wake] = {}
 
     def cancel(self) -> None:

@@ -11,8 +11,10 @@ from jobrun.core.origin import Origin
 from jobrun.graph.expr import Const, Expr
 from jobrun.graph.query import walk
 from jobrun.graph.steps import (
+    AdoptState,
     Assert,
     CallPython,
+    CopyState,
     Guard,
     If,
     Load,
@@ -22,6 +24,7 @@ from jobrun.graph.steps import (
     Net,
     Op,
     Parallel,
+    PublishCopy,
     Record,
     RunProgram,
     Save,
@@ -115,7 +118,7 @@ class Control:
                 return self._stop(step)
             case (
                 CallPython() | RunProgram() | Parallel() | Load() | Save() | Log() | Record()
-                | Assert() | SaveState() | LoadState()
+                | Assert() | SaveState() | LoadState() | AdoptState() | CopyState() | PublishCopy()
             ):  # fmt: skip
                 return self._act(step)
             case _:

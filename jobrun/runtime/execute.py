@@ -32,6 +32,7 @@ from jobrun.runtime.landing import land
 from jobrun.runtime.plan import NodePlan, OutputPlan, ReportPlan, SetupPlan, TaskPlan
 from jobrun.runtime.reports import Reporter
 from jobrun.runtime.together import run_together
+from jobrun.runtime.watch import ends_apart, run_apart
 from jobrun.runtime.workspace import Blobs
 
 Work = Callable[[], bool]
@@ -44,16 +45,24 @@ def run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: 
     """
     started = time.perf_counter()
     task = plan.task
+
+    def work(seen: GroupRun) -> bool:
+        return _run_task(plan, seen, node, group, globals_)
+
+    went_well = run_apart(task, node, run, work) if ends_apart(task) else work(run)
+    seconds = time.perf_counter() - started
+    run.emit(TaskEnded(task.name, node.name, run.epoch, seconds, failed=not went_well))
+
+
+def _run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: Blobs) -> bool:
+    task = plan.task
     own = Blobs()
     frame = Frame(run, node, task.name, (own, own, group, globals_))
     frame.instances = task.instances
     frame.place = task.path
     frames = [frame] if task.instances <= 1 else _instance_frames(frame, task.instances)
     went_well = around(plan.setup, frame, lambda: _instances(plan, frames))
-    if went_well:
-        went_well = _take_outputs(plan, frames, run)
-    seconds = time.perf_counter() - started
-    run.emit(TaskEnded(task.name, node.name, run.epoch, seconds, failed=not went_well))
+    return went_well and _take_outputs(plan, frames, run)
 
 
 def around(setups: Sequence[SetupPlan], frame: Frame, body: Work) -> bool:

@@ -7,7 +7,7 @@ A ``GroupRun`` is shared by all that runs in one group run; a ``Frame`` belongs 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -36,7 +36,11 @@ class GroupRun:
         cleanup: The scope of exit blocks and last reports, which run after that too;
             cancelled only when the time for them is over.
         errors: What went wrong, in the order of its happening.
+        failed: For each error the task that declares ``retry`` and failed with it, or "".
         interrupted: Something did not run to its end because the run was cancelled.
+        grace_s: How long tasks may take to their end once they were asked to.
+        task: In what ``apart`` gives: the task's name, if it declares ``retry``.
+        whole: In what ``apart`` gives: the run to which a failure matters.
     """
 
     group: str
@@ -51,13 +55,27 @@ class GroupRun:
     body: CancelScope = field(default_factory=CancelScope)
     cleanup: CancelScope = field(default_factory=CancelScope)
     errors: list[BaseException] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
     interrupted: bool = False
+    grace_s: float = 30.0
+    task: str = ""
+    whole: GroupRun | None = None
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException, task: str = "") -> None:
         """Note an error, once, and ask everything that runs to end."""
         if not any(error is one for one in self.errors):
             self.errors.append(error)
+            self.failed.append(task)
         self.body.cancel()
+        if self.whole is not None:
+            self.whole.fail(error, self.task)
+
+    def apart(self, task: str, whole: GroupRun | None) -> GroupRun:
+        """The same run as one task sees it that can end by itself: errors and scope are its own."""
+        return replace(
+            self, body=CancelScope(), errors=[], failed=[], interrupted=False, task=task,
+            whole=whole,
+        )  # fmt: skip
 
 
 class Frame:

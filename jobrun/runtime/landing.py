@@ -23,7 +23,8 @@ def own(value: Value, *sources: Value) -> Value:
 
     Args:
         value: What an expression gave.
-        sources: Everything whose memory it may share.
+        sources: Everything whose memory it may share; an output of several instances is a
+            list, of which each item counts.
 
     Raises:
         TaskFailedError: E202, if no blob can hold it.
@@ -34,7 +35,7 @@ def own(value: Value, *sources: Value) -> Value:
         return land(value)
     if value.base is None:
         for source in sources:
-            if source is value:
+            if source is value or (type(source) is list and _holds(source, value)):
                 return value.copy(order="K")
     elif _shares(value, sources):
         return value.copy(order="K")
@@ -173,7 +174,15 @@ def _shares(value: np.ndarray[Any, Any], sources: tuple[Value, ...]) -> bool:
     root = _root(value)
     if root is None:
         return True
-    return any(isinstance(source, np.ndarray) and _root(source) is root for source in sources)
+    return any(
+        _shares(value, tuple(source)) if type(source) is list
+        else isinstance(source, np.ndarray) and _root(source) is root
+        for source in sources
+    )  # fmt: skip
+
+
+def _holds(items: list[Value], value: Value) -> bool:
+    return any(item is value for item in items)
 
 
 def _root(value: Any) -> Any:

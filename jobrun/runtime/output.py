@@ -27,7 +27,8 @@ def follow(
     """Tell each line of the program's output until it ends; its exit code.
 
     The program is the leader of a process group. When it has ended, so does what it left
-    in its group. On cancel the whole group gets SIGTERM, and SIGKILL two seconds later.
+    in its group. On cancel the whole group gets SIGTERM, and SIGKILL two seconds later; or
+    at once, if the scope says so.
     """
     lines = Lines(tell)
     deadline = 0.0
@@ -108,6 +109,9 @@ def _end_if_cancelled(
 ) -> float:
     """Ask the group to end when cancelled; make it when the deadline has passed."""
     if not cancel.cancelled:
+        return deadline
+    if cancel.at_once:
+        kill(process, signal.SIGKILL)
         return deadline
     if not deadline:
         kill(process, signal.SIGTERM)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,11 +70,16 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """A group; ``nodes`` are those it uses, in the order of first use."""
+    """A group; ``nodes`` are those it uses, in the order of first use.
+
+    Attributes:
+        changed: Per node, the names of shared blobs that may be changed in place.
+    """
 
     group: TaskGroup
     tasks: tuple[TaskPlan, ...]
     nodes: tuple[NodePlan, ...]
+    changed: Mapping[str, frozenset[str]]
 
 
 def plan_group(group: TaskGroup) -> GroupPlan:
@@ -88,6 +93,7 @@ def plan_group(group: TaskGroup) -> GroupPlan:
         group,
         tuple(_task_plan(task, known) for task in group.tasks),
         tuple(_node_plan(node, group, known) for node in places),
+        {node: known.changed(node) for node in places},
     )
 
 

@@ -89,7 +89,7 @@ def environment_of(
         "JOBRUN_INSTANCE": str(frame.instance),
         "JOBRUN_INSTANCES": str(frame.instances),
         "JOBRUN_NODE": frame.node.name,
-        "JOBRUN_RUN_DIR": frame.run.run_dir,
+        "JOBRUN_RUN_PATH": frame.run.run_dir,
         "JOBRUN_SEED": str(frame.run.seed),
         "JOBRUN_TASK": frame.task,
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 from jobrun.graph.access import AccessFinder
 from jobrun.graph.expr import Call, Expr, Name
@@ -39,6 +40,7 @@ class Usage:
         self.changed |= other.changed
 
 
+@cache
 def finder() -> AccessFinder:
     """The finder of names that knows the registered operators."""
     mutating = {name: known.mutates for name, known in OPERATORS.items() if known.mutates}
@@ -114,6 +116,10 @@ class GroupUsage:
     def _note(self, node: str, seen: Usage) -> None:
         self._users.setdefault(node, Counter()).update(seen.used)
         self._changed.setdefault(node, set()).update(seen.changed)
+
+    def changed(self, node: str) -> frozenset[str]:
+        """The names of blobs that several tasks of the node may see changed in place."""
+        return frozenset(self._changed.get(node, ()))
 
     def task_block(self, task: Task, block: Steps, beside: Iterable[Steps] = ()) -> BlockNames:
         """The names of one block of a task.

@@ -8,20 +8,23 @@ every session. Rules every session keeps (checked by the contract tests):
 * The first error stops all tasks of the group at their next step boundary and is raised as
   ``TaskFailedError`` (or what the error is) with the others as notes; nothing hangs.
 * After a failed or cancelled group the workspaces hold no promise; the caller restores them
-  from a checkpoint or ends.
+  from a snapshot or a checkpoint, or ends.
+* A failure of a task with ``on_error: warn`` is told as a warning and fails nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from jobrun.blobs.values import Value
 from jobrun.core.events import Listener, ignore
 from jobrun.graph.types import Cluster, OutputRef, TaskGroup
 
 Outputs = Mapping[OutputRef, Value]
+# What a session keeps of its nodes' workspaces; only the session that made it can read it.
+Snapshot = Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,9 @@ class Session(Protocol):
     def run(self, group: TaskGroup, epoch: int, outputs: Outputs) -> Outputs:
         """Run the group to its end and return the outputs of its tasks.
 
+        A task that takes longer than its ``timeout_s`` fails (E220). The group's ``remote``
+        nets are for sessions whose nodes answer requests; others leave them alone.
+
         Args:
             group: The tasks.
             epoch: 0 in init, then 1, …; keys the random streams and is readable in steps.
@@ -60,6 +66,20 @@ class Session(Protocol):
             EnvironmentFaultError: The disk, an import or a program's start failed.
             GroupCancelledError: ``request_stop`` ended it (``session.cancel``).
             TasksStuckError: Tasks did not end in time; the process has to.
+
+        The error's ``tasks`` name those that failed, if each of them declares ``retry``.
+        """
+
+    def snapshot(self, group: TaskGroup) -> Snapshot:
+        """Keep all that a run of the group may change in the nodes' global workspaces.
+
+        Called right before the run. Takes memory for what the group changes in place.
+        """
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Make the global workspaces what they were at the snapshot. Only between groups.
+
+        Any number of times: each run that follows starts from the same bits.
         """
 
     def read(self, node: str, names: tuple[str, ...]) -> dict[str, Value]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from jobrun.core.errors import Fault, JobrunError
 
 
-def combined(errors: Sequence[BaseException]) -> BaseException:
+def combined(errors: Sequence[BaseException], tasks: Sequence[str] = ()) -> BaseException:
     """The first error, with what the others say.
 
     The first decides the class, and thereby the exit code. The others follow in an order
@@ -16,7 +16,15 @@ def combined(errors: Sequence[BaseException]) -> BaseException:
 
     Args:
         errors: At least one, in the order of their happening.
+        tasks: For each error the task it is of, if that may be tried again, else "".
     """
+    whole = _combined(errors)
+    if isinstance(whole, JobrunError):
+        whole.tasks = tuple(sorted(set(tasks))) if all(tasks) else ()
+    return whole
+
+
+def _combined(errors: Sequence[BaseException]) -> BaseException:
     first = next((one for one in errors if not isinstance(one, JobrunError)), errors[0])
     others = sorted((one for one in errors if one is not first), key=str)
     if not isinstance(first, JobrunError):

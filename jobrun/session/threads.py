@@ -17,12 +17,14 @@ from jobrun.runtime.imports import FolderFinder
 from jobrun.runtime.leash import Leash
 from jobrun.runtime.notices import Notices
 from jobrun.runtime.plan import GroupPlan, plan_group
+from jobrun.runtime.watch import ends_apart
 from jobrun.runtime.workspace import Blobs
 from jobrun.session.base import Outputs, RunContext
 from jobrun.session.cancel import GroupCancelledError, TasksStuckError
 from jobrun.session.crew import Crew
 from jobrun.session.faults import combined
 from jobrun.session.schedule import Part, check_needs, ready, released
+from jobrun.session.snapshot import Kept, put_aside, put_back
 
 # A job has four groups; saving makes a new one at every epoch.
 _KEPT_PLANS = 8
@@ -32,6 +34,9 @@ _LAST_S = 5.0
 
 class ThreadsSession:
     """Every node has its own global workspace; only outputs and pulled copies cross.
+
+    All nodes are this process: their hosts and resources mean nothing here, and nobody asks
+    for remote nets.
 
     Args:
         grace_s: How long tasks may take to their next step boundary once the group run is
@@ -74,7 +79,7 @@ class ThreadsSession:
             return {}
         run = GroupRun(
             group.name, epoch, context.seed, context.run_dir, context.folder, context.emit,
-            dict(outputs), crew.start, self._leash,
+            dict(outputs), crew.start, self._leash, grace_s=self._grace_s,
         )  # fmt: skip
         parts = self._parts(plan, run)
         self._running = run
@@ -84,11 +89,20 @@ class ThreadsSession:
         finally:
             self._running = None
         if run.errors:
-            raise combined(run.errors)
+            raise combined(run.errors, run.failed)
         if run.interrupted:
             raise GroupCancelledError(group.name)
         refs = [output.ref for task in plan.tasks for output in task.outputs]
-        return {ref: run.outputs[ref] for ref in refs}
+        # Of a task whose failure is only told there are none.
+        return {ref: run.outputs[ref] for ref in refs if ref in run.outputs}
+
+    def snapshot(self, group: TaskGroup) -> Kept:
+        """Keep all that a run of the group may change in the nodes' global workspaces."""
+        return put_aside(self._workspaces, self._plan(group).changed)
+
+    def restore(self, snapshot: Kept) -> None:
+        """Make the global workspaces what they were at the snapshot. Only between groups."""
+        put_back(snapshot, self._workspaces)
 
     def read(self, node: str, names: tuple[str, ...]) -> dict[str, Value]:
         """Copies of blobs of the node's global workspace. Only between groups.
@@ -180,6 +194,7 @@ class ThreadsSession:
                 run_task, task, run, self._nodes[node], groups[node], self._workspaces[node]
             )
             may_block = task.may_block or bool(task.reports) or task.task.instances > 1
+            may_block = may_block or ends_apart(task.task)
             part = Part(task.task.full_name, work, may_block=may_block)
             tasks.setdefault(task.task.name, []).append(part)
             if node in begins:

@@ -58,8 +58,8 @@ class NodeSpec(Model):
 
     count: Maybe[Annotated[Int, Field(ge=1, le=100_000)]] = None
     props: dict[Str, Any] = {}
-    resources: dict[Str, Float] = {}
-    host: Maybe[Str] = None
+    resources: dict[Str, Float] = Field({}, description="for sessions that place nodes")
+    host: Maybe[Str] = Field(None, description="for sessions that place nodes")
 
 
 class NetSpec(Model):
@@ -72,10 +72,10 @@ class NetSpec(Model):
 
 
 class RetrySpec(Model):
-    """How often a failed group run is tried again."""
+    """How often a failed group run is tried again, from where it started."""
 
-    max: Annotated[Int, Field(ge=0)]
-    backoff: Seconds = 0.0
+    max: Annotated[Int, Field(ge=0, description="in one run of the group")]
+    backoff: Seconds = Field(0.0, description="the wait before each retry")
 
 
 Output = Annotated[
@@ -99,13 +99,15 @@ class TaskSpec(Model):
     outputs: tuple[Output, ...] = ()
     read: Maybe[Name] = Field(None, description="a reader or a queue: the steps run per record")
     write: dict[Name, tuple[BlobName, ...]] = Field({}, description="queue: blobs sent on")
-    timeout: Maybe[Seconds] = None
-    retry: Maybe[RetrySpec] = None
-    on_error: Literal["fail", "warn"] = "fail"
+    timeout: Maybe[Seconds] = Field(None, description="the task fails when it takes longer")
+    retry: Maybe[RetrySpec] = Field(None, description="a failure of it runs the group again")
+    on_error: Literal["fail", "warn"] = Field(
+        "fail", description="warn: its failure is told, and the group goes on"
+    )
 
 
 class RemoteNet(Model):
-    """A net kept for another place."""
+    """A net kept for another place: the group does not run it, the session may."""
 
     net: Name
     node: Name
@@ -269,9 +271,11 @@ class BestSpec(Model):
 class UploadSpec(Model):
     """Where committed checkpoints are copied to."""
 
-    to: Str
-    when: Literal["end", "committed"] = "end"
-    required: Bool = False
+    to: Str = Field(description="a directory: a path, or file:///…")
+    when: Literal["end", "committed"] = Field(
+        "end", description="the last one when the run has ended, or each one when it is saved"
+    )
+    required: Bool = Field(False, description="a failure fails the run")
 
 
 class CheckpointSpec(Model):

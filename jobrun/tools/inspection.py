@@ -19,6 +19,7 @@ from jobrun.checkpoint.manifest import NAME as MANIFEST
 from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.core.events import CheckpointTimes
 from jobrun.core.names import did_you_mean
+from jobrun.runner.authored import is_from_python
 from jobrun.runner.progress import from_json
 from jobrun.runner.record import RECORD_NAME
 from jobrun.runner.rundir import Run, find_run
@@ -115,6 +116,8 @@ def _of_epoch(root: Path, epoch: int, run: Path) -> Inspection:
 def _checkpoints(run: Run) -> Path:
     inside = run.path / "checkpoints"
     if DirectoryStore(str(inside)).epochs():
+        return inside
+    if is_from_python(run):
         return inside
     # Only the spec knows of another place.
     other = getattr(recorded_spec(run).spec.checkpoint, "dir", None)

@@ -578,3 +578,14 @@ def test_several_nodes_of_one_process_save_and_load_at_the_same_time(tmp_path):
         back = list(pool.map(round_trip, range(8)))
 
     assert [set(values.tolist()) for values in back] == [{number} for number in range(8)]
+
+
+def test_a_partial_read_leaves_out_what_the_file_does_not_hold(tmp_path):
+    stored = write(tmp_path)
+
+    found = read_state(
+        str(tmp_path / "n.h5"), node="n", epoch=3, run_id=RUN_ID, digest=stored.digest,
+        names=("no", "k"), partial=True,
+    )  # fmt: skip
+
+    assert found == {"k": 4}

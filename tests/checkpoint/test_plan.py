@@ -2,10 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.checkpoint.plan import file_name, load_group, save_group
+from jobrun.checkpoint.plan import (
+    addressed,
+    checkpointed_blobs,
+    file_name,
+    load_group,
+    partial_group,
+    save_group,
+)
 from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.core.errors import CheckpointError
-from jobrun.graph.steps import LoadState, SaveState
+from jobrun.graph.steps import AdoptState, LoadState, SaveState
 from jobrun.graph.types import CheckpointPolicy, Cluster, Job, Node, TaskGroup
 
 DIGEST = "sha256:" + "0" * 64
@@ -75,3 +82,39 @@ def test_files_of_other_nodes_stay_unread():
     group = load_group(JOB, manifest("a", "b", "gone"), "/run/epoch-000004")
 
     assert [task.node for task in group.tasks] == ["a", "b"]
+
+
+def test_what_is_checkpointed_is_known_before_anything_runs():
+    assert checkpointed_blobs(JOB) == {"a": ("k", "w"), "b": ("file",)}
+
+
+def test_what_was_read_is_given_out_with_its_facts():
+    group = load_group(JOB, manifest("a", "b"), "d")
+
+    assert [[output.name for output in task.outputs] for task in group.tasks] == [["file"]] * 2
+
+
+def test_some_blobs_are_adopted_only_when_every_node_has_read():
+    group = partial_group(manifest("a", "b"), "/run/e", {"a": ("w",), "b": ("file", "no")})
+
+    reading, adopting = group.tasks[:2], group.tasks[2:]
+    assert [task.node for task in (*reading, *adopting)] == ["a", "b", "a", "b"]
+    assert all(task.steps[0].partial for task in reading)
+    assert reading[1].steps[0].names == ("file", "no")
+    assert {task.needs for task in adopting} == {(reading[0].name,)}
+    assert adopting[1].steps == (AdoptState(("file", "no"), path="checkpoint/adopt"),)
+    assert group.workspace == "private"
+
+
+@pytest.mark.parametrize(
+    ("name", "blob", "nodes"),
+    [
+        ("w", "w", ("a", "b")),
+        ("b.w", "w", ("b",)),
+        ("readers/train", "readers/train", ("a", "b")),
+        ("a.readers/train", "readers/train", ("a",)),
+        ("c.w", "c.w", ("a", "b")),
+    ],
+)
+def test_a_name_means_a_blob_on_all_nodes_or_on_one(name, blob, nodes):
+    assert addressed(name, ("a", "b")) == (blob, nodes)

@@ -28,7 +28,9 @@ GOOD = {
     "in a row": "x = 1, y = x",
     "in all branches": "{if: w > 1, then: [x = 1], else: [x = 2]}, y = x",
     "in a loop with a pass": "{loop: 2, steps: [x = 1]}, y = x",
-    "in an endless loop before its stop": "{loop: forever, steps: [x = 1, {stop_if: w > 1}]}, y = x",
+    "in an endless loop before its stop": (
+        "{loop: forever, steps: [x = 1, {stop_if: w > 1}]}, y = x"
+    ),
     "in every branch that goes on": "{if: w > 1, then: [stop], else: [x = 2]}, y = x",
     "in a parallel branch": "{parallel: [[x = 1], [z = 1]]}, y = x + z",
     "in a guard before its stop": "{guard: g, steps: [x = 1, stop]}, y = x",
@@ -151,11 +153,11 @@ def test_ways_that_differ_leave_a_name_uncertain():
 _NAMES = st.sampled_from(["a", "b"])
 
 
-class _Unset(Exception):
+class _UnsetError(Exception):
     """A name was read that holds nothing."""
 
 
-class _Left(Exception):
+class _LeftError(Exception):
     """A stop left a block."""
 
     def __init__(self, target: str) -> None:
@@ -165,10 +167,7 @@ class _Left(Exception):
 
 @st.composite
 def _programs(draw, depth=3, blocks=("body",)):
-    steps: list[Step] = []
-    for _ in range(draw(st.integers(1, 3))):
-        steps.append(draw(_a_step(depth, blocks)))
-    return tuple(steps)
+    return tuple(draw(_a_step(depth, blocks)) for _ in range(draw(st.integers(1, 3))))
 
 
 @st.composite
@@ -215,12 +214,12 @@ class _Interpreter:
     def _read(self, *names: str) -> None:
         for name in names:
             if name not in self.set:
-                raise _Unset(name)
+                raise _UnsetError(name)
 
     def block(self, steps, path: str) -> bool:
         try:
             self.run(steps)
-        except _Left as left:
+        except _LeftError as left:
             if left.target != path:
                 raise
             return True
@@ -230,7 +229,7 @@ class _Interpreter:
         for step in steps:
             self._step(step)
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: Step) -> None:  # noqa: C901 - one case per kind of step
         match step:
             case Net(ops=(Assign(targets=(NameTarget(name=name),)),)):
                 self.set.add(name)
@@ -243,7 +242,7 @@ class _Interpreter:
                 if isinstance(condition, Compare) and isinstance(condition.left, Name):
                     self._read(condition.left.name)
                 if condition is None or self._choose():
-                    raise _Left(target)
+                    raise _LeftError(target)
             case If(branches=((_, then),), otherwise=otherwise):
                 self.run(then if self._choose() else otherwise)
             case Guard(flag=flag, steps=inner, path=path):
@@ -267,7 +266,7 @@ class _Interpreter:
             if self.block(inner, path):
                 return
         # An endless loop is cut short here; what follows it is not run.
-        raise _Left("body")
+        raise _LeftError("body")
 
 
 @settings(max_examples=400, deadline=None)

@@ -247,18 +247,19 @@ def test_the_garbage_collector_is_left_as_it_was(tmp_path):
         gc.enable()
 
 
-_STEPS = st.recursive(
-    st.sampled_from(
-        ["x = w", "y = x", "x += 1", "w = w + 1", "del x", "stop", "{stop_if: w > 1}",
-         "{net: f}", "{net: g, in: {a: w}, out: {b: x}}", "{log: hi}", "z = nosuch", "v = 'sin('"]
-    ),
-    lambda inner: st.one_of(
-        st.lists(inner, min_size=1, max_size=3).map(lambda s: f"{{loop: 2, steps: [{', '.join(s)}]}}"),
-        st.lists(inner, min_size=1, max_size=3).map(lambda s: f"{{if: w > 1, then: [{', '.join(s)}]}}"),
-        st.lists(inner, min_size=1, max_size=3).map(lambda s: f"{{guard: g1, steps: [{', '.join(s)}]}}"),
-    ),
-    max_leaves=6,
-)  # fmt: skip
+_TEXTS = [
+    "x = w", "y = x", "x += 1", "w = w + 1", "del x", "stop", "{stop_if: w > 1}", "{log: hi}",
+    "{net: f}", "{net: g, in: {a: w}, out: {b: x}}", "z = nosuch", "v = 'sin('",
+]  # fmt: skip
+_BLOCKS = ["{loop: 2, steps: [%s]}", "{if: w > 1, then: [%s]}", "{guard: g1, steps: [%s]}"]
+
+
+def _blocks(inner):
+    bodies = st.lists(inner, min_size=1, max_size=3).map(", ".join)
+    return st.builds(lambda block, body: block % body, st.sampled_from(_BLOCKS), bodies)
+
+
+_STEPS = st.recursive(st.sampled_from(_TEXTS), _blocks, max_leaves=6)
 
 
 @settings(

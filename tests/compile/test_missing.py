@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.compiling import codes_of, fault_of
 
 
@@ -104,3 +106,26 @@ def test_a_blob_that_a_record_would_bring_is_not_missed(tmp_path):
         """
 
     assert codes_of(tmp_path, text) == ["E190", "E190"]
+
+
+@pytest.mark.parametrize("private", ["instances: 2", "workspace: private"])
+def test_what_ends_within_init_is_not_to_be_made_in_init(tmp_path, private):
+    text = f"""\
+        init: [{{task: i, {private}, steps: [x = 1.0]}}]
+        epoch: [{{task: t, steps: [y = x]}}]
+        """
+    fault = fault_of(tmp_path, text)
+
+    assert fault.code == "E183"
+    assert fault.mend.startswith("make it in a global task without instances")
+
+
+@pytest.mark.parametrize(("node", "code"), [("", "E141"), ("node: c,", "E142")])
+def test_a_task_on_no_node_is_the_only_fault_of_those_that_read_its_blobs(tmp_path, node, code):
+    text = f"""\
+        nodes: {{a: {{}}, b: {{}}}}
+        init: [{{task: i, {node} steps: [w = 1.0]}}, {{task: j, node: b, steps: [v = 1.0]}}]
+        epoch: [{{task: t, node: b, steps: [v = v + w]}}, {{task: u, node: a, steps: [w = w + 1]}}]
+        """
+
+    assert codes_of(tmp_path, text) == [code]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobrun.compile.job import compile_job
 from jobrun.compile.order import Order, topological
+from jobrun.core.errors import SpecError
+from jobrun.spec.load import load_spec
 from tests.support.compiling import codes_of, fault_of, faults_of, job_of, task_of
 
 
@@ -127,3 +131,25 @@ def test_a_rebuilt_task_needs_rebuilt_ones_only(tmp_path):
     )
 
     assert fault.code == "E140"
+
+
+def test_row_20_a_cycle_is_printed_with_its_place(tmp_path):
+    text = (
+        "jobrun: 1\nname: t\ninit: [{task: i, steps: ['x = 0']}]\nepoch:\n"
+        "  - {task: a, needs: [c], steps: ['t = 1']}\n"
+        "  - {task: b, needs: [a], steps: ['t = 1']}\n"
+        "  - {task: c, needs: [b], steps: ['t = 1']}\n"
+        "  - {task: d, needs: [d], steps: ['t = 1']}\n"
+        "  - {task: e, node: nope, steps: ['t = 1']}\n"
+        "stop: [{epochs: 1}]\n"
+    )
+    path = tmp_path / "t.yaml"
+    path.write_text(text)
+
+    with pytest.raises(SpecError) as raised:
+        compile_job(load_spec(str(path)))
+
+    told = [(fault.message, str(fault.where)) for fault in raised.value.faults]
+    assert ("these tasks wait for each other: a -> c -> b -> a", f"{path}:5:23") in told
+    assert ("task 'd' needs itself", f"{path}:8:23") in told
+    assert ("unknown node 'nope'", f"{path}:9:21") in told

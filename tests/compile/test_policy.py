@@ -12,6 +12,7 @@ from jobrun.graph.types import (
     StopAfterTime,
     StopWhen,
     StopWithoutImprovement,
+    UploadPolicy,
 )
 from tests.support.compiling import compile_text, fault_of, faults_of, job_of
 
@@ -38,6 +39,13 @@ def test_all_that_is_written_comes_to_the_policy(tmp_path):
         directory="here", every_epochs=5, keep_last=3, keep_every=10, keep_best=("m", "max", 2),
         nodes=("local",), on_error="warn",
     )  # fmt: skip
+
+
+def test_an_upload_is_part_of_the_policy(tmp_path):
+    policy = _policy(tmp_path, "{upload: {to: there, when: committed, required: true}}")
+
+    assert policy.upload == UploadPolicy("there", "committed", required=True)
+    assert _policy(tmp_path, "{upload: {to: there}}").upload == UploadPolicy("there")
 
 
 def test_a_duration_takes_the_place_of_epochs(tmp_path):

@@ -77,6 +77,24 @@ def test_scratch_is_not_there_between_epochs(tmp_path):
     assert "t.loss" in fault.mend
 
 
+@pytest.mark.parametrize("private", ["instances: 2", "workspace: private"])
+def test_what_ends_within_init_is_not_to_be_made_in_init(tmp_path, private):
+    start = (
+        f"init: [{{task: i, {private}, steps: [x = 1.0]}}]\nepoch: [{{task: t, steps: [y = 1]}}]\n"
+    )
+
+    fault = fault_of(tmp_path, f"{start}metrics: {{m: x}}\n")
+
+    assert (fault.code, fault.message) == ("E135", "'x' is no state: it ends with 'init'")
+    assert fault.mend.startswith("make it in a global task without instances, or give task 'i'")
+
+
+def test_a_task_without_a_node_is_the_only_fault_of_what_reads_its_blobs(tmp_path):
+    start = NODES.replace("i, node: main", "i").replace("w = w + 1", "x = 1").replace("w}", "x}")
+
+    assert codes_of(tmp_path, f"{start}metrics: {{m: w}}\n") == ["E141"]
+
+
 def test_constants_can_be_looked_at(tmp_path):
     start = "init: [{task: d, rebuild: true, steps: [X = 1.0]}, {task: i, steps: [w = 1.0]}]\n"
 

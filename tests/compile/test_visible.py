@@ -109,7 +109,8 @@ def test_a_report_of_a_group_reads_state_and_set_up(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "steps", ["X = 1", "X += 1", "'X[0] = 1'", "'add_at(X, 0, 1)'", "{call: 'm:f', inout: [X]}", "del X",
+    "steps", ["X = 1", "X += 1", "'X[0] = 1'", "'add_at(X, 0, 1)'", "del X",
+             "{call: 'm:f', inout: [X]}",
               "{load: {X: a.npy}}", "{guard: X, steps: [stop]}"],
 )  # fmt: skip
 def test_a_constant_is_never_written(tmp_path, steps):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 
 import pytest
 
 from jobrun.cli.app import COMMANDS
 from jobrun.core.errors import JobrunError
 from jobrun.version import __version__
-from tests.support.command import ROOT, jobrun
+from tests.support.command import ROOT, environment, jobrun
 from tests.support.stored import only_run
 
 TEXT = (ROOT / "README.md").read_text()
@@ -100,3 +101,11 @@ def test_the_tree_of_a_run_is_as_shown(folder):
     }
     missing = [name for name in names if not (found / name).exists()]
     assert missing == []
+
+
+def test_the_lines_of_python_do_what_they_say(folder):
+    done = subprocess.run(
+        [sys.executable, "-c", _blocks("python")[0]],
+        cwd=folder, env=environment(), check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert int(done.stdout) > 2

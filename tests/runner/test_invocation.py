@@ -20,7 +20,10 @@ from jobrun.runner.journal import read_journal
 from jobrun.runner.start import start_run
 from tests.support.runs import ROOT, Place
 
-RETENTION = ("stop:", "checkpoint: {keep: {last: 2}}\nstop:")
+RETENTION = (
+    "stop:",
+    "checkpoint: {keep: {last: 2}, upload: {to: copies, required: true}}\nstop:",
+)
 # These are met only when a run goes back to an epoch.
 GOING_BACK = {point for point in POINTS if "set-aside" in point} | {"runner.rewound"}
 RECOVERING = GOING_BACK | {"runner.recovered"}

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from jobrun.core.events import EpochEnded, Logged, Measured, Noted
+from jobrun.core.events import EpochEnded, GroupRetried, GroupStarted, Logged, Measured, Noted
 from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
 from jobrun.runner import logs
 from jobrun.runner.logs import RunLogs, trim_metrics
@@ -119,3 +119,44 @@ def test_metrics_of_lost_epochs_are_moved_not_doubled(tmp_path, tail):
 
 def test_there_may_be_no_metrics(tmp_path):
     assert trim_metrics(tmp_path, 1) == 0
+
+
+def test_what_a_failed_attempt_measured_is_set_aside(tmp_path):
+    run_logs = RunLogs(tmp_path, JOB)
+    run_logs(GroupStarted("epoch", 1, ()))
+    run_logs(Measured("loss", 1.0, 1))
+    run_logs(GroupStarted("epoch", 2, ()))
+    for value in (2.0, 3.0):
+        run_logs(Measured("loss", value, 2, "one"))
+        run_logs(Measured("more", value, 2, "one"))
+        run_logs(GroupRetried("epoch", 2, 1))
+    run_logs(Measured("loss", 4.0, 2, "one"))
+    run_logs.close()
+
+    assert [line["value"] for line in lines(tmp_path / "metrics.jsonl")] == [1.0, 4.0]
+    aside = lines(tmp_path / "superseded" / "metrics.jsonl")
+    assert [line["value"] for line in aside] == [2.0, 2.0, 3.0, 3.0]
+    told = [line["event"] for line in lines(tmp_path / "events.jsonl")]
+    assert told.count("GroupRetried") == 2
+    assert run_logs.failed_writes == 0
+
+
+def test_an_attempt_that_measured_nothing_leaves_nothing(tmp_path):
+    run_logs = RunLogs(tmp_path, JOB)
+    run_logs(GroupStarted("epoch", 1, ()))
+    run_logs(GroupRetried("epoch", 1, 1))
+    run_logs.close()
+
+    assert not (tmp_path / "superseded").exists()
+
+
+def test_metrics_that_cannot_be_set_aside_are_counted(tmp_path):
+    run_logs = RunLogs(tmp_path, JOB)
+    run_logs(GroupStarted("epoch", 1, ()))
+    run_logs(Measured("loss", 1.0, 1))
+    (tmp_path / "superseded").write_text("in the way")
+
+    run_logs(GroupRetried("epoch", 1, 1))
+    run_logs.close()
+
+    assert run_logs.failed_writes == 1

@@ -33,6 +33,7 @@ from jobrun.graph.types import (
 from jobrun.runner.loop import JobRunner, Limits, Resumed
 from jobrun.runner.progress import Progress
 from jobrun.runner.signals import StopRequests
+from jobrun.session.cancel import GroupCancelledError
 from tests.support.scripted_session import ScriptedSession
 
 X = NodeBlob("n", "x")
@@ -83,6 +84,12 @@ class RecordingSaver:
         self.kept[progress.epoch] = progress
         return progress
 
+    def loaded(self, epoch, outputs):
+        self.calls.append(f"loaded {epoch}")
+
+    def finish(self):
+        self.calls.append("finish")
+
 
 class Bench:
     """A job runner with everything it needs, and what happened."""
@@ -131,10 +138,23 @@ def test_a_new_run_happens_in_this_order():
         "init 0", "settle", "save 0",
         "epoch 1", "settle", "save 1",
         "epoch 2", "settle", "save 2",
-        "download 2", "exit 2",
+        "finish", "download 2", "exit 2",
     ]  # fmt: skip
     assert progress.epoch == 2
     assert progress.stopping == ("2 epochs have run",)
+
+
+def test_a_request_to_end_that_cuts_the_upload_short_drops_no_epoch():
+    bench = Bench(job())
+
+    def finish():
+        raise GroupCancelledError
+
+    bench.saver.finish = finish
+    with pytest.raises(
+        StoppedEarlyError, match="what runs after epoch 2 was cut short, epoch 2 is"
+    ):
+        bench.run()
 
 
 def test_a_resumed_run_loads_and_runs_only_what_is_rebuilt():
@@ -144,9 +164,9 @@ def test_a_resumed_run_loads_and_runs_only_what_is_rebuilt():
     bench.run()
 
     assert bench.calls == [
-        "init 0", "load 1", "settle",
+        "init 0", "load 1", "loaded 1", "settle",
         "epoch 2", "settle", "save 2",
-        "download 2", "exit 2",
+        "finish", "download 2", "exit 2",
     ]  # fmt: skip
     assert bench.events[0] == GroupStarted("init", 0, ("b",))
 
@@ -157,7 +177,7 @@ def test_resumed_after_the_last_epoch_it_runs_download_and_exit_and_no_epoch():
 
     bench.run()
 
-    assert bench.calls == ["load 2", "settle", "download 2", "exit 2"]
+    assert bench.calls == ["load 2", "loaded 2", "settle", "finish", "download 2", "exit 2"]
 
 
 def test_a_finished_run_resumed_runs_nothing_more():
@@ -165,7 +185,7 @@ def test_a_finished_run_resumed_runs_nothing_more():
 
     progress = bench.run()
 
-    assert bench.calls == ["load 2", "settle"]
+    assert bench.calls == ["load 2", "loaded 2", "settle"]
     assert progress.stopping
 
 
@@ -175,7 +195,9 @@ def test_a_finished_run_whose_limit_was_raised_goes_on():
 
     bench.run()
 
-    assert bench.calls[2:] == ["epoch 3", "settle", "save 3", "download 3", "exit 3"]
+    assert bench.calls[3:] == [
+        "epoch 3", "settle", "save 3", "finish", "download 3", "exit 3",
+    ]  # fmt: skip
 
 
 def test_a_lowered_limit_stops_before_any_epoch():

@@ -203,3 +203,14 @@ def test_a_change_is_written_and_the_rest_stays(root):
     assert open_run(run.path) == changed
     assert changed.record.run_id == run.record.run_id
     assert changed.unfinished
+
+
+def test_a_run_is_called_by_its_name_where_that_finds_it_and_else_by_its_path(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    run = open_run(make(tmp_path / "runs", "walk", "20261121-0942-brisk-heron", 1))
+
+    assert run.handle(Path("runs")) == run.name
+    assert run.handle(tmp_path / "runs") == run.name
+    assert run.handle(tmp_path / "elsewhere") == f"runs/{run.name}"

@@ -21,8 +21,9 @@ from jobrun.graph.types import (
     Task,
     TaskGroup,
 )
-from jobrun.runner.journal import Journal, read_journal
+from jobrun.runner.journal import read_journal
 from jobrun.runner.lock import RunLock
+from jobrun.runner.metadata import RunMetadata
 from jobrun.runner.progress import Progress, from_json
 from jobrun.runner.saver import CheckpointSaver, Identity, NoSaver, Place
 from jobrun.session.base import RunContext
@@ -70,7 +71,9 @@ def bench(tmp_path):
     session.open(JOB.cluster, RunContext(0, str(tmp_path), str(tmp_path)))
     session.run(JOB.init, 0, {})
     with RunLock.acquire(tmp_path) as lock:
-        yield Bench(tmp_path, session, lock)
+        one = Bench(tmp_path, session, lock)
+        with one.own.opened(one.events.append):
+            yield one
     session.close()
 
 
@@ -81,8 +84,8 @@ class Bench:
         self.path = path
         self.events = []
         self.store = FailingStore(str(path / "checkpoints"))
-        self.journal = Journal.open(path, "id-1")
-        self.place = Place(self.store, self.journal, lock)
+        self.own = RunMetadata(self.store, path, "id-1")
+        self.place = Place(self.store, (self.own,), lock)
         self.session = session
 
     def saver(self, **policy):
@@ -105,9 +108,12 @@ def test_a_saved_epoch_is_there_promised_and_told(bench):
     assert bench.store.verify(3) is None
     assert saver.saved == 3
     assert saver.seconds > 0
-    [event] = bench.events
+    event, times = bench.events
     assert (event.epoch, event.path) == (3, bench.store.path(3))
     assert event.size_bytes == bench.store.manifest(3).files[0].size_bytes
+    assert (times.action, times.epoch, times.size_bytes) == ("save", 3, event.size_bytes)
+    assert (times.slowest, times.nodes[0].node) == ("n", "n")
+    assert 0 < times.seconds <= event.seconds
 
 
 def test_the_manifest_says_what_the_run_was_and_how_it_stood(bench):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from jobrun.checkpoint.metadata import Chosen
 from jobrun.core.errors import (
     CheckpointError,
     DriftError,
@@ -82,6 +83,38 @@ def test_a_finished_run_returns_at_once_and_writes_nothing(place):
     assert sorted((p, p.stat().st_mtime_ns) for p in place.run.path.rglob("*")) == before
 
 
+class Chooser:
+    """A handler that names an epoch, or has no opinion."""
+
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def last_epoch(self, wanted):
+        return None if self.epoch is None else Chosen(self.epoch, "because")
+
+    def accessible(self, epoch):
+        return True
+
+    def written(self, epoch, generation):
+        pass
+
+    def report(self, times):
+        pass
+
+
+@pytest.mark.parametrize(("named", "ran"), [(2, 2), (4, 0), (None, 0)])
+def test_a_finished_run_goes_on_from_the_epoch_that_a_handler_names(place, unbroken, named, ran):
+    place.start()
+    place.events.clear()
+
+    result = place.resume(metadata=Chooser(named))
+
+    assert (result.exit_code, result.epoch) == (0, 4)
+    assert [group for group, _ in groups(place)].count("epoch") == ran
+    assert place.store.epochs() == (0, 1, 2, 3, 4)
+    assert place.state(4) == unbroken.state(4)
+
+
 def test_a_finished_run_whose_limit_was_raised_goes_on_to_the_total(place, unbroken, tmp_path):
     place.edit(("epochs: 4", "epochs: 2"))
     place.start()
@@ -126,7 +159,7 @@ def test_max_epochs_stops_with_75_and_runs_no_exit(place, unbroken):
     assert (result.exit_code, result.epoch) == (75, 3)
     assert place.run.record.status == "stopped"
     assert ("exit", 3) not in groups(place)
-    assert f"jobrun resume {place.run.name}" in result.faults[0].mend
+    assert f"jobrun resume {os.path.relpath(place.run.path)}" in result.faults[0].mend
     assert place.resume(max_epochs=1).exit_code == 0
     assert place.outcome() == unbroken.outcome()
 
@@ -202,7 +235,7 @@ def test_row_28_run_refuses_when_the_newest_run_is_unfinished_and_says_both_comm
 
     assert raised.value.exit_code == 2
     mend = raised.value.faults[0].mend
-    assert f"jobrun resume {place.run.name}" in mend
+    assert f"jobrun resume {os.path.relpath(place.run.path)}" in mend
     assert "--resume never" in mend
     assert len(place.runs) == 1
 
@@ -567,3 +600,25 @@ def corrupt(place, epoch):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
+
+
+def test_a_run_that_failed_before_it_saved_anything_does_not_stand_in_the_way(place):
+    place.edit(('"loss = inf"', '"loss = inf", {assert: "k > 0"}'))
+    with pytest.raises(TaskFailedError):
+        place.policy("")
+    place.edit()
+
+    result = place.policy("")
+
+    assert result.exit_code == 0
+    assert len(place.runs) == 2
+
+
+def test_a_run_that_failed_in_its_first_epoch_does_stand_in_the_way(place):
+    place.edit(("      - k = k + 1", "      - assert: k > 9"))
+    with pytest.raises(TaskFailedError):
+        place.policy("")
+    place.edit()
+
+    with pytest.raises(UsageError, match="is unfinished"):
+        place.policy("")

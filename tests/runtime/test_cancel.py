@@ -57,3 +57,7 @@ def test_cancel_may_come_from_a_signal_handler_at_any_instant():
         signal.signal(signal.SIGALRM, old)
 
     assert scope.cancelled
+
+
+def test_a_scope_gives_programs_time_unless_it_says_otherwise():
+    assert not CancelScope().at_once

@@ -65,3 +65,25 @@ def test_an_error_is_noted_once_and_cancels(bench):
     assert len(bench.run.errors) == 2
     assert bench.run.body.cancelled
     assert not bench.run.cleanup.cancelled
+
+
+def test_a_task_apart_shares_the_run_but_not_its_errors_and_scope(bench):
+    own = bench.run.apart("t", bench.run)
+
+    own.outputs["made"] = 1
+    own.fail(ValueError("broken"))
+
+    assert bench.run.outputs["made"] == 1
+    assert bench.run.failed == ["t"]
+    assert bench.run.body.cancelled
+    assert own.cleanup is bench.run.cleanup
+
+
+def test_a_failure_of_a_task_apart_may_stay_its_own(bench):
+    own = bench.run.apart("", None)
+
+    own.fail(ValueError("broken"))
+
+    assert own.body.cancelled
+    assert bench.run.errors == []
+    assert not bench.run.body.cancelled

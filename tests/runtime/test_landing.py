@@ -27,6 +27,14 @@ def test_what_a_source_can_see_is_copied(view):
     assert not np.shares_memory(owned, source)
 
 
+@pytest.mark.parametrize("view", [lambda a: a, lambda a: a[1:], np.transpose])
+def test_what_an_item_of_a_list_can_see_is_copied(view):
+    items = [np.zeros((3, 3)), np.ones((3, 3))]
+    value = view(items[1])
+
+    assert not np.shares_memory(own(value, np.zeros(2), items), items[1])
+
+
 def test_two_views_of_one_array_are_seen_to_share():
     whole = np.zeros(4)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import subprocess
 
 import pytest
@@ -101,3 +102,18 @@ def test_an_error_while_telling_ends_the_program():
         follow(process, tell, CancelScope())
 
     assert process.returncode == -9
+
+
+def test_a_program_that_ignores_the_request_is_killed_at_once_where_the_scope_says_so():
+    scope = CancelScope()
+    scope.at_once = True
+
+    def tell(line):
+        scope.cancel()
+
+    with started("trap 'echo politely' TERM; echo up; while true; do sleep 0.05; done") as process:
+        told: list[str] = []
+        code = follow(process, lambda line: (told.append(line), tell(line)), scope)
+
+    assert code == -signal.SIGKILL
+    assert told == ["up"]

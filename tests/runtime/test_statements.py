@@ -147,6 +147,17 @@ def test_an_output_is_copied_when_bound(bench, shared):
     assert blobs["c"].tolist() == [1, 1]
 
 
+@pytest.mark.parametrize("part", ["[1]", "[1][::-1]"])
+def test_an_item_of_an_output_of_several_instances_is_copied_when_bound(bench, shared, part):
+    snapshot = [np.zeros(2), np.ones(2)]
+    bench.run.outputs[OutputRef("u", "local", "o")] = snapshot
+
+    blobs = bench.do(f"c = out('u', 'o'){part}; c += 1", shared=shared)
+
+    assert snapshot[1].tolist() == [1, 1]
+    assert blobs["c"].tolist() == [2, 2]
+
+
 def test_a_read_only_result_becomes_writable(bench, shared):
     blobs = bench.do("c = broadcast_to(a + 1, (2, 4)); c[0, 0] = 7", shared=shared)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ import pytest
 
 from jobrun.blobs.values import same_bits
 from jobrun.core.errors import JobrunError, TaskFailedError
-from jobrun.core.events import Event, Logged, Measured, TaskEnded
+from jobrun.core.events import Event, Logged, Measured, Noted, TaskEnded
 from jobrun.graph.expr import Const
-from jobrun.graph.steps import Assert, Loop, Parallel, Record, Step, Stop
-from jobrun.graph.types import NodeReport, NodeSetup, Scope, TaskGroup
+from jobrun.graph.steps import Assert, Loop, Parallel, Record, RunProgram, Step, Stop
+from jobrun.graph.types import NodeReport, NodeSetup, RemoteNet, Retry, Scope, TaskGroup
 from jobrun.session.base import RunContext, Session
 from jobrun.session.cancel import GroupCancelledError
 from tests.support.graphs import (
@@ -665,6 +666,126 @@ class SessionContract:
 
         assert "ValueError: no good, at contract_library.py:" in caught.value.faults[0].message
         assert any("in fail" in note for note in caught.value.__notes__)
+
+    # Limits, retries and failures that are only told
+
+    def test_a_task_that_takes_too_long_fails_with_the_step_it_was_in(self, rooms):
+        room = rooms("a", "b")
+        slow = task(
+            "slow", "x = 1", forever(), node="a", timeout_s=0.02,
+            setup=(setup([], [log("out ", ("failed", ""))]),),
+        )  # fmt: skip
+
+        with pytest.raises(TaskFailedError) as caught:
+            room.run(group(slow, task("other", forever(), node="b")), 4)
+
+        fault = caught.value.faults[0]
+        assert fault.code == "E220"
+        assert "limit of 0.02 s (task slow, node a, epoch 4); it was in e/t/" in fault.message
+        assert room.said() == ["out True"]
+
+    def test_the_limit_is_for_all_instances_together(self, room):
+        slow = task("t", forever(), instances=3, instance_blobs="spin", timeout_s=0.02)
+
+        with pytest.raises(TaskFailedError) as caught:
+            room.run(group(slow))
+
+        assert [fault.code for fault in caught.value.faults] == ["E220"]
+
+    def test_a_program_is_killed_when_the_time_of_its_task_is_over(self, room):
+        waiting = RunProgram((text("trap '' TERM; sleep 1000 & wait"),), True, path="e/t/run")
+
+        with pytest.raises(TaskFailedError) as caught:
+            room.run(group(task("t", waiting, timeout_s=0.1)))
+
+        assert "it was in e/t/run" in caught.value.faults[0].message
+
+    def test_a_task_within_its_limit_is_like_any_other(self, room):
+        one = task("t", "x = rng.random()", outputs={"x": "x"})
+
+        limited = room.run(group(replace(one, timeout_s=FOREVER_S, retry=Retry(1))))
+
+        assert limited == room.run(group(one))
+
+    def test_a_failure_that_is_only_told_leaves_the_group_alone(self, room):
+        room.init("w = 1", "w")
+        bad = task("bad", failing("broken"), on_error="warn", setup=(setup([], [log("out")]),))
+        good = task("good", room.wait_for("up"), "w = w + 1", node_blobs="w", outputs={"w": "w"})
+        last = task("last", room.touch("up"))
+
+        outputs = room.run(group(bad, good, last))
+
+        assert outputs == {ref("good", "w"): 2}
+        assert room.said() == ["out"]
+        (warning,) = (event for event in room.events if isinstance(event, Noted))
+        assert (warning.level, "'bad' failed" in warning.text) == ("warning", True)
+        assert "broken" in warning.text
+        failed = {e.task: e.failed for e in room.events if isinstance(e, TaskEnded)}
+        assert failed == {"init_local": False, "bad": True, "good": False, "last": False}
+
+    def test_a_failure_that_is_only_told_ends_the_tasks_own_instances(self, room):
+        body = ["x = 1 / (instance - 1) if instance < 2 else 0.0", forever()]
+        bad = task("t", *body, instances=3, instance_blobs="x spin", on_error="warn")
+
+        assert room.run(group(bad)) == {}
+
+    def test_a_tolerant_task_ends_with_the_others(self, room):
+        tolerant = task("t", room.touch("up"), forever(), on_error="warn")
+
+        with pytest.raises(TaskFailedError, match="broken"):
+            room.run(group(tolerant, task("bad", room.wait_for("up"), failing("broken"))))
+
+        assert not any(isinstance(event, Noted) for event in room.events)
+
+    def test_an_error_names_the_tasks_that_failed_if_all_of_them_declare_retry(self, room):
+        first = task("b", failing("one"), retry=Retry(1))
+        plain = task("a", failing("one"))
+
+        with pytest.raises(TaskFailedError) as retryable:
+            room.run(group(first, replace(first, name="loop", steps=(forever(),))))
+        with pytest.raises(TaskFailedError) as mixed:
+            room.run(group(plain))
+
+        assert retryable.value.tasks == ("b",)
+        assert mixed.value.tasks == ()
+
+    def test_set_up_of_the_node_is_of_no_task(self, room):
+        around_node = NodeSetup("local", setup([failing("broken")], []))
+        one = task("t", "x = 1", retry=Retry(1))
+
+        with pytest.raises(TaskFailedError) as caught:
+            room.run(group(one, setup=(around_node,)))
+
+        assert caught.value.tasks == ()
+
+    def test_a_snapshot_brings_back_what_the_group_changed(self, rooms):
+        room = rooms("a", "b")
+        room.init("w = arange(3.0); k = 1; c = counter(5); still = ones(2)", "w k c still", "a")
+        room.init("v = zeros(2)", "v", "b")
+        changing = group(
+            task("one", "w += 1; w[0] = 9", "k = k + 1; old = count_up(c)", "new = 1", "del still",
+                 node="a", node_blobs="w k c new still"),
+            task("two", "v += rng.random(2)", node="b", node_blobs="v"),
+        )  # fmt: skip
+        kept = room.session.snapshot(changing)
+        seen = []
+        for _ in range(3):
+            room.run(changing)
+            seen.append((room.value("w", "a"), room.value("k", "a"), room.value("v", "b")))
+            room.session.restore(kept)
+
+            assert room.session.names("a") == ("c", "k", "still", "w")
+            assert same_bits(room.value("w", "a"), np.arange(3.0))
+            assert room.value("k", "a") == 1
+            assert room.value("c", "a").value == 5
+            assert same_bits(room.value("v", "b"), np.zeros(2))
+        assert all(same_bits(list(one), list(seen[0])) for one in seen)
+
+    def test_remote_nets_do_not_run_by_themselves(self, room):
+        kept = RemoteNet("f", "local", (failing("broken"),))
+
+        assert room.run(group(remote=(kept,))) == {}
+        assert room.run(group(task("t", "x = 1", outputs={"x": "x"}), remote=(kept,)))
 
     # Boundary
 

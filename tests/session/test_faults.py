@@ -41,3 +41,11 @@ def test_a_defect_goes_before_all_others():
 
     assert whole is defect
     assert any("E200" in note for note in whole.__notes__)
+
+
+def test_the_error_names_the_tasks_if_each_failure_is_of_one():
+    one, two = TaskFailedError.of("E200", "one"), TaskFailedError.of("E200", "two")
+
+    assert combined([one, two], ["b", "a"]).tasks == ("a", "b")
+    assert combined([one, two], ["b", ""]).tasks == ()
+    assert combined([one]).tasks == ()

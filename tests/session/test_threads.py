@@ -71,7 +71,7 @@ def test_a_thread_that_does_not_end_is_an_error_of_its_own(tmp_path):
 
 
 def test_a_loop_of_an_exit_block_is_ended_when_the_time_is_over(tmp_path):
-    session = ThreadsSession(grace_s=0.01)
+    session = ThreadsSession(grace_s=0.3)
     room = Room(session, tmp_path)
     looping = Loop(None, steps("spin = 1"), "e/t/exit")
     # A report: so that the task does not run in the caller's thread, which counts the time.
@@ -174,3 +174,29 @@ def test_modules_of_the_specs_folder_can_be_imported_while_it_is_open(room, tmp_
     outputs = room.run(group(task("t", call("late_user:f", out="x"), outputs={"x": "x"})))
 
     assert list(outputs.values()) == [5]
+
+
+def test_a_callable_that_outlives_the_limit_of_its_task_is_stuck(tmp_path):
+    session = ThreadsSession(grace_s=0.01)
+    room = Room(session, tmp_path)
+    waits = call("contract_library:wait_for", path=room.flag("never"))
+
+    with pytest.raises(TasksStuckError) as caught:
+        room.run(group(task("t", waits, timeout_s=0.01)))
+
+    (tmp_path / "never").touch()
+    session.close()
+    assert [fault.code for fault in caught.value.faults] == ["E220", "E215"]
+
+
+def test_so_is_one_whose_failure_would_only_be_told(tmp_path):
+    session = ThreadsSession(grace_s=0.01)
+    room = Room(session, tmp_path)
+    waits = call("contract_library:wait_for", path=room.flag("never"))
+
+    with pytest.raises(TasksStuckError) as caught:
+        room.run(group(task("t", waits, timeout_s=0.01, on_error="warn")))
+
+    (tmp_path / "never").touch()
+    session.close()
+    assert [fault.code for fault in caught.value.faults] == ["E220", "E215"]

@@ -254,7 +254,7 @@ def _steps(steps: list[Any], prefix: str, place: _Place) -> None:
             _step(step, path, place)
 
 
-def _step(step: dict[str, Any], path: str, place: _Place) -> None:  # noqa: C901, PLR0912 - one case per form
+def _step(step: dict[str, Any], path: str, place: _Place) -> None:  # noqa: C901 - one case per form
     match step:
         case {"loop": _} | {"while": _}:
             _repeat(step, path, place)
@@ -266,7 +266,8 @@ def _step(step: dict[str, Any], path: str, place: _Place) -> None:  # noqa: C901
             ]
             for held, steps, way in ways:
                 if held.of(place):
-                    return _steps(steps, f"{way}.then", place)
+                    _steps(steps, f"{way}.then", place)
+                    return
             _steps(step.get("else", []), f"{path}.else", place)
         case {"stop_if": condition}:
             if condition.of(place):
@@ -331,7 +332,8 @@ def _net(step: dict[str, Any], name: str, path: str, place: _Place) -> None:
     net = place.job.spec["nets"][name]
     prefix = f"{path}.{name}"
     if isinstance(net, list):
-        return _steps(net, prefix, place)
+        _steps(net, prefix, place)
+        return
     own = {given: _landed(value.of(place)) for given, value in step["in"].items()}
     _steps(net["steps"], prefix, replace(place, chain=(own,)))
     for result, blob in step["out"].items():

@@ -53,9 +53,7 @@ def name(text: str) -> Term:
 
 
 def output(task: str, text: str) -> Term:
-    return Term(
-        f"{task}.{text}", lambda view: view.output(task, text), outputs=frozenset((task,))
-    )
+    return Term(f"{task}.{text}", lambda view: view.output(task, text), outputs=frozenset((task,)))
 
 
 def word(text: str) -> Term:

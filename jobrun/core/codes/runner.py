@@ -168,6 +168,12 @@ CODES: dict[str, Code] = {
         " in the run's spec/graph.txt counts as drift.",
         "jobrun resume latest   # of a run that jobrun.run(job) started",
     ),
+    "E377": Code(
+        "the state does not fit into memory",
+        "Of the blobs that init makes, the sizes that are known before they are made add up to"
+        " more than the machine has. Nothing was allocated.",
+        "init: [{task: a, steps: ['w = zeros((1000000, 1000000, 8))']}]",
+    ),
     "E378": Code(
         "the run is not running",
         "There is no live process to ask.",

@@ -1,0 +1,92 @@
+"""Loading some blobs of a saved epoch into a session, without a run, and without its init."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from jobrun.checkpoint.directory import DirectoryStore
+from jobrun.checkpoint.plan import LOAD_TASK, NAMES_OUTPUT, addressed, partial_group
+from jobrun.checkpoint.store import CheckpointStore
+from jobrun.checkpoint.times import stored_files, times_of
+from jobrun.core.errors import CheckpointError
+from jobrun.core.events import Listener, ignore
+from jobrun.graph.types import OutputRef
+from jobrun.runner.authored import job_of, recorded
+from jobrun.runner.places import store_of
+from jobrun.runner.rundir import Run
+from jobrun.session.base import Session
+
+Source = Run | CheckpointStore | str | Path
+
+
+def load_blobs_from_checkpoints(
+    session: Session,
+    source: Source,
+    epoch: int,
+    names: Iterable[str],
+    listen: Listener = ignore,
+) -> Mapping[str, tuple[str, ...]]:
+    """Load blobs by name; all that are found, or, if anything fails, none.
+
+    Every file in question is read and verified on its node before any blob changes. What a
+    node's global workspace holds besides stays as it is.
+
+    Args:
+        session: Open, with a node for each file that is read; no group runs.
+        source: A run, a store, or the directory that holds the ``epoch-…`` directories.
+        epoch: Which one.
+        names: ``w``: from every node that has saved such a blob; ``trainer.w``: from that one.
+        listen: Is told how long it took.
+
+    Returns:
+        For each name, in the order given, the nodes into which it was loaded; none of them if
+        no file holds it.
+
+    Raises:
+        CheckpointError: There is no such epoch, a file of it is missing or damaged, or the
+            session lacks a node; nothing has changed.
+    """
+    store = _store(source)
+    manifest = store.manifest(epoch)
+    nodes = tuple(file.node for file in manifest.files)
+    meant = {name: addressed(name, nodes) for name in names}
+    wanted = {
+        node: tuple(sorted({blob for blob, on in meant.values() if node in on})) for node in nodes
+    }
+    wanted = {node: blobs for node, blobs in wanted.items() if blobs}
+    for node in wanted:
+        _expect_node(session, node, nodes)
+    group = partial_group(manifest, store.path(epoch), wanted)
+    outputs = session.run(group, epoch, {})
+    listen(times_of("partial load", epoch, stored_files(outputs)))
+    loaded = {node: outputs[OutputRef(LOAD_TASK, node, NAMES_OUTPUT)] for node in wanted}
+    return {
+        name: tuple(node for node in on if blob in loaded[node])
+        for name, (blob, on) in meant.items()
+    }
+
+
+def _store(source: Source) -> CheckpointStore:
+    if isinstance(source, str | Path):
+        return DirectoryStore(str(source))
+    if isinstance(source, Run):
+        inside = DirectoryStore(str(source.path / "checkpoints"))
+        if inside.epochs():
+            return inside
+        # Only what was run knows of another place.
+        present = recorded(source)
+        return store_of(source, job_of(present), Path(present.folder))
+    return source
+
+
+def _expect_node(session: Session, node: str, nodes: tuple[str, ...]) -> None:
+    try:
+        session.names(node)
+    except KeyError:
+        raise CheckpointError.of(
+            "E307",
+            f"the session has no node '{node}', and the checkpoint does",
+            f"open the session with it, or name the nodes to load from ({', '.join(nodes)}), "
+            f"such as '{nodes[0]}.w'",
+        ) from None

@@ -1,0 +1,163 @@
+"""Tasks that can end by themselves: with a time limit, a retry, or a failure that is only told.
+
+Such a task has a cancel scope of its own, below that of the group run. What a retry is, the
+runner knows; here it is only noted which task failed.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from types import FrameType
+
+from jobrun.core.errors import Fault, JobrunError, TaskFailedError
+from jobrun.core.events import Noted
+from jobrun.graph.types import Node, Task
+from jobrun.runtime.codegen import AT, PLACES
+from jobrun.runtime.control import Place
+from jobrun.runtime.frame import Frame, GroupRun
+
+Work = Callable[[GroupRun], bool]
+
+_MOST_PLACES = 3
+
+
+def ends_apart(task: Task) -> bool:
+    """Whether the task needs a scope of its own."""
+    return bool(task.timeout_s) or task.retry is not None or task.on_error == "warn"
+
+
+def run_apart(task: Task, node: Node, run: GroupRun, work: Work) -> bool:
+    """Run a task's work under a scope of its own; whether all went well.
+
+    With ``on_error: warn`` its errors are told here, and are none of the group run's.
+    """
+    is_tolerant = task.on_error == "warn"
+    own = run.apart(task.name if task.retry else "", None if is_tolerant else run)
+    watch = Watch(task, node, own, run)
+    with run.body.waking(own.body.cancel):
+        if task.timeout_s or is_tolerant:
+            watch.start()
+        went_well = work(own)
+        watch.finish()
+    # A failure of its own interrupts its other instances, and nothing else.
+    run.interrupted = run.interrupted or (own.interrupted and run.body.cancelled)
+    if is_tolerant:
+        _tell(task, node, own, run)
+    return went_well and not own.errors
+
+
+class Watch:
+    """Fails a task whose time is over, and the group of one that does not end.
+
+    Args:
+        task: The task.
+        node: Where it runs.
+        own: The run as the task sees it.
+        run: The group run.
+    """
+
+    def __init__(self, task: Task, node: Node, own: GroupRun, run: GroupRun) -> None:
+        self._task = task
+        self._node = node
+        self._own = own
+        self._run = run
+        # True: the task has ended. False: its scope was cancelled.
+        self._said: SimpleQueue[bool] = SimpleQueue()
+        self._left: SimpleQueue[None] = SimpleQueue()
+        self._limit_at: float | None = None
+        self._started = False
+
+    def start(self) -> None:
+        """Begin to count the time, in a thread of its own."""
+        self._started = True
+        if self._task.timeout_s:
+            self._limit_at = time.monotonic() + self._task.timeout_s
+        self._run.start(self._look, lambda: self._left.put(None))
+
+    def finish(self) -> None:
+        """The task has ended: stop counting."""
+        if self._started:
+            self._said.put(True)
+            self._left.get()
+
+    def _look(self) -> None:
+        with self._own.body.waking(lambda: self._said.put(False)):
+            if self._has_ended(self._limit_at, or_cancelled=True):
+                return
+            if not self._own.body.cancelled:
+                self._expire()
+            if self._has_ended(time.monotonic() + self._own.grace_s):
+                return
+        # One that does not end cannot be only told: the group waits for it.
+        for error in tuple(self._own.errors):
+            self._run.fail(error)
+
+    def _has_ended(self, until: float | None, *, or_cancelled: bool = False) -> bool:
+        """Wait for the end of the task, until a time, or until it is asked to end."""
+        while True:
+            wait_s = None
+            if until is not None:
+                wait_s = min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX)
+            try:
+                ended = self._said.get(timeout=wait_s)
+            except Empty:
+                return False
+            if ended or or_cancelled:
+                return ended
+
+    def _expire(self) -> None:
+        places = whereabouts(self._own)
+        where = ", ".join(place.path for place in places[:_MOST_PLACES])
+        task = self._task
+        message = (
+            f"the task took longer than its limit of {task.timeout_s:g} s (task {task.name}, node "
+            f"{self._node.name}, epoch {self._own.epoch})"
+        )
+        message += f"; it was in {where}" if where else ""
+        mend = "look at what the step waits for, or raise 'timeout'"
+        place = places[0] if places else Place(task.path, task.origin)
+        origin = place.origin if place.origin.line else None
+        self._own.body.at_once = True
+        self._own.fail(TaskFailedError(Fault("E220", message, mend, origin, place.path or "?")))
+
+
+def whereabouts(run: GroupRun) -> tuple[Place, ...]:
+    """The step that each thread of a run is in at this moment, by path.
+
+    Generated code keeps its place in a variable, which costs nothing as long as nobody asks.
+    """
+    found: dict[str, Place] = {}
+    for top in sys._current_frames().values():
+        place = _innermost(top, run)
+        if place is not None:
+            found[place.path] = place
+    return tuple(found[path] for path in sorted(found))
+
+
+def _innermost(top: FrameType, run: GroupRun) -> Place | None:
+    frame: FrameType | None = top
+    while frame is not None:
+        places = frame.f_globals.get(PLACES)
+        if places:
+            seen = frame.f_locals
+            view = seen.get("f")
+            if isinstance(view, Frame) and view.run is run:
+                place: Place = places[seen.get(AT, 0)]
+                return place
+        frame = frame.f_back
+    return None
+
+
+def _tell(task: Task, node: Node, own: GroupRun, run: GroupRun) -> None:
+    """Warn of what went wrong; what is no user's error stays an error."""
+    for error in own.errors:
+        if not isinstance(error, JobrunError):
+            run.fail(error)
+        elif not any(error is one for one in run.errors):
+            said = "; ".join(f"{fault.path}: {fault.message}" for fault in error.faults)
+            text = f"task '{task.name}' failed on node {node.name}, and the group goes on: {said}"
+            run.emit(Noted(text, "warning"))

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from jobrun.checkpoint.store import StoredFile
+from jobrun.checkpoint.times import stored_files, times_of
+from jobrun.core.events import CheckpointTimes, NodeTime
+
+DIGEST = "sha256:" + "0" * 64
+
+
+def stored(node, size_bytes, seconds):
+    return StoredFile(node, f"{node}.h5", size_bytes, DIGEST, seconds)
+
+
+def test_the_slowest_node_is_named_and_its_time_is_that_of_the_epoch():
+    files = [stored("a", 3_000_000, 0.5), stored("b", 1_000_000, 2.0)]
+
+    assert times_of("save", 4, files) == CheckpointTimes(
+        "save", 4, 4_000_000, 2.0, 2.0, "b",
+        (NodeTime("a", 3_000_000, 0.5, 6.0), NodeTime("b", 1_000_000, 2.0, 0.5)),
+    )  # fmt: skip
+
+
+def test_of_equally_slow_nodes_the_first_is_named():
+    assert times_of("load", 1, [stored("b", 1, 0.5), stored("a", 1, 0.5)]).slowest == "b"
+
+
+def test_no_time_has_no_speed_and_no_file_no_slowest_node():
+    assert times_of("save", 0, [stored("a", 5, 0.0)]).megabytes_per_s == 0.0
+    assert times_of("save", 0, []) == CheckpointTimes("save", 0, 0, 0.0, 0.0, "", ())
+
+
+def test_facts_about_files_are_found_among_other_outputs():
+    file = stored("a", 1, 0.5)
+
+    assert stored_files({"x": 3, "file": file, "names": ("w",)}) == (file,)

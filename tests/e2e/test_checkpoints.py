@@ -1,0 +1,291 @@
+"""Which nodes and blobs are saved, what a failing store means, and who else is asked and told."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from jobrun.checkpoint.directory import DirectoryStore
+from jobrun.checkpoint.metadata import Chosen
+from jobrun.checkpoint.presence import exists
+from jobrun.cli.invoke import invoke
+from jobrun.core.errors import CheckpointError, EnvironmentFaultError
+from jobrun.core.events import CheckpointFailed, GroupStarted, Noted
+from jobrun.graph.expr import Text
+from jobrun.graph.steps import Log
+from jobrun.graph.types import Task, TaskGroup
+from tests.checkpoint.test_metadata import Remembering
+from tests.support.runs import Place
+
+
+def place_with(tmp_path: Path, checkpoint: str) -> Place:
+    return Place(tmp_path, ("stop:", f"checkpoint: {checkpoint}\nstop:"))
+
+
+def noted(place: Place, level: str = "warning") -> list[str]:
+    return [e.text for e in place.events if isinstance(e, Noted) and e.level == level]
+
+
+def nodes_of(place: Place, epoch: int) -> list[str]:
+    return [file.node for file in place.store.manifest(epoch).files]
+
+
+# Which.
+
+
+def test_without_checkpoints_nothing_is_kept_and_a_resume_is_refused(tmp_path):
+    place = place_with(tmp_path, "none")
+
+    assert place.start().exit_code == 0
+
+    assert place.store.epochs() == ()
+    assert not (place.run.path / "committed.jsonl").exists()
+    assert "checkpoint: none: this run cannot be resumed" in noted(place)
+    assert (place.run.path / "artifacts" / "w.npy").is_file()
+    with pytest.raises(CheckpointError, match="E361"):
+        place.resume()
+
+
+def test_by_default_the_nodes_of_init_are_saved(tmp_path):
+    place = Place(tmp_path)
+    place.start()
+
+    assert nodes_of(place, 4) == ["a", "b"]
+    assert {n: p.state for n, p in exists(place.store, 4, "abc", verified=True).items()} == {
+        "a": "verified", "b": "verified", "c": "absent",
+    }  # fmt: skip
+
+
+def test_nodes_that_are_named_are_those_that_are_saved(tmp_path):
+    place = place_with(tmp_path, "{nodes: [b, a]}")
+    place.start()
+
+    assert sorted(nodes_of(place, 4)) == ["a", "b"]
+
+
+ONE_NODE = """\
+jobrun: 1
+name: walk
+init: [{task: start, steps: [w = 1.0]}]
+epoch: [{task: step, steps: [w = w * 2]}]
+stop: [{epochs: 2}]
+"""
+
+
+def test_a_job_without_nodes_has_one_file(tmp_path):
+    place = Place(tmp_path)
+    place.spec.write_text(ONE_NODE)
+    place.start()
+
+    assert nodes_of(place, 2) == ["local"]
+
+
+# A store that fails.
+
+
+def failing(monkeypatch, *epochs: int) -> None:
+    stage = DirectoryStore.stage
+
+    def refuse(self, epoch):
+        if epoch in epochs:
+            raise EnvironmentFaultError.of("E313", "no space", "free some")
+        return stage(self, epoch)
+
+    monkeypatch.setattr(DirectoryStore, "stage", refuse)
+
+
+def test_saves_that_fail_are_counted_told_and_passed_over_with_warn(tmp_path, monkeypatch):
+    place = place_with(tmp_path, "{on_error: warn}")
+    failing(monkeypatch, 1, 3)
+
+    assert place.start().exit_code == 0
+
+    assert [e.epoch for e in place.events if isinstance(e, CheckpointFailed)] == [1, 3]
+    assert noted(place)[-1] == "2 checkpoints could not be saved"
+    assert place.store.epochs() == (0, 2, 4)
+
+
+def test_the_count_goes_on_over_a_resume(tmp_path, monkeypatch):
+    place = place_with(tmp_path, "{on_error: warn}")
+    failing(monkeypatch, 1)
+    assert place.start(max_epochs=2).exit_code == 75
+    assert noted(place)[-1] == "1 checkpoint could not be saved"
+    monkeypatch.undo()
+    failing(monkeypatch, 3)
+
+    assert place.resume().exit_code == 0
+
+    assert noted(place)[-1] == "2 checkpoints could not be saved"
+
+
+def test_a_failing_save_ends_the_run_without_warn(tmp_path, monkeypatch):
+    place = Place(tmp_path)
+    failing(monkeypatch, 2)
+
+    with pytest.raises(EnvironmentFaultError) as caught:
+        place.start()
+
+    assert caught.value.exit_code == 7
+    assert place.store.epochs() == (0, 1)
+
+
+def test_the_command_tells_the_failures_at_the_end(tmp_path, monkeypatch, capsys):
+    place = place_with(tmp_path, "{on_error: warn}")
+    write = os.write
+
+    def full(descriptor, data):
+        if bytes(data[:18]) == b"jobrun checkpoint\n":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", full)
+    assert invoke(["run", str(place.spec), "--run-dir", str(place.run_dir)]) == 0
+
+    said = capsys.readouterr().err
+    assert "warning: epoch 4 could not be saved" in said
+    assert "warning: 5 checkpoints could not be saved" in said
+
+
+# How long it took.
+
+
+def test_times_of_each_node_are_in_the_log_and_in_the_inspection(tmp_path, capsys):
+    place = Place(tmp_path)
+    place.start(max_epochs=2)
+    place.resume()
+    lines = (place.run.path / "events.jsonl").read_text().splitlines()
+    found = [one for one in map(json.loads, lines) if one["event"] == "CheckpointTimes"]
+
+    assert [(one["action"], one["epoch"]) for one in found] == [
+        ("save", 0), ("save", 1), ("save", 2), ("load", 2), ("save", 3), ("save", 4),
+    ]  # fmt: skip
+    for one in found:
+        assert [node["node"] for node in one["nodes"]] == ["a", "b"]
+        assert all(node["seconds"] > 0 and node["megabytes_per_s"] > 0 for node in one["nodes"])
+        assert one["slowest"] in {"a", "b"}
+        assert one["size_bytes"] == sum(node["size_bytes"] for node in one["nodes"])
+    arguments = ["inspect-checkpoint", str(place.run.path)]
+    assert invoke([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["saved"]["epoch"] == 4
+    assert invoke(arguments) == 0
+    assert "MB/s), slowest node" in capsys.readouterr().out
+
+
+def test_times_are_in_no_file_of_a_checkpoint(tmp_path):
+    place = Place(tmp_path)
+    place.start()
+
+    for path in Path(place.store.path(4)).iterdir():
+        assert b"megabytes" not in path.read_bytes()
+        assert b"slowest" not in path.read_bytes()
+
+
+# Handlers and builders from outside.
+
+
+def test_another_handler_is_told_of_each_epoch_and_of_all_times(tmp_path):
+    place, handler = Place(tmp_path), Remembering()
+
+    place.start(metadata=handler)
+
+    assert handler.epochs == [0, 1, 2, 3, 4]
+    assert [(one.action, one.epoch) for one in handler.times] == [
+        ("save", epoch) for epoch in range(5)
+    ]
+
+
+class Older(Remembering):
+    def last_epoch(self, wanted):
+        return Chosen(1, "epoch 2 diverged")
+
+
+def test_another_handler_chooses_the_epoch_and_it_is_told_why(tmp_path):
+    whole, place = Place(tmp_path / "whole"), Place(tmp_path / "part")
+    whole.start()
+    place.start(max_epochs=2)
+    handler = Older()
+
+    assert place.resume(metadata=handler).exit_code == 0
+
+    assert "continuing from epoch 1: Older says: epoch 2 diverged" in noted(place, "info")
+    assert handler.epochs == [1, 2, 3, 4]
+    assert place.state(4) == whole.state(4)
+
+
+def test_without_another_the_choice_is_told_too(tmp_path):
+    place = Place(tmp_path)
+    place.start(max_epochs=2)
+
+    place.resume(epoch=1, max_epochs=1)
+    place.resume()
+
+    told = [text for text in noted(place, "info") if text.startswith("continuing")]
+    assert told == [
+        "continuing from epoch 1: it was asked for",
+        "continuing from epoch 2: the newest that is saved",
+    ]
+
+
+class Closed(Remembering):
+    def accessible(self, epoch):
+        return False
+
+
+def test_a_handler_that_allows_no_save_is_a_failed_save(tmp_path):
+    with pytest.raises(EnvironmentFaultError, match="E324"):
+        Place(tmp_path / "fail").start(metadata=Closed())
+    place = place_with(tmp_path / "warn", "{on_error: warn}")
+
+    assert place.start(metadata=Closed()).exit_code == 0
+
+    assert noted(place)[-1] == "5 checkpoints could not be saved"
+    assert place.store.epochs() == ()
+
+
+class Telling:
+    """An upload that only says that it ran."""
+
+    def __init__(self):
+        self.built = []
+
+    def build(self, epoch, store):
+        assert store.verify(epoch) is None
+        self.built.append(epoch)
+        step = Log(Text((f"uploading {epoch}",)), path="mine/say")
+        return TaskGroup("mine", (Task("say", "b", (step,), path="mine/say"),))
+
+
+def test_a_builder_that_is_handed_over_makes_the_group_that_runs(tmp_path):
+    place, builder = Place(tmp_path), Telling()
+
+    place.start(upload=builder)
+
+    assert builder.built == [4]
+    groups = [e.group for e in place.events if isinstance(e, GroupStarted)]
+    assert groups[-2:] == ["mine", "exit"]
+    assert (place.run.path / "logs" / "say.log").read_text() == "[4] uploading 4\n"
+
+
+def test_a_builder_that_is_handed_over_runs_as_often_as_the_spec_says(tmp_path):
+    place = place_with(tmp_path, "{upload: {to: unused, when: committed}}")
+    builder = Telling()
+
+    place.start(upload=builder)
+
+    assert builder.built == [0, 1, 2, 3, 4]
+    assert not (tmp_path / "unused").exists()
+
+
+def test_a_failure_of_a_builder_that_is_handed_over_fails_the_run(tmp_path):
+    class Failing:
+        def build(self, epoch, store):
+            raise RuntimeError("no network")
+
+    place = Place(tmp_path)
+    with pytest.raises(EnvironmentFaultError, match="no network"):
+        place.start(upload=Failing())
+    assert place.resume().exit_code == 0

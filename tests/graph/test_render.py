@@ -1,0 +1,95 @@
+"""A job as text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jobrun.core.origin import Origin
+from jobrun.graph.expr import NodeBlob
+from jobrun.graph.render import render_job, render_probe, render_stop
+from jobrun.graph.types import (
+    CheckpointPolicy,
+    Cluster,
+    Endless,
+    Job,
+    Node,
+    Probe,
+    RemoteNet,
+    Retry,
+    SetupNets,
+    StopAfterEpochs,
+    StopAfterTime,
+    StopWhen,
+    StopWithoutImprovement,
+    Task,
+    TaskGroup,
+)
+from tests.support.graphs import log
+
+PROBE = Probe("w over n", (NodeBlob("n0", "w"), NodeBlob("n1", "w")), "max")
+
+
+def _job(**more):
+    groups = {name: TaskGroup(name) for name in ("init", "epoch", "download", "exit")}
+    return Job("j", Cluster((Node("n0"),)), **{**groups, **more})
+
+
+def test_an_empty_job_has_a_few_lines():
+    assert render_job(_job()) == ("job j\nseed 0\nblas_threads 1\nnode n0\ncheckpoint default\n")
+
+
+def test_places_in_files_are_left_out():
+    here, there = (
+        _job(epoch=TaskGroup("epoch", (Task("t", "n0", (), origin=Origin("a", line, 1)),)))
+        for line in (3, 4)
+    )
+
+    assert here == there
+    assert render_job(here) == render_job(there)
+
+
+def test_no_checkpoint_is_said():
+    assert "checkpoint none" in render_job(_job(checkpoint=CheckpointPolicy(enabled=False)))
+
+
+def test_a_probe_over_nodes_names_each():
+    assert render_probe(PROBE) == "max of n0.w, n1.w"
+
+
+@pytest.mark.parametrize(
+    ("condition", "text"),
+    [
+        (StopAfterEpochs(3), "after 3 epochs"),
+        (StopWhen(PROBE), "when max of n0.w, n1.w"),
+        (StopAfterTime(90.0), "after 90 s"),
+        (StopWithoutImprovement("m", 5, "max", 0.1),
+         "when m has no better max for 5 epochs, by 0.1"),
+        (Endless(), "never"),
+    ],
+)  # fmt: skip
+def test_a_stop_condition_is_a_few_words(condition, text):
+    assert render_stop(condition) == text
+
+
+def test_limits_hosts_and_remote_nets_are_part_of_the_graph():
+    job = replace(
+        _job(epoch=TaskGroup(
+            "epoch", (Task("t", "n0", (), instances=2, timeout_s=5.0, retry=Retry(2, 1.0)),),
+            remote=(RemoteNet("f", "n0", (log("hi"),), setup=(SetupNets((log("in"),), name="s"),),
+                              path="epoch/remote[0]"),),
+        )),
+        cluster=Cluster((Node("n0", host="there", resources=(("gpu", 1.0),)),)),
+    )  # fmt: skip
+
+    assert render_job(job) == (
+        "job j\nseed 0\nblas_threads 1\nnode n0; host there; gpu 1\n"
+        "group epoch private\n"
+        "  task n0/t; instances 2; at most 5 s; 2 retries after 1 s\n"
+        "  remote n0/f epoch/remote[0]\n"
+        "    s.init\n"
+        "      log in\n"
+        "    log hi\n"
+        "checkpoint default\n"
+    )

@@ -1,0 +1,265 @@
+"""Lists of steps, made at random: valid wherever control may go, and sure to end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.property.expressions import Picker
+from tests.property.kinds import BOOL, COUNTER, INT, Type
+from tests.property.scope import MadeNet, Scope, Touches
+from tests.property.statements import Statements
+from tests.support.terms import Assign, Target, Term, join, name
+
+_DEEPEST = 3
+
+
+class Bodies(Statements):
+    """Makes lists of steps.
+
+    Args:
+        pick: Where choices come from.
+        nets: The nets of the job; more are added.
+    """
+
+    def __init__(self, pick: Picker, nets: dict[str, Any]) -> None:
+        super().__init__(pick)
+        self._nets = nets
+        self._made: dict[str, MadeNet] = {}
+
+    def steps(self, scope: Scope, most: int = 5, least: int = 1) -> list[Any]:
+        """A list of steps; afterwards ``scope.names`` are those that are surely there."""
+        found: list[Any] = []
+        own: set[str] = set()
+        for _ in range(self._pick.upto(most, least)):
+            if self._budget <= 0:
+                break
+            self._budget -= 1
+            before = set(scope.names)
+            found += self._step(scope, own)
+            own |= set(scope.names) - before
+        return found or [self._assign(scope, None)]
+
+    def _step(self, scope: Scope, own: set[str]) -> list[Any]:
+        simple = [
+            self._assign, self._assign, self._assign, self._alias, self._augment, self._augment,
+            self._item, self._item, self._item_augment, self._swap, self._unpack, self._delete,
+            self._change, self._long_form, self._observe, self._call,
+        ]  # fmt: skip
+        blocks = [self._loop, self._loop, self._while, self._forever, self._if, self._if,
+                  self._guard, self._stop_if, self._parallel, self._net, self._own_net,
+                  self._deep]  # fmt: skip
+        deep = scope.nested >= _DEEPEST or self._budget < 4
+        make = self._pick.one(simple if deep or self._pick.chance(60) else blocks)
+        if make == self._delete:
+            return self._delete(scope, own)
+        made = make(scope, own)
+        return made if isinstance(made, list) else [made]
+
+    def _label(self, scope: Scope) -> str | None:
+        return self._fresh(scope, "block") if self._pick.chance(50) else None
+
+    def _body(self, scope: Scope, step: dict[str, Any], *, first: Any = (), words: Any = ()) -> Any:
+        """The step with a body that may be left by stops, and may not run at all."""
+        label = self._label(scope)
+        said = {"name": label} if label else {}
+        label = label or step.get("guard")
+        inner = scope.inner(block=label)
+        inner.words = (*scope.words, *words)
+        steps = [*first, *self.steps(inner, 4)]
+        return {**step, **said, "steps": steps}
+
+    def _loop(self, scope: Scope, own: set[str]) -> Any:
+        counted = self._writable(scope, INT.__eq__)
+        form = self._pick.upto(2)
+        number = self._pick.upto(3)
+        count = Term(str(number), lambda _: number)
+        if form and counted:
+            # Changed in the body, as a rule: it is read again at each pass.
+            count = self._noted(scope, name(self._pick.one(counted)))
+        elif form:
+            count = self.expression(scope, INT, 1)
+        step: dict[str, Any] = {"loop": count}
+        words = ["iter"]
+        if self._pick.chance(40) and not scope.in_net:
+            step["as"] = self._fresh(scope, "i")
+            words.append(step["as"])
+        return self._body(scope, step, words=words)
+
+    def _fuel(self, scope: Scope) -> tuple[str, Any, Any]:
+        """A name that lets a loop end, how it is made, and how it is used up."""
+        fuel = self._fresh(scope, f"{scope.prefix}fuel")
+        self._bind(scope, fuel, INT)
+        scope.fixed.add(fuel)
+        amount = self._pick.upto(3)
+        target = (Target(fuel),)
+        full = Assign(target, (Term(str(amount), lambda _: amount),))
+        less = Assign(target, (join("({} - 1)", lambda a: a - 1, name(fuel)),))
+        return fuel, full, less
+
+    def _while(self, scope: Scope, own: set[str]) -> Any:
+        fuel, full, less = self._fuel(scope)
+        left = join("({} > 0)", lambda a: a > 0, name(fuel))
+        condition = self._noted(scope, self.expressions(scope).condition())
+        whole = join("({} and {})", None, left, condition)
+        held = Term(
+            whole.text, lambda view: left.of(view) and condition.of(view), whole.reads,
+            whole.outputs,
+        )  # fmt: skip
+        return [full, self._body(scope, {"while": held}, first=[less], words=["iter"])]
+
+    def _forever(self, scope: Scope, own: set[str]) -> Any:
+        fuel, full, less = self._fuel(scope)
+        empty = {"stop_if": join("({} <= 0)", lambda a: a <= 0, name(fuel))}
+        step = {"loop": "forever"}
+        return [full, self._body(scope, step, first=[empty, less], words=["iter"])]
+
+    def _if(self, scope: Scope, own: set[str]) -> Any:
+        step: dict[str, Any] = {"if": self._condition(scope), "then": self._branch(scope)}
+        if self._pick.chance(40):
+            step["elif"] = [
+                {"if": self._condition(scope), "then": self._branch(scope)}
+                for _ in range(self._pick.upto(2, 1))
+            ]
+        # Without an else there is always a way on behind it.
+        if self._pick.chance(50):
+            inner = scope.inner(is_block=False)
+            step["else"] = self.steps(inner, 3)
+        return step
+
+    def _deep(self, scope: Scope, own: set[str]) -> Any:
+        """Blocks inside each other, more than one function can hold."""
+        steps: list[Any] = []
+        outer = steps
+        inner = scope
+        for _ in range(self._pick.upto(9, 5)):
+            label = self._label(scope)
+            inner = inner.inner(block=label)
+            inner.nested = _DEEPEST
+            block: dict[str, Any] = {"steps": self.steps(inner, 1)}
+            block |= {"name": label} if label else {}
+            if self._pick.chance(70):
+                outer.append({"loop": Term("1", lambda _: 1), **block})
+            else:
+                outer.append({"guard": self._fresh(scope, f"{scope.prefix}flag"), **block})
+            outer = block["steps"]
+        outer += self.steps(inner, 2)
+        stop = self._stop(inner)
+        if stop is not None:
+            outer.append("stop" if stop == {} else stop)
+        return steps
+
+    def _branch(self, scope: Scope) -> list[Any]:
+        inner = scope.inner(is_block=False)
+        steps = self.steps(inner, 3)
+        if self._pick.chance(30):
+            stop = self._stop(inner)
+            if stop is not None:
+                steps.append("stop" if stop == {} else stop)
+        return steps
+
+    def _guard(self, scope: Scope, own: set[str]) -> Any:
+        flag = self._fresh(scope)
+        step = self._body(scope, {"guard": flag})
+        self._bind(scope, flag, BOOL)
+        return step
+
+    def _stop(self, scope: Scope) -> dict[str, Any] | None:
+        """The innermost block or a named one is left: ``{}`` or ``{stop: name}``."""
+        if not scope.blocks:
+            return None
+        named = [(at, one) for at, one in enumerate(scope.blocks) if one is not None]
+        if named and self._pick.chance(50):
+            at, label = self._pick.one(named)
+            scope.early[at].append(set(scope.names))
+            return {"stop": label}
+        scope.early[-1].append(set(scope.names))
+        return {}
+
+    def _stop_if(self, scope: Scope, own: set[str]) -> Any:
+        condition = self._condition(scope)
+        stop = self._stop(scope)
+        return self._assign(scope, own) if stop is None else {"stop_if": condition, **stop}
+
+    def _parallel(self, scope: Scope, own: set[str]) -> Any:
+        count = self._pick.upto(3, 2)
+        owner = {one: self._pick.upto(count) for one in self._writable(scope)}
+        branches = []
+        made: dict[str, Type] = {}
+        for number in range(count):
+            # What is given to another branch is not even looked at.
+            names = {one: kind for one, kind in scope.names.items()
+                     if owner.get(one, count) in (number, count)}  # fmt: skip
+            shared = {one for one in names if owner.get(one) == count}
+            inner = scope.inner()
+            inner = replace(
+                inner,
+                names=names,
+                fixed={*scope.fixed, *shared},
+                blocks=(None,),
+                early=([],),
+                types=dict(names),
+                is_alone=False,
+            )
+            branches.append(self.steps(inner, 3))
+            sure = set(inner.names).intersection(*inner.early[-1]) - set(names)
+            made |= {one: inner.names[one] for one in sorted(sure)}
+            scope.types.update(inner.types)
+        scope.names |= made
+        return {"parallel": branches}
+
+    def _net(self, scope: Scope, own: set[str]) -> Any:
+        """A net over the names around it: one made before, or a new one."""
+        if scope.in_net:
+            return self._assign(scope, own)
+        for known, net in self._made.items():
+            if scope.is_alone and net.fits(scope) and self._pick.chance(50):
+                scope.touches.reads |= set(net.needs)
+                scope.touches.counts |= net.counts
+                for one, kind in net.binds.items():
+                    self._bind(scope, one, kind)
+                return {"net": known}
+        return self._new_net(scope)
+
+    def _new_net(self, scope: Scope) -> Any:
+        known = f"net{len(self._nets)}"
+        self._nets[known] = []
+        inner = replace(scope, names=dict(scope.names), touches=Touches(), nested=_DEEPEST,
+                        outputs={}, words=("epoch",))  # fmt: skip
+        steps = self.steps(inner, 4)
+        self._nets[known] = steps
+        scope.touches.reads |= inner.touches.reads
+        scope.touches.writes |= inner.touches.writes
+        scope.touches.counts |= inner.touches.counts
+        needs = {one: scope.names[one] for one in inner.touches.reads | inner.touches.counts
+                 if one in scope.names}  # fmt: skip
+        binds = {one: inner.names[one] for one in sorted(inner.touches.writes)
+                 if one in inner.names}  # fmt: skip
+        if len(binds) == len(inner.touches.writes):
+            self._made[known] = MadeNet(needs, inner.touches.counts, binds)
+        scope.names.clear()
+        scope.names.update(inner.names)
+        return {"net": known}
+
+    def _own_net(self, scope: Scope, own: set[str]) -> Any:
+        """A net with parameters and results: its names are its own."""
+        if scope.in_net:
+            return self._assign(scope, own)
+        known = f"net{len(self._nets)}"
+        parameters = {f"p{index}": self._pick.a_type() for index in range(self._pick.upto(2, 1))}
+        given = {one: self.expression(scope, kind, 1) for one, kind in parameters.items()}
+        self._nets[known] = []
+        inner = Scope(
+            names=dict(parameters), types=dict(parameters), prefix="r", in_net=True, nested=1
+        )
+        steps = self.steps(inner, 5)
+        self._nets[known] = {"in": list(parameters), "steps": steps}
+        results = [one for one in inner.names if inner.names[one] != COUNTER]
+        out = {}
+        for one in self._pick.some(results, 40) or results[:1]:
+            blob = self._fresh(scope)
+            out[one] = blob
+        for one, blob in out.items():
+            self._bind(scope, blob, inner.names[one])
+        self._nets[known] = {"in": list(parameters), "out": list(out), "steps": steps}
+        return {"net": known, "in": given, "out": out}

@@ -1,0 +1,136 @@
+"""What must hold of any job: each way of running it gives the bits that the reference gives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jobrun.blobs.counter import Counter
+from jobrun.blobs.values import describe, same_bits
+from jobrun.checkpoint.directory import DirectoryStore
+from jobrun.checkpoint.hdf5 import read_state
+from jobrun.compile.job import compile_job
+from jobrun.graph.types import Job
+from jobrun.runner.rundir import open_run
+from jobrun.runner.settings import RunOptions
+from jobrun.runner.start import resume_run, start_run
+from jobrun.session.base import RunContext
+from jobrun.session.threads import ThreadsSession
+from jobrun.spec.dump import dump_tree
+from jobrun.spec.load import LoadedSpec, load_spec
+from tests.support.reference import Count, Outcome, run_reference
+from tests.support.terms import rendered
+
+ARTIFACTS = "${run.dir}/artifacts/"
+
+
+def written(spec: dict[str, Any], folder: Path) -> LoadedSpec:
+    """The spec as a file: YAML, or JSON for every other seed; groups in their short form."""
+    tree = rendered(spec)
+    for group in ("init", "epoch", "download", "exit"):
+        if set(tree.get(group, ())) == {"tasks"}:
+            tree[group] = tree[group]["tasks"]
+    path = folder / "made.yaml"
+    path.write_text(json.dumps(tree) if spec["seed"] % 2 else dump_tree(tree))
+    return load_spec(str(path), environment={})
+
+
+def compiled(loaded: LoadedSpec) -> Job:
+    """The job, which is the same however often it is compiled."""
+    job = compile_job(loaded).job
+    assert compile_job(loaded).job == job
+    return job
+
+
+def check_threads(spec: dict[str, Any], folder: Path) -> None:
+    """Without a runner: the groups one after the other in a session."""
+    expected = run_reference(spec)
+    loaded = written(spec, folder)
+    found = _run_in_session(compiled(loaded), str(folder), len(expected.epochs) - 1)
+    _compare(expected, dict(enumerate(found)), "in a session")
+
+
+def check_runner(spec: dict[str, Any], folder: Path) -> None:
+    """A run with checkpoints, and its resumption from every epoch."""
+    expected = run_reference(spec)
+    loaded = written(spec, folder)
+    job = compiled(loaded)
+    result = start_run(loaded, job, RunOptions(run_dir=folder / "runs"))
+    run = Path(result.run_path)
+    assert result.exit_code == 0
+    assert job.exactness.exact, job.exactness.reasons
+    _compare(expected, _stored(run, job), "in a run")
+    _compare_artifacts(expected, run)
+    last = len(expected.epochs) - 1
+    for epoch in range(last - 1, -1, -1):
+        options = RunOptions(run_dir=folder / "runs", epoch=epoch)
+        assert resume_run(open_run(run), options).exit_code == 0
+        _compare(expected, _stored(run, job), f"resumed from epoch {epoch}")
+        _compare_artifacts(expected, run)
+
+
+def _run_in_session(job: Job, folder: str, epochs: int) -> list[dict[str, Any]]:
+    session = ThreadsSession()
+    state, constants = dict(job.state), dict(job.constants)
+    keep = {
+        node.name: (*state.get(node.name, ()), *constants.get(node.name, ()))
+        for node in job.cluster
+    }
+    outputs: dict[Any, Any] = {}
+    found = []
+    try:
+        session.open(job.cluster, RunContext(job.seed, f"{folder}/run", folder))
+        for epoch in range(epochs + 1):
+            group = job.epoch if epoch else job.init
+            outputs |= session.run(group, epoch, outputs)
+            session.settle(keep)
+            found.append({node: session.read(node, names) for node, names in job.state})
+    finally:
+        session.close()
+    return found
+
+
+def _stored(run: Path, job: Job) -> dict[int, dict[str, Any]]:
+    """The state of every epoch, from the checkpoints."""
+    store = DirectoryStore(str(run / "checkpoints"))
+    state = dict(job.state)
+    found: dict[int, dict[str, Any]] = {}
+    for epoch in store.epochs():
+        manifest = store.manifest(epoch)
+        found[epoch] = {
+            file.node: read_state(
+                str(Path(store.path(epoch), file.name)), node=file.node, epoch=epoch,
+                run_id=manifest.run_id, digest=file.digest, names=state[file.node],
+            )
+            for file in manifest.files
+        }  # fmt: skip
+    return found
+
+
+def _compare(expected: Outcome, found: dict[int, dict[str, Any]], how: str) -> None:
+    assert sorted(found) == list(range(len(expected.epochs))), how
+    for epoch, nodes in enumerate(expected.epochs):
+        assert set(found[epoch]) == {node for node, names in nodes.items() if names}, how
+        for node, names in nodes.items():
+            assert set(found[epoch].get(node, ())) == set(names), (how, epoch, node)
+            for name, value in names.items():
+                _compare_values(
+                    value, found[epoch][node][name], f"{node}.{name}, epoch {epoch} {how}"
+                )
+
+
+def _compare_values(expected: Any, found: Any, where: str) -> None:
+    if isinstance(expected, Count):
+        expected = Counter(expected.value)
+    assert same_bits(expected, found), (
+        f"{where}: {describe(expected)} {expected!r} expected, {describe(found)} {found!r} found"
+    )
+
+
+def _compare_artifacts(expected: Outcome, run: Path) -> None:
+    for file, value in expected.saved.items():
+        found = np.load(run / "artifacts" / file.removeprefix(ARTIFACTS))
+        _compare_values(np.asarray(value), found, file)

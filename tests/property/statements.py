@@ -1,0 +1,288 @@
+"""Steps without steps inside, made at random: assignments of every kind, operators, calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tests.property.expressions import Expressions, Picker
+from tests.property.kinds import COUNTER, DTYPES, INT, Type
+from tests.property.scope import Scope
+from tests.support.terms import Assign, Augment, Change, Delete, Target, Term, join, name
+
+_FUNCTIONS = "tests.property.functions"
+_VECTOR = Type("array", "float64", (3,))
+
+
+class Statements:
+    """Makes simple steps.
+
+    Args:
+        pick: Where choices come from.
+    """
+
+    def __init__(self, pick: Picker) -> None:
+        self._pick = pick
+        self._count = 0
+        self._budget = 0
+        # Every name that the task knows or has bound so far.
+        self._bound: set[str] = set()
+
+    def begin(self, known: Iterable[str]) -> None:
+        """A further task, to which names are known: names and steps are counted anew."""
+        self._count = 0
+        self._budget = 40
+        self._bound = set(known)
+
+    def expressions(self, scope: Scope) -> Expressions:
+        return Expressions(self._pick, scope.names, scope.words, scope.outputs)
+
+    def expression(self, scope: Scope, kind: Type, depth: int = 2) -> Term:
+        return self._noted(scope, self.expressions(scope).of(kind, depth))
+
+    def _noted(self, scope: Scope, term: Term) -> Term:
+        scope.touches.reads |= term.reads
+        scope.touches.outputs |= term.outputs
+        return term
+
+    def _condition(self, scope: Scope) -> Term:
+        return self._noted(scope, self.expressions(scope).condition())
+
+    def _fresh(self, scope: Scope, what: str = "") -> str:
+        while True:
+            self._count += 1
+            given = f"{what or scope.prefix}{self._count}"
+            # Branches do not know each other's names.
+            if given not in scope.types and given not in self._bound:
+                return given
+
+    def _writable(self, scope: Scope, suits: Callable[[Type], bool] = lambda _: True) -> list[str]:
+        return [one for one, kind in scope.names.items() if one not in scope.fixed and suits(kind)]
+
+    def _arrays(self, scope: Scope) -> list[str]:
+        return self._writable(scope, lambda kind: kind.kind == "array")
+
+    def _bind(self, scope: Scope, given: str, kind: Type) -> None:
+        scope.names[given] = scope.types[given] = kind
+        scope.touches.writes.add(given)
+        self._bound.add(given)
+
+    def _target(self, scope: Scope, *, new: int = 40) -> tuple[str, Type]:
+        """A name to bind, and what it must become."""
+        again = [one for one in self._writable(scope) if scope.names[one] != COUNTER]
+        # A name that other ways through the steps have made has its type already.
+        again += [one for one in scope.types if one not in scope.names and one[0] == scope.prefix]
+        again = [one for one in again if one not in scope.fixed]
+        if again and not self._pick.chance(new):
+            given = self._pick.one(again)
+            return given, scope.types[given]
+        return self._fresh(scope), self._pick.a_type()
+
+    def _assign(self, scope: Scope, _: set[str] | None) -> Any:
+        given, kind = self._target(scope)
+        value = self.expression(scope, kind)
+        self._bind(scope, given, kind)
+        return Assign((Target(given),), (value,))
+
+    def _alias(self, scope: Scope, own: set[str]) -> Any:
+        """``b = a``, and mostly a change of one of them right behind it."""
+        # A counter that others count in too can only be counted in.
+        sources = [
+            one
+            for one, kind in scope.names.items()
+            if kind.kind == "array" or (kind == COUNTER and one not in scope.fixed)
+        ]
+        if not sources:
+            return self._assign(scope, own)
+        source = self._pick.one(sources)
+        kind = scope.names[source]
+        others = [one for one in self._writable(scope, kind.__eq__) if one != source]
+        given = self._pick.one(others) if others and self._pick.chance(50) else self._fresh(scope)
+        scope.touches.reads.add(source)
+        self._bind(scope, given, kind)
+        made = [Assign((Target(given),), (name(source),))]
+        if kind.kind == "array" and self._pick.chance(70):
+            changed = self._pick.one([one for one in (given, source) if one not in scope.fixed])
+            made.append(self._augmented(scope, changed))
+        return made
+
+    def _augment(self, scope: Scope, own: set[str]) -> Any:
+        suits = ("array", "numpy", "int", "float")
+        names = self._writable(scope, lambda kind: kind.kind in suits)
+        if not names:
+            return self._assign(scope, own)
+        return self._augmented(scope, self._pick.one(names))
+
+    def _augmented(self, scope: Scope, given: str) -> Any:
+        kind = scope.names[given]
+        scope.touches.reads.add(given)
+        scope.touches.writes.add(given)
+        if kind.kind in {"int", "float"}:
+            divisor = 3 if kind.kind == "int" else 2.5
+            return Augment(Target(given), "%", Term(str(divisor), lambda _: divisor))
+        return Augment(Target(given), *self._change_of(scope, kind))
+
+    def _change_of(self, scope: Scope, kind: Type) -> tuple[str, Term]:
+        """An operator and a value with which an array may be changed in place."""
+        if kind.dtype == "bool":
+            return self._pick.one("&|^"), self.expression(scope, kind, 1)
+        if kind.dtype.startswith("complex") or self._pick.chance(30):
+            sign = self._pick.one("+-")
+            return sign, self._noted(scope, self.expressions(scope).of(INT, 1))
+        if self._pick.chance(30):
+            return "%", Term("3", lambda _: 3)
+        whole = self.expression(scope, kind, 1)
+        return self._pick.one("+-"), join("clip({}, 0, 3)", _clipped, whole)
+
+    def _item(self, scope: Scope, own: set[str]) -> Any:
+        names = self._arrays(scope)
+        if not names:
+            return self._assign(scope, own)
+        target, kind = self._place(scope, self._pick.one(names))
+        value = self.expression(scope, kind, 1)
+        return Assign((target,), (value,))
+
+    def _item_augment(self, scope: Scope, own: set[str]) -> Any:
+        names = self._arrays(scope)
+        if not names:
+            return self._assign(scope, own)
+        target, kind = self._place(scope, self._pick.one(names))
+        return Augment(target, *self._change_of(scope, kind))
+
+    def _place(self, scope: Scope, given: str) -> tuple[Target, Type]:
+        """A part of an array, and what fits into it."""
+        kind = scope.names[given]
+        scope.touches.reads.add(given)
+        scope.touches.writes.add(given)
+        text, index, shape = self._pick.one(_PARTS[kind.shape])
+        part = Type("array", kind.dtype, shape) if shape else Type("numpy", kind.dtype)
+        return Target(given, Term(text, lambda _: index)), part
+
+    def _swap(self, scope: Scope, own: set[str]) -> Any:
+        """``a, b = b, a`` of names of one type, or of three."""
+        names = self._arrays(scope)
+        for first in names:
+            same = [one for one in names if scope.names[one] == scope.names[first]]
+            if len(same) > 1:
+                given = same[: self._pick.upto(3, 2)]
+                scope.touches.reads |= set(given)
+                scope.touches.writes |= set(given)
+                turned = given[1:] + given[:1]
+                return Assign(tuple(map(Target, given)), tuple(map(name, turned)))
+        return self._assign(scope, own)
+
+    def _unpack(self, scope: Scope, own: set[str]) -> Any:
+        """``a, b = e, f``, or the rows of an array."""
+        if self._pick.chance(50):
+            rows = Type("array", self._pick.one(DTYPES), (2, 3))
+            value = self.expression(scope, rows, 1)
+            names = [self._fresh(scope) for _ in range(2)]
+            for one in names:
+                self._bind(scope, one, Type("array", rows.dtype, (3,)))
+            return Assign(tuple(map(Target, names)), (value,))
+        targets, values = [], []
+        for _ in range(2):
+            given, kind = self._target(scope)
+            if given not in targets:
+                values.append((given, kind, self.expression(scope, kind, 1)))
+                targets.append(given)
+        for given, kind, _ in values:
+            self._bind(scope, given, kind)
+        return Assign(tuple(map(Target, targets)), tuple(value for _, _, value in values))
+
+    def _delete(self, scope: Scope, own: set[str] | None) -> Any:
+        mine = [one for one in sorted(own or ()) if one in scope.names and one[0] == scope.prefix]
+        if not mine:
+            return [self._assign(scope, own)]
+        given = self._pick.one(mine)
+        del scope.names[given]
+        scope.touches.reads.add(given)
+        scope.touches.writes.add(given)
+        return [Delete(given)]
+
+    def _change(self, scope: Scope, own: set[str]) -> Any:
+        """An operator that changes its argument."""
+        counters = [one for one, kind in scope.names.items() if kind == COUNTER]
+        if counters and self._pick.chance(60):
+            given = self._pick.one(counters)
+            scope.touches.counts.add(given)
+            if self._pick.chance(50):
+                return Change("count_up", given, atomic=True)
+            return Change("atomic_add", given, (self.expression(scope, INT, 1),), atomic=True)
+        vectors = self._writable(
+            scope, lambda kind: kind.kind == "array" and kind.shape == (3,)
+            and kind.dtype in {"float64", "int64", "float32"},
+        )  # fmt: skip
+        if not vectors:
+            return self._assign(scope, own)
+        given = self._pick.one(vectors)
+        scope.touches.reads.add(given)
+        scope.touches.writes.add(given)
+        index = Term("[0, 2, 0]", lambda _: [0, 2, 0])
+        return Change("add_at", given, (index, self.expression(scope, INT, 1)))
+
+    def _long_form(self, scope: Scope, _: set[str]) -> Any:
+        form = self._pick.one(("maximum", "add", "ravel", "transpose"))
+        dtype = self._pick.one(("float64", "int64", "int8"))
+        if form in {"maximum", "add"}:
+            shape = self._pick.one(((3,), (2, 3)))
+            kind = Type("array", dtype, shape)
+            given = [self.expression(scope, kind, 1), self.expression(scope, kind, 0)]
+        else:
+            kind = Type("array", dtype, (2, 3))
+            given = [self.expression(scope, kind, 1)]
+            kind = Type("array", dtype, (6,) if form == "ravel" else (3, 2))
+        if form == "add":
+            given = [join("clip({}, 0, 4)", _clipped_to_4, one) for one in given]
+        out = self._fresh(scope)
+        self._bind(scope, out, kind)
+        return {"op": form, "in": given, "out": out}
+
+    def _observe(self, scope: Scope, own: set[str]) -> Any:
+        """A step that looks at names, outside of the generated code."""
+        names = [one for one, kind in scope.names.items() if kind.is_scalar]
+        if not names:
+            return self._assign(scope, own)
+        given = self._pick.one(names)
+        scope.touches.reads.add(given)
+        form = self._pick.upto(2)
+        if form == 0:
+            return {"log": f"it is {{{given}}}"}
+        if form == 1 and not scope.names[given].dtype.startswith("complex"):
+            return {"metric": {"seen": name(given)}}
+        return {"assert": join("({0} == {0})", lambda a: a == a, name(given)), "message": "odd"}
+
+    def _call(self, scope: Scope, own: set[str]) -> Any:
+        """A Python function, of which some change their argument."""
+        vectors = self._writable(scope, lambda kind: kind == _VECTOR)
+        if vectors and self._pick.chance(50):
+            given = self._pick.one(vectors)
+            scope.touches.reads.add(given)
+            scope.touches.writes.add(given)
+            amount = self.expression(scope, INT, 1)
+            return {"call": f"{_FUNCTIONS}:grow", "with": {"x": name(given), "by": amount},
+                    "inout": [given]}  # fmt: skip
+        value = self.expression(scope, _VECTOR, 1)
+        out = self._pick.one([*vectors, self._fresh(scope)])
+        self._bind(scope, out, _VECTOR)
+        return {"call": f"{_FUNCTIONS}:turned", "with": {"x": value}, "out": out}
+
+
+def _clipped(value: Any) -> Any:
+    return value.clip(0, 3)
+
+
+def _clipped_to_4(value: Any) -> Any:
+    return value.clip(0, 4)
+
+
+# Shape -> how a part is written, its index, and its shape.
+_PARTS: dict[tuple[int, ...], list[tuple[str, Any, tuple[int, ...]]]] = {
+    (3,): [("0", 0, ()), ("-1", -1, ()), ("::-1", slice(None, None, -1), (3,)),
+           ("...", ..., (3,)), ("[0, 2, 0]", [0, 2, 0], (3,))],
+    (2, 3): [("0", 0, (3,)), ("1, 2", (1, 2), ()), ("[1, 1]", [1, 1], (2, 3)),
+             (":, ::-1", (slice(None), slice(None, None, -1)), (2, 3))],
+    (3, 2): [("1, 0", (1, 0), ()), (":, 1", (slice(None), 1), (3,)), ("1:", slice(1, None), ())],
+    (6,): [(":3", slice(None, 3), (3,)), ("::2", slice(None, None, 2), (3,)), ("4", 4, ())],
+    (): [("...", ..., ())],
+}  # fmt: skip

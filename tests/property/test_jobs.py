@@ -1,0 +1,51 @@
+"""Any job gives the same bits however it is run, and those are the bits it says."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.property.checks import check_runner, check_threads
+from tests.property.jobs import specs
+
+_COMMON = settings(
+    deadline=None, derandomize=True, database=None,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+
+
+def _checked(check: Any, spec: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        check(spec, Path(folder))
+
+
+@settings(_COMMON, max_examples=40)
+@given(specs())
+def test_a_job_in_a_session_does_what_it_says(spec):
+    _checked(check_threads, spec)
+
+
+@settings(_COMMON, max_examples=15)
+@given(specs())
+def test_a_job_resumed_from_any_epoch_ends_with_the_same_bits(spec):
+    _checked(check_runner, spec)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@settings(_COMMON, max_examples=600, derandomize=False)
+@given(specs())
+def test_any_job_in_a_session_does_what_it_says(spec):
+    _checked(check_threads, spec)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@settings(_COMMON, max_examples=150, derandomize=False)
+@given(specs())
+def test_any_job_resumed_from_any_epoch_ends_with_the_same_bits(spec):
+    _checked(check_runner, spec)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+
+from jobrun.api import prepare, steps
+from jobrun.core.errors import UsageError
+from jobrun.graph.types import Cluster, Job, Node, StopAfterEpochs, Task, TaskGroup
+from jobrun.runner.authored import (
+    PythonJob,
+    changes_since,
+    digest_of,
+    graph_changes,
+    is_from_python,
+    job_of,
+    recorded,
+    write_authored,
+)
+from jobrun.runner.record import RunRecord
+from jobrun.runner.rundir import Run
+from jobrun.spec.load import load_spec
+from tests.support.runs import SPEC
+
+
+def _python(statement="x += 1", epochs=2):
+    job = Job(
+        "j", Cluster((Node("n"),)),
+        TaskGroup("init", (Task("start", "n", steps("x = 0")),)),
+        TaskGroup("epoch", (Task("t", "n", steps(statement)),)),
+        stop=(StopAfterEpochs(epochs),),
+    )  # fmt: skip
+    authored = prepare(job).authored
+    assert isinstance(authored, PythonJob)
+    return authored
+
+
+def _run(path, authored):
+    (path / "spec").mkdir()
+    write_authored(path, authored, job_of(authored))
+    return Run(path, RunRecord("id", "j", "now"))
+
+
+def _spec(tmp_path):
+    (tmp_path / "walk.yaml").write_text(SPEC)
+    return load_spec(str(tmp_path / "walk.yaml"))
+
+
+def test_a_python_job_has_a_digest_of_its_graph():
+    assert digest_of(_python()) == digest_of(_python())
+    assert digest_of(_python()) != digest_of(_python("x += 2"))
+
+
+def test_a_run_from_python_is_told_from_one_of_a_spec(tmp_path):
+    python = _run(tmp_path, _python())
+    assert is_from_python(python)
+    with pytest.raises(UsageError, match=r"jobrun\.resume"):
+        recorded(python)
+
+
+def test_a_run_of_a_spec_gives_it_back(tmp_path):
+    loaded = _spec(tmp_path)
+    run = _run(tmp_path, loaded)
+    assert not is_from_python(run)
+    assert digest_of(recorded(run)) == digest_of(loaded)
+    with pytest.raises(UsageError, match="made from a spec"):
+        changes_since(run, _python())
+
+
+def test_the_same_job_has_not_changed(tmp_path):
+    assert changes_since(_run(tmp_path, _python()), _python()) == ()
+
+
+def test_another_statement_is_semantic_and_names_its_task(tmp_path):
+    (change,) = changes_since(_run(tmp_path, _python()), _python("x += 2"))
+    assert (change.field, change.kind) == ("graph.n/t", "semantic")
+    assert (change.before, change.after) == ("x += 1", "x += 2")
+
+
+def test_another_end_is_safe(tmp_path):
+    (change,) = changes_since(_run(tmp_path, _python()), _python(epochs=3))
+    assert (change.field, change.kind) == ("graph.stop", "safe")
+
+
+def test_other_threads_are_numerics():
+    (change,) = graph_changes("job j\nblas_threads 1\n", "job j\nblas_threads 2\n")
+    assert change.kind == "numerics"
+
+
+def test_what_was_there_before_stays_beside_it(tmp_path):
+    run = _run(tmp_path, _python())
+    write_authored(run.path, _python("x += 2"), _python("x += 2").job)
+    assert "x += 1" in (tmp_path / "spec" / "graph-1.txt").read_text()
+    assert "x += 2" in (tmp_path / "spec" / "graph.txt").read_text()

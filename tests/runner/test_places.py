@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jobrun.checkpoint.store import Manifest
+from jobrun.graph.types import CheckpointPolicy, Cluster, Job, Node, TaskGroup, UploadPolicy
+from jobrun.runner.places import store_of, upload_of
+from jobrun.runner.record import RunRecord
+from jobrun.runner.rundir import Run
+
+JOB = Job(
+    "j", Cluster((Node("n"),)), *(TaskGroup(n) for n in ("init", "epoch", "download", "exit"))
+)
+MANIFEST = Manifest(3, "id", 0, (), "")
+
+
+@pytest.fixture
+def run(tmp_path):
+    path = tmp_path / "runs" / "j" / "brisk-heron"
+    return Run(path, RunRecord("id", "j", "2026-11-21T09:42:00.000000+00:00"))
+
+
+def with_policy(**policy):
+    return replace(JOB, checkpoint=CheckpointPolicy(nodes=("n",), **policy))
+
+
+def test_checkpoints_are_inside_the_run_unless_the_spec_says_where(run, tmp_path):
+    assert store_of(run, JOB, tmp_path).path(1) == str(run.path / "checkpoints" / "epoch-000001")
+    elsewhere = store_of(run, with_policy(directory="ck"), tmp_path)
+
+    assert elsewhere.path(1) == str(tmp_path / "ck" / "j" / "brisk-heron" / "epoch-000001")
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_copies_are_below_the_named_directory_under_the_runs_name(run, tmp_path, absolute):
+    to = str(tmp_path / "up") if absolute else "up"
+
+    builder = upload_of(run, with_policy(upload=UploadPolicy(to)), tmp_path)
+
+    expected = tmp_path / "up" / "j" / "brisk-heron" / "epoch-000003"
+    assert builder.target(MANIFEST) == str(expected)
+
+
+def test_without_an_upload_nothing_is_copied(run, tmp_path):
+    assert upload_of(run, JOB, tmp_path) is None

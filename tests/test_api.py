@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import jobrun
+from jobrun.core.errors import DriftError, SpecError, UsageError
+from jobrun.graph.expr import Name
+from jobrun.graph.steps import Loop, Net
+from tests.support.command import environment
+from tests.support.runs import SPEC
+
+
+def _job(epochs=3, statement="total += epoch"):
+    return jobrun.Job(
+        "count",
+        jobrun.Cluster((jobrun.Node("local"),)),
+        init=jobrun.TaskGroup(
+            "init", (jobrun.Task("start", "local", jobrun.steps("total = 0")),)
+        ),
+        epoch=jobrun.TaskGroup("epoch", (jobrun.Task("add", "local", jobrun.steps(statement)),)),
+        stop=(jobrun.StopAfterEpochs(epochs),),
+    )  # fmt: skip
+
+
+def _total(run_path):
+    (blob,) = jobrun.inspect(run_path).files[0].blobs
+    return blob.value
+
+
+def _at(path, **more):
+    return jobrun.RunOptions(run_dir=path, **more)
+
+
+def test_import_loads_neither_numpy_nor_yaml_nor_pydantic():
+    code = (
+        "import sys, jobrun; "
+        "sys.exit(any(name in sys.modules for name in ('numpy', 'yaml', 'pydantic', 'h5py')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), check=False)
+    assert done.returncode == 0
+
+
+def test_every_public_name_is_there_and_listed():
+    assert all(getattr(jobrun, name) is not None for name in jobrun.__all__)
+    assert set(jobrun.__all__) <= set(dir(jobrun))
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'rnu'"):
+        jobrun.rnu  # noqa: B018
+
+
+def test_steps_joins_neighbouring_statements_to_one_net():
+    loop = Loop(None, ())
+
+    found = jobrun.steps("x = 1", "y = 2", loop, "del x")
+
+    assert [type(step) for step in found] == [Net, Loop, Net]
+    assert len(found[0].ops) == 2
+
+
+def test_an_expression_keeps_names_as_written():
+    assert jobrun.expression("x") == Name("x")
+    with pytest.raises(SpecError):
+        jobrun.expression("x +")
+
+
+def test_prepare_of_what_is_prepared_is_the_same_thing():
+    prepared = jobrun.prepare(_job())
+    assert jobrun.prepare(prepared) is prepared
+
+
+def test_prepare_checks_a_job_built_by_hand():
+    with pytest.raises(SpecError, match="unknown blob 'totl'"):
+        jobrun.prepare(_job(statement="total = totl"))
+
+
+def test_a_job_built_by_hand_runs_with_checkpoints(tmp_path):
+    result = jobrun.run(_job(), _at(tmp_path))
+
+    assert result.exit_code == 0
+    assert result.epoch == 3
+    assert _total(result.run_path) == 6
+    assert type(_total(result.run_path)) is int
+
+
+def test_a_stopped_python_job_goes_on_with_the_job(tmp_path):
+    stopped = jobrun.run(_job(), _at(tmp_path, max_epochs=1))
+
+    ended = jobrun.resume(stopped.run_path, _job(), _at(tmp_path))
+
+    assert (stopped.exit_code, ended.exit_code) == (75, 0)
+    assert _total(ended.run_path) == 6
+
+
+def test_a_job_of_another_graph_is_drift(tmp_path):
+    stopped = jobrun.run(_job(), _at(tmp_path, max_epochs=1))
+    other = _job(statement="total += 2 * epoch")
+
+    with pytest.raises(DriftError, match=r"graph\.local/add"):
+        jobrun.resume(stopped.run_path, other)
+    accepted = jobrun.resume(stopped.run_path, other, _at(tmp_path, accept=("graph",)))
+
+    assert _total(accepted.run_path) == 1 + 4 + 6
+
+
+def test_a_later_end_is_no_drift(tmp_path):
+    first = jobrun.run(_job(), _at(tmp_path))
+    more = jobrun.resume(first.run_path, _job(epochs=4))
+    assert _total(more.run_path) == 10
+
+
+def test_the_command_line_refuses_a_run_made_in_python(tmp_path):
+    stopped = jobrun.run(_job(), _at(tmp_path, max_epochs=1))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "jobrun", "resume", stopped.run_path],
+        env=environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == UsageError.exit_code
+    assert "was started from Python" in done.stderr
+    assert "jobrun.resume(" in done.stderr
+
+
+def test_a_run_made_from_a_spec_needs_no_job_to_go_on(tmp_path):
+    spec = tmp_path / "walk.yaml"
+    spec.write_text(SPEC)
+    stopped = jobrun.run(spec, _at(tmp_path, max_epochs=1))
+
+    with pytest.raises(UsageError, match="made from a spec"):
+        jobrun.resume(stopped.run_path, _job())
+    ended = jobrun.resume(stopped.run_path)
+
+    assert ended.epoch == 4
+
+
+def test_a_prepared_job_keeps_the_folder_it_was_prepared_in(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    prepared = jobrun.prepare(_job())
+    assert prepared.authored.folder == os.fspath(tmp_path)
