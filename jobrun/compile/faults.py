@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -21,14 +22,19 @@ class Faults:
     """Errors and warnings in the order they were found, each once.
 
     A net that is used a hundred times is checked a hundred times and has one fault.
+
+    Args:
+        texts: The text of each file, by the name it has in places.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, texts: Mapping[str, str] | None = None) -> None:
+        self._texts = texts or {}
         self._found: dict[tuple[str, str, Origin | None], Fault] = {}
 
-    def error(self, code: str, message: str, mend: str, place: Place) -> None:
-        """Note an error."""
-        self._add(Fault(code, message, mend, place.origin, place.path))
+    def error(self, code: str, message: str, mend: str, place: Place, name: str = "") -> None:
+        """Note an error; with ``name``, at its first mention inside the place."""
+        where = self._mention(place.origin, name) if name else place.origin
+        self._add(Fault(code, message, mend, where, place.path))
 
     def warn(self, code: str, message: str, mend: str, place: Place) -> None:
         """Note something that compiles, but is probably not what is meant."""
@@ -60,6 +66,18 @@ class Faults:
         errors = [fault for fault in self._found.values() if fault.severity == "error"]
         if errors:
             raise SpecError(*errors)
+
+    def _mention(self, origin: Origin, name: str) -> Origin:
+        lines = self._texts.get(origin.file, "").splitlines()
+        if not 0 < origin.line <= len(lines):
+            return origin
+        start = origin.column - 1
+        text = lines[origin.line - 1][start : start + origin.length]
+        found = re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text)
+        if found is None:
+            return origin
+        column = origin.column + found.start()
+        return Origin(origin.file, origin.line, column, len(name))
 
     def _add(self, fault: Fault) -> None:
         where = fault.where

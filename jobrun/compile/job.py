@@ -68,7 +68,7 @@ class _Compilation:
     def __init__(self, loaded: LoadedSpec) -> None:
         self._spec = loaded.spec
         self._loaded = loaded
-        self._faults = Faults()
+        self._faults = Faults(loaded.files)
         nets = net_table(loaded.spec, loaded.source, self._faults)
         self._context = Context(loaded.source, loaded.params, self._faults, nets)
         self._cluster = cluster(loaded.spec, loaded.source)

@@ -71,7 +71,7 @@ class Missing:
             return
         if words.code == "E182" and task is not None:
             self.unordered.add((task.path, name))
-        self._faults.error(words.code, words.message, words.mend, place)
+        self._faults.error(words.code, words.message, words.mend, place, name.rsplit(":", 1)[-1])
 
     def _special(self, view: NodeView, name: str) -> _Words | None:
         if name == FAILED:

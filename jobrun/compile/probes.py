@@ -213,7 +213,7 @@ class Probes:
         else:
             message = f"unknown blob '{name}'{where}"
             mend = did_you_mean(name, known)
-        self._faults.error("E135", message, mend, place)
+        self._faults.error("E135", message, mend, place, name)
 
 
 def _builtin_mend(name: str) -> str:

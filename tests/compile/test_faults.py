@@ -63,3 +63,17 @@ def test_faults_that_others_raise_are_collected():
 
     with pytest.raises(SpecError, match="cannot be read"):
         faults.raise_if_any()
+
+
+def test_a_fault_about_a_name_points_at_its_first_mention():
+    text = "epoch:\n  - y = max(x.T) + ax + x * xs\n"
+    faults = Faults({"job.yaml": text})
+    place = Place("epoch/t/steps[0]", Origin("job.yaml", 2, 5, 25))
+
+    faults.error("E180", "unknown blob 'x'", "", place, "x")
+    faults.error("E180", "unknown blob 'q'", "", place, "q")
+
+    with pytest.raises(SpecError) as raised:
+        faults.raise_if_any()
+    at = [(fault.where.column, fault.where.length) for fault in raised.value.faults]
+    assert at == [(13, 1), (5, 25)]

@@ -17,7 +17,7 @@ def test_a_misspelt_name_gets_the_nearest_one(tmp_path):
     assert fault.code == "E180"
     assert fault.mend == "did you mean 'shift'?"
     assert fault.where is not None
-    assert (fault.where.line, fault.where.column) == (5, 27)
+    assert (fault.where.line, fault.where.column) == (5, 31)
 
 
 def test_a_blob_of_another_task_alone_is_handed_over_as_an_output(tmp_path):
