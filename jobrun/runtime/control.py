@@ -168,8 +168,9 @@ class Control:
     def _repeat(self, step: Loop | While, number: str, head: list[ast.stmt]) -> ast.stmt:
         self._around.append(step.path)
         body = self._steps(step.steps) or [self._check()]
+        has_actions = _has_actions(step.steps, len(self._around))
         self._around.pop()
-        if _has_actions(step.steps):
+        if has_actions:
             # Steps outside of this code find the pass number in the frame.
             passes = item(load("f.loops"), ast.Constant(step.path), ast.Store())
             head = [*head, ast.Assign([passes], load(number))]
@@ -287,8 +288,8 @@ def outside_code(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
             yield step
 
 
-def _has_actions(steps: tuple[Step, ...]) -> bool:
-    return next(outside_code(steps), None) is not None
+def _has_actions(steps: tuple[Step, ...], depth: int) -> bool:
+    return next(outside_code(steps, depth), None) is not None
 
 
 def _located(made: list[ast.stmt], origin: Origin) -> list[ast.stmt]:

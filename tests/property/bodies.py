@@ -42,9 +42,9 @@ class Bodies(Statements):
 
     def _step(self, scope: Scope, own: set[str]) -> list[Any]:
         simple = [
-            self._assign, self._assign, self._assign, self._alias, self._augment, self._augment,
-            self._item, self._item, self._item_augment, self._swap, self._unpack, self._delete,
-            self._change, self._long_form, self._observe, self._call,
+            self._assign, self._assign, self._temporary, self._alias, self._alias, self._augment,
+            self._augment, self._item, self._item, self._item_augment, self._swap, self._unpack,
+            self._delete, self._change, self._long_form, self._observe, self._call,
         ]  # fmt: skip
         blocks = [self._loop, self._loop, self._while, self._forever, self._if, self._if,
                   self._guard, self._stop_if, self._parallel, self._net, self._own_net,
@@ -159,7 +159,9 @@ class Bodies(Statements):
         return steps
 
     def _guard(self, scope: Scope, own: set[str]) -> Any:
-        flag = self._fresh(scope)
+        # A guard's flag names the block, too.
+        flags = [one for one in self._writable(scope, BOOL.__eq__) if one not in scope.blocks]
+        flag = self._pick.one([self._fresh(scope), *flags])
         step = self._body(scope, {"guard": flag})
         self._bind(scope, flag, BOOL)
         return step

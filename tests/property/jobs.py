@@ -179,7 +179,7 @@ class Jobs:
         self._bodies.begin(draft.shared[index])
         is_global = draft.kind == "global"
         unit, known = self._units[index], draft.shared[index]
-        prefix = "abcdef"[number] if is_global and instances == 1 else "t"
+        prefix = "abcdef"[number] if is_global else "t"
         scope = Scope(
             dict(known), dict(known), fixed=set(unit.constants), prefix=prefix,
             outputs=self._readable(index), words=("epoch", "instances"),
@@ -190,14 +190,14 @@ class Jobs:
         if group != "init" and self._pick.chance(25):
             setup["node"] = self._node_setup(draft, index, scope)
         if group != "init" and self._pick.chance(25):
-            setup["task"] = self._setup(scope, most=2)
+            setup["task"] = self._setup(scope, "x")
         if instances > 1:
             task["instances"] = instances
             # Shared by the instances: what was there before they began.
             scope.fixed |= set(scope.names)
             scope.words = (*scope.words, "instance")
         if group != "init" and self._pick.chance(20):
-            setup["instance"] = self._setup(scope, most=2)
+            setup["instance"] = self._setup(scope, "y")
         body = scope.inner(block="task")
         body.nested = scope.nested
         task["steps"] = self._bodies.steps(body, 7, 2)
@@ -232,15 +232,15 @@ class Jobs:
         scope.types |= inner.types
         return made
 
-    def _setup(self, scope: Scope, most: int) -> dict[str, Any]:
+    def _setup(self, scope: Scope, prefix: str) -> dict[str, Any]:
         """Around the task or an instance; the exit sees what the init has made."""
         nested, scope.nested = scope.nested, _DEEP
-        made = {"init": self._bodies.steps(scope, most)}
+        made = {"init": self._bodies.steps(scope, 2)}
         if self._pick.chance(60):
             inner = scope.inner(is_block=False)
             # What it makes must not have a name that each instance has for itself.
-            inner.prefix = "x"
-            made["exit"] = self._bodies.steps(inner, most)
+            inner.prefix = prefix
+            made["exit"] = self._bodies.steps(inner, 2)
         scope.nested = nested
         return made
 

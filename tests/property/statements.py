@@ -8,7 +8,8 @@ from typing import Any
 from tests.property.expressions import Expressions, Picker
 from tests.property.kinds import COUNTER, DTYPES, INT, Type
 from tests.property.scope import Scope
-from tests.support.terms import Assign, Augment, Change, Delete, Target, Term, join, name
+from tests.property.views import SELVES
+from tests.support.terms import Assign, Augment, Change, Delete, Target, Term, either, join, name
 
 _FUNCTIONS = "tests.property.functions"
 _VECTOR = Type("array", "float64", (3,))
@@ -99,11 +100,52 @@ class Statements:
         others = [one for one in self._writable(scope, kind.__eq__) if one != source]
         given = self._pick.one(others) if others and self._pick.chance(50) else self._fresh(scope)
         scope.touches.reads.add(source)
+        value = self._seen_as(scope, source, kind)
         self._bind(scope, given, kind)
-        made = [Assign((Target(given),), (name(source),))]
+        made: list[Any] = [Assign((Target(given),), (value,))]
         if kind.kind == "array" and self._pick.chance(70):
             changed = self._pick.one([one for one in (given, source) if one not in scope.fixed])
             made.append(self._augmented(scope, changed))
+        return made
+
+    def _seen_as(self, scope: Scope, source: str, kind: Type) -> Term:
+        """The blob itself, or something of its type that shares its memory."""
+        whole = name(source)
+        forms = SELVES if kind.kind == "array" else ()
+        if kind.dtype.startswith("complex"):
+            forms = [one for one in forms if "real" not in one[0]]
+        form = self._pick.upto(2 + len(forms))
+        if form < 2:
+            return whole
+        if form == 2:
+            others = [one for one, other in scope.names.items() if other == kind]
+            other = self._pick.one([one for one in others if one not in scope.fixed] or [source])
+            scope.touches.reads.add(other)
+            condition = self._noted(scope, self.expressions(scope).condition())
+            first, second = self._pick.one(((source, other), (other, source)))
+            return either(condition, name(first), name(second))
+        text, work = forms[form - 3]
+        return join(text, work, whole)
+
+    def _temporary(self, scope: Scope, own: set[str]) -> Any:
+        """``t = expression; b = t``, after which ``t`` is never used, or used once more."""
+        given, kind = self._target(scope)
+        if kind.kind != "array":
+            return self._assign(scope, own)
+        passing = self._fresh(scope)
+        made: list[Any] = [Assign((Target(passing),), (self.expression(scope, kind),))]
+        self._bind(scope, passing, kind)
+        if self._pick.chance(40):
+            made.append(self._augmented(scope, passing))
+        made.append(Assign((Target(given),), (name(passing),)))
+        self._bind(scope, given, kind)
+        if self._pick.chance(50):
+            made.append(self._augmented(scope, self._pick.one((given, passing))))
+            last = self._pick.one((given, passing))
+            other = self._fresh(scope)
+            made.append(Assign((Target(other),), (name(last),)))
+            self._bind(scope, other, kind)
+        del scope.names[passing], scope.types[passing]
         return made
 
     def _augment(self, scope: Scope, own: set[str]) -> Any:

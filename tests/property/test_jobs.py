@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from tests.property.checks import check_runner, check_threads
 from tests.property.jobs import specs
 
+# The same jobs every time, so that a failure is one of the change that is tested; to look for
+# new ones, set JOBRUN_HUNT=1.
 _COMMON = settings(
-    deadline=None, derandomize=True, database=None,
+    deadline=None, derandomize="JOBRUN_HUNT" not in os.environ, database=None,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 
@@ -37,7 +40,7 @@ def test_a_job_resumed_from_any_epoch_ends_with_the_same_bits(spec):
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-@settings(_COMMON, max_examples=600, derandomize=False)
+@settings(_COMMON, max_examples=200)
 @given(specs())
 def test_any_job_in_a_session_does_what_it_says(spec):
     _checked(check_threads, spec)
@@ -45,7 +48,7 @@ def test_any_job_in_a_session_does_what_it_says(spec):
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-@settings(_COMMON, max_examples=150, derandomize=False)
+@settings(_COMMON, max_examples=60)
 @given(specs())
 def test_any_job_resumed_from_any_epoch_ends_with_the_same_bits(spec):
     _checked(check_runner, spec)

@@ -51,3 +51,12 @@ VIEWS: dict[tuple[int, ...], list[tuple[tuple[int, ...], str, Callable[..., Any]
         ((), "{}.T", lambda a: a.T),
     ],
 }
+
+# What an array of any shape is seen as, with its type unchanged.
+SELVES: list[tuple[str, Callable[..., Any]]] = [
+    ("{}[...]", lambda a: a[...]),
+    ("{}.T.T", lambda a: a.T.T),
+    ("real({})", np.real),
+    ("reshape({0}, {0}.shape)", lambda a: np.reshape(a, a.shape)),
+    ("transpose(transpose({}))", lambda a: a.T.T),
+]

@@ -223,6 +223,17 @@ def test_blocks_may_be_nested_deeper_than_python_allows(bench, shared):
     assert (blobs["k"], blobs["n"]) == (3, 8)
 
 
+@pytest.mark.parametrize("depth", range(12))
+def test_the_pass_of_any_loop_around_can_be_read_however_deep(bench, shared, depth):
+    # 'iter' is that of the loop with the path LOOP, which runs three times.
+    body = steps("k += iter")
+    for around in reversed(range(12)):
+        chosen = around == depth
+        body = (Loop(Const(3 if chosen else 1), body, LOOP if chosen else f"e/t/l{around}"),)
+
+    assert bench.do(*body, shared=shared)["k"] == 3
+
+
 def test_a_cancelled_loop_of_expressions_ends(bench):
     frame = _counting_frame(bench)
 
