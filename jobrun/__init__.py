@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from jobrun.api import expression, load, prepare, run, steps
     from jobrun.api import inspect_checkpoint as inspect
     from jobrun.api import resume_from as resume
-    from jobrun.graph.types import Cluster, Job, Node, StopAfterEpochs, Task, TaskGroup
+    from jobrun.graph.conditions import StopAfterEpochs
+    from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
     from jobrun.runner.settings import RunOptions
 
 __all__ = [

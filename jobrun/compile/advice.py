@@ -10,10 +10,11 @@ from jobrun.compile.faults import Place
 from jobrun.compile.groups import GroupDraft
 from jobrun.compile.state import Left
 from jobrun.compile.tasks import Draft
+from jobrun.graph.conditions import CheckpointPolicy
 from jobrun.graph.expr import Builtin
 from jobrun.graph.query import walk
 from jobrun.graph.steps import Load, RunProgram
-from jobrun.graph.types import CheckpointPolicy, GroupName
+from jobrun.graph.types import GroupName
 from jobrun.spec.models import JobSpec
 
 _FETCHERS = re.compile(

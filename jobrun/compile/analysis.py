@@ -18,13 +18,8 @@ from jobrun.compile.scopes import NodeView, node_views
 from jobrun.compile.state import Left, left_by, state_of
 from jobrun.compile.tolerance import check_tolerance, check_tolerant_tasks
 from jobrun.compile.visible import Owned, Visibility, report_problems
-from jobrun.graph.types import (
-    CheckpointPolicy,
-    Cluster,
-    Exactness,
-    GroupName,
-    TaskGroup,
-)
+from jobrun.graph.conditions import CheckpointPolicy, Exactness
+from jobrun.graph.types import Cluster, GroupName, TaskGroup
 
 Names = Mapping[str, frozenset[str]]
 NamesInOrder = tuple[tuple[str, tuple[str, ...]], ...]

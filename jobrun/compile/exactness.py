@@ -10,10 +10,11 @@ from jobrun.compile.groups import GroupDraft
 from jobrun.compile.scopes import NodeView
 from jobrun.compile.tasks import Draft
 from jobrun.compile.visible import shown
+from jobrun.graph.conditions import Exactness
 from jobrun.graph.expr import Call, Expr
 from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.steps import CallPython, Net, Perform, RunProgram, Step
-from jobrun.graph.types import Exactness, GroupName, Report, Scope, SetupNets
+from jobrun.graph.types import GroupName, Report, Scope, SetupNets
 from jobrun.graph.walk import children, walk_expr
 from jobrun.ops.plugins import find_operator
 

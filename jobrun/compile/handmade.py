@@ -26,21 +26,23 @@ from jobrun.compile.state import Left
 from jobrun.compile.tasks import Draft
 from jobrun.compile.upload import local_upload
 from jobrun.compile.vetting import vet_name, vet_steps, vet_task
+from jobrun.graph.conditions import (
+    CheckpointPolicy,
+    Probe,
+    StopCondition,
+    StopWhen,
+    StopWithoutImprovement,
+)
 from jobrun.graph.expr import OutputRead
 from jobrun.graph.rewrite import rewritten
 from jobrun.graph.steps import NOWHERE
 from jobrun.graph.types import (
     GROUPS,
-    CheckpointPolicy,
     Cluster,
     GroupName,
     Job,
     NodeReport,
     NodeSetup,
-    Probe,
-    StopCondition,
-    StopWhen,
-    StopWithoutImprovement,
     Task,
     TaskGroup,
 )

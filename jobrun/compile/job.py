@@ -21,7 +21,8 @@ from jobrun.compile.probes import Probes, Readable
 from jobrun.compile.settings import check_node_settings
 from jobrun.compile.state import Left
 from jobrun.core.errors import Fault
-from jobrun.graph.types import Job, Probe
+from jobrun.graph.conditions import Probe
+from jobrun.graph.types import Job
 from jobrun.spec.load import LoadedSpec
 
 

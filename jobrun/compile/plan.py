@@ -8,6 +8,7 @@ from typing import Any
 
 from jobrun.compile.context import FINDER
 from jobrun.compile.dtypes import Known
+from jobrun.graph.conditions import CheckpointPolicy, Probe, StopCondition, StopWhen
 from jobrun.graph.lines import render_op, render_step
 from jobrun.graph.query import (
     blocks,
@@ -19,18 +20,7 @@ from jobrun.graph.query import (
 )
 from jobrun.graph.render import render_stop
 from jobrun.graph.steps import If, Net, Step
-from jobrun.graph.types import (
-    CheckpointPolicy,
-    Job,
-    Probe,
-    RemoteNet,
-    Report,
-    SetupNets,
-    StopCondition,
-    StopWhen,
-    Task,
-    TaskGroup,
-)
+from jobrun.graph.types import Job, RemoteNet, Report, SetupNets, Task, TaskGroup
 from jobrun.graph.unparse import render_expr
 
 SCHEMA = "jobrun.plan/1"

@@ -6,21 +6,12 @@ from collections.abc import Iterator
 
 from jobrun.compile.dtypes import Known
 from jobrun.compile.plan import Sizes
+from jobrun.graph.conditions import CheckpointPolicy, Probe, StopCondition, StopWhen
 from jobrun.graph.lines import render_steps
 from jobrun.graph.notes import node_notes, task_notes
 from jobrun.graph.query import remote_by_path, reports_by_path, setup_by_name, tasks_by_name
 from jobrun.graph.render import render_probe, render_stop
-from jobrun.graph.types import (
-    CheckpointPolicy,
-    Job,
-    Probe,
-    Report,
-    SetupNets,
-    StopCondition,
-    StopWhen,
-    Task,
-    TaskGroup,
-)
+from jobrun.graph.types import Job, Report, SetupNets, Task, TaskGroup
 from jobrun.graph.unparse import render_expr
 
 _WHEN = {

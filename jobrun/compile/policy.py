@@ -11,7 +11,7 @@ from jobrun.compile.nodes import NodeNames
 from jobrun.compile.probes import Probes
 from jobrun.compile.upload import upload_policy
 from jobrun.core.names import did_you_mean
-from jobrun.graph.types import (
+from jobrun.graph.conditions import (
     CheckpointPolicy,
     Endless,
     StopAfterEpochs,

@@ -14,8 +14,9 @@ from jobrun.compile.nodes import NodeNames
 from jobrun.compile.outputs import OutputTable
 from jobrun.compile.reading import UNREADABLE, Reading
 from jobrun.core.names import did_you_mean
+from jobrun.graph.conditions import Probe
 from jobrun.graph.expr import Builtin, Draw, Expr, LoopIndex, Name, NodeBlob, OutputRead
-from jobrun.graph.types import GroupName, Probe
+from jobrun.graph.types import GroupName
 from jobrun.graph.walk import map_expr, walk_expr
 from jobrun.spec.models import OverNodes
 from jobrun.spec.source import Path, path_text

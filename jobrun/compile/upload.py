@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from jobrun.compile.context import Context
 from jobrun.compile.faults import Faults, Place
-from jobrun.graph.types import UploadPolicy
+from jobrun.graph.conditions import UploadPolicy
 from jobrun.spec.models import UploadSpec
 from jobrun.spec.source import path_text
 

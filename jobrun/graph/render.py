@@ -9,25 +9,19 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import assert_never
 
-from jobrun.graph.lines import render_steps
-from jobrun.graph.notes import node_notes, task_notes
-from jobrun.graph.types import (
+from jobrun.graph.conditions import (
     CheckpointPolicy,
     Endless,
-    Job,
     Probe,
-    Report,
-    Scope,
-    Scopes,
-    SetupNets,
     StopAfterEpochs,
     StopAfterTime,
     StopCondition,
     StopWhen,
     StopWithoutImprovement,
-    Task,
-    TaskGroup,
 )
+from jobrun.graph.lines import render_steps
+from jobrun.graph.notes import node_notes, task_notes
+from jobrun.graph.types import Job, Report, Scope, Scopes, SetupNets, Task, TaskGroup
 from jobrun.graph.unparse import render_expr
 
 

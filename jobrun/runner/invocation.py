@@ -25,7 +25,8 @@ from jobrun.core.errors import (
     StoppedEarlyError,
 )
 from jobrun.core.events import Event, Listener, Noted, RunEnded, RunStarted
-from jobrun.graph.types import Job, StopAfterEpochs
+from jobrun.graph.conditions import StopAfterEpochs
+from jobrun.graph.types import Job
 from jobrun.runner.authored import Authored, changes_since, digest_of, write_authored
 from jobrun.runner.drift import Change, check_drift, mapping_changes, numerics_changes
 from jobrun.runner.environment import describe_environment

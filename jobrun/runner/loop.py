@@ -21,7 +21,8 @@ from jobrun.core.errors import (
     TaskFailedError,
 )
 from jobrun.core.events import EpochEnded, GroupEnded, GroupStarted, Listener, Measured, Noted
-from jobrun.graph.types import Job, OutputRef, StopCondition, TaskGroup
+from jobrun.graph.conditions import StopCondition
+from jobrun.graph.types import Job, OutputRef, TaskGroup
 from jobrun.runner.constants import constants_of
 from jobrun.runner.drift import check_constants
 from jobrun.runner.parts import kept_names, outputs_of, outputs_read_later, rebuild_group

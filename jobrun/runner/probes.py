@@ -8,8 +8,9 @@ import numpy as np
 
 from jobrun.blobs.values import Value
 from jobrun.core.errors import Fault, TaskFailedError
+from jobrun.graph.conditions import Probe
 from jobrun.graph.expr import NodeBlob, OutputRead
-from jobrun.graph.types import OutputRef, Probe
+from jobrun.graph.types import OutputRef
 from jobrun.runner.progress import Scalar
 from jobrun.runtime.evaluate import evaluate
 from jobrun.session.base import Outputs, Session

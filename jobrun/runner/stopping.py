@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.graph.types import (
+from jobrun.graph.conditions import (
     Endless,
     Probe,
     StopAfterEpochs,

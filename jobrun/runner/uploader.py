@@ -11,7 +11,7 @@ from jobrun.checkpoint.upload import UploadBuilder
 from jobrun.core.crashpoints import reach
 from jobrun.core.errors import EnvironmentFaultError, JobrunError
 from jobrun.core.events import GroupEnded, GroupStarted, Listener, Noted
-from jobrun.graph.types import UploadPolicy
+from jobrun.graph.conditions import UploadPolicy
 from jobrun.session.base import Session
 from jobrun.session.cancel import GroupCancelledError, TasksStuckError
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import jobrun
 from jobrun.core.events import EpochEnded
-from jobrun.graph.types import CheckpointPolicy, Job
+from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.types import Job
 from jobrun.session.base import RunContext
 from jobrun.session.threads import ThreadsSession
 from tests.benchmarks.ratios import medians, show

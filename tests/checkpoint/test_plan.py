@@ -12,8 +12,9 @@ from jobrun.checkpoint.plan import (
 )
 from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.core.errors import CheckpointError
+from jobrun.graph.conditions import CheckpointPolicy
 from jobrun.graph.steps import AdoptState, LoadState, SaveState
-from jobrun.graph.types import CheckpointPolicy, Cluster, Job, Node, TaskGroup
+from jobrun.graph.types import Cluster, Job, Node, TaskGroup
 
 DIGEST = "sha256:" + "0" * 64
 JOB = Job(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrun.checkpoint.retain import victims
-from jobrun.graph.types import CheckpointPolicy
+from jobrun.graph.conditions import CheckpointPolicy
 
 EPOCHS = st.sets(st.integers(0, 200))
 POLICIES = st.builds(

@@ -9,20 +9,17 @@ from jobrun.api import expression, steps
 from jobrun.compile.handmade import complete
 from jobrun.compile.job import compile_job
 from jobrun.core.errors import SpecError
+from jobrun.graph.conditions import CheckpointPolicy, Probe, StopAfterEpochs, StopWhen
 from jobrun.graph.expr import Call, Name, NodeBlob
 from jobrun.graph.steps import If, Loop, Stop
 from jobrun.graph.types import (
-    CheckpointPolicy,
     Cluster,
     Job,
     Node,
     NodeSetup,
     Output,
-    Probe,
     Scope,
     SetupNets,
-    StopAfterEpochs,
-    StopWhen,
     Task,
     TaskGroup,
 )

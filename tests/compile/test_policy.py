@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.graph.expr import Compare, Const, NodeBlob
-from jobrun.graph.types import (
+from jobrun.graph.conditions import (
     CheckpointPolicy,
     Endless,
     StopAfterEpochs,
@@ -14,6 +13,7 @@ from jobrun.graph.types import (
     StopWithoutImprovement,
     UploadPolicy,
 )
+from jobrun.graph.expr import Compare, Const, NodeBlob
 from tests.support.compiling import compile_text, fault_of, faults_of, job_of
 
 

@@ -9,15 +9,8 @@ import pytest
 from jobrun.api import steps
 from jobrun.compile.handmade import complete
 from jobrun.core.errors import SpecError
-from jobrun.graph.types import (
-    Cluster,
-    Job,
-    Node,
-    RemoteNet,
-    StopAfterEpochs,
-    Task,
-    TaskGroup,
-)
+from jobrun.graph.conditions import StopAfterEpochs
+from jobrun.graph.types import Cluster, Job, Node, RemoteNet, Task, TaskGroup
 from jobrun.graph.unparse import render_expr
 from tests.support.compiling import codes_of, compile_text, fault_of
 

@@ -7,7 +7,8 @@ import pytest
 from jobrun.api import steps
 from jobrun.compile.handmade import complete
 from jobrun.core.errors import SpecError
-from jobrun.graph.types import Cluster, Job, Node, StopAfterEpochs, Task, TaskGroup
+from jobrun.graph.conditions import StopAfterEpochs
+from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
 from tests.support.compiling import codes_of, fault_of, faults_of
 
 WARN = "epoch: [{{task: t, on_error: warn, {}}}]"

@@ -7,7 +7,7 @@ import pytest
 from jobrun.compile.handmade import complete
 from jobrun.compile.upload import local_directory
 from jobrun.core.errors import SpecError
-from jobrun.graph.types import CheckpointPolicy, UploadPolicy
+from jobrun.graph.conditions import CheckpointPolicy, UploadPolicy
 from tests.support.compiling import codes_of, fault_of, job_of
 
 

@@ -8,20 +8,11 @@ import jobrun
 from jobrun.api import expression, steps
 from jobrun.compile.handmade import complete
 from jobrun.core.errors import SpecError
+from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.query import remapped, tasks_by_node, used_nodes
 from jobrun.graph.regroup import to_task
 from jobrun.graph.steps import Stop
-from jobrun.graph.types import (
-    Cluster,
-    Job,
-    Node,
-    NodeSetup,
-    Output,
-    SetupNets,
-    StopAfterEpochs,
-    Task,
-    TaskGroup,
-)
+from jobrun.graph.types import Cluster, Job, Node, NodeSetup, Output, SetupNets, Task, TaskGroup
 
 
 def _job(*tasks, nodes=("n", "m")):

@@ -7,25 +7,18 @@ from dataclasses import replace
 import pytest
 
 from jobrun.core.origin import Origin
-from jobrun.graph.expr import NodeBlob
-from jobrun.graph.render import render_job, render_probe, render_stop
-from jobrun.graph.types import (
+from jobrun.graph.conditions import (
     CheckpointPolicy,
-    Cluster,
     Endless,
-    Job,
-    Node,
     Probe,
-    RemoteNet,
-    Retry,
-    SetupNets,
     StopAfterEpochs,
     StopAfterTime,
     StopWhen,
     StopWithoutImprovement,
-    Task,
-    TaskGroup,
 )
+from jobrun.graph.expr import NodeBlob
+from jobrun.graph.render import render_job, render_probe, render_stop
+from jobrun.graph.types import Cluster, Job, Node, RemoteNet, Retry, SetupNets, Task, TaskGroup
 from tests.support.graphs import log
 
 PROBE = Probe("w over n", (NodeBlob("n0", "w"), NodeBlob("n1", "w")), "max")

@@ -7,17 +7,8 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from jobrun.graph.types import (
-    GROUPS,
-    CheckpointPolicy,
-    Cluster,
-    Exactness,
-    Job,
-    Node,
-    OutputRef,
-    Task,
-    TaskGroup,
-)
+from jobrun.graph.conditions import CheckpointPolicy, Exactness
+from jobrun.graph.types import GROUPS, Cluster, Job, Node, OutputRef, Task, TaskGroup
 
 JOB = Job(
     "j",

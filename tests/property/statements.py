@@ -9,7 +9,18 @@ from tests.property.expressions import Expressions, Picker
 from tests.property.kinds import COUNTER, DTYPES, INT, Type
 from tests.property.scope import Scope
 from tests.property.views import SELVES
-from tests.support.terms import Assign, Augment, Change, Delete, Target, Term, either, join, name
+from tests.support.terms import (
+    Assign,
+    Augment,
+    Change,
+    Delete,
+    Target,
+    Term,
+    either,
+    join,
+    name,
+    output,
+)
 
 _FUNCTIONS = "tests.property.functions"
 _VECTOR = Type("array", "float64", (3,))
@@ -87,6 +98,8 @@ class Statements:
 
     def _alias(self, scope: Scope, own: set[str]) -> Any:
         """``b = a``, and mostly a change of one of them right behind it."""
+        if scope.outputs and self._pick.chance(20):
+            return self._taken(scope)
         # A counter that others count in too can only be counted in.
         sources = [
             one
@@ -107,6 +120,19 @@ class Statements:
             changed = self._pick.one([one for one in (given, source) if one not in scope.fixed])
             made.append(self._augmented(scope, changed))
         return made
+
+    def _taken(self, scope: Scope) -> Any:
+        """``b = task.output``, and a change of it."""
+        (task, given), kind = self._pick.one(scope.outputs.items())
+        whole = output(task, given)
+        if kind.kind == "list":
+            whole = join("{}[1]", lambda a: a[1], whole)
+        kind = Type("array" if kind.shape else "numpy", kind.dtype, kind.shape)
+        same = self._writable(scope, kind.__eq__)
+        target = self._pick.one([self._fresh(scope), *same])
+        self._noted(scope, whole)
+        self._bind(scope, target, kind)
+        return [Assign((Target(target),), (whole,)), self._augmented(scope, target)]
 
     def _seen_as(self, scope: Scope, source: str, kind: Type) -> Term:
         """The blob itself, or something of its type that shares its memory."""

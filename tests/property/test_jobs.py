@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from jobrun.spec.dump import dump_tree
 from tests.property.checks import check_runner, check_threads
 from tests.property.jobs import specs
+from tests.support.terms import rendered
 
 # The same jobs every time, so that a failure is one of the change that is tested; to look for
 # new ones, set JOBRUN_HUNT=1.
@@ -22,8 +24,13 @@ _COMMON = settings(
 
 
 def _checked(check: Any, spec: dict[str, Any]) -> None:
+    # Not tmp_path: hypothesis calls the test many times.
     with tempfile.TemporaryDirectory() as folder:
-        check(spec, Path(folder))
+        try:
+            check(spec, Path(folder))
+        except BaseException as error:
+            error.add_note(dump_tree(rendered(spec)))
+            raise
 
 
 @settings(_COMMON, max_examples=40)

@@ -4,7 +4,8 @@ import pytest
 
 from jobrun.api import prepare, steps
 from jobrun.core.errors import UsageError
-from jobrun.graph.types import Cluster, Job, Node, StopAfterEpochs, Task, TaskGroup
+from jobrun.graph.conditions import StopAfterEpochs
+from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
 from jobrun.runner.authored import (
     PythonJob,
     changes_since,

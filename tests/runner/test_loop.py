@@ -15,21 +15,15 @@ from jobrun.core.errors import (
     TaskFailedError,
 )
 from jobrun.core.events import EpochEnded, GroupStarted, Measured, Noted
-from jobrun.graph.expr import Compare, Const, NodeBlob, OutputRead
-from jobrun.graph.types import (
+from jobrun.graph.conditions import (
     CheckpointPolicy,
-    Cluster,
-    Job,
-    Node,
-    Output,
-    OutputRef,
     Probe,
     StopAfterEpochs,
     StopWhen,
     StopWithoutImprovement,
-    Task,
-    TaskGroup,
 )
+from jobrun.graph.expr import Compare, Const, NodeBlob, OutputRead
+from jobrun.graph.types import Cluster, Job, Node, Output, OutputRef, Task, TaskGroup
 from jobrun.runner.loop import JobRunner, Limits, Resumed
 from jobrun.runner.progress import Progress
 from jobrun.runner.signals import StopRequests

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobrun.graph.conditions import Probe, StopWhen
 from jobrun.graph.expr import Binary, Const, OutputRead, Text
 from jobrun.graph.steps import Assign, If, Log, Loop, NameTarget, Net, Stop
 from jobrun.graph.types import (
@@ -11,9 +12,7 @@ from jobrun.graph.types import (
     NodeSetup,
     Output,
     OutputRef,
-    Probe,
     SetupNets,
-    StopWhen,
     Task,
     TaskGroup,
 )

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from jobrun.checkpoint.store import Manifest
-from jobrun.graph.types import CheckpointPolicy, Cluster, Job, Node, TaskGroup, UploadPolicy
+from jobrun.graph.conditions import CheckpointPolicy, UploadPolicy
+from jobrun.graph.types import Cluster, Job, Node, TaskGroup
 from jobrun.runner.places import store_of, upload_of
 from jobrun.runner.record import RunRecord
 from jobrun.runner.rundir import Run

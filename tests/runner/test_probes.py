@@ -7,8 +7,9 @@ import pytest
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.origin import Origin
+from jobrun.graph.conditions import Probe
 from jobrun.graph.expr import Binary, Const, NodeBlob, OutputRead
-from jobrun.graph.types import OutputRef, Probe
+from jobrun.graph.types import OutputRef
 from jobrun.runner.probes import Looker
 
 NODES = {"a": {"x": 1.0, "b": np.bool_(True)}, "b": {"x": 3.0, "b": np.bool_(False)}}

@@ -12,16 +12,8 @@ import pytest
 
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import GroupRetried, Noted, TaskEnded
-from jobrun.graph.types import (
-    Cluster,
-    Job,
-    Node,
-    RemoteNet,
-    Retry,
-    StopAfterEpochs,
-    Task,
-    TaskGroup,
-)
+from jobrun.graph.conditions import StopAfterEpochs
+from jobrun.graph.types import Cluster, Job, Node, RemoteNet, Retry, Task, TaskGroup
 from jobrun.runner.loop import JobRunner, Limits
 from jobrun.runner.retry import run_with_retries
 from jobrun.runner.saver import NoSaver

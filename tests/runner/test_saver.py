@@ -9,18 +9,10 @@ import pytest
 from jobrun.checkpoint.directory import DirectoryStore
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import CheckpointCommitted, CheckpointFailed
+from jobrun.graph.conditions import CheckpointPolicy
 from jobrun.graph.expr import Call, Const
 from jobrun.graph.steps import Assign, NameTarget, Net
-from jobrun.graph.types import (
-    CheckpointPolicy,
-    Cluster,
-    Job,
-    Node,
-    OutputRef,
-    Scope,
-    Task,
-    TaskGroup,
-)
+from jobrun.graph.types import Cluster, Job, Node, OutputRef, Scope, Task, TaskGroup
 from jobrun.runner.journal import read_journal
 from jobrun.runner.lock import RunLock
 from jobrun.runner.metadata import RunMetadata

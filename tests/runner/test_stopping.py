@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.graph.expr import Const
-from jobrun.graph.types import (
+from jobrun.graph.conditions import (
     Endless,
     Probe,
     StopAfterEpochs,
@@ -16,6 +15,7 @@ from jobrun.graph.types import (
     StopWhen,
     StopWithoutImprovement,
 )
+from jobrun.graph.expr import Const
 from jobrun.runner.progress import Progress
 from jobrun.runner.stopping import is_better, next_patience, reasons, total_epochs
 

@@ -7,7 +7,8 @@ import pytest
 from jobrun.checkpoint.directory import DirectoryStore
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import GroupEnded, GroupStarted, Noted
-from jobrun.graph.types import OutputRef, Task, TaskGroup, UploadPolicy
+from jobrun.graph.conditions import UploadPolicy
+from jobrun.graph.types import OutputRef, Task, TaskGroup
 from jobrun.runner.uploader import Uploader
 from jobrun.session.cancel import GroupCancelledError
 from tests.support.checkpoints import write_epoch
