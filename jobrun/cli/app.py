@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("jobrun.cli.run", "Run a job from its spec to the end."),
     "resume": ("jobrun.cli.resume", "Continue a run from its last checkpoint."),
     "inspect-checkpoint": ("jobrun.cli.inspect_checkpoint", "Show what a checkpoint holds."),
+    "prove": ("jobrun.cli.prove", "Kill and resume copies of a run, and compare."),
     "validate": ("jobrun.cli.validate", "Check specs; nothing is executed."),
     "plan": ("jobrun.cli.plan", "Show what a run would do, in order."),
     "graph": ("jobrun.cli.graph", "Draw the tasks of a job."),

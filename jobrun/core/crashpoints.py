@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 # In the order in which saving an epoch, and then making room, reach them; then the runner's.
 POINTS: tuple[str, ...] = (
@@ -47,26 +50,49 @@ POINTS: tuple[str, ...] = (
     "runner.exit-ended",
 )
 VARIABLE = "JOBRUN_CRASHPOINT"
+# The file to which each place is added when it is reached: its name and the monotonic time.
+TRACE_VARIABLE = "JOBRUN_CRASHPOINT_TRACE"
 
 
-def _armed(text: str) -> tuple[str, int] | None:
-    if not text:
-        return None
-    name, _, occurrence = text.partition(":")
-    if name not in POINTS:
+@dataclass(slots=True)
+class _Watch:
+    """What to do at which place."""
+
+    name: str = ""
+    left: int = 0
+    trace: str = ""
+
+
+def _watch(variables: Mapping[str, str]) -> _Watch | None:
+    name, _, occurrence = variables.get(VARIABLE, "").partition(":")
+    if name and name not in POINTS:
         # A misspelt place would let a crash test pass without a crash.
         raise ValueError(f"{VARIABLE}: no crash point is called {name!r}")
-    return name, int(occurrence or 1)
+    trace = variables.get(TRACE_VARIABLE, "")
+    return _Watch(name, int(occurrence or 1), trace) if name or trace else None
 
 
-_ARMED = _armed(os.environ.get(VARIABLE, ""))
-_left = [_ARMED[1] if _ARMED else 0]
+_watching = [_watch(os.environ)]
+
+
+def arm(variables: Mapping[str, str]) -> None:
+    """Take the two variables anew; they count from here on. For a process that was forked.
+
+    Raises:
+        ValueError: No place is called so.
+    """
+    _watching[0] = _watch(variables)
 
 
 def reach(name: str) -> None:
     """Say that the place ``name``, one of ``POINTS``, is reached. Mostly does nothing."""
-    if _ARMED is None or name != _ARMED[0]:
+    watch = _watching[0]
+    if watch is None:
         return
-    _left[0] -= 1
-    if _left[0] == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
+    if watch.trace:
+        with open(watch.trace, "a", encoding="ascii") as file:  # noqa: PTH123 - cheap to import
+            file.write(f"{name} {time.monotonic()}\n")
+    if name == watch.name:
+        watch.left -= 1
+        if watch.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -79,7 +79,7 @@ def inspect(target: str, run_dir: Path) -> Inspection:
     if not at:
         name, epoch = target, ""
     run = find_run(name, run_dir)
-    root = _checkpoints(run)
+    root = checkpoints_of(run)
     return _of_epoch(root, _epoch(epoch, root), run.path)
 
 
@@ -113,7 +113,8 @@ def _of_epoch(root: Path, epoch: int, run: Path) -> Inspection:
     )
 
 
-def _checkpoints(run: Run) -> Path:
+def checkpoints_of(run: Run) -> Path:
+    """The directory that holds the epochs of a run: inside it, or where its spec says."""
     inside = run.path / "checkpoints"
     if DirectoryStore(str(inside)).epochs():
         return inside

@@ -95,4 +95,21 @@ CODES: dict[str, Code] = {
         "there.",
         "mkdir gone; cd gone; rmdir ../gone; jobrun run ../kmeans.yaml",
     ),
+    "E417": Code(
+        "the process that starts the runs of a proof is gone",
+        "'jobrun prove' starts its runs from one process that has everything imported. It was "
+        "killed, or found no memory.",
+        "ulimit -v 300000; jobrun prove kmeans.yaml",
+    ),
+    "E418": Code(
+        "the unbroken run of a proof fails",
+        "Before anything is killed the job runs to its end twice. It did not get there, or not "
+        "with the exit code 0 or 9.",
+        "jobrun prove broken.yaml",
+    ),
+    "E419": Code(
+        "there is nothing to prove",
+        "A job with 'checkpoint: none' starts over when it is killed; that is what it says.",
+        "jobrun prove without-checkpoints.yaml",
+    ),
 }

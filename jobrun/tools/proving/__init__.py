@@ -1,0 +1,1 @@
+"""Proving a job: kill it at many places, resume it, and compare with unbroken runs."""
