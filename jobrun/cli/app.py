@@ -18,6 +18,12 @@ from jobrun.version import __version__
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("jobrun.cli.run", "Run a job from its spec to the end."),
     "resume": ("jobrun.cli.resume", "Continue a run from its last checkpoint."),
+    "runs": ("jobrun.cli.runs", "List runs; tag, remove, or find them."),
+    "status": ("jobrun.cli.status", "Show how a run stands, from any terminal."),
+    "logs": ("jobrun.cli.logs", "Print what the tasks of a run said."),
+    "metrics": ("jobrun.cli.metrics", "Show what a run measured."),
+    "stop": ("jobrun.cli.stop", "Ask a live run to save and end."),
+    "fork": ("jobrun.cli.fork", "Start a new run from a checkpoint of another one."),
     "inspect-checkpoint": ("jobrun.cli.inspect_checkpoint", "Show what a checkpoint holds."),
     "prove": ("jobrun.cli.prove", "Kill and resume copies of a run, and compare."),
     "validate": ("jobrun.cli.validate", "Check specs; nothing is executed."),

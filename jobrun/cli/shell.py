@@ -65,8 +65,11 @@ class Shell:
     @property
     def colours(self) -> bool:
         """Whether words on stderr may have colours."""
+        return self._colours_on(sys.stderr)
+
+    def _colours_on(self, stream: TextIO | None) -> bool:
         quiet = self.plain or self.environment.get("NO_COLOR") or self._dumb
-        return self.terminal and not quiet
+        return stream is not None and not stream.closed and stream.isatty() and not quiet
 
     @property
     def live(self) -> bool:
@@ -77,9 +80,16 @@ class Shell:
     def _dumb(self) -> bool:
         return self.environment.get("TERM") == "dumb"
 
-    def paint(self, text: str, *styles: str) -> str:
-        """``text`` with the named styles where colours are wanted, else as it is."""
-        if not self.colours or not styles:
+    def paint(self, text: str, *styles: str, result: bool = False) -> str:
+        """``text`` with the named styles where colours are wanted, else as it is.
+
+        Args:
+            text: To be said, or printed.
+            styles: Names of styles.
+            result: It goes to stdout.
+        """
+        wanted = self._colours_on(sys.stdout) if result else self.colours
+        if not wanted or not styles:
             return text
         codes = ";".join(_STYLES[style] for style in styles)
         return f"\x1b[{codes}m{text}\x1b[0m"

@@ -23,9 +23,11 @@ def test_an_unknown_option_names_the_nearest(capsys):
 def test_every_option_is_an_environment_variable_too(name):
     command = CommandGroup("jobrun").get_command(click.Context(Command("x")), name)
     assert command is not None
+    parts = getattr(command, "commands", {}).values()
     without = [
         param.name
-        for param in command.params
+        for one in (command, *parts)
+        for param in one.params
         if isinstance(param, click.Option) and not str(param.envvar).startswith("JOBRUN_")
     ]
     assert without == []

@@ -112,4 +112,43 @@ CODES: dict[str, Code] = {
         "A job with 'checkpoint: none' starts over when it is killed; that is what it says.",
         "jobrun prove without-checkpoints.yaml",
     ),
+    "E422": Code(
+        "a word that cannot be a tag",
+        "Tags are single words, so that they can be written on a command line without quotes.",
+        "jobrun runs tag brisk-heron 'my best run'",
+    ),
+    "E423": Code(
+        "a run that is not finished",
+        "It has saved epochs, and 'jobrun resume' could go on from the newest. Removing it would "
+        "throw that away.",
+        "jobrun runs remove brisk-heron",
+    ),
+    "E424": Code(
+        "no such metric",
+        "Metrics are those of the spec's 'metrics' and of its 'metric' steps; the latter are "
+        "called 'task.name'.",
+        "jobrun metrics kmeans loss",
+    ),
+    "E425": Code(
+        "the run is not running here",
+        "Only a run that lives, on this host, can be asked to end; a signal does not reach "
+        "another host.",
+        "jobrun stop kmeans",
+    ),
+    "E426": Code(
+        "the run could not be ended",
+        "Its process belongs to another user, or it has not ended within the time given.",
+        "jobrun stop kmeans --wait 5s",
+    ),
+    "E427": Code(
+        "nobody is there to be asked",
+        "Removing runs asks first, and standard error is no terminal.",
+        "jobrun runs remove brisk-heron < /dev/null 2> log",
+    ),
+    "E428": Code(
+        "no such task in the logs",
+        "A task has a log as soon as it says something: by a 'log' step, a program's output, or "
+        "what a callable prints.",
+        "jobrun logs latest llyod",
+    ),
 }

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from jobrun.checkpoint.directory import DirectoryStore
+from jobrun.cli.invoke import invoke
 from jobrun.runner.rundir import Run, runs
 from jobrun.tools.proving.judge import difference, different_artifacts, lost
-from tests.support.command import jobrun
 
 SPEC = """
 jobrun: 1
@@ -27,8 +27,8 @@ stop: [epochs: 3]
 def run_of(folder: Path, amount: str) -> Run:
     folder.mkdir(exist_ok=True)
     (folder / "grow.yaml").write_text(SPEC % amount)
-    done = jobrun("run", folder / "grow.yaml", "--run-dir", folder / "runs", "--quiet")
-    assert done.returncode == 0, done.stderr
+    words = ["run", str(folder / "grow.yaml"), "--run-dir", str(folder / "runs"), "--quiet"]
+    assert invoke(words) == 0
     return runs(folder / "runs")[-1]
 
 

@@ -1,0 +1,1 @@
+"""Finding runs and telling how they stand, from their files alone."""
