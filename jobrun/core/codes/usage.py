@@ -151,4 +151,10 @@ CODES: dict[str, Code] = {
         "what a callable prints.",
         "jobrun logs latest llyod",
     ),
+    "E429": Code(
+        "one thing to compare with",
+        "A run is compared with another run, or with a spec as it is now, not with both and not "
+        "with nothing.",
+        "jobrun diff kmeans",
+    ),
 }

@@ -1,0 +1,157 @@
+"""``jobrun diff``: how two runs differ, or a run and its spec as it is now."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobrun import api
+from jobrun.cli.options import Command, json_option, option, run_dir_option
+from jobrun.cli.output import document, number
+from jobrun.cli.shell import Shell
+from jobrun.core.errors import ProofError, UsageError
+from jobrun.core.excerpt import visible
+from jobrun.runner.drift import Change
+from jobrun.runner.rundir import Run, find_run
+from jobrun.tools.comparing.runs import RunsApart, run_apart_from, runs_apart
+from jobrun.tools.comparing.states import BlobApart
+from jobrun.tools.comparing.values import Apart
+
+# As a count nobody reads a longer number.
+_MANY = 10**6
+
+
+@click.command("diff", cls=Command)
+@click.argument("first", metavar="A[@EPOCH]")
+@click.argument("second", metavar="[B[@EPOCH]]", default="")
+@option(
+    "--working",
+    metavar="SPEC",
+    default="",
+    help="Compare A with this spec as it is now, instead of with B.",
+)
+@option("--check", is_flag=True, help="Exit with 8 when the states differ.")
+@json_option
+@run_dir_option
+@click.pass_obj
+def command(
+    shell: Shell, /, first: str, second: str, working: str, check: bool, as_json: bool, run_dir: str
+) -> int:
+    r"""Show how run B differs from run A: spec, code, environment, metrics, state.
+
+    Of each blob it says by how much: the number of elements, the largest absolute difference,
+    the same in units in the last place (ULP), and the relative norm.
+
+    \b
+    Examples:
+      jobrun diff kmeans@5 kmeans@6
+      jobrun diff brisk-heron calm-otter --check
+      jobrun diff latest --working kmeans.yaml
+    """
+    if bool(second) == bool(working):
+        raise UsageError.of(
+            "E429", "one thing to compare with is needed", "name a run B, or --working SPEC"
+        )
+    root = Path(run_dir)
+    ours, our_epoch = _run(first, root)
+    if working:
+        found = run_apart_from(ours, api.load(working))
+    else:
+        theirs, their_epoch = _run(second, root)
+        found = runs_apart(ours, theirs, (our_epoch, their_epoch))
+    if as_json:
+        shell.print(document("diff", _as_values(found)))
+    else:
+        shell.print("\n".join(_text(found)) or "no difference")
+    return ProofError.exit_code if check and not found.state_is_equal else 0
+
+
+def _run(text: str, root: Path) -> tuple[Run, str]:
+    name, at, epoch = text.rpartition("@")
+    return (find_run(name, root), epoch) if at else (find_run(text, root), "")
+
+
+def _text(found: RunsApart) -> list[str]:
+    lines: list[str] = []
+    for title, changes in (
+        ("spec", found.spec), ("code", found.code), ("environment", found.environment),
+    ):  # fmt: skip
+        if changes:
+            lines += ["", title, *(f"  {_change(change)}" for change in changes)]
+    metrics = [one for one in found.metrics if one[1] != one[2]]
+    if metrics:
+        lines += ["", "metrics, the last of each", *_columns([_metric(*one) for one in metrics])]
+    if found.state:
+        lines += ["", f"state after epoch {found.epochs[0]} | {found.epochs[1]}"]
+        lines += _state(found.state)
+    return lines[1:]
+
+
+def _change(change: Change) -> str:
+    before, after = change.before or "not there", change.after or "not there"
+    return f"{change.field}: {visible(before)} | {visible(after)}"
+
+
+def _metric(name: str, before: Any, after: Any) -> tuple[str, str]:
+    first, second = ("-" if value is None else number(value) for value in (before, after))
+    return visible(name), f"{first} | {second}"
+
+
+def _state(blobs: tuple[BlobApart, ...]) -> list[str]:
+    several = len({blob.node for blob in blobs}) > 1
+    equal = sum(blob.apart.equal for blob in blobs)
+    rows = [
+        (f"{blob.node}.{blob.name}" if several else blob.name, _how(blob.apart))
+        for blob in blobs
+        if not blob.apart.equal
+    ]
+    alike = [f"  {equal} of {len(blobs)} blobs have the same bits"] if equal else []
+    return [*_columns([(visible(name), how) for name, how in rows]), *alike]
+
+
+def _how(how: Apart) -> str:
+    if how.words:
+        return visible(how.words)
+    parts = [f"{how.count} of {how.size} differ"]
+    if how.largest is not None:
+        parts.append(f"max {number(how.largest)}")
+    if how.ulps is not None:
+        parts.append(f"{how.ulps} ULP" if how.ulps < _MANY else f"{how.ulps:.1e} ULP")
+    if how.relative is not None:
+        parts.append(f"relative norm {how.relative:.2e}")
+    return ", ".join(parts)
+
+
+def _columns(rows: list[tuple[str, str]]) -> list[str]:
+    width = max((len(name) for name, _ in rows), default=0)
+    return [f"  {name:<{width}}  {text}" for name, text in rows]
+
+
+def _as_values(found: RunsApart) -> dict[str, Any]:
+    return {
+        "spec": [_change_values(change) for change in found.spec],
+        "code": [_change_values(change) for change in found.code],
+        "environment": [_change_values(change) for change in found.environment],
+        "metrics": [
+            {"name": name, "first": first, "second": second}
+            for name, first, second in found.metrics
+        ],
+        "epochs": list(found.epochs),
+        "state_is_equal": found.state_is_equal,
+        "state": [
+            {"node": blob.node, "blob": blob.name, **asdict(blob.apart)} for blob in found.state
+        ],
+    }
+
+
+def _change_values(change: Change) -> dict[str, str]:
+    return {
+        "field": change.field,
+        "kind": change.kind,
+        "first": change.before,
+        "second": change.after,
+        "where": str(change.where or ""),
+    }

@@ -1,0 +1,1 @@
+"""Telling how two values, two checkpoints or two runs differ."""

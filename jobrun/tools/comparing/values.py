@@ -1,0 +1,126 @@
+"""How far two values of one blob are apart: exactly equal, or by how much. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jobrun.blobs.counter import Counter
+from jobrun.blobs.values import Value, describe, same_bits
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """How two values differ.
+
+    Attributes:
+        equal: In kind, dtype, shape and every bit.
+        words: What differs when they cannot be compared number by number, else empty.
+        count: How many elements differ; of these numbers the rest:
+        size: How many elements there are.
+        largest: The largest absolute difference, as a Python int or float; None without one.
+        ulps: The largest distance in units in the last place, of floats of one dtype; for
+            complex numbers of their parts.
+        relative: The Euclidean norm of the difference over that of the first value.
+    """
+
+    equal: bool
+    words: str = ""
+    count: int = 0
+    size: int = 0
+    largest: int | float | None = None
+    ulps: int | None = None
+    relative: float | None = None
+
+
+def apart(first: Value, second: Value) -> Apart:
+    """Compare two values, the first as what it should be.
+
+    NaN is equal to a NaN of the same bits; where only one side is finite, elements count as
+    different and are left out of the distances.
+    """
+    if same_bits(first, second):
+        return Apart(equal=True)
+    if describe(first) != describe(second):
+        return Apart(equal=False, words=f"{describe(first)} | {describe(second)}")
+    a, b = _array(first), _array(second)
+    if a.dtype.kind not in "biufc":
+        return Apart(equal=False, words=_other_words(first, second), size=a.size)
+    different = _bits(a) != _bits(b)
+    differing = different.any(axis=-1) if different.ndim > 1 else different
+    x, y = a.reshape(-1)[differing], b.reshape(-1)[differing]
+    usable = np.isfinite(x) & np.isfinite(y)
+    x, y = x[usable], y[usable]
+    return Apart(
+        equal=False,
+        count=int(differing.sum()),
+        size=int(a.size),
+        largest=_largest(x, y),
+        ulps=_ulps(x, y),
+        relative=_relative(a, b),
+    )
+
+
+def _array(value: Value) -> Array:
+    plain = value.value if isinstance(value, Counter) else value
+    array = np.asarray(plain)
+    # Byte order has been compared; distances need numbers of the machine.
+    return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+
+
+def _other_words(first: Value, second: Value) -> str:
+    if np.ndim(first) or len(str(first)) + len(str(second)) > 80:
+        return "other values"
+    return f"{first!r} | {second!r}"
+
+
+def _bits(array: Array) -> Array:
+    """The bytes of each element, along a last axis."""
+    return array.reshape(-1).view(np.uint8).reshape(array.size, array.dtype.itemsize)
+
+
+def _largest(x: Array, y: Array) -> int | float | None:
+    if x.size == 0:
+        return None
+    if x.dtype.kind == "b":
+        return 1
+    if x.dtype.kind in "iu":
+        # In the unsigned type the difference of any two fits.
+        unsigned = np.dtype(f"u{x.dtype.itemsize}")
+        over, under = np.maximum(x, y).view(unsigned), np.minimum(x, y).view(unsigned)
+        return int((over - under).max())
+    with np.errstate(over="ignore"):
+        return float(np.abs(x - y).max())
+
+
+def _ulps(x: Array, y: Array) -> int | None:
+    if x.dtype.kind == "c":
+        x, y = x.view(x.real.dtype), y.view(y.real.dtype)
+    if x.dtype.kind != "f" or x.dtype.itemsize not in (2, 4, 8) or x.size == 0:
+        return None
+    ranks_x, ranks_y = _rank(x), _rank(y)
+    return int((np.maximum(ranks_x, ranks_y) - np.minimum(ranks_x, ranks_y)).max())
+
+
+def _rank(x: Array) -> Array:
+    """The place of each float among all floats of its type, as an unsigned integer.
+
+    Floats of one sign are ordered as their bits are; both zeros get neighbouring places.
+    """
+    bits = x.view(np.dtype(f"u{x.dtype.itemsize}"))
+    sign = bits.dtype.type(1 << (8 * x.dtype.itemsize - 1))
+    return np.where(bits & sign, ~bits, bits | sign)
+
+
+def _relative(a: Array, b: Array) -> float | None:
+    x, y = a.reshape(-1), b.reshape(-1)
+    if a.dtype.kind == "b" or not (np.isfinite(x).all() and np.isfinite(y).all()):
+        return None
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    x, y = x.astype(wide), y.astype(wide)
+    norm = float(np.linalg.norm(x))
+    return float(np.linalg.norm(x - y)) / norm if norm > 0 else None
