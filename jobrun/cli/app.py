@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fork": ("jobrun.cli.fork", "Start a new run from a checkpoint of another one."),
     "inspect-checkpoint": ("jobrun.cli.inspect_checkpoint", "Show what a checkpoint holds."),
     "prove": ("jobrun.cli.prove", "Kill and resume copies of a run, and compare."),
+    "doctor": ("jobrun.cli.doctor", "Look whether this machine is fit for runs."),
     "validate": ("jobrun.cli.validate", "Check specs; nothing is executed."),
     "plan": ("jobrun.cli.plan", "Show what a run would do, in order."),
     "graph": ("jobrun.cli.graph", "Draw the tasks of a job."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,5 +123,6 @@ def _relative(a: Array, b: Array) -> float | None:
         return None
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     x, y = x.astype(wide), y.astype(wide)
-    norm = float(np.linalg.norm(x))
-    return float(np.linalg.norm(x - y)) / norm if norm > 0 else None
+    with np.errstate(over="ignore"):
+        norm, distance = float(np.linalg.norm(x)), float(np.linalg.norm(x - y))
+    return distance / norm if 0 < norm < math.inf else None

@@ -1,0 +1,224 @@
+"""What a machine and a directory for runs are like: facts found by trying, each with a verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from jobrun.checkpoint.rename import rename_new
+from jobrun.core.errors import JobrunError
+from jobrun.runner.environment import describe_environment
+from jobrun.runner.filesystem import file_system, file_system_warnings
+from jobrun.runner.lock import RunLock, is_live
+from jobrun.version import __version__
+
+Verdict = Literal["good", "note", "bad"]
+
+_PROBE_BYTES = 4096
+_FSYNCS = 9
+# An epoch that is saved costs several of them.
+_SLOW_FSYNC_MS = 20.0
+_LITTLE_SPACE_BYTES = 1 << 30
+_CLOCK_SLACK_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fact.
+
+    Attributes:
+        topic: What it is about, in a word or two.
+        text: The fact.
+        verdict: ``bad``: runs here will fail or lose their promise.
+        mend: What to do about it; empty where nothing is to be done.
+    """
+
+    topic: str
+    text: str
+    verdict: Verdict = "good"
+    mend: str = ""
+
+
+def examine(run_dir: Path) -> tuple[Finding, ...]:
+    """Look at this machine, and at the directory where runs are to live.
+
+    The directory is made if it is missing, and taken away again; what is tried in it leaves
+    nothing behind.
+    """
+    return (*_software(), *_machine(), *_directory(run_dir))
+
+
+def _software() -> Iterator[Finding]:
+    yield Finding("jobrun", f"{__version__}, Python {platform.python_version()}")
+    found = describe_environment()
+    yield Finding("libraries", f"numpy {found['numpy']}, h5py {found['h5py']}")
+    blas = found["blas"] or "of a kind that does not say"
+    kernel = f", kernel {found['blas_kernel']}" if found["blas_kernel"] else ""
+    yield Finding("BLAS", f"{blas}{kernel}; a job's blas_threads decides about its threads")
+    locking = os.environ.get("HDF5_USE_FILE_LOCKING", "")
+    if locking:
+        yield Finding(
+            "HDF5 locking", f"HDF5_USE_FILE_LOCKING={locking}: checkpoints need no locks of HDF5"
+        )
+
+
+def _machine() -> Iterator[Finding]:
+    cores = os.cpu_count() or 1
+    usable = len(os.sched_getaffinity(0))
+    few = f", {usable} of them for this process" if usable != cores else ""
+    yield Finding(
+        "machine", f"{platform.machine()}, {cores} processors{few}, {sys.byteorder} endian"
+    )
+    memory = _memory()
+    if memory is not None:
+        yield memory
+    yield _clock()
+    limit = _open_files()
+    if limit is not None:
+        yield limit
+
+
+def _memory() -> Finding | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        kib = {line.split(":")[0]: int(line.split()[1]) for line in lines}
+        return Finding(
+            "memory", f"{_gib(kib['MemAvailable'] << 10)} of {_gib(kib['MemTotal'] << 10)} free"
+        )
+    except (OSError, KeyError, IndexError, ValueError):
+        return None
+
+
+def _clock() -> Finding:
+    """Both clocks over a moment: one that is being set back or forth shows."""
+    wall, steady = time.time(), time.monotonic()
+    time.sleep(0.05)
+    slip = (time.time() - wall) - (time.monotonic() - steady)
+    year = time.gmtime().tm_year
+    if abs(slip) > _CLOCK_SLACK_S or year < 2025:
+        return Finding(
+            "clock", f"the wall clock is in {year} and slips by {slip:.1f} s", "note",
+            "names and ages of runs will be odd; epochs are ordered by their numbers",
+        )  # fmt: skip
+    return Finding("clock", "steady")
+
+
+def _open_files() -> Finding | None:
+    import resource  # noqa: PLC0415 - only here
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit != resource.RLIM_INFINITY and limit < 256:
+        return Finding("open files", f"at most {limit}", "note", "raise it: ulimit -n 1024")
+    return None
+
+
+def _directory(run_dir: Path) -> Iterator[Finding]:
+    existing = next(
+        path for path in (run_dir.absolute(), *run_dir.absolute().parents) if path.exists()
+    )
+    kind = file_system(existing)
+    notes = file_system_warnings(run_dir, kind)
+    yield Finding(
+        "file system", kind or "of a kind that the system does not tell",
+        "note" if notes else "good", "; ".join(f"{one.message}; {one.mend}" for one in notes),
+    )  # fmt: skip
+    yield _space(existing)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".doctor-", dir=existing) as place:
+            for look in (_fsync, _rename, _lock, _links):
+                yield _tried(look, Path(place))
+    except OSError as error:
+        yield Finding(
+            "writing", f"{existing} cannot be written to: {error.strerror}", "bad",
+            "choose another --run-dir, or mend its permissions",
+        )  # fmt: skip
+
+
+def _space(path: Path) -> Finding:
+    usage = shutil.disk_usage(path)
+    text = f"{_gib(usage.free)} of {_gib(usage.total)} free"
+    if usage.free < _LITTLE_SPACE_BYTES:
+        return Finding(
+            "disk", text, "note", "free some: a full disk stops a run, and loses nothing"
+        )
+    return Finding("disk", text)
+
+
+def _tried(look: Callable[[Path], Finding], place: Path) -> Finding:
+    try:
+        return look(place)
+    except (OSError, JobrunError) as error:
+        topic = look.__name__.strip("_")
+        return Finding(
+            topic, f"does not work: {error}", "bad", "choose a --run-dir on a local disk"
+        )
+
+
+def _fsync(place: Path) -> Finding:
+    times_ms = []
+    for number in range(_FSYNCS):
+        descriptor = os.open(place / f"probe-{number}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.write(descriptor, bytes(_PROBE_BYTES))
+            started = time.perf_counter()
+            os.fsync(descriptor)
+            times_ms.append((time.perf_counter() - started) * 1000)
+        finally:
+            os.close(descriptor)
+    middle = statistics.median(times_ms)
+    text = f"{middle:.1f} ms for a small file"
+    if middle > _SLOW_FSYNC_MS:
+        return Finding(
+            "fsync", text, "note", "each saved epoch takes several; save less often, or elsewhere"
+        )
+    return Finding("fsync", text)
+
+
+def _rename(place: Path) -> Finding:
+    """A commit is one rename that never replaces anything."""
+    for name in ("one", "two"):
+        (place / name).mkdir()
+        (place / name / "file").touch()
+    try:
+        rename_new(str(place / "one"), str(place / "two"))
+    except FileExistsError:
+        rename_new(str(place / "one"), str(place / "three"))
+        return Finding("rename", "in one act, and never over something")
+    return Finding("rename", "replaces what is there", "bad", "choose a --run-dir on a local disk")
+
+
+def _lock(place: Path) -> Finding:
+    with RunLock.acquire(place):
+        program = "import sys; from jobrun.runner.lock import is_live; from pathlib import Path; "
+        program += "sys.exit(0 if is_live(Path(sys.argv[1])) else 1)"
+        held = subprocess.run(  # noqa: S603 - this interpreter, our own words
+            [sys.executable, "-c", program, str(place)], check=False, stdin=subprocess.DEVNULL
+        )
+    if held.returncode or is_live(place):
+        return Finding(
+            "lock", "another process does not see it", "bad",
+            "start a run on one host only, and choose a --run-dir on a local disk",
+        )  # fmt: skip
+    return Finding("lock", "held by the kernel, seen by other processes, gone with its holder")
+
+
+def _links(place: Path) -> Finding:
+    with contextlib.suppress(OSError):
+        (place / "latest").symlink_to("one")
+        return Finding("links", "symbolic links work")
+    return Finding("links", "there are none: 'latest' will be missing", "note")
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB"

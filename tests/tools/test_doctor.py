@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from jobrun.tools import doctor
+from jobrun.tools.doctor import examine
+
+
+def found(run_dir: Path) -> dict[str, doctor.Finding]:
+    return {one.topic: one for one in examine(run_dir)}
+
+
+def test_a_good_directory_is_good_in_all_that_a_run_relies_on(tmp_path):
+    facts = found(tmp_path / "runs" / "deep")
+
+    for topic in ("fsync", "rename", "lock", "links"):
+        assert facts[topic].verdict in ("good", "note"), topic
+    assert "ms" in facts["fsync"].text
+    assert facts["file system"].text
+
+
+def test_nothing_is_left_behind(tmp_path):
+    examine(tmp_path / "runs")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_does_not_sync_is_bad(tmp_path, monkeypatch):
+    def refuse(descriptor):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+
+    assert found(tmp_path)["fsync"].verdict == "bad"
+
+
+def test_a_rename_that_replaces_is_bad(tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor, "rename_new", lambda source, target: None)
+
+    assert found(tmp_path)["rename"].verdict == "bad"
+
+
+def test_a_directory_that_cannot_be_written_to_is_bad(tmp_path, monkeypatch):
+    def refuse(**settings):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(doctor.tempfile, "TemporaryDirectory", refuse)
+
+    facts = found(tmp_path)
+
+    assert facts["writing"].verdict == "bad"
+    assert "Permission denied" in facts["writing"].text
+
+
+@pytest.mark.parametrize(("free", "verdict"), [(10, "note"), (1 << 40, "good")])
+def test_little_space_is_worth_a_note(tmp_path, monkeypatch, free, verdict):
+    usage = type("usage", (), {"free": free, "total": 1 << 40})
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: usage)
+
+    assert found(tmp_path)["disk"].verdict == verdict
+
+
+def test_a_clock_in_the_past_is_worth_a_note(tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor.time, "gmtime", lambda: type("t", (), {"tm_year": 1970}))
+
+    assert found(tmp_path)["clock"].verdict == "note"
