@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # pytest-benchmark warns beside xdist, and warnings are errors here.
 PYTEST := $(BIN)/python -m pytest --benchmark-disable -n 2 --dist worksteal
 
-.PHONY: run test test-all check schema golden bench clean
+.PHONY: run test test-all static check schema golden bench clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -13,7 +13,8 @@ help:
 	@echo "make run       install into $(VENV) and run specs/digits-kmeans.yaml"
 	@echo "make test      the tests, without the long ones"
 	@echo "make test-all  all tests"
-	@echo "make check     style, types, layers, schema, and make test"
+	@echo "make static    style, types, layers and schema; runs no test"
+	@echo "make check     make static, and make test"
 	@echo "make schema    write schemas/job.schema.json anew"
 	@echo "make golden    write the expected texts of the tests anew; look at the diff"
 	@echo "make bench     print ratios; no test depends on them"
@@ -28,14 +29,15 @@ test: $(VENV)/.installed-dev
 test-all: $(VENV)/.installed-dev
 	$(PYTEST) -m "not benchmark"
 
-check: $(VENV)/.installed-dev
+check: static test
+
+static: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/jobrun schema | diff -u schemas/job.schema.json -
 	$(BIN)/check-jsonschema --schemafile schemas/job.schema.json specs/*.yaml
-	$(PYTEST) -m "not long and not benchmark"
 
 schema: $(VENV)/.installed-dev
 	$(BIN)/jobrun schema --out schemas/job.schema.json
@@ -48,7 +50,10 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.benchmarks.bench_compile
 	$(BIN)/python -m tests.benchmarks.bench_epoch
 	$(BIN)/python -m tests.benchmarks.bench_tasks
+	$(BIN)/python -m tests.benchmarks.bench_queues
 	$(BIN)/python -m tests.benchmarks.bench_numeric
+	$(BIN)/python -m tests.benchmarks.bench_profile
+	$(BIN)/python -m tests.benchmarks.bench_nets
 
 clean:
 	rm -rf $(VENV) runs specs/runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -58,9 +58,10 @@ _PLACES = {
     "run": "jobrun.api:run",
     "steps": "jobrun.api:steps",
     "RunOptions": "jobrun.runner.settings:RunOptions",
+    "StopAfterEpochs": "jobrun.graph.conditions:StopAfterEpochs",
     **{
         name: f"jobrun.graph.types:{name}"
-        for name in ("Cluster", "Job", "Node", "StopAfterEpochs", "Task", "TaskGroup")
+        for name in ("Cluster", "Job", "Node", "Task", "TaskGroup")
     },
 }
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from jobrun.compile.expressions import parse_expression, parse_statement
 from jobrun.compile.handmade import complete
 from jobrun.compile.job import Compiled, compile_job
-from jobrun.core.errors import Fault
+from jobrun.core.errors import Fault, UsageError
 from jobrun.core.events import Listener, ignore
 from jobrun.graph.expr import Expr
 from jobrun.graph.steps import NOWHERE, Net, Op, Step
@@ -123,8 +123,13 @@ def run(
         How it ended: its ``exit_code`` is that of the command line.
 
     Raises:
+        UsageError: An option's value cannot be meant; or the newest run is unfinished.
         JobrunError: It did not end in good order; of the class that says why.
     """
+    if resume not in get_args(Resume):
+        known = ", ".join(repr(word) for word in get_args(Resume))
+        raise UsageError.of("E403", f"'resume' cannot be {resume!r}", f"it is one of {known}")
+    options = _usable(options)
     prepared = prepare(source)
     return run_with_policy(prepared.authored, prepared.job, options, listener, resume)
 
@@ -151,6 +156,7 @@ def resume_from(
         CheckpointError: There is no usable checkpoint.
         JobrunError: As ``run``.
     """
+    options = _usable(options)
     found = find_run(os.fspath(path), options.run_dir)
     authored = None if source is None else prepare(source).authored
     return resume_run(found, options, listener, loaded=authored)
@@ -210,3 +216,18 @@ def expression(text: str) -> Expr:
     Binary(left=Name(name='x', at=0), operator='+', right=Const(value=1, ellipsis=False))
     """
     return parse_expression(text, NOWHERE, "", {})
+
+
+def _usable(options: RunOptions) -> RunOptions:
+    """The options, with a run directory given as text made a path.
+
+    Raises:
+        UsageError: E403, a limit is negative or no number.
+    """
+    for name in ("epochs", "max_epochs", "time_s", "grace_s"):
+        value = getattr(options, name)
+        if not value >= 0:
+            raise UsageError.of(
+                "E403", f"'{name}' cannot be {value!r}", "give a number, 0 for no limit"
+            )
+    return replace(options, run_dir=Path(options.run_dir))

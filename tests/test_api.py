@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -143,3 +144,35 @@ def test_a_prepared_job_keeps_the_folder_it_was_prepared_in(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     prepared = jobrun.prepare(_job())
     assert prepared.authored.folder == os.fspath(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        jobrun.RunOptions(max_epochs=-1),
+        jobrun.RunOptions(epochs=-1),
+        jobrun.RunOptions(time_s=float("nan")),
+        jobrun.RunOptions(grace_s=-0.5),
+    ],
+)
+def test_a_limit_that_cannot_be_meant_is_refused_before_anything_is_made(tmp_path, options):
+    options = replace(options, run_dir=tmp_path / "runs")
+
+    with pytest.raises(UsageError, match="cannot be"):
+        jobrun.run(_job(), options)
+
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_word_for_resume_that_there_is_not_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="one of 'auto', 'must', 'never'"):
+        jobrun.run(_job(), jobrun.RunOptions(run_dir=tmp_path), resume="always")
+
+
+def test_where_runs_live_may_be_text(tmp_path):
+    options = jobrun.RunOptions(run_dir=str(tmp_path / "runs"), max_epochs=1)
+
+    stopped = jobrun.run(_job(), options)
+
+    assert jobrun.resume("latest", _job(), replace(options, max_epochs=0)).epoch == 3
+    assert stopped.epoch == 1

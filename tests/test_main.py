@@ -30,7 +30,7 @@ def _modules(*arguments: str | Path) -> set[str]:
 
 @pytest.mark.parametrize("option", ["--version", "-V"])
 def test_the_version_is_told_without_importing_anything(option):
-    done = jobrun(option)
+    done = jobrun(option, started=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"jobrun {__version__}\n", "")
     assert not _modules(option) & {*HEAVY, "click", "pydantic", "yaml"}
 

@@ -160,7 +160,9 @@ def _same_longdoubles(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any])
         return first.tobytes() == second.tobytes()
     width = first.dtype.itemsize
     raw = [np.frombuffer(one.tobytes(), np.uint8).reshape(-1, width) for one in (first, second)]
-    return bool(np.array_equal(raw[0][:, :10], raw[1][:, :10]))
+    # In the other byte order the number stands behind what was there.
+    number = slice(10) if first.dtype.isnative else slice(width - 10, None)
+    return bool(np.array_equal(raw[0][:, number], raw[1][:, number]))
 
 
 def _bits(value: Any) -> Any:

@@ -7,6 +7,7 @@ node lives.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TypedDict
 
@@ -22,7 +23,25 @@ SAVE_TASK = "checkpoint/save"
 LOAD_TASK = "checkpoint/load"
 ADOPT_TASK = "checkpoint/adopt"
 FILE_OUTPUT = "file"
+TICKET_OUTPUT = "ticket"
 NAMES_OUTPUT = "names"
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What stands for a node's state as it was when a save began; the session has the state.
+
+    Attributes:
+        node: Whose state.
+        epoch: After which epoch.
+        number: No two tickets of a session have the same.
+        size_bytes: How much memory the state takes.
+    """
+
+    node: str
+    epoch: int
+    number: int
+    size_bytes: int = 0
 
 
 def file_name(node: str) -> str:
@@ -39,10 +58,11 @@ def checkpointed_blobs(job: Job) -> dict[str, tuple[str, ...]]:
     return {node: tuple(sorted(state.get(node, ()))) for node in job.checkpoint.nodes}
 
 
-def save_group(job: Job, epoch: int, staged: str, run_id: str) -> TaskGroup:
-    """Write the state of every checkpointed node into the directory ``staged``.
+def save_group(job: Job, run_id: str) -> TaskGroup:
+    """Begin to save the state of every checkpointed node; the same group for all epochs.
 
-    The output ``file`` of each task is the ``StoredFile`` it has written.
+    The output ``ticket`` of each task is the ``Ticket`` for what it holds, which the session
+    then writes (``Session.persist``).
     """
     tasks = tuple(
         Task(
@@ -50,15 +70,14 @@ def save_group(job: Job, epoch: int, staged: str, run_id: str) -> TaskGroup:
             node=node,
             steps=(
                 SaveState(
-                    file=str(PurePath(staged, file_name(node))),
+                    file=file_name(node),
                     names=names,
-                    epoch=epoch,
                     run_id=run_id,
                     path=SAVE_TASK,
                 ),
             ),
             path=SAVE_TASK,
-            **_giving(FILE_OUTPUT),
+            **_giving(TICKET_OUTPUT),
         )
         for node, names in checkpointed_blobs(job).items()
     )

@@ -16,6 +16,7 @@ def victims(
     epochs: Collection[int],
     best: Mapping[int, float] | None = None,
     pinned: Collection[int] = (),
+    damaged: Collection[int] = (),
 ) -> tuple[int, ...]:
     """The epochs that no rule of the policy keeps, ascending.
 
@@ -28,17 +29,24 @@ def victims(
         best: Per epoch the value of the metric of ``keep_best``; of equal values the
             earlier epoch is the better, NaN is never one, and epochs without are none.
         pinned: Kept whatever the rules say.
+        damaged: Known to be of no use. They stand for none of those to be kept, and stay: only
+            what is surely not needed is deleted.
     """
     if not (policy.keep_last or policy.keep_every or policy.keep_best[0]):
         return ()
-    ascending = sorted(epochs)
-    kept = {0, *pinned, *ascending[-max(policy.keep_last, FEWEST_KEPT) :]}
+    ascending = sorted(set(epochs) - set(damaged))
+    kept = {0, *pinned, *ascending[-fewest_new(policy) :]}
     if policy.keep_every:
         kept.update(epoch for epoch in ascending if epoch % policy.keep_every == 0)
     if policy.keep_best[0]:
         present = {epoch: (best or {}).get(epoch, math.nan) for epoch in ascending}
         kept.update(_best(present, policy))
     return tuple(epoch for epoch in ascending if epoch not in kept)
+
+
+def fewest_new(policy: CheckpointPolicy) -> int:
+    """How many of the newest epochs a policy with rules keeps for being new."""
+    return max(policy.keep_last, FEWEST_KEPT)
 
 
 def _best(values: Mapping[int, float], policy: CheckpointPolicy) -> list[int]:

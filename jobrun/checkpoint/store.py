@@ -21,6 +21,7 @@ class StoredFile:
         size_bytes: Its length.
         digest: ``sha256:<hex>`` of its whole content.
         seconds: How long writing it took, fsync included; not compared.
+        sync_seconds: Of these, waiting for the disk to have it; not compared.
     """
 
     node: str
@@ -28,6 +29,7 @@ class StoredFile:
     size_bytes: int
     digest: str
     seconds: float = field(default=0.0, compare=False)
+    sync_seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

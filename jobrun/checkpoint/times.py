@@ -3,12 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jobrun.checkpoint.store import StoredFile
 from jobrun.core.events import CheckpointTimes, NodeTime
 
 _DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSave:
+    """What saving one node came to.
+
+    Attributes:
+        file: The file; its seconds are those of writing.
+        copy_s: How long copying took of what tasks change in place, all threads together.
+        gate_s: How long tasks waited for a copy.
+    """
+
+    file: StoredFile
+    copy_s: float = 0.0
+    gate_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stillness:
+    """How long the run stood still for a save, before the first byte was written.
+
+    Attributes:
+        hold_s: To begin it.
+        wait_s: For the save before it.
+        beside: The run goes on while it is written.
+    """
+
+    hold_s: float = 0.0
+    wait_s: float = 0.0
+    beside: bool = False
 
 
 def stored_files(outputs: Mapping[Any, Any]) -> tuple[StoredFile, ...]:
@@ -38,6 +69,31 @@ def times_of(action: str, epoch: int, files: Iterable[StoredFile]) -> Checkpoint
         megabytes_per_s=_speed(size_bytes, seconds),
         slowest=slowest.node if slowest else "",
         nodes=nodes,
+    )
+
+
+def times_of_save(
+    epoch: int, saves: Iterable[NodeSave], still: Stillness, commit_s: float
+) -> CheckpointTimes:
+    """The times of a save, with what they are made of."""
+    saves = tuple(saves)
+    times = times_of("save", epoch, (save.file for save in saves))
+    nodes = tuple(
+        replace(
+            node,
+            copy_s=round(save.copy_s, _DIGITS),
+            gate_s=round(save.gate_s, _DIGITS),
+            sync_s=round(save.file.sync_seconds, _DIGITS),
+        )
+        for node, save in zip(times.nodes, saves, strict=True)
+    )
+    return replace(
+        times,
+        nodes=nodes,
+        hold_s=round(still.hold_s, _DIGITS),
+        wait_s=round(still.wait_s, _DIGITS),
+        commit_s=round(commit_s, _DIGITS),
+        beside=still.beside,
     )
 
 

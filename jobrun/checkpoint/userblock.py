@@ -14,16 +14,39 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from jobrun.core.errors import CheckpointError
 
 SIZE = 4096
-FORMAT = 1
+FORMAT = 2
 MAGIC = b"jobrun checkpoint\n"
 _TEXT_SIZE = SIZE - 32
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Where the parts of a file are that jobrun reads itself; bytes from its beginning.
+
+    Attributes:
+        index: Where the index begins: two texts, each padded to a multiple of 8, and a table.
+        layout_bytes: The length of its first text, the kinds, dtypes and shapes.
+        names_bytes: Of its second one, the names.
+        blobs: How many rows the table has.
+        tail: Where the tail begins: the epoch, places of chunks, digests of blocks.
+        chunks: How many chunks it tells of.
+        blocks: How many blocks.
+    """
+
+    index: int
+    layout_bytes: int
+    names_bytes: int
+    blobs: int
+    tail: int
+    chunks: int
+    blocks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +58,10 @@ class Header:
         epoch: Of which epoch.
         run_id: Of which run.
         length: How many bytes follow the user block.
-        digest: ``sha256:<hex>`` of these bytes.
+        digest: ``sha256:<hex>`` of the tail, which has the digests of all other bytes; in
+            format 1 of all bytes behind the user block.
         layout: ``sha256:<hex>`` of the names, kinds, dtypes and shapes of the blobs.
+        parts: Where index and tail are; None in format 1, which has none.
         format: The version of the format.
     """
 
@@ -46,7 +71,8 @@ class Header:
     length: int
     digest: str
     layout: str
-    format: int = FORMAT
+    parts: Parts | None = None
+    format: int = 1
 
 
 def sha256(*parts: bytes | memoryview) -> str:
@@ -63,7 +89,10 @@ def encode(header: Header) -> bytes:
     Raises:
         ValueError: Its text does not fit; names are far shorter than that.
     """
-    text = MAGIC + json.dumps(asdict(header), sort_keys=True).encode() + b"\n"
+    fields = asdict(header)
+    if header.parts is None:
+        del fields["parts"]
+    text = MAGIC + json.dumps(fields, sort_keys=True).encode() + b"\n"
     if len(text) > _TEXT_SIZE:
         raise ValueError("the header does not fit into the user block")
     text = text.ljust(_TEXT_SIZE, b"\0")
@@ -110,6 +139,8 @@ def _parse(text: bytes, what: str) -> Header:
         version = fields["format"]
         if isinstance(version, int) and version > FORMAT:
             raise newer_format(what, version, FORMAT)
+        if "parts" in fields:
+            fields["parts"] = Parts(**fields["parts"])
         header = Header(**fields)
         written = encode(header)[:_TEXT_SIZE]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -130,9 +161,11 @@ def newer_format(what: str, version: int, known: int) -> CheckpointError:
 
 def _plausible(header: Header) -> bool:
     texts = (header.node, header.run_id, header.digest, header.layout)
-    numbers = (header.epoch, header.length, header.format)
+    parts = () if header.parts is None else astuple(header.parts)
+    numbers = (header.epoch, header.length, header.format, *parts)
     return (
-        all(type(text) is str for text in texts)
+        header.format == (1 if header.parts is None else FORMAT)
+        and all(type(text) is str for text in texts)
         and all(type(number) is int and number >= 0 for number in numbers)
         and DIGEST.fullmatch(header.digest) is not None
     )

@@ -26,14 +26,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "stop": ("jobrun.cli.stop", "Ask a live run to save and end."),
     "fork": ("jobrun.cli.fork", "Start a new run from a checkpoint of another one."),
     "inspect-checkpoint": ("jobrun.cli.inspect_checkpoint", "Show what a checkpoint holds."),
+    "test": ("jobrun.cli.smoke", "Run specs as smoke tests, and tell CI the results."),
+    "ckpt": ("jobrun.cli.ckpt", "Verify, pin and prune the checkpoints of a run."),
     "prove": ("jobrun.cli.prove", "Kill and resume copies of a run, and compare."),
     "doctor": ("jobrun.cli.doctor", "Look whether this machine is fit for runs."),
     "validate": ("jobrun.cli.validate", "Check specs; nothing is executed."),
     "plan": ("jobrun.cli.plan", "Show what a run would do, in order."),
     "graph": ("jobrun.cli.graph", "Draw the tasks of a job."),
+    "completion": ("jobrun.cli.completion", "Let the shell complete command lines."),
     "schema": ("jobrun.cli.schema", "Print the JSON schema of specs, for editors."),
     "ops": ("jobrun.cli.ops", "List the functions of expressions."),
-    "explain": ("jobrun.cli.explain", "Explain an error code."),
+    "explain": ("jobrun.cli.explain", "Explain an error code, a function, or the language."),
 }
 
 EXIT_CODES = """\b

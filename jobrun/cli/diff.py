@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from jobrun import api
+from jobrun.cli.completing import RUN_AT_EPOCH
 from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.output import document, number
 from jobrun.cli.shell import Shell
@@ -25,8 +26,8 @@ _MANY = 10**6
 
 
 @click.command("diff", cls=Command)
-@click.argument("first", metavar="A[@EPOCH]")
-@click.argument("second", metavar="[B[@EPOCH]]", default="")
+@click.argument("first", type=RUN_AT_EPOCH, metavar="A[@EPOCH]")
+@click.argument("second", type=RUN_AT_EPOCH, metavar="[B[@EPOCH]]", default="")
 @option(
     "--working",
     metavar="SPEC",

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
-from jobrun.cli.options import option
+from jobrun.cli.options import Lines, log_format_option, option
+from jobrun.cli.profiled import profiled
 from jobrun.cli.progress import as_document, progress_of, tell_end
 from jobrun.cli.shell import Shell
 from jobrun.cli.tally import Tally
@@ -56,15 +57,49 @@ def limit_options(function: Function) -> Function:
                    help="Run at most N epochs now, then exit with 75."),
             option("--time", "time_s", type=Duration(), metavar="2h",
                    help="Run at most so long now, then exit with 75."),
+            option("--grace", "grace_s", type=Duration(), default="25s", show_default=True,
+                   metavar="25s",
+                   help="After a signal, let an epoch end and be saved that takes no longer."),
+            option("--trust-dir", "trust", is_flag=True,
+                   help="Use the run directory although other users may write into it."),
             option("--session", type=click.Choice(["threads"]), default="threads",
                    show_default=True, help="Where the nodes run."),
             option("-q", "--quiet", is_flag=True, help="Say warnings and errors only."),
             option("-v", "--verbose", is_flag=True, help="Say every epoch, task and save."),
+            option("--profile", is_flag=True,
+                   help="Measure each step; show where the time goes, and write a trace."),
+            log_format_option(),
             option("--json", "as_json", is_flag=True, help="Print how it ended as JSON."),
         )
     ):  # fmt: skip
         function = decorate(function)
     return function
+
+
+def drift_options(function: Function) -> Function:
+    """What a command that continues a run may be told about what has changed or is lost."""
+    for decorate in reversed(
+        (
+            option("--accept-drift", "accept", type=Lines(), multiple=True, metavar="FIELD",
+                   help="Go on although FIELD is not what it was; may be given several times."),
+            option("--strict", is_flag=True,
+                   help="Refuse other versions and processors, not only warn."),
+            option("--allow-lost", is_flag=True,
+                   help="Go on from an older epoch when the newest that was saved is gone."),
+        )
+    ):  # fmt: skip
+        function = decorate(function)
+    return function
+
+
+def given_words(
+    spec: str | None, values: tuple[str, ...], overrides: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The words that say again what is run, for a command that a person is told."""
+    words = ["--spec", spec] if spec else []
+    for name, texts in (("--values", values), ("--set", overrides)):
+        words += [word for text in texts for word in (name, text)]
+    return tuple(words)
 
 
 def execute(act: Act, shell: Shell, run_dir: Path, given: Mapping[str, Any]) -> int:
@@ -79,7 +114,9 @@ def execute(act: Act, shell: Shell, run_dir: Path, given: Mapping[str, Any]) -> 
     verbosity = -1 if given["quiet"] else int(given["verbose"])
     tally = Tally()
     with _not_writable_by_others(), progress_of(shell, tally, verbosity) as listener:
-        result = act(_options(run_dir, given), listener)
+        options = run_options(run_dir, given)
+        with profiled(given.get("profile", False), options, listener, shell) as (options, told):
+            result = act(options, told)
     tell_end(result, tally, shell, verbosity)
     if given["as_json"]:
         shell.print(as_document(result, tally))
@@ -97,14 +134,19 @@ def _not_writable_by_others() -> Iterator[None]:
         os.umask(before)
 
 
-def _options(run_dir: Path, given: Mapping[str, Any]) -> RunOptions:
+def run_options(run_dir: Path, given: Mapping[str, Any]) -> RunOptions:
+    """The options of the runner from those of the command line."""
     return RunOptions(
         run_dir=run_dir,
         session=given["session"],
         epochs=given["epochs"] or 0,
         max_epochs=given["max_epochs"] or 0,
         time_s=given["time_s"] or 0.0,
+        grace_s=given.get("grace_s", 25.0),
         epoch=given.get("epoch"),
         strict=given.get("strict", False),
         accept=given.get("accept", ()),
+        allow_lost=given.get("allow_lost", False),
+        trust=given.get("trust", False),
+        given=given.get("given", ()),
     )

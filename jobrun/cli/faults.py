@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import click
 
 from jobrun.cli.shell import Shell
 from jobrun.core.errors import Fault
-from jobrun.core.excerpt import excerpt, headline, visible
+from jobrun.core.excerpt import as_item, excerpt, headline, render_github, visible
 
 _MOST_BYTES = 16 << 20
 
@@ -23,9 +24,14 @@ def show(faults: Sequence[Fault], shell: Shell) -> None:
     """
     texts = dict(shell.texts)
     for fault in faults:
+        if shell.log_format == "json":
+            shell.say(json.dumps({"event": "Fault", **as_item(fault)}, ensure_ascii=False))
+            continue
         if fault.where is not None and fault.where.line and fault.where.file not in texts:
             texts[fault.where.file] = _text(fault.where.file)
         shell.say(_painted(fault, texts, shell))
+        if shell.log_format == "github":
+            shell.say(render_github(fault))
 
 
 def _painted(fault: Fault, files: Mapping[str, str], shell: Shell) -> str:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from jobrun.cli.completing import SPEC
 from jobrun.cli.faults import show
 from jobrun.cli.loading import option_texts, prepare
 from jobrun.cli.options import Command, option, value_options
 from jobrun.cli.shell import Shell
+from jobrun.compile.plan_text import blob_lines
 from jobrun.graph import draw
+from jobrun.runner.typecheck import header_types
 
 _FORMATS = {"ascii": draw.ascii, "mermaid": draw.mermaid, "dot": draw.dot}
 
 
 @click.command("graph", cls=Command)
-@click.argument("spec", metavar="SPEC")
+@click.argument("spec", type=SPEC, metavar="SPEC")
 @value_options
 @option(
     "--format",
@@ -24,12 +29,22 @@ _FORMATS = {"ascii": draw.ascii, "mermaid": draw.mermaid, "dot": draw.dot}
     show_default=True,
     help="For a terminal, for Mermaid, or for Graphviz.",
 )
+@option("--types", is_flag=True, help="With dtype, shape and bytes of the blobs tasks make.")
 @click.pass_obj
 def command(
-    shell: Shell, spec: str, values: tuple[str, ...], overrides: tuple[str, ...], form: str
+    shell: Shell,
+    spec: str,
+    values: tuple[str, ...],
+    overrides: tuple[str, ...],
+    form: str,
+    types: bool,
 ) -> None:
     """Draw the tasks of SPEC: groups in their order, tasks by what they wait for."""
     shell.texts |= option_texts(overrides)
     prepared = prepare(spec, values, overrides)
     show(prepared.warnings, shell)
-    shell.print(_FORMATS[form](prepared.job).rstrip("\n"))
+    more: dict[str, list[str]] = {}
+    if types:
+        made = header_types(prepared.job, Path(prepared.authored.folder)).made
+        more = {path: blob_lines(path, made) for path, _ in made}
+    shell.print(_FORMATS[form](prepared.job, more).rstrip("\n"))

@@ -8,6 +8,7 @@ import click
 
 from jobrun import api
 from jobrun.checkpoint.hdf5 import BlobFacts, FileFacts
+from jobrun.cli.completing import BLOB, RUN_AT_EPOCH
 from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.output import document, number, size, span
 from jobrun.cli.progress import short_path
@@ -18,7 +19,7 @@ from jobrun.tools.inspection import Inspection, as_values, chosen, dtype_name, v
 
 
 @click.command("inspect-checkpoint", cls=Command)
-@click.argument("target", metavar="PATH|RUN[@EPOCH]")
+@click.argument("target", type=RUN_AT_EPOCH, metavar="PATH|RUN[@EPOCH]")
 # JOBRUN_NODE is what a step's program is told, and JOBRUN_VALUES is a list of files.
 @option(
     "--node",
@@ -28,7 +29,7 @@ from jobrun.tools.inspection import Inspection, as_values, chosen, dtype_name, v
     show_envvar=True,
     help="Only this node.",
 )
-@option("--blob", default="", metavar="NAME", help="Only this blob.")
+@option("--blob", type=BLOB, default="", metavar="NAME", help="Only this blob.")
 @option(
     "--values",
     is_flag=True,

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from jobrun.cli.app import group
+from jobrun.cli.completion import VARIABLE, answer
 from jobrun.cli.crash import write_report
 from jobrun.cli.faults import from_click, show
 from jobrun.cli.shell import Shell
@@ -26,8 +27,9 @@ _LIMITS = {
 def invoke(arguments: Sequence[str]) -> int:
     """Run one command line and return the exit code; errors are shown on stderr."""
     shell = Shell()
+    asked = shell.environment.get(VARIABLE)
     try:
-        return _run(list(arguments), shell)
+        return answer(asked) if asked else _run(list(arguments), shell)
     except JobrunError as error:
         return _failed(error, error.faults, error.exit_code, shell)
     except click.UsageError as error:

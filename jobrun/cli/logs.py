@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from jobrun.cli.completing import RUN, TASK
 from jobrun.cli.options import Command, option, run_dir_option
 from jobrun.cli.shell import Shell
 from jobrun.core.errors import UsageError
@@ -22,8 +23,8 @@ _PIECE_BYTES = 64 << 10
 
 
 @click.command("logs", cls=Command)
-@click.argument("run", metavar="[RUN]", default="latest")
-@click.argument("task", metavar="[TASK]", default="")
+@click.argument("run", type=RUN, metavar="[RUN]", default="latest")
+@click.argument("task", type=TASK, metavar="[TASK]", default="")
 @option("-f", "--follow", is_flag=True, help="Go on until the run ends.")
 @option(
     "-n",

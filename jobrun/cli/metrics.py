@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from jobrun.cli.chart import chart
+from jobrun.cli.completing import METRIC, RUN
 from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.output import document, number
 from jobrun.cli.shell import Shell
@@ -21,8 +22,8 @@ _MARGIN = 14
 
 
 @click.command("metrics", cls=Command)
-@click.argument("run", metavar="[RUN]", default="latest")
-@click.argument("names", nargs=-1, metavar="[NAME...]")
+@click.argument("run", type=RUN, metavar="[RUN]", default="latest")
+@click.argument("names", type=METRIC, nargs=-1, metavar="[NAME...]")
 @option("--plot", is_flag=True, help="Draw a chart of each.")
 @option("--csv", "as_csv_text", is_flag=True, help="Print CSV, with all digits.")
 @option("--last", type=click.IntRange(min=1), metavar="N", help="The last N epochs.")

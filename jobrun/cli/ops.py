@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from jobrun.cli.options import Command, json_option
+from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.output import document
 from jobrun.cli.shell import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.names import did_you_mean
+from jobrun.ops.left_out import LEFT_OUT
 from jobrun.ops.table import DRAWS, OPERATORS, DrawDef, OpDef
 
 Definition = OpDef | DrawDef
@@ -19,11 +20,15 @@ Definition = OpDef | DrawDef
 
 @click.command("ops", cls=Command)
 @click.argument("name", required=False)
+@option("--left-out", is_flag=True, help="List numpy's functions that are left out, with reasons.")
 @json_option
 @click.pass_obj
-def command(shell: Shell, name: str | None, as_json: bool) -> None:
+def command(shell: Shell, name: str | None, left_out: bool, as_json: bool) -> None:
     """List the functions that expressions can use, or show one of them by NAME."""
-    known = _all()
+    if left_out:
+        _show_left_out(shell, as_json=as_json)
+        return
+    known = definitions()
     chosen = known if name is None else _one(known, name)
     if as_json:
         functions = [_values(*item) for item in chosen.items()]
@@ -33,10 +38,20 @@ def command(shell: Shell, name: str | None, as_json: bool) -> None:
         shell.print("\n".join(f"{key:<{width}}  {one.doc}" for key, one in chosen.items()))
     else:
         for key, one in chosen.items():
-            shell.print(_page(key, one))
+            shell.print(function_page(key, one))
 
 
-def _all() -> dict[str, Definition]:
+def _show_left_out(shell: Shell, *, as_json: bool) -> None:
+    if as_json:
+        items = [{"name": name, "reason": reason} for name, reason in LEFT_OUT.items()]
+        shell.print(document("ops", {"left_out": items}))
+        return
+    width = max(map(len, LEFT_OUT))
+    lines = [f"{name:<{width}}  {reason}" for name, reason in sorted(LEFT_OUT.items())]
+    shell.print("\n".join(lines))
+
+
+def definitions() -> dict[str, Definition]:
     """By the name that is written in a spec: functions, then draws, each in order of names."""
     return dict(sorted(OPERATORS.items())) | {
         f"rng.{name}": draw for name, draw in sorted(DRAWS.items())
@@ -49,15 +64,18 @@ def _one(known: Mapping[str, Definition], name: str) -> dict[str, Definition]:
     return {name: known[name]}
 
 
-def _page(name: str, one: Definition) -> str:
-    lines = [f"{name}{one.signature}", f"  {one.doc}", f"  such as: {one.example}"]
+def function_page(name: str, one: Definition) -> str:
+    """One function: signature with kinds, what it does, an example, and what is special."""
+    prefix = name.removesuffix(one.name)
+    lines = [f"{prefix}{one.name}{one.signature}", f"  {one.doc}", f"  such as: {one.example}"]
+    lines.append(f"  takes {one.typed_signature}")
     if isinstance(one, OpDef):
         lines += [f"  {note}" for note in _notes(one)]
     return "\n".join(lines)
 
 
 def _notes(one: OpDef) -> list[str]:
-    notes = []
+    notes = [] if one.rule is None else ["its dtype and shape are checked before the run"]
     if one.mutates:
         changed = ", ".join(one.parameters.parameter(place) for place in one.mutates)
         notes.append(f"changes {changed} in place")
@@ -74,6 +92,8 @@ def _values(name: str, one: Definition) -> dict[str, Any]:
         "signature": one.signature,
         "doc": one.doc,
         "example": one.example,
+        "typed_signature": one.typed_signature,
+        "has_rule": one.rule is not None,
     }
     if isinstance(one, OpDef):
         content |= {

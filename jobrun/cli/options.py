@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from jobrun.cli.completing import SETTING
 from jobrun.cli.shell import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.names import did_you_mean
@@ -104,6 +105,7 @@ def value_options(function: Function) -> Function:
         option(
             "-s", "--set", "overrides", type=Lines(), multiple=True, metavar="PATH=VALUE",
             envvar="JOBRUN_SET", help="Set one value, such as params.k=12.",
+            shell_complete=SETTING.shell_complete,
         ),
     ):  # fmt: skip
         function = decorate(function)
@@ -124,6 +126,20 @@ def json_option(function: Function) -> Function:
         "--json", "as_json", is_flag=True, envvar="JOBRUN_JSON", help="Print JSON."
     )(function)
     return decorated
+
+
+def log_format_option() -> Decorator[Any]:
+    """``--log-format``: how events and faults are said on stderr."""
+    return option(
+        "--log-format", type=click.Choice(["text", "json", "github"]), default="text",
+        show_default=True, is_eager=True, expose_value=False, callback=_set_log_format,
+        help="json: a line of JSON for each event; github: annotations too.",
+    )  # fmt: skip
+
+
+def _set_log_format(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    del parameter
+    context.obj.log_format = value
 
 
 def _set_debug(context: click.Context, parameter: click.Parameter, value: bool) -> None:

@@ -117,7 +117,8 @@ def warning(event: Event) -> str | None:
         case CheckpointFailed():
             return f"warning: epoch {event.epoch} could not be saved: {event.reason}"
         case CheckpointSkipped():
-            return f"warning: the checkpoint of epoch {event.epoch} is not used: {event.reason}"
+            where = "it was put under superseded/"
+            return f"warning: epoch {event.epoch} is unusable ({event.reason}); {where}"
         case _:
             return None
 

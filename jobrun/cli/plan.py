@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from jobrun.cli.completing import SPEC
 from jobrun.cli.faults import show
 from jobrun.cli.loading import option_texts, prepare
 from jobrun.cli.options import Command, json_option, value_options
@@ -13,25 +14,27 @@ from jobrun.cli.output import json_text
 from jobrun.cli.shell import Shell
 from jobrun.compile.plan import plan_json
 from jobrun.compile.plan_text import plan_text
-from jobrun.compile.shapes import state_shapes
-from jobrun.runner.memory import member_header
+from jobrun.core.errors import SpecError, errors_only
+from jobrun.runner.typecheck import header_types
 
 
 @click.command("plan", cls=Command)
-@click.argument("spec", metavar="SPEC")
+@click.argument("spec", type=SPEC, metavar="SPEC")
 @value_options
 @json_option
 @click.pass_obj
 def command(
     shell: Shell, spec: str, values: tuple[str, ...], overrides: tuple[str, ...], as_json: bool
-) -> None:
-    """Show what a run of SPEC would do, in order: tasks, state and its size, exactness."""
+) -> int:
+    """Show what a run of SPEC would do, in order: tasks, blobs and their sizes, exactness."""
     shell.texts |= option_texts(overrides)
     prepared = prepare(spec, values, overrides)
     show(prepared.warnings, shell)
     job, folder = prepared.job, Path(prepared.authored.folder)
-    sizes = state_shapes(job, lambda path, member: member_header(folder / path, member))
+    types = header_types(job, folder)
+    show([fault for fault in types.faults if fault not in prepared.warnings], shell)
     if as_json:
-        shell.print(json_text(plan_json(job, sizes)))
+        shell.print(json_text(plan_json(job, types.owned, types.made)))
     else:
-        shell.print(plan_text(job, sizes).rstrip("\n"))
+        shell.print(plan_text(job, types.owned, types.made).rstrip("\n"))
+    return SpecError.exit_code if errors_only(types.faults) else 0

@@ -25,6 +25,10 @@ _MOST_ARTIFACTS = 6
 
 def progress_of(shell: Shell, tally: Tally, verbosity: int) -> Any:
     """A context manager that is a listener: live on a terminal, else plain lines."""
+    if shell.log_format == "json":
+        from jobrun.cli.lines import JsonLines  # noqa: PLC0415 - rarely used
+
+        return JsonLines(shell, tally)
     if shell.live and verbosity == 0:
         # rich takes longer to load than most of the rest; only a terminal needs it.
         from jobrun.cli.live import LiveProgress  # noqa: PLC0415
@@ -36,6 +40,8 @@ def progress_of(shell: Shell, tally: Tally, verbosity: int) -> Any:
 def tell_end(result: RunResult, tally: Tally, shell: Shell, verbosity: int) -> None:
     """Say how the run ended, with what, where it is, and what to do next."""
     word, colour = _ENDINGS[result.exit_code]
+    # Programs have heard it as an event.
+    verbosity = -1 if shell.log_format == "json" else verbosity
     if verbosity >= 0:
         for line in summary(result, tally):
             shell.say(line.replace(word, shell.paint(word, "bold", colour), 1))

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from jobrun.cli.completing import SPEC
 from jobrun.cli.faults import show
 from jobrun.cli.loading import option_texts, prepare
 from jobrun.cli.options import Command, json_option, option, run_dir_option, value_options
@@ -25,7 +26,7 @@ _PRELOAD = ("jobrun.cli.invoke", "jobrun.cli.run", "jobrun.cli.plain", "jobrun.c
 
 
 @click.command("prove", cls=Command)
-@click.argument("spec", metavar="SPEC")
+@click.argument("spec", type=SPEC, metavar="SPEC")
 @value_options
 @run_dir_option
 @option(
@@ -44,6 +45,9 @@ _PRELOAD = ("jobrun.cli.invoke", "jobrun.cli.run", "jobrun.cli.plain", "jobrun.c
 )
 @option(
     "--seed",
+    # JOBRUN_SEED is what a step's program is told.
+    envvar="JOBRUN_PROVE_SEED",
+    show_envvar=True,
     type=click.IntRange(min=0),
     default=0,
     show_default=True,

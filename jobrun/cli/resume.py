@@ -8,7 +8,15 @@ from typing import Any
 import click
 
 from jobrun import api
-from jobrun.cli.execution import execute, limit_options
+from jobrun.cli.completing import RUN
+from jobrun.cli.execution import (
+    drift_options,
+    execute,
+    given_words,
+    limit_options,
+    run_options,
+)
+from jobrun.cli.forecast import show_forecast
 from jobrun.cli.loading import option_texts
 from jobrun.cli.options import Command, option, run_dir_option, value_options
 from jobrun.cli.shell import Shell
@@ -21,7 +29,7 @@ from jobrun.spec.load import LoadedSpec
 
 
 @click.command("resume", cls=Command)
-@click.argument("run", metavar="[RUN]", default="")
+@click.argument("run", type=RUN, metavar="[RUN]", default="")
 @option(
     "--epoch",
     type=click.IntRange(min=0),
@@ -35,14 +43,14 @@ from jobrun.spec.load import LoadedSpec
 @value_options
 @run_dir_option
 @limit_options
+@drift_options
 @option(
-    "--accept-drift",
-    "accept",
-    multiple=True,
-    metavar="FIELD",
-    help="Go on although FIELD of the spec is another; may be given several times.",
+    "--dry-run",
+    is_flag=True,
+    envvar="JOBRUN_DRY_RUN",
+    show_envvar=True,
+    help="Only say what would happen; change nothing.",
 )
-@option("--strict", is_flag=True, help="Refuse other versions and processors, not only warn.")
 @click.pass_obj
 def command(
     shell: Shell,
@@ -52,6 +60,7 @@ def command(
     values: tuple[str, ...],
     overrides: tuple[str, ...],
     run_dir: str,
+    dry_run: bool,
     **limits: Any,
 ) -> int:
     """Continue RUN: a directory, a name, the start of one, or 'latest'.
@@ -59,8 +68,12 @@ def command(
     Without RUN, the newest unfinished run. A finished run returns at once.
     """
     shell.texts |= option_texts(overrides)
+    limits["given"] = given_words(spec, values, overrides)
     chosen = choose_run(run, Path(run_dir))
     loaded = _other_spec(chosen, spec, values, overrides)
+    if dry_run:
+        options = run_options(Path(run_dir), limits)
+        return show_forecast(chosen, loaded, options, shell, as_json=limits["as_json"])
 
     def _act(options: RunOptions, listener: Any) -> Any:
         return api.resume_from(chosen.path, loaded, options, listener=listener)

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from jobrun import api
-from jobrun.cli.execution import execute, limit_options
+from jobrun.cli.completing import SPEC
+from jobrun.cli.execution import drift_options, execute, given_words, limit_options
 from jobrun.cli.faults import show
 from jobrun.cli.loading import option_texts, prepare
 from jobrun.cli.options import Command, option, run_dir_option, value_options
@@ -17,7 +18,7 @@ from jobrun.runner.settings import Resume, RunOptions
 
 
 @click.command("run", cls=Command)
-@click.argument("spec", metavar="SPEC")
+@click.argument("spec", type=SPEC, metavar="SPEC")
 @value_options
 @run_dir_option
 @option(
@@ -27,6 +28,7 @@ from jobrun.runner.settings import Resume, RunOptions
     "never: always start. Without it, an unfinished newest run is an error.",
 )
 @limit_options
+@drift_options
 @click.pass_obj
 def command(
     shell: Shell,
@@ -40,6 +42,8 @@ def command(
 ) -> int:
     """Run the job of SPEC to its end.
 
+    The options on what has changed or is lost count with '--resume auto' and 'must' only.
+
     With '--resume auto' one command serves for the first start and for each one after a
     kill: in a batch script, call it again as long as it ends with exit code 75.
     """
@@ -50,4 +54,5 @@ def command(
     def _act(options: RunOptions, listener: Any) -> Any:
         return api.run(prepared, options, resume=resume or "", listener=listener)
 
+    limits["given"] = given_words(spec, values, overrides)
     return execute(_act, shell, Path(run_dir), limits)

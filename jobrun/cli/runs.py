@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from jobrun.cli.completing import JOB, RUN
 from jobrun.cli.groups import SubcommandGroup
 from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.output import document, size, span
@@ -30,7 +31,7 @@ command = SubcommandGroup("runs", "List runs; tag, remove, or find them.", defau
 
 
 @command.command("list", cls=Command)
-@click.argument("job", default="")
+@click.argument("job", type=JOB, default="")
 @option("--status", type=click.Choice(list(STATUS_COLOURS)), help="Only those that stand so.")
 @option("--tag", "wanted", multiple=True, metavar="TAG", help="Only those with this tag.")
 @option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
@@ -65,7 +66,7 @@ def _list(
 
 
 @command.command("tag", cls=Command)
-@click.argument("run")
+@click.argument("run", type=RUN)
 @click.argument("tags", nargs=-1, required=True, metavar="TAG...")
 @option("--remove", is_flag=True, help="Take the tags off.")
 @run_dir_option
@@ -78,7 +79,7 @@ def _tag(shell: Shell, run: str, tags: tuple[str, ...], remove: bool, run_dir: s
 
 
 @command.command("remove", cls=Command)
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.argument("runs", type=RUN, nargs=-1, required=True, metavar="RUN...")
 @option("--unfinished", is_flag=True, help="Also runs that resume could go on with.")
 @option("-y", "--yes", is_flag=True, help="Do not ask.")
 @run_dir_option
@@ -98,7 +99,7 @@ def _remove(shell: Shell, runs: tuple[str, ...], unfinished: bool, yes: bool, ru
 
 
 @command.command("path", cls=Command)
-@click.argument("run", default="latest")
+@click.argument("run", type=RUN, default="latest")
 @run_dir_option
 @click.pass_obj
 def _path(shell: Shell, run: str, run_dir: str) -> None:

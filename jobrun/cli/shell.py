@@ -11,9 +11,11 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Literal, TextIO
 
 from jobrun.core.errors import EnvironmentFaultError
+
+LogFormat = Literal["text", "json", "github"]
 
 
 @dataclass(slots=True)
@@ -24,6 +26,7 @@ class Shell:
         environment: Of the process; ``NO_COLOR``, ``CI`` and ``TERM`` are looked at.
         debug: Show tracebacks.
         plain: No colours, whatever the terminal can do.
+        log_format: How events and faults are said; ``github`` adds an annotation to each fault.
         texts: What was given by options that are no files, by the name that places in the
             spec give them, such as ``--set #1``.
     """
@@ -31,6 +34,7 @@ class Shell:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     debug: bool = False
     plain: bool = False
+    log_format: LogFormat = "text"
     texts: dict[str, str] = field(default_factory=dict)
 
     def print(self, text: str) -> None:

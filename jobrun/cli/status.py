@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from jobrun.cli.completing import RUN
 from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.output import document, number, size, span, sparkline
 from jobrun.cli.progress import short_path
@@ -23,7 +24,7 @@ _CLEAR = "\x1b[H\x1b[2J"
 
 
 @click.command("status", cls=Command)
-@click.argument("run", metavar="[RUN]", default="latest")
+@click.argument("run", type=RUN, metavar="[RUN]", default="latest")
 @option("-w", "--watch", is_flag=True, help="Look again each second, until it ends.")
 @json_option
 @run_dir_option

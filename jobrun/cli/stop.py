@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from jobrun.cli.completing import RUN
 from jobrun.cli.execution import Duration
 from jobrun.cli.options import Command, option, run_dir_option
 from jobrun.cli.shell import Shell
@@ -15,7 +16,7 @@ from jobrun.tools.runs.ending import ask_to_end, wait_for_end
 
 
 @click.command("stop", cls=Command)
-@click.argument("run", metavar="[RUN]", default="latest")
+@click.argument("run", type=RUN, metavar="[RUN]", default="latest")
 @option("--now", is_flag=True, help="At once: what is not saved is dropped.")
 @option(
     "--wait",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from jobrun.cli.completing import SPEC
 from jobrun.cli.faults import show
 from jobrun.cli.loading import option_texts, prepare
 from jobrun.cli.options import Command, option, value_options
@@ -17,6 +18,7 @@ from jobrun.core.errors import Fault, SpecError, errors_only
 from jobrun.core.excerpt import as_json, render_github
 from jobrun.graph.types import Job
 from jobrun.runner.preflight import preflight
+from jobrun.runner.typecheck import TYPE_CODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Verdict:
 
 
 @click.command("validate", cls=Command)
-@click.argument("specs", metavar="SPEC...", nargs=-1, required=True)
+@click.argument("specs", type=SPEC, metavar="SPEC...", nargs=-1, required=True)
 @value_options
 @option(
     "--format",
@@ -75,8 +77,10 @@ def _judged(spec: str, values: Sequence[str], overrides: Sequence[str], imports:
         return Verdict(spec, error.faults)
     job = prepared.job
     found = preflight(job, Path(prepared.authored.folder), imports=imports)
-    # What this machine lacks is no fault of the spec.
-    missing = tuple(replace(fault, severity="warning") for fault in found)
+    # What this machine lacks is no fault of the spec; what does not fit together is one.
+    missing = tuple(
+        fault if fault.code in TYPE_CODES else replace(fault, severity="warning") for fault in found
+    )
     return Verdict(spec, (*prepared.warnings, *missing), _summary(job), job.exactness.exact)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from jobrun.compile.groups import GroupDraft
 from jobrun.compile.outputs import OutputTable
+from jobrun.compile.positions import placed_read
 from jobrun.compile.scopes import NodeView
 from jobrun.compile.settings import retry_of
 from jobrun.compile.tasks import Draft
@@ -37,6 +38,6 @@ def _task(draft: Draft, view: NodeView, outputs: OutputTable) -> Task:
         draft.name, view.node, draft.steps, spec.needs, spec.instances, draft.setup,
         draft.instance_setup, draft.reports, draft.outputs, view.scopes(draft), spec.hogwild,
         spec.rebuild, draft.path, draft.place.origin, spec.timeout or 0.0, retry_of(spec),
-        spec.on_error,
+        spec.on_error, placed_read(draft, view.node), draft.records.write,
     )  # fmt: skip
     return outputs.bind(task, view.node) if outputs.reads_outputs(draft) else task

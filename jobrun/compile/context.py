@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.nets import NetDef
+from jobrun.compile.queues import QueueTable
 from jobrun.compile.reserved import refused_name
 from jobrun.graph.access import AccessFinder
 from jobrun.ops.table import OPERATORS
@@ -26,6 +27,7 @@ class Context:
     params: Mapping[str, bool | int | float | str]
     faults: Faults
     nets: Mapping[str, NetDef]
+    queues: QueueTable = field(default_factory=QueueTable)
 
     def place(self, path: str, *spec_path: str | int) -> Place:
         """The place of a step or task, by its own path and that in the spec."""

@@ -9,8 +9,10 @@ from jobrun.compile.context import FINDER
 from jobrun.compile.groups import GroupDraft
 from jobrun.compile.scopes import NodeView
 from jobrun.compile.tasks import Draft
+from jobrun.compile.timing import of_records
 from jobrun.compile.visible import shown
 from jobrun.graph.conditions import Exactness
+from jobrun.graph.data import ReadRecords, readers_in
 from jobrun.graph.expr import Call, Expr
 from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.steps import CallPython, Net, Perform, RunProgram, Step
@@ -32,6 +34,7 @@ def exactness(
 
 def _of_group(group: GroupDraft, views: Mapping[str, NodeView]) -> Iterator[tuple[str, str]]:
     for task in group.tasks:
+        yield from _of_reader(task)
         if task.spec.hogwild:
             yield task.path, "hogwild: what its races give depends on timing"
         for steps in _all_steps(task):
@@ -39,6 +42,7 @@ def _of_group(group: GroupDraft, views: Mapping[str, NodeView]) -> Iterator[tupl
         view = views[task.nodes[0]]
         yield from _of_reports(task, view)
         yield from _of_counts(task, view)
+    yield from of_records(group, views)
     seen: set[int] = set()
     for view in views.values():
         for nets in group.setups.get(view.node, []):
@@ -50,6 +54,13 @@ def _of_group(group: GroupDraft, views: Mapping[str, NodeView]) -> Iterator[tupl
                 seen.add(id(report))
                 yield from _of_steps(report.steps)
                 yield from _of_group_report(report, view)
+
+
+def _of_reader(task: Draft) -> Iterator[tuple[str, str]]:
+    read = task.records.read
+    for reader in readers_in(read.reader) if isinstance(read, ReadRecords) else ():
+        if reader.time_limit_s:
+            yield reader.path, "how far it is when its time is over depends on timing"
 
 
 def _all_steps(task: Draft) -> Iterator[tuple[Step, ...]]:

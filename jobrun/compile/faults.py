@@ -53,6 +53,14 @@ class Faults:
         except SpecError as error:
             self.extend(error.faults)
 
+    def __len__(self) -> int:
+        # Warnings count too.
+        return len(self._found)
+
+    def all(self) -> tuple[Fault, ...]:
+        """Errors and warnings, in their order."""
+        return tuple(self._found.values())
+
     def warnings(self) -> tuple[Fault, ...]:
         """The warnings, in their order."""
         return tuple(fault for fault in self._found.values() if fault.severity == "warning")

@@ -14,7 +14,9 @@ from typing import assert_never
 
 from jobrun.compile.context import FINDER
 from jobrun.compile.faults import Place
+from jobrun.compile.records import Records
 from jobrun.graph.access import Access
+from jobrun.graph.data import record_path
 from jobrun.graph.expr import Const
 from jobrun.graph.steps import (
     AdoptState,
@@ -169,11 +171,13 @@ class FlowFinder:
     Attributes:
         ledger: Touches so far.
         problems: What is wrong inside, whatever is outside.
+        carried: Names that one record's steps leave to those of the next, and where these look.
     """
 
     def __init__(self) -> None:
         self.ledger = Ledger()
         self.problems: list[Problem] = []
+        self.carried: dict[str, Place] = {}
 
     def block(self, steps: tuple[Step, ...], path: str) -> Summary:
         """The summary of a block that a stop can leave by its path."""
@@ -181,6 +185,31 @@ class FlowFinder:
         self._steps(steps, summary)
         summary.leave(path)
         return summary
+
+    def body(self, steps: tuple[Step, ...], path: str, records: Records) -> Summary:
+        """The summary of a task's steps, which run once, or once for each record."""
+        outer, self.ledger = self.ledger, Ledger()
+        one = Summary()
+        for name in records.fields:
+            self.ledger.writes.setdefault(name, records.read_at)
+            one.end[name] = Status.SET
+        self._steps(steps, one)
+        for sent, place in zip(records.write, records.write_at, strict=True):
+            # Where a stop is certain nothing is ever sent.
+            for name in () if one.dead else sent.names:
+                self.ledger.reads.setdefault(name, place)
+                one.read((name,), place, self.problems)
+        one.leave(record_path(path) if records.is_loop else path)
+        own, self.ledger = self.ledger, outer
+        outer.add(own)
+        if not records.is_loop:
+            return one
+        touched = {**own.writes, **own.atomic}
+        self.carried = {name: place for name, place in one.needs.items() if name in touched}
+        whole = Summary()
+        ways = [{}, *self._passes(one, one.needs.items())]
+        self._join(one, [*ways, *filter(None, [one.stops.pop(path, None)])], whole)
+        return whole
 
     def _steps(self, steps: tuple[Step, ...], into: Summary) -> None:
         for step in steps:
@@ -235,17 +264,9 @@ class FlowFinder:
         self._touch(head, place, into)
         body = Summary()
         self._steps(step.steps, body)
-        ways: list[_State] = []
-        if not body.dead:
-            for name, where in (*body.needs.items(), *((name, place) for name in head.reads)):
-                if body.end.get(name) in (Status.GONE, Status.MAYBE):
-                    self.problems.append(Problem("deleted", name, where))
-            # A stop may come in a later pass, when an earlier one has deleted something.
-            gone = {name: Status.MAYBE for name, one in body.end.items() if one is not Status.SET}
-            for state in body.stops.values():
-                state.update({name: one for name, one in gone.items() if name not in state})
-            if not _endless(step):
-                ways.append(body.end)
+        again = (*body.needs.items(), *((name, place) for name in head.reads))
+        ends = self._passes(body, again)
+        ways = [] if _endless(step) else ends
         if not _passes(step):
             ways.append({})
         own = body.stops.pop(step.path, None)
@@ -254,6 +275,19 @@ class FlowFinder:
         if _endless(step) and own is None and not body.stops and not body.dead:
             self.problems.append(Problem("endless", "", place))
         self._join(body, ways, into)
+
+    def _passes(self, body: Summary, again: Iterable[tuple[str, Place]]) -> list[_State]:
+        """How a body that runs any number of times ends, if it does; ``again``: what it needs."""
+        if body.dead:
+            return []
+        for name, where in again:
+            if body.end.get(name) in (Status.GONE, Status.MAYBE):
+                self.problems.append(Problem("deleted", name, where))
+        # A stop may come in a later pass, when an earlier one has deleted something.
+        gone = {name: Status.MAYBE for name, one in body.end.items() if one is not Status.SET}
+        for state in body.stops.values():
+            state.update({name: one for name, one in gone.items() if name not in state})
+        return [body.end]
 
     def _if(self, step: If, place: Place, into: Summary) -> None:
         self._touch(FINDER.of_step(step), place, into)

@@ -10,6 +10,7 @@ from jobrun.compile.context import Context, Env
 from jobrun.compile.faults import Place
 from jobrun.compile.nodes import NodeNames
 from jobrun.compile.order import Order, check_needs
+from jobrun.compile.readers import ReaderTable
 from jobrun.compile.remote import RemoteLowering
 from jobrun.compile.steps import StepLowering
 from jobrun.compile.tasks import Draft, TaskLowering
@@ -51,11 +52,11 @@ class GroupDraft:
 class GroupLowering:
     """Lowers groups."""
 
-    def __init__(self, context: Context, nodes: NodeNames) -> None:
+    def __init__(self, context: Context, nodes: NodeNames, readers: ReaderTable) -> None:
         self._context = context
         self._nodes = nodes
         self._steps = StepLowering(context)
-        self._tasks = TaskLowering(context, self._steps, nodes)
+        self._tasks = TaskLowering(context, self._steps, nodes, readers)
         self._remote = RemoteLowering(context, self._steps, nodes)
 
     @property

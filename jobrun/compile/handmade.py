@@ -17,15 +17,27 @@ from jobrun.compile.groups import GroupDraft
 from jobrun.compile.job import Compiled
 from jobrun.compile.nodes import NodeNames
 from jobrun.compile.order import check_needs
+from jobrun.compile.pipelines import check_pipelines
 from jobrun.compile.places import Placing
 from jobrun.compile.policy import check_metric
+from jobrun.compile.positions import (
+    check_orders,
+    keeping_nodes,
+    with_first_positions,
+    with_positions,
+    without_first_positions,
+)
 from jobrun.compile.probes import Probes, Readable
+from jobrun.compile.queues import vet_queues
 from jobrun.compile.reading import Reading
+from jobrun.compile.records import records_of
+from jobrun.compile.remote import check_local
 from jobrun.compile.settings import vet_settings
+from jobrun.compile.shapes import job_types
 from jobrun.compile.state import Left
 from jobrun.compile.tasks import Draft
 from jobrun.compile.upload import local_upload
-from jobrun.compile.vetting import vet_name, vet_steps, vet_task
+from jobrun.compile.vetting import vet_name, vet_report, vet_steps, vet_stop, vet_task
 from jobrun.graph.conditions import (
     CheckpointPolicy,
     Probe,
@@ -71,12 +83,16 @@ class _Completion:
 
     def __init__(self, job: Job) -> None:
         self._faults = Faults()
-        job = self._job = replace(job, cluster=_with_families(job.cluster))
+        job = self._job = replace(
+            job, cluster=_with_families(job.cluster), init=without_first_positions(job.init)
+        )
         self._params = dict(job.params)
         self._nodes = NodeNames(job.cluster)
         placing = Placing(self._faults)
         groups = dict(zip(GROUPS, job.groups, strict=True))
-        self._groups = {name: _placed(group, name, placing) for name, group in groups.items()}
+        self._groups = {
+            name: _placed(group, name, job.cluster, placing) for name, group in groups.items()
+        }
         self._vet()
         self._drafts = {name: self._draft(group, name) for name, group in self._groups.items()}
         self._order()
@@ -85,18 +101,21 @@ class _Completion:
     def run(self) -> Compiled:
         """Check, and put together what was derived."""
         analysis = self._analysis
+        queues = vet_queues(self._groups.values(), self._faults)
+        check_pipelines(self._drafts, queues, _SOURCE, self._faults)
         # Faults of names and needs would have others follow from them.
         self._faults.raise_if_any()
         analysis.check_tasks()
         left = analysis.left_by_init()
         policy = self._policy()
-        kept = analysis.kept(left, policy)
+        kept = with_positions(analysis.kept(left, policy), self._drafts)
         analysis.check_later(kept)
+        check_orders(self._drafts, self._faults)
         probed = self._probed(kept)
         self._faults.raise_if_any()
         job = replace(
             self._job,
-            init=self._assembled("init"),
+            init=with_first_positions(self._assembled("init"), self._drafts),
             epoch=self._assembled("epoch"),
             download=self._assembled("download"),
             exit=self._assembled("exit"),
@@ -107,7 +126,11 @@ class _Completion:
             ),
             checkpoint=policy,
             exactness=analysis.exactness(),
+            queues=queues,
         )
+        # What needs a data file's header is found in preflight.
+        self._faults.extend(job_types(job).faults)
+        self._faults.raise_if_any()
         return Compiled(job, self._faults.warnings())
 
     def _vet(self) -> None:
@@ -141,11 +164,13 @@ class _Completion:
         for net in group.remote:
             if net.node not in self._nodes:
                 self._nodes.not_found(net.node, Place(net.path, net.origin), self._faults)
+            check_local(net, self._faults)
+            vet_steps(net.steps, self._params, self._faults)
         for one in parts:
-            steps = one.report.steps if isinstance(one, NodeReport) else (
-                *one.nets.init, *one.nets.exit
-            )  # fmt: skip
-            vet_steps(steps, self._params, self._faults)
+            if isinstance(one, NodeReport):
+                vet_report(one.report, Place(one.report.path, NOWHERE), self._params, self._faults)
+            else:
+                vet_steps((*one.nets.init, *one.nets.exit), self._params, self._faults)
             if one.node not in nodes:
                 path = one.report.path if isinstance(one, NodeReport) else one.nets.name
                 message = f"this never runs: no task of '{group.name}' is on node '{one.node}'"
@@ -226,7 +251,8 @@ class _Completion:
         if policy.upload is not None:
             place = Place("checkpoint.upload.to", NOWHERE)
             policy = replace(policy, upload=local_upload(policy.upload, place, self._faults))
-        return policy if policy.nodes else replace(policy, nodes=self._drafts["init"].nodes())
+        nodes = policy.nodes or keeping_nodes(self._drafts, self._job.cluster)
+        return replace(policy, nodes=nodes)
 
     def _context(self) -> Context:
         return Context(_SOURCE, {}, self._faults, {})
@@ -250,6 +276,7 @@ class _Completion:
 
     def _stop(self, condition: StopCondition, index: int, probes: Probes) -> StopCondition:
         path = condition.path or f"stop[{index}]"
+        vet_stop(condition, path, self._faults)
         if isinstance(condition, StopWhen):
             probe = probes.resolved(condition.probe, f"{path}.when")
             return replace(condition, path=path, probe=probe or condition.probe)
@@ -270,7 +297,11 @@ class _Completion:
         derived = {task.full_name: task for task in found.tasks}
         bind = self._analysis.outputs.bind
         tasks = tuple(
-            replace(bind(task, task.node), scopes=derived[task.full_name].scopes)
+            replace(
+                bind(task, task.node),
+                scopes=derived[task.full_name].scopes,
+                read=derived[task.full_name].read,
+            )
             for task in self._groups[name].tasks
         )
         return replace(self._groups[name], tasks=tasks, setup=found.setup, reports=found.reports)
@@ -281,9 +312,10 @@ def _with_families(nodes: Cluster) -> Cluster:
     return Cluster(tuple(replace(node, family=node.family or node.name) for node in nodes))
 
 
-def _placed(group: TaskGroup, name: GroupName, placing: Placing) -> TaskGroup:
+def _placed(group: TaskGroup, name: GroupName, nodes: Cluster, placing: Placing) -> TaskGroup:
     # Which node's output is meant is derived anew: tasks may have moved since.
     group = rewritten(group, OutputRead, lambda read: replace(read, node=""))
+    props = {node.name: node.props for node in nodes}
     return replace(
         group,
         name=name,
@@ -291,6 +323,10 @@ def _placed(group: TaskGroup, name: GroupName, placing: Placing) -> TaskGroup:
         setup=placing.node_setups(group.setup, name),
         reports=placing.node_reports(group.reports, name),
         workspace="global" if name in ("init", "download") else group.workspace,
+        remote=tuple(
+            replace(net, props=props.get(net.node, net.props))
+            for net in placing.remote_nets(group.remote, name)
+        ),
     )
 
 
@@ -310,7 +346,7 @@ def _as_draft(tasks: list[Task], group: GroupName, position: int, *, is_global: 
         spec=spec, at=(group, position), place=Place(task.path, task.origin), group=group,
         position=position, nodes=tuple(one.node for one in tasks), is_global=is_global,
         steps=task.steps, setup=task.setup, instance_setup=task.instance_setup,
-        reports=task.reports, outputs=task.outputs,
+        reports=task.reports, outputs=task.outputs, records=records_of(task),
     )  # fmt: skip
 
 

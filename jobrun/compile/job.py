@@ -16,9 +16,20 @@ from jobrun.compile.groups import GroupLowering
 from jobrun.compile.nets import net_table
 from jobrun.compile.nodes import NodeNames, cluster
 from jobrun.compile.pending import check_pending
-from jobrun.compile.policy import checkpoint_policy, stop_conditions
+from jobrun.compile.pipelines import check_pipelines
+from jobrun.compile.policy import checkpoint_policy, deadline_of, stop_conditions
+from jobrun.compile.positions import (
+    Finished,
+    check_reading,
+    keeping_nodes,
+    with_first_positions,
+    with_positions,
+)
 from jobrun.compile.probes import Probes, Readable
+from jobrun.compile.queues import queue_table
+from jobrun.compile.readers import reader_table
 from jobrun.compile.settings import check_node_settings
+from jobrun.compile.shapes import job_types
 from jobrun.compile.state import Left
 from jobrun.core.errors import Fault
 from jobrun.graph.conditions import Probe
@@ -71,10 +82,12 @@ class _Compilation:
         self._loaded = loaded
         self._faults = Faults(loaded.files)
         nets = net_table(loaded.spec, loaded.source, self._faults)
-        self._context = Context(loaded.source, loaded.params, self._faults, nets)
+        queues = queue_table(loaded.spec, loaded.source, self._faults)
+        self._context = Context(loaded.source, loaded.params, self._faults, nets, queues)
         self._cluster = cluster(loaded.spec, loaded.source)
         self._nodes = NodeNames(self._cluster)
-        self._lowering = GroupLowering(self._context, self._nodes)
+        self._readers = reader_table(loaded.spec, self._context)
+        self._lowering = GroupLowering(self._context, self._nodes, self._readers)
         self._groups = self._lowering.drafts(loaded.spec)
         self._analysis = Analysis(self._groups, loaded.params, self._faults)
 
@@ -82,20 +95,26 @@ class _Compilation:
         """All checks that need more than one task, then the graph."""
         check_pending(self._spec, self._loaded.source, self._faults)
         check_node_settings(self._spec, self._loaded.source, self._faults)
+        queues = tuple(self._context.queues.queues.values())
+        check_pipelines(self._groups, queues, self._loaded.source, self._faults)
         analysis = self._analysis
         analysis.check_tasks()
         left = analysis.left_by_init()
         policy = checkpoint_policy(
-            self._spec, self._context, self._nodes, self._groups["init"].nodes()
-        )
-        kept = analysis.kept(left, policy)
+            self._spec, self._context, self._nodes,
+            keeping_nodes(self._groups, self._cluster),
+        )  # fmt: skip
+        kept = with_positions(analysis.kept(left, policy), self._groups)
         analysis.check_later(kept)
+        check_reading(self._spec, self._context, self._groups, policy)
         give_advice(self._context, self._spec, self._groups, kept, policy)
         probed = self._probed(kept)
+        deadline = deadline_of(self._spec, self._context)
         self._faults.raise_if_any()
         job = Job(
             name=self._spec.name, cluster=self._cluster,
-            init=analysis.assembled("init"), epoch=analysis.assembled("epoch"),
+            init=with_first_positions(analysis.assembled("init"), self._groups),
+            epoch=analysis.assembled("epoch"),
             download=analysis.assembled("download"), exit=analysis.assembled("exit"),
             seed=self._spec.seed, description=self._spec.description,
             state=in_order(self._cluster, {node: one.state for node, one in kept.items()}),
@@ -103,7 +122,11 @@ class _Compilation:
             checkpoint=policy, exactness=analysis.exactness(),
             blas_threads=self._spec.blas_threads, params=tuple(self._loaded.params.items()),
             folder=self._loaded.folder, **probed,
+            deadline=deadline, queues=queues,
         )  # fmt: skip
+        # What needs a data file's header is found in preflight.
+        self._faults.extend(job_types(job).faults)
+        self._faults.raise_if_any()
         return Compiled(job, self._faults.warnings())
 
     def _probed(self, kept: Mapping[str, Left]) -> dict[str, Any]:
@@ -116,7 +139,9 @@ class _Compilation:
             for name, written in self._spec.metrics.items()
         ]
         return {
-            "stop": stop_conditions(self._spec, self._context, during),
+            "stop": stop_conditions(
+                self._spec, self._context, during, Finished(self._context, self._groups)
+            ),
             "metrics": tuple((name, probe) for name, probe in metrics if probe is not None),
             "fail_if": _conditions(during, "fail_if", self._spec.fail_if),
             "expect": _conditions(at_end, "expect", self._spec.expect),

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-from jobrun.graph.expr import Binary, Const, Expr, Sequence, Text, Unary
+from jobrun.graph.expr import (
+    Attribute,
+    Binary,
+    Conditional,
+    Const,
+    Expr,
+    Logical,
+    Sequence,
+    Text,
+    Unary,
+)
 
 MOST_NODES = 2_000
 MOST_ITEMS = 1_000
@@ -12,6 +23,7 @@ MOST_TEXT_BYTES = 64 * 1024
 LARGEST_INT = 2**64
 # Repeating a shape such as (3,) is all that multiplying a list is good for.
 _MOST_REPEATS = 64
+_MOST_AXES = 64
 
 _EXACT: dict[str, Callable[[int, int], int]] = {
     "+": lambda left, right: left + right,
@@ -52,17 +64,60 @@ def constant_int(expr: Expr) -> int | None:
             return None
 
 
+def is_text(expr: Expr) -> bool:
+    """Whether an expression is text, or may be, as far as its literals tell."""
+    match expr:
+        case Text() | Const(value=str()):
+            return True
+        case Binary(left=left, operator="+" | "%" | "*", right=right):
+            return is_text(left) or is_text(right)
+        case Conditional(then=then, otherwise=otherwise):
+            return is_text(then) or is_text(otherwise)
+        case Logical(operands=operands):
+            return any(map(is_text, operands))
+        case _:
+            return False
+
+
 def repeats_too_much(expr: Binary) -> bool:
     """Whether text is multiplied at all, or a list by anything but a small int."""
     if expr.operator != "*":
         return False
-    for one, other in ((expr.left, expr.right), (expr.right, expr.left)):
-        if isinstance(one, Text) or (isinstance(one, Const) and isinstance(one.value, str)):
-            return True
-        if isinstance(one, Sequence):
-            value = other.value if isinstance(other, Const) else None
-            return not isinstance(value, int) or value > _MOST_REPEATS
-    return False
+    if is_text(expr):
+        return True
+    return max(_length(expr.left), _length(expr.right)) > 0 and _length(expr) > MOST_ITEMS
+
+
+def _length(expr: Expr) -> float:
+    """How many items a list has at most; 0 of what is none, or is an array in the end."""
+    match expr:
+        case Sequence(items=items):
+            return max(1, len(items))
+        case Attribute(name="shape"):
+            return _MOST_AXES
+        case Binary(left=left, operator="+", right=right):
+            # What is added to an array is one itself.
+            lengths = _length(left), _length(right)
+            return sum(lengths) if all(lengths) else 0
+        case Binary(left=left, operator="*", right=right):
+            if length := _length(left):
+                return length * _times(right)
+            length = _length(right)
+            return length * _times(left) if length else 0
+        case Conditional(then=then, otherwise=otherwise):
+            return max(_length(then), _length(otherwise))
+        case Logical(operands=operands):
+            return max(map(_length, operands))
+        case _:
+            return 0
+
+
+def _times(expr: Expr) -> float:
+    """How often a list is repeated by this factor at most; a float makes an array or an error."""
+    value = expr.value if isinstance(expr, Const) else None
+    if isinstance(value, float):
+        return 0
+    return value if isinstance(value, int) and 0 <= value <= _MOST_REPEATS else math.inf
 
 
 def _unary(operator: str, value: int) -> int | None:

@@ -53,7 +53,7 @@ class Missing:
         ``position`` is the reading task's; None for what runs around or beside the tasks.
         """
         task = view.tasks[position] if position is not None else None
-        if (name, place) in self._told or (task is not None and task.spec.read is not None):
+        if (name, place) in self._told or (task is not None and task.records.are_unknown):
             # Once for all nodes; and not where a record would bring the name.
             return
         self._told.add((name, place))
@@ -173,7 +173,9 @@ class Missing:
         writers: dict[str, list[Draft]] = {}
         for group in self._groups.values():
             for task in group.tasks:
-                for name in task.flow.made() if task.nodes else ():
+                # What a record brings comes from the very task that may miss it.
+                made = task.flow.made() - {*task.records.fields}
+                for name in made if task.nodes else ():
                     writers.setdefault(name, []).append(task)
         return writers
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from jobrun.compile.faults import Faults, Place
+from jobrun.graph.data import record_path
 from jobrun.graph.expr import Expr, LoopIndex
 from jobrun.graph.query import expressions
 from jobrun.graph.rewrite import rewritten
@@ -24,7 +25,7 @@ from jobrun.graph.steps import (
     UseNet,
     While,
 )
-from jobrun.graph.types import NodeReport, NodeSetup, Report, SetupNets, Task
+from jobrun.graph.types import NodeReport, NodeSetup, RemoteNet, Report, SetupNets, Task
 from jobrun.graph.walk import walk_expr
 
 _Part = TypeVar("_Part")
@@ -55,10 +56,11 @@ class Placing:
     def task(self, task: Task, group: str) -> Task:
         """The task with all its paths, ``group/name`` being its own."""
         path = task.path or f"{group}/{task.name}"
+        blocks = (path,) if task.read is None else (path, record_path(path))
         return replace(
             task,
             path=path,
-            steps=self._steps(task.steps, f"{path}/steps", _Around((path,))),
+            steps=self._steps(task.steps, f"{path}/steps", _Around(blocks)),
             setup=self._setups(task.setup, f"{path}/setup.task"),
             instance_setup=self._setups(task.instance_setup, f"{path}/setup.instance"),
             reports=tuple(
@@ -80,6 +82,18 @@ class Placing:
             replace(one, report=self._report(one.report, f"{group}/report[{number}]"))
             for one, number in _numbered(reports)
         )
+
+    def remote_nets(self, nets: tuple[RemoteNet, ...], group: str) -> tuple[RemoteNet, ...]:
+        """Remote nets of a group, numbered by their names: one may be kept for several nodes."""
+        numbers: dict[str, int] = {}
+        found = []
+        for net in nets:
+            number = numbers.setdefault(net.name, len(numbers))
+            path = net.path or f"{group}/remote[{number}]"
+            steps = self._steps(net.steps, f"{path}.{net.name}", _Around((path,)))
+            setup = self._setups(net.setup, f"{path}.setup")
+            found.append(replace(net, path=path, steps=steps, setup=setup))
+        return tuple(found)
 
     def _setups(self, setups: tuple[SetupNets, ...], path: str) -> tuple[SetupNets, ...]:
         return tuple(

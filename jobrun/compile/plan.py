@@ -7,9 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from jobrun.compile.context import FINDER
-from jobrun.compile.dtypes import Known
+from jobrun.compile.reader_plan import readers_json
 from jobrun.graph.conditions import CheckpointPolicy, Probe, StopCondition, StopWhen
 from jobrun.graph.lines import render_op, render_step
+from jobrun.graph.notes import read_name
+from jobrun.graph.pipes import Pipe, pipes
 from jobrun.graph.query import (
     blocks,
     remote_by_path,
@@ -22,19 +24,23 @@ from jobrun.graph.render import render_stop
 from jobrun.graph.steps import If, Net, Step
 from jobrun.graph.types import Job, RemoteNet, Report, SetupNets, Task, TaskGroup
 from jobrun.graph.unparse import render_expr
+from jobrun.ops.known import Known
 
 SCHEMA = "jobrun.plan/1"
 
 # What is known of blobs at an epoch boundary, by node and name.
 Sizes = Mapping[tuple[str, str], Known]
+# The same of what a task binds its names to, by its path and the name.
+Made = Mapping[tuple[str, str], Known]
 
 
-def plan_json(job: Job, sizes: Sizes | None = None) -> dict[str, Any]:
+def plan_json(job: Job, sizes: Sizes | None = None, made: Made | None = None) -> dict[str, Any]:
     """The plan as JSON values; a task on many nodes stands there once.
 
     Args:
         job: The checked job.
         sizes: What is known of state and constants, if anybody looked.
+        made: What is known of the blobs that tasks make.
     """
     return {
         "schema": SCHEMA,
@@ -53,18 +59,20 @@ def plan_json(job: Job, sizes: Sizes | None = None) -> dict[str, Any]:
              "host": node.host or None}
             for node in job.cluster
         ],
-        "groups": [_group(group) for group in job.groups],
+        "readers": readers_json(job),
+        "groups": [_group(group, made or {}) for group in job.groups],
         "state": _owned(job.state, sizes or {}),
         "constants": _owned(job.constants, sizes or {}),
         "checkpoint": _checkpoint(job.checkpoint),
         "stop": [_stop(one) for one in job.stop],
+        "deadline": None if job.deadline is None else asdict(job.deadline),
         "metrics": [{"name": name, **_probe(probe)} for name, probe in job.metrics],
         "fail_if": [_probe(probe) for probe in job.fail_if],
         "expect": [_probe(probe) for probe in job.expect],
     }  # fmt: skip
 
 
-def _group(group: TaskGroup) -> dict[str, Any]:
+def _group(group: TaskGroup, made: Made) -> dict[str, Any]:
     return {
         "name": group.name,
         "workspace": group.workspace,
@@ -72,8 +80,25 @@ def _group(group: TaskGroup) -> dict[str, Any]:
         "reports": [
             {"nodes": list(nodes), **_report(one)} for one, nodes in reports_by_path(group)
         ],
-        "tasks": [_task(task, nodes) for task, nodes in tasks_by_name(group)],
+        "tasks": [_task(task, nodes, made) for task, nodes in tasks_by_name(group)],
+        "queues": [_queue(pipe) for pipe in pipes(group)],
         "remote": [_remote(net, nodes) for net, nodes in remote_by_path(group)],
+    }
+
+
+def _queue(pipe: Pipe) -> dict[str, Any]:
+    queue = pipe.queue
+    return {
+        "name": queue.name,
+        "path": queue.path,
+        "where": str(queue.origin),
+        "capacity": queue.capacity,
+        "ordered": queue.ordered,
+        "shared": queue.shared,
+        "batch": queue.batch or None,
+        "names": list(pipe.names),
+        "writers": list(pipe.writers),
+        "readers": list(pipe.readers),
     }
 
 
@@ -89,7 +114,7 @@ def _remote(net: RemoteNet, nodes: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _task(task: Task, nodes: tuple[str, ...]) -> dict[str, Any]:
+def _task(task: Task, nodes: tuple[str, ...], made: Made) -> dict[str, Any]:
     touched = _touched(task)
     return {
         "name": task.name,
@@ -103,6 +128,8 @@ def _task(task: Task, nodes: tuple[str, ...]) -> dict[str, Any]:
         "timeout_s": task.timeout_s or None,
         "retry": task.retry and {"max": task.retry.most, "backoff_s": task.retry.backoff_s},
         "on_error": task.on_error,
+        "read": read_name(task),
+        "write": {one.queue.name: list(one.names) for one in task.write},
         "setup": [_setup(setup) for setup in task.setup],
         "instance_setup": [_setup(setup) for setup in task.instance_setup],
         "steps": _steps(task.steps),
@@ -112,6 +139,7 @@ def _task(task: Task, nodes: tuple[str, ...]) -> dict[str, Any]:
         ],
         "workspaces": {name: scope.value for name, scope in task.scopes},
         **touched,
+        "blobs": [_blob(name, known) for (path, name), known in made.items() if path == task.path],
     }
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jobrun.compile.dtypes import Known
-from jobrun.compile.plan import Sizes
+from jobrun.compile.plan import Made, Sizes
 from jobrun.graph.conditions import CheckpointPolicy, Probe, StopCondition, StopWhen
 from jobrun.graph.lines import render_steps
 from jobrun.graph.notes import node_notes, task_notes
+from jobrun.graph.pipes import pipe_text, pipes
 from jobrun.graph.query import remote_by_path, reports_by_path, setup_by_name, tasks_by_name
+from jobrun.graph.reader_notes import reader_notes, used_readers
 from jobrun.graph.render import render_probe, render_stop
 from jobrun.graph.types import Job, Report, SetupNets, Task, TaskGroup
 from jobrun.graph.unparse import render_expr
+from jobrun.ops.known import Known
 
 _WHEN = {
     "init": "once; at a resume only its rebuild tasks",
@@ -24,18 +26,31 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _MOST_NODES = 6
 
 
-def plan_text(job: Job, sizes: Sizes | None = None) -> str:
-    """The plan, one paragraph per group; ``sizes`` is what is known of state and constants."""
+def plan_text(job: Job, sizes: Sizes | None = None, made: Made | None = None) -> str:
+    """The plan, one paragraph per group.
+
+    Args:
+        job: The checked job.
+        sizes: What is known of state and constants.
+        made: What is known of the blobs that tasks make.
+    """
     lines = [job.name + (f": {job.description}" if job.description else "")]
     lines += list(_facts(job))
+    for reader in used_readers(job):
+        what, *how = reader_notes(reader)
+        lines.append(_row("reader", f"{reader.name}: {what}"))
+        lines += [_row("", note) for note in how]
     for group in job.groups:
-        lines += list(_group(group))
+        lines += list(_group(group, made or {}))
     lines.append("")
     lines += list(_owned("state", job.state, sizes or {}))
     lines += list(_owned("constants", job.constants, sizes or {}))
     lines += list(_policy(job.checkpoint))
     lines += [_row("metric", f"{name} = {_probe(probe)}") for name, probe in job.metrics]
     lines += [_row("stop", _stop(condition)) for condition in job.stop]
+    if job.deadline is not None:
+        early = f"saved {job.deadline.margin_s:g} s before"
+        lines.append(_row("deadline", f"{job.deadline.at}, {early}"))
     lines += [_row("fail if", _probe(probe)) for probe in job.fail_if]
     lines += [_row("expect", _probe(probe)) for probe in job.expect]
     lines += list(_exactness(job))
@@ -86,17 +101,22 @@ def _some(names: list[str] | tuple[str, ...]) -> str:
     return f"{names[0]} … {names[-1]} ({len(names)} nodes)"
 
 
-def _group(group: TaskGroup) -> Iterator[str]:
+def _group(group: TaskGroup, made: Made) -> Iterator[str]:
     if not (group.tasks or group.remote):
         return
     yield ""
     yield f"{group.name} ({_WHEN[group.name]})"
     for setup, nodes in setup_by_name(group):
+        if setup.name == "readers":
+            yield f"  the positions of readers begin at 0 (on {_some(nodes)})"
+            continue
         yield from _setup(setup, f"  around all tasks on {_some(nodes)}")
     for report, nodes in reports_by_path(group):
         yield from _report(report, f"  beside all tasks on {_some(nodes)}", "    ")
     for task, nodes in tasks_by_name(group):
-        yield from _task(task, nodes)
+        yield from _task(task, nodes, made)
+    for pipe in pipes(group):
+        yield f"  queue {pipe_text(pipe)}"
     for net, nodes in remote_by_path(group):
         yield f"  remote net {net.name} (on {_some(nodes)}; kept for the session)"
         for setup in net.setup:
@@ -104,7 +124,7 @@ def _group(group: TaskGroup) -> Iterator[str]:
         yield from render_steps(net.steps, "    ")
 
 
-def _task(task: Task, nodes: tuple[str, ...]) -> Iterator[str]:
+def _task(task: Task, nodes: tuple[str, ...], made: Made) -> Iterator[str]:
     words = [f"on {_some(nodes)}"]
     if task.needs:
         words.append(f"after {', '.join(task.needs)}")
@@ -115,6 +135,8 @@ def _task(task: Task, nodes: tuple[str, ...]) -> Iterator[str]:
     for setup in task.instance_setup:
         yield from _setup(setup, "    set-up of each instance")
     yield from render_steps(task.steps, "    ")
+    for line in blob_lines(task.path, made):
+        yield f"    makes {line}"
     for report in task.reports:
         yield from _report(report, "    report", "      ")
     for output in task.outputs:
@@ -149,13 +171,23 @@ def _owned(
         yield _row("", f"{size_text(sum(size for size in total if size is not None))} in all")
 
 
+def blob_lines(path: str, made: Made) -> list[str]:
+    """One line for each blob that a task makes and of which something is known."""
+    return [
+        _blob(name, known) for (one, name), known in made.items()
+        if one == path and known.dtype is not None
+    ]  # fmt: skip
+
+
 def _blob(name: str, known: Known | None) -> str:
     if known is None or known.dtype is None:
         return name
     if known.shape is None:
         return f"{name} {known.dtype}"
     lengths = "x".join("?" if length is None else str(length) for length in known.shape)
-    return f"{name} {known.dtype}" + (f" {lengths}" if lengths else "")
+    size = known.size_bytes
+    bytes_text = f" ({size_text(size)})" if lengths and size is not None else ""
+    return f"{name} {known.dtype}" + (f" {lengths}{bytes_text}" if lengths else "")
 
 
 def _policy(policy: CheckpointPolicy) -> Iterator[str]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 from typing import Literal
 
 from jobrun.compile.context import Context
 from jobrun.compile.faults import Place
 from jobrun.compile.nodes import NodeNames
+from jobrun.compile.positions import Finished
 from jobrun.compile.probes import Probes
 from jobrun.compile.upload import upload_policy
 from jobrun.core.names import did_you_mean
 from jobrun.graph.conditions import (
     CheckpointPolicy,
+    Deadline,
     Endless,
     StopAfterEpochs,
     StopAfterTime,
@@ -52,6 +55,7 @@ def checkpoint_policy(
         nodes=chosen,
         on_error=written.on_error,
         upload=upload_policy(written.upload, context),
+        asynchronous=written.asynchronous,
     )
 
 
@@ -77,7 +81,7 @@ def _keep_best(
 
 
 def stop_conditions(
-    spec: JobSpec, context: Context, probes: Probes
+    spec: JobSpec, context: Context, probes: Probes, finished: Finished
 ) -> tuple[StopCondition, ...]:  # fmt: skip
     """The conditions, in their order; a job without one has a fault."""
     if not spec.stop:
@@ -85,7 +89,9 @@ def stop_conditions(
         mend = "write for example stop: [{epochs: 10}], or [{endless: true}] if that is meant"
         context.faults.error("E137", "the job has no 'stop', so it would never end", mend, place)
     found = [
-        _condition(stop, ("stop", index), spec, context, probes)
+        _data_finished(stop.data_finished, ("stop", index), finished)
+        if stop.data_finished is not None
+        else _condition(stop, ("stop", index), spec, context, probes)
         for index, stop in enumerate(spec.stop)
     ]
     return tuple(one for one in found if one is not None)
@@ -110,6 +116,39 @@ def _condition(
             patience.of, patience.epochs, patience.mode, patience.min_delta, path
         )
     return Endless(path) if stop.endless else None
+
+
+def _data_finished(reader: str, at: Path, finished: Finished) -> StopCondition | None:
+    probe = finished.probe(reader, (*at, "data_finished"))
+    return None if probe is None else StopWhen(probe, path_text(at))
+
+
+def deadline_of(spec: JobSpec, context: Context) -> Deadline | None:
+    """When an invocation must be over; notes a fault for what is no time."""
+    if spec.deadline is None:
+        if spec.margin is not None:
+            place = Place("margin", context.source.key(("margin",)))
+            context.faults.error("E124", "'margin' has no effect without 'deadline'",
+                                 "add deadline: auto, or leave it out", place)  # fmt: skip
+        return None
+    if not _is_time(spec.deadline):
+        context.faults.error(
+            "E126", f"'{spec.deadline}' is no time",
+            "write auto, or a time such as 2026-11-21T18:30 or 2026-11-21T18:30+01:00",
+            _place(context, "deadline"),
+        )  # fmt: skip
+    margin_s = Deadline("").margin_s if spec.margin is None else spec.margin
+    return Deadline(spec.deadline, margin_s)
+
+
+def _is_time(text: str) -> bool:
+    if text == "auto":
+        return True
+    try:
+        # A date alone would mean its first minute, which is hardly what anyone means.
+        return bool(datetime.fromisoformat(text)) and len(text) > len("2026-11-21")
+    except ValueError:
+        return False
 
 
 def check_metric(name: str, metrics: Collection[str], context: Context, place: Place) -> None:

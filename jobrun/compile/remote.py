@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jobrun.compile.context import FINDER, Context, Env
-from jobrun.compile.faults import Place
+from jobrun.compile.faults import Faults, Place
 from jobrun.compile.nodes import NodeNames
 from jobrun.compile.steps import StepLowering
 from jobrun.core.names import did_you_mean
 from jobrun.graph.query import walk
-from jobrun.graph.steps import Step
-from jobrun.graph.types import Node, RemoteNet, SetupNets
+from jobrun.graph.types import Node, RemoteNet
 from jobrun.spec.models import GroupSpec
 from jobrun.spec.models import RemoteNet as RemoteSpec
 from jobrun.spec.source import Path
@@ -61,23 +60,26 @@ class RemoteLowering:
             for level in ("node", "task", "instance")
             for one in self._steps.net_setups(used, level)
         )
-        self._check(steps, setup)
+        origin = source.at(at)
+        nets = [
+            RemoteNet(net.name, node, steps, self._by_name[node].props, setup, path, origin)
+            for node in nodes
+        ]
+        for one in nets[:1]:
+            check_local(one, faults)
         faults.warn(
             "W136", f"the remote net '{net.name}' does not run in the session 'threads'",
             "use a session whose nodes answer requests, or use the net in a task", place,
         )  # fmt: skip
-        origin = source.at(at)
-        return [
-            RemoteNet(net.name, node, steps, self._by_name[node].props, setup, path, origin)
-            for node in nodes
-        ]
+        return nets
 
-    def _check(self, steps: tuple[Step, ...], setup: tuple[SetupNets, ...]) -> None:
-        around = [part for one in setup for part in (one.init, one.exit)]
-        for block in (steps, *around):
-            for step in walk(block):
-                for read in FINDER.of_step(step).outputs:
-                    self._context.faults.error(
-                        "E125", f"a remote net cannot read the output '{read.task}.{read.output}'",
-                        "read a blob of the node instead", Place(step.path, step.origin),
-                    )  # fmt: skip
+
+def check_local(net: RemoteNet, faults: Faults) -> None:
+    """Note every read of a task's output: it stays where the task ran."""
+    around = [part for one in net.setup for part in (one.init, one.exit)]
+    for step in (step for block in (net.steps, *around) for step in walk(block)):
+        for read in FINDER.of_step(step).outputs:
+            faults.error(
+                "E125", f"a remote net cannot read the output '{read.task}.{read.output}'",
+                "read a blob of the node instead", Place(step.path, step.origin),
+            )  # fmt: skip

@@ -33,4 +33,6 @@ def refused_name(name: str, params: Container[str]) -> Refused | None:
     if name in RESERVED:
         message = f"'{name}' is a word of the spec language, and not a name for a blob"
         return Refused("E151", message, f"write for example '{name}_'")
+    if name.startswith("__"):
+        return Refused("E107", "a name may not begin with two underscores", "write another name")
     return None

@@ -17,8 +17,9 @@ LONGEST_TEXT = 4096
 DEEPEST = 50
 
 _OPENING, _CLOSING = "([{", ")]}"
+# A character has one way to match, or the search of an unclosed text would take for ever.
 _STRING = re.compile(
-    r"'''(?:\\.|(?!''').)*'''|\"\"\"(?:\\.|(?!\"\"\").)*\"\"\""
+    r"'''(?:\\.|(?!''')[^\\])*'''|\"\"\"(?:\\.|(?!\"\"\")[^\\])*\"\"\""
     r"|'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\"|\#[^\n]*",
     re.DOTALL,
 )

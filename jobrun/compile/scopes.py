@@ -126,6 +126,10 @@ def _global_names(task: Draft) -> set[str]:
     made = set(flow.once.writes)
     if task.spec.instances == 1:
         made |= flow.inner.writes.keys()
+    if task.records.is_loop:
+        # What records bring, and what their steps make of it, is theirs: there may be none.
+        made &= {*flow.total.end, *flow.total.needs}
+        made.difference_update(task.records.fields)
     return {name for name in made if ":" not in name and not _is_temporary(task, name)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from jobrun.compile.faults import Faults, Place
@@ -36,9 +37,14 @@ def retry_of(task: TaskSpec) -> Retry | None:
 def vet_settings(task: Task, faults: Faults) -> None:
     """As ``check_task_settings``, of a task built by hand."""
     place = Place(task.path, task.origin)
-    if task.timeout_s < 0:
-        faults.error("E123", "a time limit cannot be shorter than 0", "give seconds, or 0 for none",
-                     place)  # fmt: skip
+    if not 0 <= task.timeout_s < math.inf:
+        message = f"a time limit of {task.timeout_s:g} s cannot be meant"
+        faults.error("E123", message, "give seconds, or 0 for none", place)
+    if task.retry is not None and not (
+        task.retry.most >= 1 and 0 <= task.retry.backoff_s < math.inf
+    ):
+        message = f"{task.retry.most} retries after {task.retry.backoff_s:g} s cannot be meant"
+        faults.error("E123", message, "give Retry(1), or None for no retry", place)
     if task.retry is not None and task.on_error == "warn":
         faults.error(
             "E124", "'retry' has no effect beside 'on_error: warn', which never fails the group",

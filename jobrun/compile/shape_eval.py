@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import assert_never
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, assert_never
 
-from jobrun.compile.dtypes import (
-    UNKNOWN,
-    Known,
-    Shape,
-    as_float,
-    broadcast,
-    elementwise,
-    join,
-    promote,
-    scalar,
-    without_value,
-)
-from jobrun.compile.shape_rules import DRAW_RULES, RULES, Arguments, int_value
+from jobrun.compile.shape_index import indexed
+from jobrun.compile.shape_operators import binary, check_truth, compare, unary
 from jobrun.graph.expr import (
     Attribute,
     Binary,
@@ -30,6 +19,7 @@ from jobrun.graph.expr import (
     Draw,
     Dtype,
     Expr,
+    Hole,
     Index,
     Logical,
     LoopIndex,
@@ -41,163 +31,221 @@ from jobrun.graph.expr import (
     Text,
     Unary,
 )
+from jobrun.ops.arguments import KINDS, Arguments, MisfitError, UnclearError
+from jobrun.ops.definition import DrawDef, OpDef
+from jobrun.ops.kinds import wrong_kind
+from jobrun.ops.known import (
+    DTYPE,
+    NONE,
+    TEXT,
+    UNKNOWN,
+    Known,
+    as_array,
+    dtype_name,
+    join,
+    scalar,
+)
+from jobrun.ops.plugins import find_operator
+from jobrun.ops.table import DRAWS
 
 
-def evaluate(  # noqa: C901, PLR0912 - one line per kind of a closed union
-    expr: Expr, names: Mapping[str, Known]
-) -> Known:
-    """What is known of an expression's value."""
-    match expr:
-        case Const(value=value, ellipsis=ellipsis):
-            return UNKNOWN if ellipsis else scalar(value)
-        case Name(name=name):
-            return names.get(name, UNKNOWN)
-        case Builtin(name=name):
-            return _builtin(name)
-        case LoopIndex():
-            return Known("int64", (), weak=True)
-        case Unary(operator=operator, operand=operand):
-            return _unary(operator, evaluate(operand, names))
-        case Binary(left=left, operator=operator, right=right):
-            return binary(evaluate(left, names), operator, evaluate(right, names))
-        case Compare(left=left, rest=rest):
-            both = elementwise(evaluate(left, names), evaluate(rest[0], names))
-            return Known("bool", both.shape, weak=both.weak) if len(rest) == 1 else UNKNOWN
-        case Conditional(then=then, otherwise=otherwise):
-            return join(evaluate(then, names), evaluate(otherwise, names))
-        case Call(function=function, args=args, kwargs=kwargs):
-            return _call(RULES.get(function), args, kwargs, names)
-        case Draw(method=method, args=args, kwargs=kwargs):
-            return _call(DRAW_RULES.get(method), args, kwargs, names)
-        case Attribute(value=value, name=name):
-            return _attribute(evaluate(value, names), name)
-        case Index(value=value, index=index):
-            return _index(evaluate(value, names), index, names)
-        case Sequence() | Logical() | OutputRead() | NodeBlob() | Dtype() | Slice() | Text():
+class Misfit(NamedTuple):
+    """A part of an expression that cannot be computed."""
+
+    expr: Expr
+    error: MisfitError
+    # Only if a condition holds of which nothing is known.
+    is_perhaps: bool
+
+
+Report = Callable[[Misfit], None]
+
+
+def evaluate(expr: Expr, names: Mapping[str, Known], report: Report = lambda _: None) -> Known:
+    """What is known of an expression's value.
+
+    Args:
+        expr: The expression.
+        names: What is known of blobs; of an output under ``output_key``.
+        report: Is told of each part that cannot be computed; its value is unknown.
+    """
+    return _Evaluation(names, report).of(expr)
+
+
+def output_key(node: str, task: str, output: str) -> str:
+    """The name of a task's output among those of blobs; no blob can have it."""
+    return f"{node}/{task}.{output}"
+
+
+class _Evaluation:
+    """Goes through one expression."""
+
+    def __init__(self, names: Mapping[str, Known], report: Report) -> None:
+        self._names = names
+        self._report = report
+        self._doubt = 0
+
+    def of(self, expr: Expr) -> Known:
+        """What is known of a part's value."""
+        try:
+            return self._value(expr)
+        except MisfitError as error:
+            self._report(Misfit(expr, error, self._doubt > 0))
+        except UnclearError:
+            pass
+        return UNKNOWN
+
+    def _value(self, expr: Expr) -> Known:
+        match expr:
+            case Binary(left=left, operator=sign, right=right):
+                return binary(self.of(left), sign, self.of(right))
+            case Call() | Draw():
+                return self._call(expr)
+            case Compare():
+                return self._compare(expr)
+            case Unary(operator=sign, operand=operand):
+                return unary(sign, self.of(operand))
+            case Index(value=value, index=index):
+                return indexed(self.of(value), index, self.of)
+            case Attribute(value=value, name=name):
+                return _attribute(self.of(value), name)
+            case Conditional():
+                return self._conditional(expr)
+            case Logical(operands=operands):
+                return self._logical(operands, expr.operator)
+            case _:
+                return self._leaf(expr)
+
+    def _leaf(  # noqa: C901 - one line per kind of a closed union
+        self,
+        expr: Const | Name | Builtin | LoopIndex | OutputRead | NodeBlob | Dtype | Text | Sequence
+        | Slice,
+    ) -> Known:  # fmt: skip
+        match expr:
+            case Const(value=value, ellipsis=ellipsis):
+                return UNKNOWN if ellipsis else scalar(value)
+            case Name(name=name):
+                return self._names.get(name, UNKNOWN)
+            case Builtin(name=name):
+                return _builtin(name)
+            case LoopIndex():
+                return Known("int64", (), weak=True)
+            case OutputRead():
+                return self._names.get(output_key(expr.node, expr.task, expr.output), UNKNOWN)
+            case Dtype(name=name):
+                return Known(DTYPE, (), dtype_name(name))
+            case Text(parts=parts):
+                for part in parts:
+                    if isinstance(part, Hole):
+                        self.of(part.value)
+                return Known(TEXT, (), weak=True)
+            case Sequence(items=items):
+                return Known(items=tuple(map(self.of, items)))
+            case Slice() | NodeBlob():
+                return UNKNOWN
+            case _:
+                assert_never(expr)
+
+    def _compare(self, expr: Compare) -> Known:
+        operands = [self.of(one) for one in (expr.left, *expr.rest)]
+        found = [
+            compare(left, sign, right)
+            for left, sign, right in zip(operands, expr.operators, operands[1:], strict=False)
+        ]
+        if len(found) == 1:
+            return found[0]
+        for one in found[:-1]:
+            check_truth(one)
+        return UNKNOWN
+
+    def _conditional(self, expr: Conditional) -> Known:
+        condition = self._truth(expr.condition)
+        if condition is not None:
+            return self.of(expr.then if condition else expr.otherwise)
+        self._doubt += 1
+        found = join(self.of(expr.then), self.of(expr.otherwise))
+        self._doubt -= 1
+        return found
+
+    def _logical(self, operands: tuple[Expr, ...], word: str) -> Known:
+        """Lazily, as ``and`` and ``or`` are: what decides ends it."""
+        doubt = self._doubt
+        values = []
+        for operand in operands[:-1]:
+            value = self.of(operand)
+            check_truth(value)
+            if value.value is not None and bool(value.value) is (word == "or"):
+                break
+            if value.value is None:
+                values.append(value)
+                self._doubt = doubt + 1
+        else:
+            value = self.of(operands[-1])
+        self._doubt = doubt
+        for other in values:
+            value = join(value, other)
+        return value
+
+    def _truth(self, condition: Expr) -> bool | None:
+        known = self.of(condition)
+        check_truth(known)
+        return None if known.value is None else bool(known.value)
+
+    def _call(self, call: Call | Draw) -> Known:
+        is_draw = isinstance(call, Draw)
+        operator = DRAWS.get(call.method) if is_draw else find_operator(call.function)  # type: ignore[union-attr]
+        given = [self.of(one) for one in call.args]
+        named = {name: self.of(value) for name, value in call.kwargs}
+        if operator is None:
             return UNKNOWN
-        case _:
-            assert_never(expr)
+        arguments = _bound(operator, given, named)
+        _check_kinds(operator, arguments)
+        if operator.rule is None:
+            return UNKNOWN
+        found = operator.rule(arguments)
+        return found if isinstance(found, Known) else Known(items=found)
+
+
+def _bound(
+    operator: OpDef | DrawDef, given: Iterable[Known], named: Mapping[str, Known]
+) -> Arguments:
+    positional = operator.parameters.positional
+    values = list(given)
+    by_name = dict(zip(positional, values, strict=False)) | dict(named)
+    return Arguments(by_name, tuple(values[len(positional) :]))
+
+
+def _check_kinds(operator: OpDef | DrawDef, arguments: Arguments) -> None:
+    for name, known in arguments.given.items():
+        wrong = wrong_kind(operator.name, name, known)
+        if wrong is not None:
+            article = "an" if wrong.wanted[0] in "ai" else "a"
+            message = f"'{name}' is {article} {wrong.wanted}, and not {wrong.found}"
+            raise MisfitError(KINDS, message, f"it is {operator.name}{operator.signature}")
 
 
 def _builtin(name: str) -> Known:
     if name in ("inf", "nan", "pi"):
         return scalar(float(getattr(math, name)))
-    return UNKNOWN if name == "node.name" else Known("int64", (), weak=True)
-
-
-def _unary(operator: str, operand: Known) -> Known:
-    if operator == "not":
-        return Known("bool", (), weak=True)
-    if operator == "-" and operand.value is not None and operand.dtype != "bool":
-        return scalar(-operand.value)
-    return without_value(operand)
-
-
-def binary(left: Known, operator: str, right: Known) -> Known:
-    """What is known of ``left operator right``."""
-    if operator == "@":
-        return Known(promote(left, right), _matmul(left.shape, right.shape))
-    both = elementwise(left, right)
-    if operator == "/":
-        return Known(as_float(both.dtype) if both.dtype else None, both.shape, weak=both.weak)
-    exact = left.value is not None and right.value is not None and operator in "+-*"
-    if exact and both.weak and "bool" not in (left.dtype, right.dtype):
-        return scalar(_ARITHMETIC[operator](left.value, right.value))
-    if operator in ("**", "<<", ">>") and both.weak:
-        return UNKNOWN
-    return both
-
-
-_ARITHMETIC: dict[str, Callable[..., int | float]] = {
-    "+": lambda left, right: left + right,
-    "-": lambda left, right: left - right,
-    "*": lambda left, right: left * right,
-}
-
-
-def _matmul(left: Shape | None, right: Shape | None) -> Shape | None:
-    if not left or not right:
-        return None
-    batch = broadcast(left[:-2], right[:-2])
-    if batch is None:
-        return None
-    rows = left[-2:-1] if len(left) > 1 else ()
-    columns = right[-1:] if len(right) > 1 else ()
-    return batch + rows + columns
-
-
-def _call(
-    rule: Callable[[Arguments], Known] | None,
-    args: tuple[Expr, ...],
-    kwargs: tuple[tuple[str, Expr], ...],
-    names: Mapping[str, Known],
-) -> Known:
-    if rule is None:
-        return UNKNOWN
-
-    def known(expr: Expr) -> Known:
-        return evaluate(expr, names)
-
-    return rule(Arguments(args, dict(kwargs), known))
+    if name == "node.name":
+        return Known(TEXT, (), weak=True)
+    return Known("int64", (), weak=True)
 
 
 def _attribute(value: Known, name: str) -> Known:
+    if name == "shape":
+        shape = as_array(value).shape
+        return UNKNOWN if shape is None else Known(
+            items=tuple(Known("int64", (), length, weak=True) for length in shape)
+        )  # fmt: skip
+    known = as_array(value)
+    if name == "dtype":
+        return Known(DTYPE, (), known.dtype if known.dtype not in (TEXT, NONE) else None)
     if name == "T":
-        return Known(value.dtype, value.shape[::-1] if value.shape is not None else None)
-    if name == "ndim" and value.shape is not None:
-        return scalar(len(value.shape))
-    if name == "size" and value.shape is not None and None not in value.shape:
-        return scalar(math.prod(length for length in value.shape if length is not None))
-    return UNKNOWN
-
-
-def _index(value: Known, index: Expr, names: Mapping[str, Known]) -> Known:
-    if value.shape is None:
-        return UNKNOWN
-    several = isinstance(index, Sequence) and index.form == "tuple"
-    items = index.items if isinstance(index, Sequence) and several else (index,)
-    if len(items) == 1:
-        mask = _known_index(items[0], names)
-        if mask.dtype == "bool" and mask.shape is not None and len(mask.shape) == 1:
-            return Known(value.dtype, (None, *value.shape[1:]))
-    lengths = _indexed_lengths(items, list(value.shape), names)
-    return UNKNOWN if lengths is None else Known(value.dtype, lengths)
-
-
-def _known_index(item: Expr, names: Mapping[str, Known]) -> Known:
-    plain = not isinstance(item, Slice | Text) and item != Const(None, ellipsis=True)
-    return evaluate(item, names) if plain else UNKNOWN
-
-
-def _indexed_lengths(
-    items: tuple[Expr, ...], rest: list[int | None], names: Mapping[str, Known]
-) -> Shape | None:
-    """The lengths left by basic indices and at most one index array; None beyond these rules."""
-    lengths: list[int | None] = []
-    arrays = 0
-    for item in items:
-        if item == Const(None):
-            lengths.append(1)
-        elif not rest:
-            return None
-        elif isinstance(item, Slice):
-            lengths.append(_slice_length(item, rest.pop(0), names))
-        else:
-            chosen = _known_index(item, names)
-            arrays += bool(chosen.shape)
-            if chosen.shape is None or chosen.dtype in (None, "bool") or arrays > 1:
-                return None
-            rest.pop(0)
-            lengths += chosen.shape
-    return (*lengths, *rest)
-
-
-def _slice_length(item: Slice, length: int | None, names: Mapping[str, Known]) -> int | None:
-    given = [part for part in (item.start, item.stop, item.step) if part is not None]
-    if length is None or any(int_value(evaluate(part, names)) is None for part in given):
-        return None
-    start, stop, step = (
-        None if part is None else int_value(evaluate(part, names))
-        for part in (item.start, item.stop, item.step)
-    )
-    return None if step == 0 else len(range(length)[slice(start, stop, step)])
+        return Known(known.dtype, None if known.shape is None else known.shape[::-1],
+                     weak=known.weak)  # fmt: skip
+    if known.shape is None or (name == "size" and None in known.shape):
+        return Known("int64", (), weak=True)
+    if name == "ndim":
+        return scalar(len(known.shape))
+    return scalar(math.prod(length for length in known.shape if length is not None))

@@ -1,56 +1,53 @@
-"""Dtypes and shapes of state before anything runs, as far as the spec and file headers tell.
+"""Dtypes and shapes of blobs before anything runs, as far as the spec and file headers tell.
 
-An abstract interpreter: it walks init's tasks in their order, then one epoch, and follows
-what is ``Known`` of each blob. What it has no rule for becomes unknown; it never guesses.
-It reports for ``plan``; it does not judge.
+An abstract interpreter: it walks init's tasks in their order, epochs until nothing changes,
+then download and exit, and follows what is ``Known`` of each blob. What cannot be computed,
+whatever the values are, it notes with its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
-from typing import assert_never
 
-from jobrun.compile.dtypes import UNKNOWN, Known, dtype_name, join, without_value
-from jobrun.compile.shape_eval import binary, evaluate
-from jobrun.graph.expr import Call, Expr, Name, Sequence
-from jobrun.graph.steps import (
-    AdoptState,
-    Assert,
-    Assign,
-    Augment,
-    CallPython,
-    CopyState,
-    Delete,
-    Guard,
-    If,
-    Load,
-    LoadState,
-    Log,
-    Loop,
-    NameTarget,
-    Net,
-    Op,
-    Parallel,
-    Perform,
-    PublishCopy,
-    Record,
-    RunProgram,
-    Save,
-    SaveState,
-    Step,
-    Stop,
-    Target,
-    UseNet,
-    While,
-)
-from jobrun.graph.types import Job, Scope, Task, TaskGroup
+from jobrun.compile.faults import Faults
+from jobrun.compile.record_shapes import Headers, record_shapes
+from jobrun.compile.shape_eval import output_key
+from jobrun.compile.shape_judge import Judge
+from jobrun.compile.shape_steps import Names, Walk
+from jobrun.core.errors import Fault
+from jobrun.graph.data import ReadQueue, ReadRecords
+from jobrun.graph.query import ops
+from jobrun.graph.steps import Assign, Augment, NameTarget, Step
+from jobrun.graph.types import GroupName, Job, Scope, Task, TaskGroup
+from jobrun.ops.known import UNKNOWN, Known, join, without_value
 
-# What a file's header says of a member: its dtype and shape, or None.
-Headers = Callable[[str, str], tuple[str, tuple[int, ...]] | None]
-_Names = dict[str, Known]
+__all__ = ["Headers", "Types", "job_types", "no_headers", "state_shapes"]
+
 _WIDENING_PASSES = 4
+_Owned = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """What is known of a job's blobs.
+
+    Attributes:
+        owned: (node, blob) → what is known of it at an epoch boundary, for each blob of the
+            job's state and constants.
+        made: (task's path, blob) → what is known of each value that the task binds it to.
+        faults: What cannot be computed: errors, and warnings where a condition decides.
+    """
+
+    owned: Mapping[tuple[str, str], Known] = field(default_factory=dict)
+    made: Mapping[tuple[str, str], Known] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+
+
+def no_headers(path: str, member: str) -> None:
+    """Looks no file up: what compiling alone may know."""
+    del path, member
 
 
 def state_shapes(job: Job, headers: Headers) -> Mapping[tuple[str, str], Known]:
@@ -63,173 +60,201 @@ def state_shapes(job: Job, headers: Headers) -> Mapping[tuple[str, str], Known]:
     Returns:
         (node, blob) → what is known of it, for each blob of ``job.state`` and ``job.constants``.
     """
-    known: dict[tuple[str, str], Known] = {}
-    for node in job.cluster:
-        names: _Names = {}
-        _group(job.init, node.name, names, headers)
-        names = {name: without_value(value) for name, value in names.items()}
-        _repeat(names, partial(_epoch, job.epoch, node.name, headers))
-        for owned in (*job.state, *job.constants):
-            if owned[0] == node.name:
-                known |= {(node.name, name): names.get(name, UNKNOWN) for name in owned[1]}
-    return known
+    return job_types(job, headers).owned
 
 
-def _epoch(group: TaskGroup, node: str, headers: Headers, names: _Names) -> None:
-    _group(group, node, names, headers)
+def job_types(job: Job, headers: Headers = no_headers) -> Types:
+    """What is known of a job's blobs, and what of it cannot be.
+
+    Nodes with the same tasks are looked at once.
+
+    Args:
+        job: The checked job.
+        headers: Looks a data file's member up: path as written, member.
+    """
+    return _JobWalk(job, headers).types()
 
 
-def _group(group: TaskGroup, node: str, names: _Names, headers: Headers) -> None:
-    for setup in group.setup:
-        if setup.node == node:
-            _steps(setup.nets.init, names, headers)
-    for task in _in_order(group):
-        if task.node == node:
-            _task(task, names, headers)
+class _JobWalk:
+    """Goes through the groups of a job on each of its nodes."""
+
+    def __init__(self, job: Job, headers: Headers) -> None:
+        self._job = job
+        self._headers = headers
+        self._judge = Judge(Faults())
+        self._made: dict[tuple[str, str], Known] = {}
+        self._outputs: Names = {}
+        self._groups = {group.name: _by_node(group) for group in job.groups}
+        self._state, self._constants = dict(job.state), dict(job.constants)
+
+    def types(self) -> Types:
+        """Look at all nodes."""
+        owned: dict[tuple[str, str], Known] = {}
+        seen: dict[object, Names] = {}
+        for node in self._job.cluster:
+            alike = self._likeness(node.name)
+            if alike not in seen:
+                seen[alike] = self._node(node.name)
+            names = seen[alike]
+            owned |= {
+                (node.name, name): names.get(name, UNKNOWN) for name in self._owned(node.name)
+            }
+        return Types(owned, self._made, self._judge.faults.all())
+
+    def _likeness(self, node: str) -> object:
+        """Equal for nodes on which the same happens."""
+        tasks = tuple(
+            (name, tuple(task.path for task in by_node.get(node, ())))
+            for name, by_node in self._groups.items()
+        )
+        around = tuple(
+            (group.name, setup.nets.name) for group in self._job.groups
+            for setup in group.setup if setup.node == node
+        )  # fmt: skip
+        return (tasks, around, self._owned(node))
+
+    def _owned(self, node: str) -> tuple[str, ...]:
+        return (*self._state.get(node, ()), *self._constants.get(node, ()))
+
+    def _node(self, node: str) -> Names:
+        """What is known of the node's blobs at an epoch boundary."""
+        names = self._boundary(node, self._group("init", node, {}))
+        for _ in range(_WIDENING_PASSES):
+            after = self._boundary(node, self._group("epoch", node, names))
+            joined = {name: join(names[name], after.get(name, UNKNOWN)) for name in names}
+            if joined == names:
+                break
+            names = joined
+        else:
+            after = self._boundary(node, self._group("epoch", node, names))
+            names = {
+                name: known if after.get(name) == known else UNKNOWN
+                for name, known in names.items()
+            }
+        self._group("exit", node, self._group("download", node, names))
+        return names
+
+    def _boundary(self, node: str, names: Names) -> Names:
+        """What an epoch starts with; numbers may be others after a resume."""
+        return {name: without_value(names.get(name, UNKNOWN)) for name in self._owned(node)}
+
+    def _group(self, name: GroupName, node: str, start: Names) -> Names:
+        group: TaskGroup = getattr(self._job, name)
+        tasks = self._groups[name].get(node, ())
+        volatile = _volatile(group, node, tasks)
+        around = [setup.nets for setup in group.setup if setup.node == node]
+        names = dict(start)
+        for nets in around:
+            names = self._steps(nets.init, names, volatile)
+        for task in _in_order(tasks):
+            self._task(task, names, volatile)
+        for nets in reversed(around):
+            names = self._steps(nets.exit, names, volatile)
+        kept = {name for task in tasks for name, scope in task.scopes if scope is Scope.NODE}
+        return {name: known for name, known in names.items() if name in kept or name in start}
+
+    def _steps(self, steps: tuple[Step, ...], names: Names, volatile: frozenset[str]) -> Names:
+        walk = Walk(names, self._judge, self._headers, volatile)
+        walk.block("", steps)
+        return walk.names
+
+    def _task(self, task: Task, names: Names, volatile: frozenset[str]) -> None:
+        scopes = dict(task.scopes)
+        shared = {name for name, scope in scopes.items() if scope in (Scope.NODE, Scope.GROUP)}
+        inner = {name: known for name, known in names.items()
+                 if name in shared or name not in scopes}  # fmt: skip
+        own = frozenset(_bound_names(report.steps for report in task.reports))
+
+        def bound(name: str, known: Known) -> None:
+            key = (task.path, name)
+            self._made[key] = join(self._made[key], known) if key in self._made else known
+
+        walk = Walk(self._outputs | inner, self._judge, self._headers, volatile | own, bound)
+        around = (*task.setup, *task.instance_setup)
+        for nets in around:
+            walk.block("", nets.init)
+        self._body(task, walk)
+        self._note_outputs(task, walk)
+        for nets in reversed(around):
+            walk.block("", nets.exit)
+        for report in task.reports:
+            Walk(dict(walk.names), self._judge, self._headers, own).block("", report.steps)
+        for name in shared:
+            if name in walk.names:
+                names[name] = walk.names[name]
+            else:
+                names.pop(name, None)
+
+    def _body(self, task: Task, walk: Walk) -> None:
+        """Once, or once for each record."""
+        match task.read:
+            case ReadRecords(reader=reader):
+                fields = record_shapes(reader, walk.names, self._headers)
+            case ReadQueue(names=sent):
+                fields = dict.fromkeys(sent, UNKNOWN)
+            case None:
+                walk.block(task.path, task.steps)
+                return
+
+        def one_record() -> bool:
+            for name, known in fields.items():
+                walk.bind(name, known)
+            return walk.block(task.path, task.steps)
+
+        walk.repeated(task.path, one_record)
+
+    def _note_outputs(self, task: Task, walk: Walk) -> None:
+        for output in task.outputs:
+            known = without_value(walk.output(output.value, task))
+            key = output_key(task.node, task.name, output.name)
+            if task.instances > 1:
+                known = UNKNOWN
+            self._outputs[key] = join(self._outputs[key], known) if key in self._outputs else known
 
 
-def _in_order(group: TaskGroup) -> list[Task]:
+def _by_node(group: TaskGroup) -> dict[str, tuple[Task, ...]]:
+    found: dict[str, list[Task]] = {}
+    for task in group.tasks:
+        found.setdefault(task.node, []).append(task)
+    return {node: tuple(tasks) for node, tasks in found.items()}
+
+
+def _volatile(group: TaskGroup, node: str, tasks: tuple[Task, ...]) -> frozenset[str]:
+    """Names that may get another value at any time: those of reports, and of hogwild tasks."""
+    reports = [one.report.steps for one in group.reports if one.node == node]
+    reports += [report.steps for task in tasks for report in task.reports]
+    return frozenset(
+        (*_bound_names(reports), *_bound_names(task.steps for task in tasks if task.hogwild))
+    )
+
+
+def _bound_names(bodies: Iterator[tuple[Step, ...]] | list[tuple[Step, ...]]) -> Iterator[str]:
+    for steps in bodies:
+        for op in ops(steps):
+            match op:
+                case Assign(targets=targets):
+                    yield from (one.name for one in targets if isinstance(one, NameTarget))
+                case Augment(target=NameTarget(name=name)):
+                    yield name
+                case _:
+                    continue
+
+
+def _in_order(tasks: tuple[Task, ...]) -> list[Task]:
     """Tasks after those they need; else in the order of the spec."""
     positions: dict[str, list[int]] = {}
-    for position, task in enumerate(group.tasks):
+    for position, task in enumerate(tasks):
         positions.setdefault(task.name, []).append(position)
     sorter = TopologicalSorter(
         {
             position: [other for name in task.needs for other in positions.get(name, [])]
-            for position, task in enumerate(group.tasks)
+            for position, task in enumerate(tasks)
         }
     )
     sorter.prepare()
     ordered: list[Task] = []
     while sorter.is_active():
         ready = sorted(sorter.get_ready())
-        ordered += [group.tasks[position] for position in ready]
+        ordered += [tasks[position] for position in ready]
         sorter.done(*ready)
     return ordered
-
-
-def _task(task: Task, names: _Names, headers: Headers) -> None:
-    inner = dict(names)
-    for nets in (*task.setup, *task.instance_setup):
-        _steps(nets.init, inner, headers)
-    _steps(task.steps, inner, headers)
-    for name, scope in task.scopes:
-        if scope is Scope.NODE and name in inner:
-            names[name] = inner[name]
-
-
-def _steps(steps: tuple[Step, ...], names: _Names, headers: Headers) -> None:
-    for step in steps:
-        _step(step, names, headers)
-
-
-def _step(  # noqa: C901, PLR0912 - one case per kind of a closed union
-    step: Step, names: _Names, headers: Headers
-) -> None:
-    match step:
-        case Net(ops=ops):
-            for op in ops:
-                _op(op, names)
-        case UseNet(steps=steps) | Guard(steps=steps):
-            _steps(steps, names, headers)
-            if isinstance(step, Guard):
-                names[step.flag] = Known("bool", (), weak=True)
-        case Loop(steps=steps) | While(steps=steps):
-            _repeat(names, lambda after: _steps(steps, after, headers))
-        case If(branches=branches, otherwise=otherwise):
-            _branches(names, (*(then for _, then in branches), otherwise), headers)
-        case Parallel(branches=parallel):
-            for branch in parallel:
-                _steps(branch, names, headers)
-        case Load(files=files):
-            for file in files:
-                path = "".join(part for part in file.path.parts if isinstance(part, str))
-                found = headers(path, file.member) if len(file.path.parts) == 1 else None
-                names[file.blob] = Known(dtype_name(found[0]), found[1]) if found else UNKNOWN
-        case CallPython(outputs=outputs):
-            _forget(names, (*outputs, *_bare_names(step)))
-        case RunProgram(results=results):
-            _forget(names, tuple(blob for blob, _, _ in results))
-        case (
-            Stop() | Save() | Log() | Record() | Assert()
-            | SaveState() | LoadState() | AdoptState() | CopyState() | PublishCopy()
-        ):  # fmt: skip
-            pass
-        case _:
-            assert_never(step)
-
-
-def _bare_names(step: CallPython) -> tuple[str, ...]:
-    return tuple(
-        value.name
-        for name, value in step.arguments
-        if name in step.writable and isinstance(value, Name)
-    )
-
-
-def _forget(names: _Names, made: tuple[str, ...]) -> None:
-    names.update(dict.fromkeys(made, UNKNOWN))
-
-
-def _branches(names: _Names, bodies: tuple[tuple[Step, ...], ...], headers: Headers) -> None:
-    results: list[_Names] = []
-    for body in bodies:
-        inner = dict(names)
-        _steps(body, inner, headers)
-        results.append(inner)
-    for name in {name for result in results for name in result}:
-        values = [result[name] for result in results if name in result]
-        merged = values[0]
-        for value in values[1:]:
-            merged = join(merged, value)
-        names[name] = merged
-
-
-def _repeat(names: _Names, body: Callable[[_Names], None]) -> None:
-    """Zero, one or more passes: join until nothing changes, else give the changing ones up."""
-    for _ in range(_WIDENING_PASSES):
-        after = {name: without_value(value) for name, value in names.items()}
-        body(after)
-        joined = {
-            name: join(without_value(names[name]), without_value(value)) if name in names else value
-            for name, value in after.items()
-        }
-        if joined == names:
-            return
-        names.update(joined)
-    after = dict(names)
-    body(after)
-    _forget(names, tuple(name for name in after if after[name] != names.get(name)))
-
-
-def _op(op: Op, names: _Names) -> None:
-    match op:
-        case Assign(targets=targets, value=value):
-            _assign(targets, value, names)
-        case Augment(target=NameTarget(name=name), operator=operator, value=value):
-            left = names.get(name, UNKNOWN)
-            if not left.shape:
-                # A scalar is bound anew; an array keeps its dtype and shape.
-                names[name] = without_value(binary(left, operator, evaluate(value, names)))
-        case Delete(names=deleted):
-            for name in deleted:
-                names.pop(name, None)
-        case Perform() | Augment():
-            pass
-        case _:
-            assert_never(op)
-
-
-def _assign(targets: tuple[Target, ...], value: Expr, names: _Names) -> None:
-    known = evaluate(value, names)
-    if len(targets) == 1:
-        values = [known]
-    elif isinstance(value, Sequence):
-        values = [evaluate(item, names) for item in value.items]
-    elif isinstance(value, Call) and value.function == "segment_sum":
-        values = [known, Known("int64", known.shape[:1] if known.shape else None)]
-    else:
-        values = []
-    for position, target in enumerate(targets):
-        if isinstance(target, NameTarget):
-            names[target.name] = values[position] if len(values) == len(targets) else UNKNOWN

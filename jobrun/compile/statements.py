@@ -141,7 +141,7 @@ class Statement:
 
     def _check_name(self, node: ast.Name) -> None:
         refused = refused_name(node.id, self._params)
-        if refused is not None:
+        if refused is not None and not node.id.startswith("__"):
             # At the whole statement, as for names that other steps bind.
             self._findings.add(*refused, None)
         else:

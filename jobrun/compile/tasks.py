@@ -8,9 +8,11 @@ from jobrun.compile.context import FINDER, Context, Env
 from jobrun.compile.faults import Place
 from jobrun.compile.flow import FlowFinder, Ledger, Problem, Status, Summary
 from jobrun.compile.nodes import NodeNames
-from jobrun.compile.pending import check_pending_task
+from jobrun.compile.readers import ReaderTable, source_reads
+from jobrun.compile.records import NO_RECORDS, Records
 from jobrun.compile.settings import check_task_settings
 from jobrun.compile.steps import StepLowering
+from jobrun.graph.data import ReadRecords, record_path
 from jobrun.graph.expr import ATTRIBUTES, Expr, Name
 from jobrun.graph.steps import Step
 from jobrun.graph.types import GroupName, Output, Report, SetupNets
@@ -34,6 +36,7 @@ class TaskFlow:
         inner: Touches of the body and the set-up of instances, which run in every instance.
         reporting: Touches of reports.
         problems: What is wrong wherever the task runs.
+        carried: Names that one record's steps leave to those of the next.
     """
 
     total: Summary
@@ -44,6 +47,7 @@ class TaskFlow:
     inner: Ledger
     reporting: Ledger
     problems: list[Problem]
+    carried: dict[str, Place] = field(default_factory=dict)
 
     def made(self) -> set[str]:
         """Every name that the task writes."""
@@ -73,6 +77,7 @@ class Draft:
     reports: tuple[Report, ...] = ()
     outputs: tuple[Output, ...] = ()
     used: dict[str, None] = field(default_factory=dict)
+    records: Records = NO_RECORDS
     _flow: TaskFlow | None = None
 
     @property
@@ -96,10 +101,13 @@ class Draft:
 class TaskLowering:
     """Lowers tasks."""
 
-    def __init__(self, context: Context, steps: StepLowering, nodes: NodeNames) -> None:
+    def __init__(
+        self, context: Context, steps: StepLowering, nodes: NodeNames, readers: ReaderTable
+    ) -> None:
         self._context = context
         self._steps = steps
         self._nodes = nodes
+        self._readers = readers
 
     def draft(
         self, spec: TaskSpec, at: Path, group: GroupName, position: int, *, is_global: bool
@@ -113,7 +121,11 @@ class TaskLowering:
             node_place = self._context.place(path, *at, "node")
             self._nodes.not_found(spec.node, node_place, self._context.faults)
         used: dict[str, None] = {}
-        body = Env((("task", path),), used=used)
+        records = self._records(spec, at, path, group)
+        blocks: tuple[tuple[str, str], ...] = (("task", path),)
+        if records.is_loop:
+            blocks = (*blocks, ("", record_path(path)))
+        body = Env(blocks, used=used)
         steps = self._steps.steps(spec.steps, (*at, "steps"), f"{path}/steps", body)
         reports = tuple(
             self.report(report, (*at, "report", i), f"{path}/report[{i}]", used)
@@ -124,8 +136,18 @@ class TaskLowering:
             spec=spec, at=at, place=place, group=group, position=position, nodes=nodes,
             is_global=is_global, steps=steps, setup=setups["task"],
             instance_setup=setups["instance"], node_setup=setups["node"], reports=reports,
-            outputs=self._outputs(spec, at, path), used=used,
+            outputs=self._outputs(spec, at, path), used=used, records=records,
         )  # fmt: skip
+
+    def _records(self, spec: TaskSpec, at: Path, path: str, group: GroupName) -> Records:
+        context, queues = self._context, self._context.queues
+        write, places = queues.written(spec, at, path, context.source, context.faults)
+        if spec.read is None:
+            return Records(write=write, write_at=places)
+        place = context.place(f"{path}/read", *at, "read")
+        queues.check_read(spec.read, place, context.faults)
+        read = self._readers.read(spec.read) or queues.read(spec.read, group)
+        return Records(read, place, write, places, is_loop=True)
 
     def report(self, spec: ReportSpec, at: Path, path: str, used: dict[str, None]) -> Report:
         """Lower a report."""
@@ -155,7 +177,6 @@ class TaskLowering:
         }
 
     def _check(self, spec: TaskSpec, at: Path, place: Place, group: str) -> None:
-        check_pending_task(spec, at, place.path, self._context.source, self._context.faults)
         check_task_settings(spec, at, place.path, self._context.source, self._context.faults)
         if spec.rebuild and group != "init":
             where = Place(place.path, self._context.source.key((*at, "rebuild")))
@@ -202,15 +223,16 @@ def _flow(draft: Draft) -> TaskFlow:
     once, inner, reporting = FlowFinder(), FlowFinder(), FlowFinder()
     inits = _in_turn(once, draft.setup, "init")
     instance = _in_turn(inner, draft.instance_setup, "init")
+    begun = _at_begin(draft, once)
     at_start = Summary()
     at_start.then(inits, [])
     at_start.then(instance, [])
-    instance.then(inner.block(draft.steps, draft.path), inner.problems)
+    instance.then(inner.body(draft.steps, draft.path, draft.records), inner.problems)
     instance.then(_in_turn(inner, draft.instance_setup, "exit"), inner.problems)
     exits = _in_turn(once, draft.setup, "exit")
     total = Summary()
     problems: list[Problem] = []
-    for part in (inits, instance, exits):
+    for part in (inits, begun, instance, exits):
         total.then(part, problems)
     exit_needs = {
         name: place for name, place in exits.needs.items()
@@ -228,8 +250,19 @@ def _flow(draft: Draft) -> TaskFlow:
     problems = [*once.problems, *inner.problems, *reporting.problems, *problems]
     return TaskFlow(
         total, needs.needs, ends.needs, exit_needs, once.ledger, inner.ledger, reporting.ledger,
-        problems,
+        problems, inner.carried,
     )  # fmt: skip
+
+
+def _at_begin(draft: Draft, once: FlowFinder) -> Summary:
+    """What the source of records looks at when its run begins, after the task's set-up."""
+    summary = Summary()
+    read = draft.records.read
+    if isinstance(read, ReadRecords):
+        access = FINDER.of_expr(*source_reads(read.reader))
+        once.ledger.note(access, draft.records.read_at)
+        summary.read((*access.reads, *access.atomic), draft.records.read_at, once.problems)
+    return summary
 
 
 def _in_turn(finder: FlowFinder, setups: tuple[SetupNets, ...], part: str) -> Summary:

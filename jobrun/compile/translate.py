@@ -31,6 +31,7 @@ from jobrun.graph.expr import (
     Attribute,
     Binary,
     BinaryOperator,
+    Builtin,
     Call,
     Compare,
     Comparison,
@@ -279,7 +280,7 @@ class Translator:
 
     def bounded(self, found: Binary, node: ast.expr | ast.stmt) -> Expr:
         """The operation, unless its constants make it huge, or format text."""
-        if _is_text(found.left) and found.operator == "%":
+        if found.operator == "%" and limits.is_text(found.left):
             mend = "text is filled in by log and message: log: '{x:.3f}'"
             self.findings.add("E116", "text has no '%'", mend, node)
         elif limits.repeats_too_much(found):
@@ -316,7 +317,17 @@ class Translator:
         return Conditional(*(self.expression(part) for part in parts))
 
     def _subscript(self, node: ast.Subscript) -> Expr:
-        return Index(self.expression(node.value), self.index(node.slice))
+        value, index = self.expression(node.value), self.index(node.slice)
+        broken = isinstance(index, Const) and not isinstance(index.value, bool | int)
+        broken = broken or index in (Builtin("inf"), Builtin("nan"), Builtin("pi"))
+        is_number = isinstance(value, Const) and not isinstance(value.value, str)
+        if is_number or (isinstance(value, Builtin) and value.name != "node.name"):
+            # Python's compiler would warn of it, in the middle of a run.
+            self.findings.add("E292", "a number has no items", "write the number alone", node)
+        elif isinstance(value, Const | Sequence) and (broken or isinstance(index, Sequence)):
+            mend = "make it an array first: array([…])[i, j]"
+            self.findings.add("E292", "a list or text has no such items", mend, node)
+        return Index(value, index)
 
     def _index_item(self, node: ast.expr) -> Expr:
         if isinstance(node, ast.Slice):
@@ -349,10 +360,6 @@ _TRANSLATIONS: dict[type[ast.expr], Callable[[Translator, Any], Expr]] = {
     ast.Tuple: Translator._sequence,
     ast.List: Translator._sequence,
 }
-
-
-def _is_text(expr: Expr) -> bool:
-    return isinstance(expr, Text) or (isinstance(expr, Const) and isinstance(expr.value, str))
 
 
 def _root(node: ast.expr) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 from jobrun.compile.calls import checked_call, checked_draw
@@ -9,10 +10,16 @@ from jobrun.compile.context import FINDER
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.reserved import refused_name
 from jobrun.core.names import BLOB_NAME, FILE_NAME, did_you_mean
+from jobrun.graph.conditions import (
+    StopAfterEpochs,
+    StopAfterTime,
+    StopCondition,
+    StopWithoutImprovement,
+)
 from jobrun.graph.expr import BUILTINS, DTYPES, Builtin, Call, Draw, Dtype, Expr
 from jobrun.graph.query import expressions, walk
-from jobrun.graph.steps import Step
-from jobrun.graph.types import Task
+from jobrun.graph.steps import NOWHERE, Step
+from jobrun.graph.types import Report, Task
 from jobrun.graph.walk import walk_expr
 from jobrun.ops.plugins import find_operator
 from jobrun.ops.table import DRAWS, OPERATORS
@@ -33,16 +40,35 @@ def vet_task(task: Task, params: Mapping[str, object], faults: Faults) -> None:
         faults.error("E198", f"a task cannot have {task.instances} instances",
                      "give 1 or more", place)  # fmt: skip
     for report in task.reports:
-        if report.interval_s <= 0:
-            where = Place(report.path, task.origin)
-            message = "a report's interval must be longer than 0"
-            faults.error("E163", message, "give for example 1.0 (seconds)", where)
-        vet_steps(report.steps, params, faults)
+        vet_report(report, Place(report.path, task.origin), params, faults)
     for nets in (*task.setup, *task.instance_setup):
         vet_steps((*nets.init, *nets.exit), params, faults)
     vet_steps(task.steps, params, faults)
     for output in task.outputs:
         _vet_words((output.value,), Place(f"{task.path}.{output.name}", task.origin), faults)
+
+
+def vet_report(
+    report: Report, place: Place, params: Mapping[str, object], faults: Faults
+) -> None:
+    """Note what is wrong with a report's interval and its steps."""
+    if not 0 < report.interval_s < math.inf:
+        message = f"a report's interval must be longer than 0, and is {report.interval_s:g} s"
+        faults.error("E163", message, "give for example 1.0 (seconds)", place)
+    vet_steps(report.steps, params, faults)
+
+
+def vet_stop(condition: StopCondition, path: str, faults: Faults) -> None:
+    """Note a number with which a stop condition would never hold, or always."""
+    place = Place(path, NOWHERE)
+    if isinstance(condition, StopAfterEpochs | StopWithoutImprovement):
+        epochs: object = condition.epochs
+        if not isinstance(epochs, int) or epochs < 1:
+            message = f"a run cannot end after {epochs!r} epochs"
+            faults.error("E198", message, "give a whole number, 1 or more", place)
+    if isinstance(condition, StopAfterTime) and not 0 < condition.seconds < math.inf:
+        message = f"a run cannot end after {condition.seconds:g} s"
+        faults.error("E198", message, "give seconds, more than 0", place)
 
 
 def vet_steps(steps: tuple[Step, ...], params: Mapping[str, object], faults: Faults) -> None:

@@ -91,12 +91,21 @@ class CheckpointCommitted:
 
 @dataclass(frozen=True, slots=True)
 class NodeTime:
-    """How long one node's file took. A megabyte is a million bytes."""
+    """How long one node's file took. A megabyte is a million bytes.
+
+    Attributes:
+        copy_s: (save) Copying what tasks change in place, all threads together.
+        gate_s: (save) How long tasks waited for such a copy.
+        sync_s: (save) Of ``seconds``, waiting for the disk to have it.
+    """
 
     node: str
     size_bytes: int
     seconds: float
     megabytes_per_s: float
+    copy_s: float = 0.0
+    gate_s: float = 0.0
+    sync_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +119,10 @@ class CheckpointTimes:
         megabytes_per_s: All bytes in that time.
         slowest: That node; empty without any.
         nodes: In the order of the files.
+        hold_s: (save) How long the run stood still to begin it; all of it, unless ``beside``.
+        wait_s: (save) How long the run waited for the save before it.
+        commit_s: (save) From the last file to an epoch that is there to stay.
+        beside: (save) The run went on meanwhile.
     """
 
     action: str
@@ -119,6 +132,17 @@ class CheckpointTimes:
     megabytes_per_s: float
     slowest: str
     nodes: tuple[NodeTime, ...]
+    hold_s: float = 0.0
+    wait_s: float = 0.0
+    commit_s: float = 0.0
+    beside: bool = False
+
+    @property
+    def stall_s(self) -> float:
+        """How much later the run is for it."""
+        gate_s = max((node.gate_s for node in self.nodes), default=0.0)
+        written_s = 0.0 if self.beside else self.seconds + self.commit_s
+        return self.hold_s + self.wait_s + gate_s + written_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +155,7 @@ class CheckpointFailed:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSkipped:
-    """A stored epoch was found unusable, and why; an older one is used."""
+    """A stored epoch was found unusable, and why; it is set aside, and an older one is used."""
 
     epoch: int
     reason: str

@@ -155,11 +155,12 @@ def as_json(faults: Iterable[Fault]) -> dict[str, Any]:
         "schema": "jobrun.faults/1",
         "errors": sum(fault.severity == "error" for fault in listed),
         "warnings": sum(fault.severity == "warning" for fault in listed),
-        "faults": [_item(fault) for fault in listed],
+        "faults": [as_item(fault) for fault in listed],
     }
 
 
-def _item(fault: Fault) -> dict[str, Any]:
+def as_item(fault: Fault) -> dict[str, Any]:
+    """One fault as data that tools may rely on; what it has no place for is None."""
     where = fault.where
     at_line = where if where is not None and where.line else None
     return {

@@ -31,7 +31,7 @@ def read_npy(path: str) -> Array:
         with Path(path).open("rb") as file:
             header = read_npy_header(file, path)
             size = os.fstat(file.fileno()).st_size
-            _expect_data(path, "", header, size)
+            expect_data(path, "", header, size)
             file.seek(0)
             return _read_array(file, path)
     except OSError as error:
@@ -51,7 +51,7 @@ def read_npz(path: str, member: str) -> Array:
         try:
             with archive.open(known[name]) as file:
                 header = read_npy_header(file, what)
-            _expect_data(path, name, header, known[name].file_size)
+            expect_data(path, name, header, known[name].file_size)
             with archive.open(known[name]) as file:
                 return _read_array(file, what)
         # RuntimeError: encrypted, or compressed in a way that zipfile does not know.
@@ -82,12 +82,23 @@ def _version(array: Array) -> tuple[int, int]:
     return (1, 0) if len(header) < _SHORT_HEADER else (2, 0)
 
 
-def _expect_data(path: str, member: str, header: NpyHeader, size: int) -> None:
+def expect_data(path: str, member: str, header: NpyHeader, size: int) -> None:
+    """See that what a header promises can be there.
+
+    Args:
+        path: The file.
+        member: The member, or empty.
+        header: Its header.
+        size: How many bytes header and data have.
+
+    Raises:
+        EnvironmentFaultError: It is cut short, holds Python objects, or has no known dtype.
+    """
     if header.objects:
         raise faults.holds_objects(path, member)
     what = f"{path}::{member}" if member else path
     try:
-        dtype = np.lib.format.descr_to_dtype(_descr(header))
+        dtype = np.lib.format.descr_to_dtype(descr(header))
     except (ValueError, TypeError, SyntaxError) as error:
         raise faults.unreadable(what, "its npy header is damaged") from error
     # Before memory is asked for: a damaged header may promise terabytes.
@@ -96,7 +107,8 @@ def _expect_data(path: str, member: str, header: NpyHeader, size: int) -> None:
         raise faults.unreadable(what, f"it is cut short: {size} bytes, expected {expected}")
 
 
-def _descr(header: NpyHeader) -> Any:
+def descr(header: NpyHeader) -> Any:
+    """The dtype as numpy's ``descr_to_dtype`` takes it."""
     text = header.info.dtype
     return ast.literal_eval(text) if text.startswith(("[", "(")) else text
 

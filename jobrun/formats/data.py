@@ -7,6 +7,7 @@ file                member                                        written as
 ``.npz``            the array's name; may be empty if only one    all members at once
 ``.csv``, ``.tsv``  a column, several with commas, or none: all   columns, or one matrix
 ``.h5``, ``.hdf5``  the dataset's path; may be empty if only one  all members at once
+``.parquet``        a column (with ``jobrun[parquet]``)           not written
 ==================  ============================================  =========================
 
 What is read is an array, also where the file has a single number: then of shape ().
@@ -14,6 +15,7 @@ What is read is an array, also where the file has a single number: then of shape
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -26,6 +28,7 @@ from jobrun.blobs.values import Value
 from jobrun.formats import arrays, faults, tables
 from jobrun.formats.files import disk_faults, replace_whole
 from jobrun.formats.headers import DELIMITERS, HDF5, require_file, suffix_of
+from jobrun.formats.rows import open_rows
 
 Array = np.ndarray[Any, Any]
 
@@ -52,6 +55,8 @@ def read_member(path: str, member: str = "") -> Array:
             from jobrun.formats import hdf5  # noqa: PLC0415
 
             return hdf5.read(path, member)
+        case ".parquet":
+            return _whole_column(path, member)
         case _:
             raise faults.no_format(path)
 
@@ -83,6 +88,11 @@ def write_members(path: str, values: Mapping[str, Value]) -> None:
     with disk_faults("E285", f"write {path}", place=str(folder), needed_bytes=needed):
         folder.mkdir(parents=True, exist_ok=True)
         replace_whole(path, partial(_write, path, suffix, held))
+
+
+def _whole_column(path: str, member: str) -> Array:
+    with contextlib.closing(open_rows("parquet", path, (member,))) as rows:
+        return rows.take(0, len(rows))[0]
 
 
 def _write(path: str, suffix: str, held: Mapping[str, Array], file: IO[bytes]) -> None:

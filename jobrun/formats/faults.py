@@ -59,7 +59,7 @@ def no_format(path: str) -> EnvironmentFaultError:
     return EnvironmentFaultError.of(
         "E283",
         f"no data format is known for {kind}: {path}",
-        "use .npy, .npz, .csv, .tsv, .h5 or .hdf5; convert other files, such as parquet, first",
+        "use .npy, .npz, .csv, .tsv, .h5 or .hdf5; .parquet is read, and never written",
     )
 
 
@@ -78,6 +78,51 @@ def hostile(path: str, member: str, how: str) -> EnvironmentFaultError:
     return EnvironmentFaultError.of(
         "E287", f"refused to read {path}::{member}: {how}", "copy the data into a plain dataset"
     )
+
+
+def ragged(path: str, one: tuple[str, int], other: tuple[str, int]) -> EnvironmentFaultError:
+    """Two members, each with its length, that should be columns of one table."""
+    return EnvironmentFaultError.of(
+        "E288",
+        f"the members of {path} differ in length: '{one[0]}' has {one[1]} rows, '{other[0]}' "
+        f"{other[1]}",
+        "read them with readers of their own, or make them one length",
+    )
+
+
+def no_rows(path: str, member: str) -> EnvironmentFaultError:
+    """A single number where rows are wanted."""
+    what = f"{path}::{member}" if member else path
+    return EnvironmentFaultError.of(
+        "E288", f"{what} is a single value and has no rows", "load it in init instead"
+    )
+
+
+def too_large(path: str, member: str, size: int, most: int) -> EnvironmentFaultError:
+    """What can only be read whole, and would take too much memory."""
+    return EnvironmentFaultError.of(
+        "E289",
+        f"{path}::{member} is compressed, so it can only be read whole: {size} bytes, and {most} "
+        "are the most",
+        "save it with numpy.savez instead of savez_compressed, or as an .npy or .h5 file",
+    )
+
+
+def needs_extra(path: str, package: str) -> EnvironmentFaultError:
+    """A format that an optional package reads."""
+    return EnvironmentFaultError.of(
+        "E293",
+        f"reading {path} needs the package '{package}'",
+        "install it: pip install 'jobrun[parquet]'",
+    )
+
+
+def no_column(path: str, name: str, why: str) -> EnvironmentFaultError:
+    """A column that is no array of numbers or text."""
+    return EnvironmentFaultError.of(
+        "E288", f"cannot read the rows of {path}::{name}: {why}",
+        "convert the column to numbers or text, or select other fields",
+    )  # fmt: skip
 
 
 def unwritable(path: str, member: str, why: str, mend: str) -> TaskFailedError:

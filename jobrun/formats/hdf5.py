@@ -23,7 +23,7 @@ from jobrun.formats.headers import MemberInfo, choose
 
 Array = np.ndarray[Any, Any]
 # What h5py raises for a file that is damaged.
-_ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError)
+ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError)
 # deflate makes a thousandth of zeros; what promises more, or promises data it has not, is
 # a trap for memory.
 _MOST_RATIO = 1100
@@ -37,7 +37,7 @@ def members(path: str) -> tuple[str, ...]:
     Raises:
         EnvironmentFaultError: The file is damaged, or no HDF5.
     """
-    with _opened(path) as file:
+    with opened(path) as file:
         return tuple(_datasets(file))
 
 
@@ -47,10 +47,10 @@ def describe(path: str, member: str) -> MemberInfo:
     Raises:
         EnvironmentFaultError: It is not there, leads elsewhere, or the file is damaged.
     """
-    with _opened(path) as file:
+    with opened(path) as file:
         dataset = _dataset(file, path, member)
         dtype = dataset.dtype
-        if _is_text(dataset):
+        if is_text(dataset):
             return MemberInfo("", ())
         text = dtype.str if dtype.names is None else repr(dtype.descr)
         return MemberInfo(text, tuple(dataset.shape))
@@ -63,10 +63,10 @@ def read(path: str, member: str) -> Array:
         EnvironmentFaultError: It is not there, leads elsewhere, holds what is no plain data,
             promises more than the file has, or the file is damaged.
     """
-    with _opened(path) as file:
+    with opened(path) as file:
         dataset = _dataset(file, path, member)
         name = str(dataset.name)
-        if _is_text(dataset):
+        if is_text(dataset):
             return np.asarray(dataset.asstr()[()], np.str_)
         if dataset.dtype.hasobject:
             raise faults.hostile(path, name, "its items are references or of variable length")
@@ -77,6 +77,18 @@ def read(path: str, member: str) -> Array:
         if array.size:
             dataset.read_direct(array)
         return array
+
+
+def row_dataset(file: h5py.File, path: str, member: str) -> h5py.Dataset:
+    """A dataset of an open file whose rows can be read: of numbers, and held by this file.
+
+    Raises:
+        EnvironmentFaultError: It is not there, leads elsewhere, or holds other things.
+    """
+    dataset = _dataset(file, path, member)
+    if dataset.dtype.hasobject:
+        raise faults.no_column(path, str(dataset.name), "its items have no fixed length")
+    return dataset
 
 
 def image(arrays: Mapping[str, Array], path: str) -> memoryview:
@@ -92,7 +104,7 @@ def image(arrays: Mapping[str, Array], path: str) -> memoryview:
         for name, array in arrays.items():
             try:
                 file.create_dataset(name, data=_storable(array), track_times=False)
-            except _ERRORS as error:
+            except ERRORS as error:
                 raise faults.unwritable(
                     path,
                     name,
@@ -103,13 +115,18 @@ def image(arrays: Mapping[str, Array], path: str) -> memoryview:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[h5py.File]:
+def opened(path: str) -> Iterator[h5py.File]:
+    """An HDF5 file, open for reading.
+
+    Raises:
+        EnvironmentFaultError: It is none, or what happens inside shows that it is damaged.
+    """
     try:
         with h5py.File(path, "r", locking="best-effort") as file:
             yield file
     except JobrunError:
         raise
-    except _ERRORS as error:
+    except ERRORS as error:
         raise faults.unreadable(path, error) from error
 
 
@@ -154,7 +171,8 @@ def _link_type(group: h5py.Group, name: str) -> int:
     return int(group.id.links.get_info(name.encode()).type)
 
 
-def _is_text(dataset: h5py.Dataset) -> bool:
+def is_text(dataset: h5py.Dataset) -> bool:
+    """Whether it holds text: of any length, or in UTF-8."""
     kind = dataset.id.get_type()
     if not isinstance(kind, h5t.TypeStringID):
         return False

@@ -95,6 +95,9 @@ def members(path: str) -> tuple[str, ...]:
         case suffix if suffix in HDF5:
             found: tuple[str, ...] = _hdf5().members(path)
             return found
+        case ".parquet":
+            columns: tuple[str, ...] = _parquet().members(path)
+            return columns
         case _:
             raise faults.no_format(path)
 
@@ -121,6 +124,9 @@ def describe(path: str, member: str = "") -> MemberInfo:
         case suffix if suffix in HDF5:
             info: MemberInfo = _hdf5().describe(path, member)
             return info
+        case ".parquet":
+            column: MemberInfo = _parquet().describe(path, member)
+            return column
         case _:
             raise faults.no_format(path)
 
@@ -276,6 +282,10 @@ def _describe_table(path: str, member: str) -> MemberInfo:
 
 def _hdf5() -> Any:
     return importlib.import_module("jobrun.formats.hdf5")
+
+
+def _parquet() -> Any:
+    return importlib.import_module("jobrun.formats.row_parquet")
 
 
 def _descr_text(descr: Any) -> str:

@@ -41,7 +41,7 @@ def read_table(path: str, member: str) -> Array:
     names = column_names(path)
     places = choose_columns(path, member, names) if member else tuple(range(len(names)))
     rows = _rows(path, len(names))
-    columns = [_typed([row[place] for _, row in rows]) for place in places]
+    columns = [typed([row[place] for _, row in rows]) for place in places]
     if member and len(places) == 1:
         return columns[0]
     for place, column in zip(places, columns, strict=True):
@@ -91,7 +91,8 @@ def _rows(path: str, width: int) -> list[tuple[int, list[str]]]:
     return rows[1:] if named else rows
 
 
-def _typed(fields: list[str]) -> Array:
+def typed(fields: list[str]) -> Array:
+    """A column's fields as int64 if all are integers, as float64 if all are numbers, or text."""
     if not any("_" in field for field in fields):
         for convert in (_integers, _floats):
             try:
@@ -113,7 +114,7 @@ def _floats(fields: list[str]) -> Array:
 
 def _not_numbers(path: str, name: str, fields: list[tuple[int, str]]) -> Exception:
     for line, field in fields:
-        if _typed([field]).dtype.kind == "U":
+        if typed([field]).dtype.kind == "U":
             return faults.unreadable(
                 path, f"line {line}, column '{name}': '{field[:40]}' is not a number"
             )

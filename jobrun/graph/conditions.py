@@ -74,6 +74,20 @@ StopCondition = StopAfterEpochs | StopWhen | StopAfterTime | StopWithoutImprovem
 
 
 @dataclass(frozen=True, slots=True)
+class Deadline:
+    """When this invocation must be over, so that what runs is saved before someone ends it.
+
+    Attributes:
+        at: ``auto``: what the batch system says; else an ISO 8601 time, local where it names no
+            zone.
+        margin_s: How long before it everything must be saved.
+    """
+
+    at: str
+    margin_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
 class UploadPolicy:
     """Where checkpoints are copied to, and which.
 
@@ -104,6 +118,7 @@ class CheckpointPolicy:
         nodes: Whose state is saved.
         on_error: ``fail``, or ``warn`` (count, go on, and tell at the end).
         upload: None for no copies.
+        asynchronous: Whether the run goes on while an epoch is saved; None: as memory allows.
     """
 
     enabled: bool = True
@@ -116,6 +131,7 @@ class CheckpointPolicy:
     nodes: tuple[str, ...] = ()
     on_error: Literal["fail", "warn"] = "fail"
     upload: UploadPolicy | None = None
+    asynchronous: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,42 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from jobrun.graph.notes import task_notes
+from jobrun.graph.pipes import pipe_text, pipes, queue_notes
 from jobrun.graph.query import remote_by_path, tasks_by_name
 from jobrun.graph.types import Job, RemoteNet, Task, TaskGroup
 
+# Further lines of a task's label, by its path.
+More = Mapping[str, Sequence[str]]
+_NOTHING: More = {}
 
-def ascii(job: Job) -> str:  # noqa: A001 - the name of the format
-    """Groups below each other, tasks by level of ``needs``, one line each; then remote nets."""
+
+def ascii(job: Job, more: More = _NOTHING) -> str:  # noqa: A001 - the name of the format
+    """Groups below each other, tasks by level of ``needs``, one line each; queues; remote nets."""
     lines = [job.name]
     for group in job.groups:
         if not (group.tasks or group.remote):
             continue
         again = "  (repeated until a stop condition holds)" if group.name == "epoch" else ""
         lines.append(f"+- {group.name}{again}")
-        lines += [f"|  {line}" for line in _levels(group)]
+        lines += [f"|  {line}" for line in _levels(group, more)]
+        lines += [f"|  == {pipe_text(pipe)}" for pipe in pipes(group)]
         for net, nodes in remote_by_path(group):
             name, notes = _remote_label(net, nodes)
             lines.append(f"|  .. [{name}] {notes}")
     return "\n".join(lines) + "\n"
 
 
-def mermaid(job: Job) -> str:
-    """A Mermaid flowchart: groups as subgraphs, ``needs`` as arrows."""
+def mermaid(job: Job, more: More = _NOTHING) -> str:
+    """A Mermaid flowchart: groups as subgraphs, ``needs`` as arrows, queues as thick ones."""
     lines = ["flowchart TD"]
     for group, tasks in _groups(job):
         lines.append(f"  subgraph {group.name}_group[{_mermaid(group.name)}]")
         for index, (task, nodes) in enumerate(tasks):
-            label = "<br/>".join(_mermaid_text(line) for line in _label(task, nodes))
+            label = "<br/>".join(_mermaid_text(line) for line in _label(task, nodes, more))
             lines.append(f'    {group.name}_{index}["{label}"]')
         for index, (net, nodes) in enumerate(remote_by_path(group)):
             label = "<br/>".join(_mermaid_text(line) for line in _remote_label(net, nodes))
             lines.append(f'    {group.name}_remote_{index}(["{label}"])')
         for first, second in _edges(tasks):
             lines.append(f"    {group.name}_{first} --> {group.name}_{second}")
+        for first, second, words in _pipe_edges(group, tasks):
+            label = _mermaid(words)
+            lines.append(f"    {group.name}_{first} == {label} ==> {group.name}_{second}")
         lines.append("  end")
     names = [group.name for group, _ in _groups(job)]
     lines += [f"  {before}_group --> {after}_group" for before, after in pairwise(names)]
@@ -46,21 +55,24 @@ def mermaid(job: Job) -> str:
     return "\n".join(lines) + "\n"
 
 
-def dot(job: Job) -> str:
-    """A Graphviz digraph: groups as clusters, ``needs`` as arrows."""
+def dot(job: Job, more: More = _NOTHING) -> str:
+    """A Graphviz digraph: groups as clusters, ``needs`` as arrows, queues as thick ones."""
     lines = [f"digraph {_quoted(job.name)} {{", "  compound=true; node [shape=box];"]
     groups = list(_groups(job))
     for group, tasks in groups:
         lines.append(f"  subgraph cluster_{group.name} {{")
         lines.append(f"    label={_quoted(group.name)};")
         for index, (task, nodes) in enumerate(tasks):
-            label = _quoted("\n".join(_label(task, nodes)))
+            label = _quoted("\n".join(_label(task, nodes, more)))
             lines.append(f"    {group.name}_{index} [label={label}];")
         for index, (net, nodes) in enumerate(remote_by_path(group)):
             label = _quoted("\n".join(_remote_label(net, nodes)))
             lines.append(f"    {group.name}_remote_{index} [label={label}, style=dashed];")
         for first, second in _edges(tasks):
             lines.append(f"    {group.name}_{first} -> {group.name}_{second};")
+        for first, second, words in _pipe_edges(group, tasks):
+            look = f"[label={_quoted(words)}, style=bold]"
+            lines.append(f"    {group.name}_{first} -> {group.name}_{second} {look};")
         lines.append("  }")
     for (before, tasks), (after, _) in pairwise(one for one in groups if one[1]):
         ends = f"[ltail=cluster_{before.name}, lhead=cluster_{after.name}]"
@@ -85,28 +97,40 @@ def _edges(tasks: _Tasks) -> Iterator[tuple[int, int]]:
                 yield position[need], position[task.name]
 
 
+def _pipe_edges(group: TaskGroup, tasks: _Tasks) -> Iterator[tuple[int, int, str]]:
+    """From each task that writes to a queue to each that reads from it."""
+    position = {task.name: index for index, (task, _) in enumerate(tasks)}
+    for pipe in pipes(group):
+        words = f"{pipe.queue.name}: {', '.join(queue_notes(pipe.queue))}"
+        for writer in pipe.writers:
+            for reader in pipe.readers:
+                yield position[writer], position[reader], words
+
+
 def _where(nodes: tuple[str, ...]) -> str:
     return nodes[0] if len(nodes) == 1 else f"{nodes[0]} … {nodes[-1]} ({len(nodes)} nodes)"
 
 
-def _label(task: Task, nodes: tuple[str, ...]) -> list[str]:
-    """Name, then node and what is special."""
+def _label(task: Task, nodes: tuple[str, ...], more: More) -> list[str]:
+    """Name, then node and what is special, then what else is to be said."""
     notes = [f"on {_where(nodes)}"]
-    return [task.name, ", ".join([*notes, *task_notes(task)])]
+    return [task.name, ", ".join([*notes, *task_notes(task)]), *more.get(task.path, ())]
 
 
 def _remote_label(net: RemoteNet, nodes: tuple[str, ...]) -> list[str]:
     return [f"remote net {net.name}", f"on {_where(nodes)}"]
 
 
-def _levels(group: TaskGroup) -> Iterator[str]:
+def _levels(group: TaskGroup, more: More) -> Iterator[str]:
     tasks = tasks_by_name(group)
     level = _level_of(tasks)
     for task, nodes in sorted(tasks, key=lambda one: level[one[0].name]):
-        name, notes = _label(task, nodes)
+        name, notes, *others = _label(task, nodes, more)
         after = f" <- {', '.join(task.needs)}" if task.needs else ""
         # A long chain would leave the screen.
-        yield f"{'   ' * min(level[task.name], 12)}+- [{name}] {notes}{after}"
+        indent = "   " * min(level[task.name], 12)
+        yield f"{indent}+- [{name}] {notes}{after}"
+        yield from (f"{indent}      {line}" for line in others)
 
 
 def _level_of(tasks: _Tasks) -> dict[str, int]:

@@ -4,12 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jobrun.graph.data import ReadQueue, ReadRecords
 from jobrun.graph.types import Node, Task
 
 
 def task_notes(task: Task) -> list[str]:
     """What differs from a plain task, needs and place left out."""
-    return list(_task_notes(task))
+    return [*work_notes(task), *limit_notes(task)]
+
+
+def work_notes(task: Task) -> list[str]:
+    """Those that say what the task does: others would give other results."""
+    notes = [f"{task.instances} instances"] if task.instances > 1 else []
+    notes += [word for word in ("rebuild", "hogwild") if getattr(task, word)]
+    notes += [f"reads {name}" for name in [read_name(task)] if name]
+    written = [f"{', '.join(one.names)} to {one.queue.name}" for one in task.write]
+    return notes + ([f"writes {' and '.join(written)}"] if written else [])
+
+
+def read_name(task: Task) -> str | None:
+    """What the task's records come from: a reader or a queue."""
+    match task.read:
+        case ReadRecords(reader=reader):
+            return reader.name
+        case ReadQueue(queue=queue):
+            return queue.name
+        case None:
+            return None
+
+
+def limit_notes(task: Task) -> list[str]:
+    """Those that say what becomes of it when it takes too long or fails."""
+    return list(_limit_notes(task))
 
 
 def node_notes(node: Node) -> list[str]:
@@ -18,13 +44,7 @@ def node_notes(node: Node) -> list[str]:
     return notes + [f"{name} {amount:g}" for name, amount in node.resources]
 
 
-def _task_notes(task: Task) -> Iterator[str]:
-    if task.instances > 1:
-        yield f"{task.instances} instances"
-    if task.rebuild:
-        yield "rebuild"
-    if task.hogwild:
-        yield "hogwild"
+def _limit_notes(task: Task) -> Iterator[str]:
     if task.timeout_s:
         yield f"at most {task.timeout_s:g} s"
     if task.retry is not None:

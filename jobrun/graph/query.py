@@ -49,8 +49,8 @@ from jobrun.graph.types import (
 )
 
 Remap = Callable[[str], str] | Mapping[str, str]
-_OnNode = TypeVar("_OnNode", Task, NodeSetup, NodeReport)
-_Around = TypeVar("_Around", NodeSetup, NodeReport)
+_Scoped = TypeVar("_Scoped", Task, NodeSetup, NodeReport)
+_Around = TypeVar("_Around", NodeSetup, NodeReport, RemoteNet)
 
 
 def blocks(step: Step) -> tuple[tuple[Step, ...], ...]:
@@ -142,9 +142,11 @@ def used_nodes(group: TaskGroup) -> tuple[str, ...]:
 def remapped(group: TaskGroup, remap: Remap) -> TaskGroup:
     """The group on other nodes; tasks that land on one node stay apart.
 
-    Set-up and reports that are alike and land on one node run once there.
+    Set-up and reports that are alike and land on one node run once there; remote nets are kept
+    for the node that theirs becomes.
 
-    Which workspace holds a name that moves is left open; completing the job derives it anew.
+    Which workspace holds a name that moves is left open, and so are the properties of the node
+    of a remote net; completing the job derives them anew.
 
     Args:
         group: The tasks.
@@ -174,7 +176,11 @@ def remapped(group: TaskGroup, remap: Remap) -> TaskGroup:
                 path=old.path,
             )
     return replace(
-        group, tasks=tasks, setup=_moved_setups(group, move), reports=_moved_reports(group, move)
+        group,
+        tasks=tasks,
+        setup=_moved_setups(group, move),
+        reports=_moved_reports(group, move),
+        remote=_moved_nets(group, move),
     )
 
 
@@ -230,10 +236,10 @@ def _mover(group: TaskGroup, remap: Remap) -> Callable[[str], str]:
     if callable(remap):
         return remap
     table = dict(remap)
-    known = used_nodes(group)
+    known = (*used_nodes(group), *(net.node for net in group.remote))
     for node in table:
         if node not in known:
-            message = f"the group has no task on a node '{node}'"
+            message = f"the group has nothing on a node '{node}'"
             raise SpecError.of("E195", message, did_you_mean(node, known))
     return lambda node: table.get(node, node)
 
@@ -246,7 +252,14 @@ def _moved_reports(group: TaskGroup, move: Callable[[str], str]) -> tuple[NodeRe
     return _distinct(_moved(one, move(one.node)) for one in group.reports)
 
 
-def _moved(part: _OnNode, node: str) -> _OnNode:
+def _moved_nets(group: TaskGroup, move: Callable[[str], str]) -> tuple[RemoteNet, ...]:
+    return _distinct(
+        net if move(net.node) == net.node else replace(net, node=move(net.node), props=())
+        for net in group.remote
+    )
+
+
+def _moved(part: _Scoped, node: str) -> _Scoped:
     """On another node other names may be there, so which workspace holds what is open again."""
     return part if part.node == node else replace(part, node=node, scopes=())
 

@@ -39,6 +39,7 @@ def to_task(group: TaskGroup, name: str = "grouped", node: str = "") -> Task:
         message = f"the group is on {len(nodes)} nodes, and one task is on one"
         raise SpecError.of("E195", message, f"name the node, for example node='{nodes[0]}'")
     node = node or (nodes[0] if nodes else "local")
+    _check_local(group, name)
     _check_mergeable(group)
     group = remapped(group, lambda _: node)
     return Task(
@@ -87,6 +88,19 @@ def _block(task: Task) -> Loop:
     return Loop(Const(1), task.steps, task.path)
 
 
+def _check_local(group: TaskGroup, name: str) -> None:
+    if group.remote:
+        net = group.remote[0]
+        raise SpecError.of(
+            "E194",
+            f"the group keeps the remote net '{net.name}' for node '{net.node}', and the task "
+            f"'{name}' has no place for it",
+            "take it out first: replace(group, remote=())",
+            where=net.origin,
+            path=net.path,
+        )
+
+
 def _check_mergeable(group: TaskGroup) -> None:
     names = {task.name for task in group.tasks}
     for task in group.tasks:
@@ -96,6 +110,8 @@ def _check_mergeable(group: TaskGroup) -> None:
             _refuse(task, f"it has {task.instances} instances", "leave it as it is")
         if task.timeout_s or task.retry is not None or task.on_error != "fail":
             _refuse(task, "it has a timeout, a retry or an 'on_error' of its own", "take them out")
+        if task.read is not None or task.write:
+            _refuse(task, "it reads or writes records", "leave it as it is")
         if inner is not None:
             _refuse(task, f"it reads an output of '{inner}'", "hand over a blob of the node")
     kinds = {task.rebuild for task in group.tasks}

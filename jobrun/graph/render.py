@@ -20,8 +20,9 @@ from jobrun.graph.conditions import (
     StopWithoutImprovement,
 )
 from jobrun.graph.lines import render_steps
-from jobrun.graph.notes import node_notes, task_notes
-from jobrun.graph.types import Job, Report, Scope, Scopes, SetupNets, Task, TaskGroup
+from jobrun.graph.notes import limit_notes, node_notes, work_notes
+from jobrun.graph.pipes import pipe_text, pipes
+from jobrun.graph.types import Job, Node, Report, Scope, Scopes, SetupNets, Task, TaskGroup
 from jobrun.graph.unparse import render_expr
 
 
@@ -29,7 +30,7 @@ def render_job(job: Job) -> str:
     """The whole graph, with the workspace of every name."""
     lines = [f"job {job.name}", f"seed {job.seed}", f"blas_threads {job.blas_threads}"]
     lines += [f"param {name} = {value!r}" for name, value in job.params]
-    lines += ["; ".join([f"node {node.name}", *node_notes(node)]) for node in job.cluster]
+    lines += [_node(node) for node in job.cluster]
     for group in job.groups:
         lines += _group(group)
     for label, owned in (("state", job.state), ("constants", job.constants)):
@@ -38,6 +39,11 @@ def render_job(job: Job) -> str:
     lines += [f"stop {render_stop(condition)}" for condition in job.stop]
     lines += [f"fail_if {render_probe(probe)}" for probe in job.fail_if]
     lines += [f"expect {render_probe(probe)}" for probe in job.expect]
+    if job.deadline is not None:
+        lines.append(f"deadline {job.deadline.at}, {job.deadline.margin_s:g} s before")
+    lines += [f"place of {node.name}: {'; '.join(notes)}" for node, notes in _places(job)]
+    lines += [f"limits of {task.full_name}: {'; '.join(notes)}" for task, notes in _limits(job)]
+    lines += _kept(job.checkpoint)
     lines.append(f"checkpoint {_policy(job.checkpoint)}")
     lines += [f"not exact {path}: {reason}" for path, reason in job.exactness.reasons]
     return "\n".join(lines) + "\n"
@@ -82,6 +88,8 @@ def _group(group: TaskGroup) -> Iterator[str]:
         yield from _report(report.report, "    ")
     for task in group.tasks:
         yield from _task(task)
+    for pipe in pipes(group):
+        yield f"  queue {pipe_text(pipe)}"
     for net in group.remote:
         yield f"  remote {net.node}/{net.name} {net.path}"
         for nets in net.setup:
@@ -93,7 +101,7 @@ def _task(task: Task) -> Iterator[str]:
     words = [f"  task {task.full_name}"]
     if task.instances > 1:
         words.append(f"instances {task.instances}")
-    words += task_notes(replace(task, instances=1))
+    words += work_notes(replace(task, instances=1))
     if task.needs:
         words.append(f"needs {', '.join(task.needs)}")
     yield f"{'; '.join(words)}{_scopes(task.scopes)}"
@@ -126,11 +134,37 @@ def _scopes(scopes: Scopes) -> str:
     return f" [{'; '.join(shown)}]" if shown else ""
 
 
+def _node(node: Node) -> str:
+    """The node, and what its steps can read of it."""
+    if node.count == 1 and node.family in ("", node.name):
+        return f"node {node.name}"
+    return f"node {node.name}; {node.index} of {node.count} {node.family}"
+
+
+def _places(job: Job) -> Iterator[tuple[Node, list[str]]]:
+    """Nodes that ask for something; which changes no result."""
+    yield from ((node, node_notes(node)) for node in job.cluster if node_notes(node))
+
+
+def _limits(job: Job) -> Iterator[tuple[Task, list[str]]]:
+    """Tasks about whose failure something is said; a run that ends well is the same."""
+    tasks = (task for group in job.groups for task in group.tasks)
+    yield from ((task, limit_notes(task)) for task in tasks if limit_notes(task))
+
+
+def _kept(policy: CheckpointPolicy) -> list[str]:
+    """Where epochs are, and of which nodes: with others, a resume finds other things."""
+    if not policy.enabled:
+        return []
+    lines = [f"saves {', '.join(policy.nodes)}"] if policy.nodes else []
+    return lines + ([f"saves into {policy.directory}"] if policy.directory else [])
+
+
 def _policy(policy: CheckpointPolicy) -> str:
-    """What differs from the defaults, and the nodes."""
+    """What differs from the defaults."""
     if not policy.enabled:
         return "none"
-    default = CheckpointPolicy()
+    default = replace(CheckpointPolicy(), nodes=policy.nodes, directory=policy.directory)
     changed = [
         f"{one.name}={getattr(policy, one.name)!r}"
         for one in fields(policy)

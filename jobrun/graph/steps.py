@@ -261,15 +261,15 @@ class Assert:
 
 @dataclass(frozen=True, slots=True)
 class SaveState:
-    """Write the node's state blobs ``names`` as the checkpoint file ``file``.
+    """Begin to save the node's state blobs ``names``; they will be the file ``file``.
 
-    No spec can say this: the runner's checkpoint plan makes it. The task's output
-    ``file`` is the facts about the written file (see ``checkpoint.store.StoredFile``).
+    No spec can say this: the runner's checkpoint plan makes it. The task's output ``ticket``
+    stands for what is held (see ``checkpoint.plan.Ticket``); where it is written is said
+    later, while other groups may run.
     """
 
     file: str
     names: tuple[str, ...]
-    epoch: int
     run_id: str
     path: str = ""
     origin: Origin = field(default=NOWHERE, compare=False)

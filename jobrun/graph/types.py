@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from jobrun.core.origin import Origin
-from jobrun.graph.conditions import CheckpointPolicy, Exactness, Probe, StopCondition
+from jobrun.graph.conditions import CheckpointPolicy, Deadline, Exactness, Probe, StopCondition
 from jobrun.graph.data import Queue, ReadQueue, ReadRecords, WriteQueue
 from jobrun.graph.expr import Expr
 from jobrun.graph.steps import NOWHERE, Step
@@ -246,6 +246,7 @@ class Job:
         expect: Looked at when the job has ended.
         params: Name and value, as used.
         folder: The spec's folder as the user wrote it; where relative paths start.
+        deadline: When an invocation must be over; None for never.
     """
 
     name: str
@@ -268,6 +269,7 @@ class Job:
     params: tuple[tuple[str, object], ...] = ()
     folder: str = "."
     queues: tuple[Queue, ...] = ()
+    deadline: Deadline | None = None
 
     @property
     def groups(self) -> tuple[TaskGroup, ...]:

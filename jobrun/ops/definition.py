@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import TypeVar
+
+from jobrun.ops.arguments import Rule
+from jobrun.ops.kinds import RESULTS, kind
 
 # ``OpDef.results`` of an operator that returns a tuple as long as its arguments say.
 MANY = -1
@@ -58,9 +62,13 @@ def parse_signature(text: str) -> Signature:
     Raises:
         SyntaxError: The text is none.
     """
+    return _signature(_arguments(text))
+
+
+def _arguments(text: str) -> ast.arguments:
     function = ast.parse(f"lambda {text.strip()[1:-1]}: 0", mode="eval").body
     if isinstance(function, ast.Lambda):
-        return _signature(function.args)
+        return function.args
     raise SyntaxError(text)
 
 
@@ -96,6 +104,8 @@ class OpDef:
         results: How many values it returns; 0 for none, ``MANY`` where the arguments decide.
         since: The language version that first had it. Names of version 1 are reserved, a
             later one is hidden by a blob of its name.
+        rule: Tells dtype and shape of the result from those of the arguments, or that no
+            such call can succeed; None where that takes the values themselves.
     """
 
     name: str
@@ -109,11 +119,18 @@ class OpDef:
     deterministic: bool = True
     results: int = 1
     since: int = 1
+    rule: Rule | None = None
 
     @property
     def parameters(self) -> Signature:
         """The signature, read."""
         return parse_signature(self.signature)
+
+    @property
+    def typed_signature(self) -> str:
+        """The signature with the kind of each parameter and of the result."""
+        given = RESULTS.get(self.name) or _RESULTS.get(self.results, "arrays")
+        return f"{_typed(self.name, self.signature)} -> {given}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +143,7 @@ class DrawDef:
         doc: What it draws, one line.
         example: One line that runs.
         since: The language version that first had it.
+        rule: As that of an operator.
     """
 
     name: str
@@ -133,11 +151,42 @@ class DrawDef:
     doc: str
     example: str
     since: int = 1
+    rule: Rule | None = None
 
     @property
     def parameters(self) -> Signature:
         """The signature, read."""
         return parse_signature(self.signature)
+
+    @property
+    def typed_signature(self) -> str:
+        """The signature with the kind of each parameter and of the result."""
+        return f"{_typed(self.name, self.signature)} -> array"
+
+
+_RESULTS = {0: "None", 1: "array", 2: "(array, array)", 3: "(array, array, array)"}
+_Definition = TypeVar("_Definition", OpDef, DrawDef)
+
+
+@cache
+def _typed(function: str, text: str) -> str:
+    arguments = _arguments(text)
+    for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        one.annotation = ast.Name(kind(function, one.arg))
+    return f"({ast.unparse(arguments)})"
+
+
+def ruled(definitions: Iterable[_Definition], rules: Mapping[str, Rule]) -> tuple[_Definition, ...]:
+    """The definitions, each with the rule of its name, if there is one.
+
+    Raises:
+        ValueError: A rule is for none of them.
+    """
+    found = tuple(replace(one, rule=rules.get(one.name, one.rule)) for one in definitions)
+    strays = set(rules) - {one.name for one in found}
+    if strays:
+        raise ValueError(f"rules for no operator: {', '.join(sorted(strays))}")
+    return found
 
 
 def by_name(*families: Iterable[OpDef]) -> dict[str, OpDef]:

@@ -32,7 +32,11 @@ from jobrun.spec.load import LoadedSpec
 
 GRAPH_NAME = "graph.txt"
 
-_SAFE_WORDS = frozenset({"stop", "metric", "fail_if", "expect", "checkpoint"})
+# First words of the lines of a rendered job that are about when a run ends, what becomes of a
+# failure, what is kept and told, and where it runs; never about a bit of the state.
+_SAFE_WORDS = frozenset(
+    {"stop", "metric", "fail_if", "expect", "deadline", "checkpoint", "limits", "place"}
+)
 
 
 @dataclass(frozen=True, slots=True)

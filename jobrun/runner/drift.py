@@ -7,8 +7,9 @@ refused unless accepted by name. Comments, key order and written-out defaults ne
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from jobrun.core.errors import DriftError, Fault
@@ -82,18 +83,33 @@ def mapping_changes(
     )
 
 
+def data_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
+    """Semantic changes of data files that both know, by size and digest; times do not count."""
+    return tuple(
+        Change(f"data.{name}", "semantic", _file(before[name]), _file(after[name]))
+        for name in sorted({*before} & {*after})
+        if _file(before[name]) != _file(after[name])
+    )
+
+
 def numerics_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
     """Differences of the environment that may change the last bits of results."""
-    pairs = ((key, _numeric(before, key), _numeric(after, key)) for key in _NUMERIC_KEYS)
+    keys: list[tuple[str, Kind]] = [(key, "numerics") for key in _NUMERIC_KEYS]
+    # It stores and reads bits, and makes none.
+    keys.append(("h5py", "safe"))
     return tuple(
-        Change(f"numerics.{key}", "numerics", _shown(old), _shown(new))
-        for key, old, new in pairs
-        if old != new and old is not None
+        Change(f"numerics.{key}", kind, _shown(_numeric(before, key)), _shown(_numeric(after, key)))
+        for key, kind in keys
+        if _numeric(before, key) not in (None, _numeric(after, key))
     )
 
 
 def check_drift(
-    changes: tuple[Change, ...], *, strict: bool = False, accept: tuple[str, ...] = ()
+    changes: tuple[Change, ...],
+    *,
+    strict: bool = False,
+    accept: tuple[str, ...] = (),
+    commands: tuple[str, str] = ("", ""),
 ) -> tuple[Change, ...]:
     """Refuse what must not change; else the changes, to be told.
 
@@ -101,19 +117,30 @@ def check_drift(
         changes: All there are.
         strict: Refuse numerics, too.
         accept: Fields that may change all the same; one stands for what is below it.
+        commands: Those that resume and that fork, for people to choose from.
 
     Raises:
         DriftError: With every change that is refused.
     """
-    refused = [
+    refused = refused_of(changes, strict=strict, accept=accept)
+    if refused:
+        faults = [_fault(change) for change in refused]
+        # Once, at the end: one command accepts all of them.
+        faults[-1] = replace(faults[-1], mend=_choices(faults[-1].mend, refused, commands))
+        raise DriftError(*faults)
+    return changes
+
+
+def refused_of(
+    changes: tuple[Change, ...], *, strict: bool = False, accept: tuple[str, ...] = ()
+) -> tuple[Change, ...]:
+    """The changes that ``check_drift`` refuses."""
+    return tuple(
         change
         for change in changes
         if (change.kind == "semantic" or (strict and change.kind == "numerics"))
         and not _accepted(change.field, accept)
-    ]
-    if refused:
-        raise DriftError(*(_fault(change) for change in refused))
-    return changes
+    )
 
 
 def check_constants(
@@ -205,11 +232,25 @@ def _short(digest: Any) -> str:
     return str(digest)[:19] if digest else ""
 
 
+def _choices(mend: str, refused: tuple[Change, ...], commands: tuple[str, str]) -> str:
+    resume, fork = commands
+    if not resume or all(change.kind == "numerics" for change in refused):
+        return mend
+    fields = dict.fromkeys(change.field for change in refused if change.kind != "numerics")
+    accepted = " ".join(f"--accept-drift {shlex.quote(field)}" for field in fields)
+    return f"undo it; or go on all the same: {resume} {accepted} · or in a new run: {fork}"
+
+
+def _file(facts: Mapping[str, Any]) -> str:
+    return f"{facts.get('size_bytes', 0)} bytes, {_short(facts.get('digest'))}"
+
+
 def _fault(change: Change) -> Fault:
     code = {"numerics": "E370"}.get(change.kind, "E369")
     if change.field.startswith("constants."):
         code = "E371"
-    mend = f"undo it; or accept it with --accept-drift {change.field}; or start a new run"
+    mend = f"undo it; or accept it with --accept-drift {change.field}; or fork the run"
     if change.kind == "numerics":
         mend = "resume where the run was made, or without --strict"
-    return Fault(code, str(change), mend, change.where, change.field)
+    was, now = change.before or "not there", change.after or "not there"
+    return Fault(code, f"was {was}, is {now}", mend, change.where, change.field)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import stat
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from jobrun.formats import files
 from jobrun.formats.files import sync_directory, write_all
 
-__all__ = ["disk_faults", "sync_directory", "write_all", "write_whole"]
+__all__ = ["disk_faults", "read_plain", "sync_directory", "write_all", "write_whole"]
 
 
 def disk_faults(what: str) -> AbstractContextManager[None]:
@@ -23,6 +25,20 @@ def disk_faults(what: str) -> AbstractContextManager[None]:
         EnvironmentFaultError: The body raised an ``OSError``.
     """
     return files.disk_faults("E354", what)
+
+
+def read_plain(path: Path) -> bytes:
+    """A small file of a run; never through a link, never waiting for a pipe.
+
+    Raises:
+        OSError: It is not there, is not a regular file, or the disk says no.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        return file.read()
 
 
 def write_whole(path: Path, data: bytes) -> None:

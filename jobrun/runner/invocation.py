@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -27,24 +28,30 @@ from jobrun.core.errors import (
 from jobrun.core.events import Event, Listener, Noted, RunEnded, RunStarted
 from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.types import Job
-from jobrun.runner.authored import Authored, changes_since, digest_of, write_authored
-from jobrun.runner.drift import Change, check_drift, mapping_changes, numerics_changes
+from jobrun.runner.authored import Authored, digest_of, write_authored
+from jobrun.runner.commit import Identity, Place
+from jobrun.runner.deadline import time_left
+from jobrun.runner.drift import Change, check_drift
 from jobrun.runner.environment import describe_environment
+from jobrun.runner.filesystem import file_system
+from jobrun.runner.fingerprints import data_fingerprints
+from jobrun.runner.lineage import adopted, parent_words, seeds
 from jobrun.runner.lock import RunLock
 from jobrun.runner.logs import RunLogs, trim_metrics
 from jobrun.runner.loop import JobRunner, Limits, Resumed
-from jobrun.runner.metadata import Guarded, RunMetadata, choose_epoch, told_choice
-from jobrun.runner.parts import rebuild_group
+from jobrun.runner.metadata import Guarded, RunMetadata, told_choice
 from jobrun.runner.places import store_of, upload_of
-from jobrun.runner.preflight import callable_digests, preflight, probe_directory, refuse
+from jobrun.runner.preflight import callable_digests, probe_directory, refuse
 from jobrun.runner.progress import Progress, from_json
+from jobrun.runner.prospect import look_ahead
 from jobrun.runner.record import Status
 from jobrun.runner.recover import FROM_THE_START, Recovery
 from jobrun.runner.rundir import Run
-from jobrun.runner.saver import CheckpointSaver, Identity, NoSaver, Place, Saver
+from jobrun.runner.saver import CheckpointSaver, NoSaver, Saver
 from jobrun.runner.settings import RunOptions, RunResult
 from jobrun.runner.signals import REQUEST_NAME, StopRequests
 from jobrun.runner.stopping import total_epochs
+from jobrun.runner.trust import expect_own_unless
 from jobrun.session.base import RunContext, Session
 from jobrun.session.open import open_session
 from jobrun.version import __version__
@@ -104,7 +111,9 @@ def begin(
             listen(Noted("checkpoint: none: this run cannot be resumed", "warning"))
             return _run(work, (), None)
         with own.opened(listen):
-            return _run(work, (own, *_guarded(options)), None)
+            _tell_lineage(run, listen)
+            others = (Guarded(options.metadata),) if options.metadata else ()
+            return _run(work, (own, *others), adopted(run, job))
 
 
 def go_on(
@@ -128,30 +137,40 @@ def go_on(
     Raises:
         JobrunError: It is refused, or did not end in good order.
     """
-    folder = Path(present.folder)
-    store = store_of(run, job, folder)
-    own = RunMetadata(store, run.path, run.record.run_id, run.record.generation)
-    other = next(iter(_guarded(options)), None)
-    chosen = choose_epoch(own, other, options.epoch)
-    plan = own.recovery
-    changes = _changes(run, present, job, options, plan)
-    warnings = _look_ahead(run, present, job, plan, options)
+    expect_own_unless(run.path, trust=options.trust)
+    found = look_ahead(run, present, job, options)
+    plan, own, other = found.plan, found.own, found.other
+    accept = (*run.record.accepted, *options.accept)
+    commands = _choices(run, options)
+    check_drift(found.changes, strict=options.strict, accept=accept, commands=commands)
+    refuse(found.faults)
+    warnings = found.faults + probe_directory(run.path)
     with _telling(run, job, listener, plan.generation) as listen, own.opened(listen):
         own.recover(listen)
-        listen(told_choice(chosen))
+        listen(told_choice(found.chosen))
         trim_metrics(run.path, plan.epoch)
-        _tell_changes(changes, listen)
+        _tell_changes(found.changes, listen)
         _tell_warnings(warnings, listen)
         before = run.record
         run = _update(run, present, job, plan, options)
         ended = before.status == "finished"
         code = (before.exit_code or 0) if ended else 0
-        work = Invocation(run, job, folder, lock, options, store, listen, code)
+        work = Invocation(run, job, Path(present.folder), lock, options, found.store, listen, code)
         resumed = _resumed(work, plan, ended=ended)
         if other and resumed:
             # A kill may have come between the save and this.
             other.written(plan.epoch, plan.generation)
         return _run(work, (own, other) if other else (own,), resumed)
+
+
+def _choices(run: Run, options: RunOptions) -> tuple[str, str]:
+    """The two commands to choose from when something has drifted."""
+    words, handle = options.given, run.handle(options.run_dir)
+    spec = words[1:] if words[:1] == ("--spec",) else words
+    return (
+        shlex.join(("jobrun", "resume", handle, *words)),
+        shlex.join(("jobrun", "fork", handle, *spec)),
+    )
 
 
 def _run(
@@ -160,13 +179,14 @@ def _run(
     """Run the loop and write down how it ended, whatever happens."""
     started = time.monotonic()
     epoch = resumed.progress.epoch if resumed else FROM_THE_START
+    saved = FROM_THE_START if resumed and resumed.adopted else epoch
     total = total_epochs(work.job.stop + work.added_stop)
     work.listen(RunStarted(work.run.name, work.job.name, str(work.run.path), epoch, total))
     with (
         contextlib.closing(open_session(work.options.session)) as session,
         _requests(work, session) as requests,
     ):
-        saver = _saver(work, session, handlers, epoch)
+        saver = _saver(work, session, handlers, saved, requests)
         try:
             progress = _loop(work, session, saver, requests, resumed)
         except JobrunError as error:
@@ -195,8 +215,23 @@ def _requests(work: Invocation, session: Session) -> StopRequests:
         session.request_stop,
         grace_s=work.options.grace_s,
         time_s=work.options.time_s,
+        deadline_s=_deadline_s(work),
         request=request,
     )
+
+
+def _deadline_s(work: Invocation) -> float | None:
+    """In how many seconds everything must be saved, and say so; None for no deadline."""
+    deadline = work.job.deadline
+    if deadline is None:
+        return None
+    left = time_left(deadline, os.environ, time.time())
+    if left is None:
+        work.listen(Noted("deadline: auto: no batch system tells one; it ends when it ends"))
+        return None
+    text = f"deadline: {left.seconds:.0f} s left ({left.source}), all saved by "
+    work.listen(Noted(f"{text}{deadline.margin_s:g} s before"))
+    return max(0.0, left.seconds - deadline.margin_s)
 
 
 def _loop(
@@ -206,19 +241,22 @@ def _loop(
     requests: StopRequests,
     resumed: Resumed | None,
 ) -> Progress:
-    context = RunContext(work.job.seed, str(work.run.path), str(work.folder), work.listen)
+    profiler = work.options.profiler
+    meter = profiler.meter_for(work.job) if profiler else None
+    context = RunContext(work.job.seed, str(work.run.path), str(work.folder), work.listen, meter)
     session.open(work.job.cluster, context)
     again = f"jobrun resume {work.run.handle(work.options.run_dir)}"
     limits = Limits(work.added_stop, work.options.max_epochs, again)
-    return JobRunner(work.job, session, saver, requests, work.listen, limits).run(resumed)
-
-
-def _guarded(options: RunOptions) -> tuple[Guarded, ...]:
-    return (Guarded(options.metadata),) if options.metadata else ()
+    seeded = seeds(work.run, work.job) if resumed is None else None
+    return JobRunner(work.job, session, saver, requests, work.listen, limits).run(resumed, seeded)
 
 
 def _saver(
-    work: Invocation, session: Session, handlers: tuple[MetadataHandler, ...], saved: int
+    work: Invocation,
+    session: Session,
+    handlers: tuple[MetadataHandler, ...],
+    saved: int,
+    requests: StopRequests,
 ) -> Saver:
     if not handlers:
         return NoSaver()
@@ -227,8 +265,10 @@ def _saver(
         record.run_id, record.generation, record.spec_digest, dict(record.environment)
     )
     builder = work.options.upload or upload_of(work.run, work.job, work.folder)
-    place = Place(work.store, handlers, work.lock, builder)
-    return CheckpointSaver(work.job, session, place, identity, work.listen, saved)
+    place = Place(work.store, handlers, work.lock, builder, work.run.path)
+    return CheckpointSaver(
+        work.job, session, place, identity, work.listen, saved, lambda: requests.insisted
+    )
 
 
 def _result(work: Invocation, code: int, saved: int, faults: tuple[Fault, ...]) -> RunResult:
@@ -250,43 +290,11 @@ def _close_books(work: Invocation, status: Status, result: RunResult, started: f
 def _resumed(work: Invocation, plan: Recovery, *, ended: bool) -> Resumed | None:
     """What the loop starts from; None for init, when a crash came before epoch 0 was saved."""
     if plan.epoch == FROM_THE_START:
-        return None
+        return adopted(work.run, work.job)
     manifest = work.store.manifest(plan.epoch)
     load = load_group(work.job, manifest, work.store.path(plan.epoch))
     accept = (*work.run.record.accepted, *work.options.accept)
     return Resumed(from_json(manifest.runner), load, accept, ended=ended)
-
-
-def _changes(
-    run: Run, present: Authored, job: Job, options: RunOptions, plan: Recovery
-) -> tuple[Change, ...]:
-    """What drifted, none of it refused."""
-    if plan.epoch == FROM_THE_START:
-        # Nothing was saved, so there is nothing that another spec would not explain.
-        return ()
-    record = run.record
-    changes = [
-        *mapping_changes("env", record.variables, present.environment_digests),
-        *mapping_changes(
-            "callables", record.callables, callable_digests(job, Path(present.folder))
-        ),
-        *numerics_changes(record.environment, describe_environment()),
-    ]
-    if digest_of(present) != record.spec_digest:
-        changes = [*changes_since(run, present), *changes]
-    accept = (*record.accepted, *options.accept)
-    return check_drift(tuple(changes), strict=options.strict, accept=accept)
-
-
-def _look_ahead(
-    run: Run, present: Authored, job: Job, plan: Recovery, options: RunOptions
-) -> tuple[Fault, ...]:
-    """Preflight of what will run: of init, only what is rebuilt."""
-    if plan.epoch != FROM_THE_START:
-        job = replace(job, init=rebuild_group(job.init))
-    faults = preflight(job, Path(present.folder), imports=options.imports)
-    refuse(faults)
-    return faults + probe_directory(run.path)
 
 
 def _update(
@@ -311,6 +319,8 @@ def _update(
         limit_epochs=options.epochs or run.record.limit_epochs,
         accepted=tuple(dict.fromkeys((*run.record.accepted, *options.accept))),
         callables=callable_digests(job, Path(present.folder)),
+        data=data_fingerprints(job, Path(present.folder), run.record.data),
+        file_system=file_system(run.path),
         variables=present.environment_digests,
         environment=describe_environment(),
         host=socket.gethostname(),
@@ -341,6 +351,11 @@ def _tell(logs: RunLogs, others: list[Listener], event: Event) -> None:
 def _tell_warnings(warnings: tuple[Fault, ...], listen: Listener) -> None:
     for fault in warnings:
         listen(Noted(f"{fault.message} ({fault.mend})", "warning"))
+
+
+def _tell_lineage(run: Run, listen: Listener) -> None:
+    if run.record.parent:
+        listen(Noted(f"forked from {parent_words(run.record.parent)}"))
 
 
 def _tell_changes(changes: tuple[Change, ...], listen: Listener) -> None:

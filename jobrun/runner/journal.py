@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.core.errors import CheckpointError
-from jobrun.runner.durable import disk_faults, sync_directory, write_all
+from jobrun.runner.durable import disk_faults, read_plain, sync_directory, write_all
 
 JOURNAL_NAME = "committed.jsonl"
 
@@ -100,7 +100,7 @@ def read_journal(run: Path, run_id: str) -> Acknowledged:
     """
     with disk_faults(f"read {JOURNAL_NAME}"):
         try:
-            data = (run / JOURNAL_NAME).read_bytes()
+            data = read_plain(run / JOURNAL_NAME)
         except FileNotFoundError:
             return Acknowledged()
     return parse_journal(data, run_id)

@@ -1,6 +1,8 @@
 """One live runner per run: a lock the kernel holds, and takes back when its holder dies.
 
-The text in the lock file is for people only; nothing is ever decided by it.
+The text in the lock file is for people only; nothing is ever decided by it. The run's directory
+stays open as long as the lock is held, so that a directory, or a link, that is put in its place
+meanwhile is noticed before anything is committed into it.
 """
 
 from __future__ import annotations
@@ -40,9 +42,10 @@ class Owner:
 class RunLock:
     """The lock of one run, held from ``acquire`` to ``release`` or the process's death."""
 
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self._path = path
-        self._descriptor = descriptor
+    def __init__(self, run: Path, directory: int) -> None:
+        self._run = run
+        self._directory = directory
+        self._descriptor = -1
 
     @classmethod
     def acquire(cls, run: Path) -> Self:
@@ -55,15 +58,11 @@ class RunLock:
             LockedError: A live process holds it.
             EnvironmentFaultError: The file cannot be made.
         """
-        path = run / LOCK_NAME
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        with disk_faults(f"open {LOCK_NAME} in {run}"):
-            descriptor = os.open(path, flags, 0o644)
-        lock = cls(path, descriptor)
+        where = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        with disk_faults(f"open {run}"):
+            lock = cls(run, os.open(run, where))
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            lock.check()
-            lock._sign()
+            lock._take()
         except BlockingIOError as error:
             lock.release()
             raise _held(run, owner_of(run)) from error
@@ -73,28 +72,22 @@ class RunLock:
         return lock
 
     def check(self) -> None:
-        """See that the name still leads to the file we hold.
+        """See that the names still lead to what we hold: the lock file, and the run's directory.
 
         Raises:
-            EnvironmentFaultError: The lock file was deleted or replaced under us.
+            EnvironmentFaultError: One of them was deleted, moved or replaced under us.
         """
-        try:
-            named = self._path.stat(follow_symlinks=False)
-        except FileNotFoundError:
-            named = None
-        held = os.fstat(self._descriptor)
-        if named is None or (named.st_dev, named.st_ino) != (held.st_dev, held.st_ino):
-            raise EnvironmentFaultError.of(
-                "E355",
-                f"the lock file {self._path} was removed or replaced while this run held it",
-                "make sure that nothing else works in this run, then resume",
-            )
+        if not _same(os.fstat(self._descriptor), _facts(LOCK_NAME, self._directory)):
+            raise _replaced(f"the lock file {self._run / LOCK_NAME}")
+        if not _same(os.fstat(self._directory), _facts(str(self._run))):
+            raise _replaced(f"the directory {self._run}")
 
     def release(self) -> None:
         """Give the lock back; may be called twice."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        for descriptor in (self._descriptor, self._directory):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._descriptor = self._directory = -1
 
     def __enter__(self) -> Self:
         return self
@@ -106,6 +99,23 @@ class RunLock:
         traceback: TracebackType | None,
     ) -> None:
         self.release()
+
+    def _take(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        with disk_faults(f"open {LOCK_NAME} in {self._run}"):
+            self._descriptor = os.open(LOCK_NAME, flags, 0o644, dir_fd=self._directory)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            raise EnvironmentFaultError.of(
+                "E355",
+                f"the file system of {self._run} knows no locks: {error.strerror or error}",
+                "choose a --run-dir on a local disk, or one whose mount allows locks",
+            ) from error
+        self.check()
+        self._sign()
 
     def _sign(self) -> None:
         since = datetime.now(UTC).isoformat(timespec="seconds")
@@ -146,6 +156,26 @@ def is_live(run: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def _facts(name: str, directory: int | None = None) -> os.stat_result | None:
+    try:
+        # Of the run's own directory a link's target counts: people name runs by links.
+        return os.stat(name, dir_fd=directory, follow_symlinks=directory is None)
+    except OSError:
+        return None
+
+
+def _same(held: os.stat_result, named: os.stat_result | None) -> bool:
+    return named is not None and (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
+
+
+def _replaced(what: str) -> EnvironmentFaultError:
+    return EnvironmentFaultError.of(
+        "E355",
+        f"{what} was removed or replaced while this run held it",
+        "make sure that nothing else works in this run, then resume",
+    )
 
 
 def _held(run: Path, owner: Owner) -> LockedError:

@@ -50,13 +50,13 @@ class RunLogs:
             case Logged():
                 self._append(self._log_path(event), self._log_line(event))
             case Measured():
-                self._append(self._metrics_path, _json(event, self._generation))
+                self._append(self._metrics_path, event_json(event, self._generation))
             case _:
                 if isinstance(event, GroupStarted):
                     self._begun[event.group] = _size_bytes(self._metrics_path)
                 elif isinstance(event, GroupRetried):
                     self._drop(self._begun.get(event.group, 0))
-                self._append(self._events_path, _json(event, self._generation))
+                self._append(self._events_path, event_json(event, self._generation))
 
     def close(self) -> None:
         """Close all files; may be called twice. Later events are dropped."""
@@ -164,7 +164,8 @@ def _plain(value: Any) -> Any:
 _ENCODER = json.JSONEncoder(default=_plain, ensure_ascii=False, allow_nan=False)
 
 
-def _json(event: Event, generation: int) -> str:
+def event_json(event: Event, generation: int = 0) -> str:
+    """An event as one line of JSON, with its name and the time; NaN and infinity as text."""
     content: dict[str, Any] = {
         "event": type(event).__name__,
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),

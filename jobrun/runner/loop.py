@@ -45,12 +45,14 @@ class Resumed:
         load: The group that brings the stored state into the session.
         accept: Fields whose drift is accepted.
         ended: The run had finished: unless it goes on, nothing is left to do.
+        adopted: The state is another run's: it is saved here before anything else.
     """
 
     progress: Progress
     load: TaskGroup
     accept: tuple[str, ...] = ()
     ended: bool = False
+    adopted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class JobRunner:
 
     ::
 
-        new run:   run init; settle; save epoch 0
+        new run:   run init; load the seeds, if it is a fork; settle; save epoch 0
         resumed:   run init's rebuild tasks; load the checkpoint; settle
                    look again whether to stop
         until a stop condition holds, epoch by epoch:
@@ -82,8 +84,8 @@ class JobRunner:
             settle: bring every node's workspace to boundary form
             fail if a fail_if holds
             take the metrics; look at the stop conditions
-            save, if it is due, or the last
-        obey requests to end
+            save, if it is due, or the last; the next epoch may begin before that is durable
+        wait until all is durable; obey requests to end
         upload; run download; run exit
         fail if an expect does not hold
     """
@@ -111,8 +113,12 @@ class JobRunner:
         self._elapsed_before_s = 0.0
         self._epochs_run = 0
 
-    def run(self, resumed: Resumed | None = None) -> Progress:
+    def run(self, resumed: Resumed | None = None, seeds: TaskGroup | None = None) -> Progress:
         """Run to the end, and return how the run stood after its last epoch.
+
+        Args:
+            resumed: What a resumed run starts from; None for a new one.
+            seeds: (new) What puts blobs of another run over those that init has made.
 
         Raises:
             StoppedEarlyError: A request to end, or ``max_epochs``.
@@ -123,26 +129,33 @@ class JobRunner:
         """
         epoch = resumed.progress.epoch if resumed else 0
         try:
-            progress = self._resume(resumed) if resumed else self._begin()
+            progress = self._resume(resumed) if resumed else self._begin(seeds)
             while not progress.stopping:
                 self._obey(progress, more_epochs=True)
                 epoch = progress.epoch + 1
                 progress = self._run_epoch(progress)
             if not (resumed and resumed.ended and self._epochs_run == 0):
+                progress = self._saver.settle(progress)
                 self._obey(progress, more_epochs=False)
                 self._finish(progress)
         except (GroupCancelledError, TasksStuckError) as error:
             # Stuck without a request is a failure of the tasks; with one, the request stands.
             if isinstance(error, TasksStuckError) and not self._requests.reason:
                 raise
+            self._saver.close()
             what = f"epoch {epoch} was dropped"
             if self._saver.saved >= epoch:
                 what = f"what runs after epoch {epoch} was cut short"
             raise self._stopped(what) from error
+        finally:
+            # Whatever ended the run: what was begun is saved first.
+            self._saver.close()
         return progress
 
-    def _begin(self) -> Progress:
+    def _begin(self, seeds: TaskGroup | None) -> Progress:
         outputs = self._run_group(self._job.init, 0, {})
+        if seeds is not None:
+            self._session.run(seeds, 0, {})
         reach("runner.init-ended")
         self._session.settle(self._kept_names)
         progress = Progress(
@@ -157,15 +170,19 @@ class JobRunner:
         self._elapsed_before_s = progress.elapsed_s
         rebuilt = self._run_group(rebuild_group(self._job.init), 0, {})
         loaded = self._session.run(resumed.load, progress.epoch, {})
-        self._saver.loaded(progress.epoch, loaded)
+        if not resumed.adopted:
+            self._saver.loaded(progress.epoch, loaded)
         self._session.settle(self._kept_names)
         constants = constants_of(self._job, self._session)
         check_constants(progress.constants, constants, resumed.accept)
         progress = replace(progress, outputs={**progress.outputs, **rebuilt}, constants=constants)
+        if resumed.adopted:
+            progress = self._saver.save(progress)
         return replace(progress, stopping=self._stopping(progress))
 
     def _run_epoch(self, before: Progress) -> Progress:
         started = time.monotonic()
+        before = self._saver.look(before)
         epoch = before.epoch + 1
         self._expect(before)
         from_init = {ref: v for ref, v in before.outputs.items() if ref in self._init_outputs}
@@ -224,7 +241,7 @@ class JobRunner:
         """Run a group of the job; what of its outputs is read later."""
         if self._requests.dropping:
             raise self._stopped(f"{group.name} was not run")
-        if not (group.tasks or group.remote):
+        if not (group.tasks or group.remote or group.setup):
             return {}
         started = time.monotonic()
         names = tuple(dict.fromkeys(task.name for task in group.tasks))
@@ -263,11 +280,14 @@ class JobRunner:
 
     def _obey(self, progress: Progress, *, more_epochs: bool) -> None:
         """Leave, with everything whole saved, when someone asked for it."""
+        if more_epochs and progress.epoch_s > 0:
+            self._requests.foresee(progress.epoch_s + self._saver.seconds)
         spent = self._limits.max_epochs and self._epochs_run >= self._limits.max_epochs
         if not (self._requests.reason or (more_epochs and spent)):
             return
-        if self._saver.saved != progress.epoch:
-            progress = self._saver.save(progress)
+        progress = self._saver.settle(progress)
+        if self._saver.saved != progress.epoch and not self._requests.insisted:
+            progress = self._saver.settle(self._saver.save(progress))
         self._tell_failed_saves(progress)
         raise self._stopped(f"epoch {progress.epoch} is the last that ran")
 

@@ -36,6 +36,18 @@ def memory_faults(job: Job, folder: Path, available_bytes: int | None = None) ->
     return (Fault("E377", message, mend, path="init"),)
 
 
+def state_bytes(job: Job, folder: Path) -> int:
+    """How many bytes of the state are known to be, before any of it is made: a checkpoint's least.
+
+    Args:
+        job: The job.
+        folder: The spec's folder, where data files are looked at.
+    """
+    shapes = state_shapes(job, lambda path, member: member_header(folder / path, member))
+    saved = {(node, name) for node, names in job.state for name in names}
+    return sum(known.size_bytes or 0 for blob, known in shapes.items() if blob in saved)
+
+
 def member_header(path: Path, member: str) -> tuple[str, tuple[int, ...]] | None:
     """The dtype and shape that a data file's header tells, or None where it tells nothing."""
     try:

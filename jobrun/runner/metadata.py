@@ -32,13 +32,23 @@ class RunMetadata:
         run: The run's directory.
         run_id: The run's.
         generation: The run's, as recorded.
+        allow_lost: Go on although the newest epoch the user was told of is gone.
     """
 
-    def __init__(self, store: CheckpointStore, run: Path, run_id: str, generation: int = 0) -> None:
+    def __init__(
+        self,
+        store: CheckpointStore,
+        run: Path,
+        run_id: str,
+        generation: int = 0,
+        *,
+        allow_lost: bool = False,
+    ) -> None:
         self._store = store
         self._run = run
         self._run_id = run_id
         self._generation = generation
+        self._allow_lost = allow_lost
         self._inspect = inspector(store, run_id)
         self._said = Acknowledged()
         self._journal_is_damaged = False
@@ -57,6 +67,7 @@ class RunMetadata:
             generations(self._store),
             self._generation,
             wanted,
+            allow_lost=self._allow_lost,
         )
         return Chosen(self.recovery.epoch, _reason(self.recovery, wanted))
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from jobrun.graph.data import CallSource, FileSource, Reader
 from jobrun.graph.expr import OutputRead
-from jobrun.graph.steps import Step
+from jobrun.graph.steps import CallPython, DataFile, Load, Step
 from jobrun.graph.types import Job, OutputRef, TaskGroup
 
 
@@ -69,9 +70,23 @@ def outputs_of(group: TaskGroup) -> frozenset[OutputRef]:
 def steps_of(job: Job) -> Iterator[Step]:
     """Every step of the job, set-up and reports included, outer steps before inner ones.
 
-    Those of remote nets run elsewhere, if at all.
+    Those of remote nets run elsewhere, if at all. What a reader reads or calls stands here as
+    the step that would read or call the same.
     """
-    yield from _found(tuple(replace(group, remote=()) for group in job.groups), Step)
+    groups = tuple(replace(group, remote=()) for group in job.groups)
+    yield from _found(groups, Step)
+    for reader in dict.fromkeys(_found(groups, Reader)):
+        match reader.source:
+            case FileSource(path=path, folder=folder):
+                files = (DataFile(one.name, path, one.member, folder) for one in reader.fields)
+                yield Load(tuple(files), reader.path, reader.origin)
+            case CallSource(target=target, arguments=arguments):
+                names = tuple(one.name for one in reader.fields)
+                yield CallPython(
+                    target, arguments, (), names, path=reader.path, origin=reader.origin
+                )
+            case _:
+                pass
 
 
 def _reads(thing: Any) -> Iterator[OutputRef]:

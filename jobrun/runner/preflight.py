@@ -16,13 +16,21 @@ from pathlib import Path
 
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError
 from jobrun.core.names import did_you_mean
-from jobrun.graph.expr import Text
 from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save
 from jobrun.graph.types import Job
 from jobrun.runner.durable import disk_faults
+from jobrun.runner.fingerprints import literal_path, plain_text
 from jobrun.runner.memory import memory_faults
 from jobrun.runner.parts import steps_of
-from jobrun.runner.sources import Source, defines, find_source
+from jobrun.runner.readers import reader_faults
+from jobrun.runner.sources import (
+    Source,
+    defines,
+    find_source,
+    imported_sources,
+    script_digests,
+)
+from jobrun.runner.typecheck import refuse_types, type_faults
 
 _LITTLE_SPACE_BYTES = 256 << 20
 
@@ -37,15 +45,16 @@ def preflight(job: Job, folder: Path, *, imports: bool = False) -> tuple[Fault, 
     """
     steps = tuple(steps_of(job))
     makers = any(isinstance(step, CallPython | RunProgram) for step in steps)
-    saved = {
-        _literal(file, folder) for step in steps if isinstance(step, Save) for file in step.files
-    }
-    faults = [*memory_faults(job, folder)]
+    saving = [file for step in steps if isinstance(step, Save) for file in step.files]
+    saved = {literal_path(file, folder) for file in saving}
+    faults = [
+        *memory_faults(job, folder), *type_faults(job, folder), *reader_faults(job, folder)
+    ]  # fmt: skip
     for step in steps:
         match step:
             case Load():
                 for file in step.files:
-                    path = _literal(file, folder)
+                    path = literal_path(file, folder)
                     if path is not None and path not in saved:
                         faults += _data_faults(step, file, path, may_appear=makers)
             case CallPython():
@@ -58,14 +67,24 @@ def preflight(job: Job, folder: Path, *, imports: bool = False) -> tuple[Fault, 
 
 
 def callable_digests(job: Job, folder: Path) -> dict[str, str]:
-    """``sha256:…`` of the source of each callable, by ``module:function``."""
-    targets = {step.target for step in steps_of(job) if isinstance(step, CallPython)}
+    """``sha256:…`` of the source of each callable, by ``module:function``, and of what it uses.
+
+    With them, by ``module``, the modules of the spec's folder that they import, however deep;
+    and by ``./path`` the scripts of that folder which programs are started with.
+    """
     digests: dict[str, str] = {}
-    for target in sorted(targets):
-        source = find_source(target.partition(":")[0], folder)
-        if source is not None and source.digest:
-            digests[target] = source.digest
-    return digests
+    for step in steps_of(job):
+        if isinstance(step, CallPython):
+            module = step.target.partition(":")[0]
+            base = folder / step.folder
+            source = find_source(module, base)
+            if source is not None and source.digest:
+                digests[step.target] = source.digest
+                digests |= imported_sources(source, module, base)
+        elif isinstance(step, RunProgram) and not step.shell:
+            words = (plain_text(word) for word in step.command)
+            digests |= script_digests([word for word in words if word], folder / step.folder)
+    return dict(sorted(digests.items()))
 
 
 def probe_directory(directory: Path) -> tuple[Fault, ...]:
@@ -94,26 +113,11 @@ def probe_directory(directory: Path) -> tuple[Fault, ...]:
     return (Fault("W181", message, mend, severity="warning"),)
 
 
-def _literal(file: DataFile, folder: Path) -> Path | None:
-    text = _plain(file.path)
-    if text is None:
-        return None
-    base = Path(file.folder) if file.folder else folder
-    return Path(os.path.normpath(folder / base / text))
-
-
-def _plain(text: Text) -> str | None:
-    """The text, when nothing in it is filled in at run time."""
-    if all(isinstance(part, str) for part in text.parts):
-        return "".join(part for part in text.parts if isinstance(part, str))
-    return None
-
-
 def _data_faults(step: Load, file: DataFile, path: Path, *, may_appear: bool) -> Iterator[Fault]:
     if not path.is_file():
         near = [item.name for item in path.parent.iterdir()] if path.parent.is_dir() else []
         mend = did_you_mean(path.name, near) if near else f"there is no folder {path.parent}"
-        message = f"no data file {_plain(file.path)}"
+        message = f"no data file {plain_text(file.path)}"
         fault = Fault("E372", message, mend, step.origin, step.path)
         may_appear = may_appear and not path.exists()
         yield replace(fault, severity="warning") if may_appear else fault
@@ -125,7 +129,7 @@ def _data_faults(step: Load, file: DataFile, path: Path, *, may_appear: bool) ->
         for fault in error.faults:
             yield Fault(fault.code, fault.message, fault.mend, step.origin, step.path)
     except (OSError, ValueError) as error:
-        message = f"cannot read {_plain(file.path)}: {error}"
+        message = f"cannot read {plain_text(file.path)}: {error}"
         yield Fault("E373", message, "see whether the file is whole", step.origin, step.path)
 
 
@@ -167,7 +171,7 @@ def _import_faults(step: CallPython, module: str, function: str, base: Path) -> 
 
 
 def _program_faults(step: RunProgram) -> Iterator[Fault]:
-    name = "bash" if step.shell else _plain(step.command[0])
+    name = "bash" if step.shell else plain_text(step.command[0])
     if name is None or "/" in name or shutil.which(name) is not None:
         return
     message = f"no program '{name}' on PATH"
@@ -178,8 +182,10 @@ def refuse(faults: tuple[Fault, ...]) -> None:
     """Raise the errors among the faults, if there are any.
 
     Raises:
-        EnvironmentFaultError: There are.
+        SpecError: Shapes or dtypes do not fit.
+        EnvironmentFaultError: There are others.
     """
+    refuse_types(faults)
     errors = tuple(fault for fault in faults if fault.severity == "error")
     if errors:
         raise EnvironmentFaultError(*errors)

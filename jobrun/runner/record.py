@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jobrun.core.errors import CheckpointError
-from jobrun.runner.durable import disk_faults, write_whole
+from jobrun.runner.durable import disk_faults, read_plain, write_whole
 
 RECORD_NAME = "run.json"
 FORMAT = 1
@@ -36,9 +36,12 @@ class RunRecord:
         spec_digest: Of the resolved spec that last ran.
         limit_epochs: The stop item that ``--epochs`` added to this run; 0 for none.
         accepted: The drift that was accepted, field by field, ever.
-        callables: Digest of the source of each callable.
+        callables: Digest of the source of each callable, of what it imports from the spec's
+            folder, and of scripts there.
+        data: Size, time and digest of each data file that epochs read.
         variables: Digest of each environment variable that the spec reads.
         environment: Versions and numerics of the last invocation.
+        file_system: What kind the run was on then, such as ``ext4``.
         host: Where the last invocation ran.
         version: Of the jobrun that wrote this.
     """
@@ -59,7 +62,9 @@ class RunRecord:
     accepted: tuple[str, ...] = ()
     callables: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
+    file_system: str = ""
     host: str = ""
     version: str = ""
 
@@ -82,7 +87,7 @@ def read_record(run: Path) -> RunRecord:
         CheckpointError: There is none, it is damaged, or a newer jobrun wrote it.
     """
     try:
-        content = json.loads((run / RECORD_NAME).read_bytes())
+        content = json.loads(read_plain(run / RECORD_NAME))
     except OSError as error:
         raise CheckpointError.of(
             "E350",

@@ -31,6 +31,7 @@ class Recovery:
         superseded: Epochs that the run has gone back behind, with their generation.
         acknowledge: The epoch is there, but a crash came before its acknowledgement.
         rewind: Later acknowledgements no longer count.
+        lost: The newest epoch the user was told of, where it is gone and may be; else -1.
     """
 
     epoch: int
@@ -39,6 +40,7 @@ class Recovery:
     superseded: tuple[tuple[int, int], ...] = ()
     acknowledge: bool = False
     rewind: bool = False
+    lost: int = -1
 
 
 def plan_recovery(
@@ -48,6 +50,8 @@ def plan_recovery(
     generation_of: Callable[[int], int | None],
     generation: int,
     wanted: int | None = None,
+    *,
+    allow_lost: bool = False,
 ) -> Recovery:
     """Choose the epoch. Pure, but for what ``inspect`` reads.
 
@@ -58,6 +62,8 @@ def plan_recovery(
         generation_of: The generation that an epoch was made in.
         generation: The run's.
         wanted: Exactly this epoch, and a new generation.
+        allow_lost: Go on from an older epoch when the newest the user was told of is gone. Never
+            from the start.
 
     Raises:
         CheckpointError: The wanted epoch is not there or damaged, an epoch the user was told
@@ -76,8 +82,9 @@ def plan_recovery(
     )
     there = tuple(epoch for epoch in existing if epoch not in dict(over))
     generation = max(generation, said.generation)
-    if said.newest > max(there, default=-1):
-        raise _lost(said.newest, there)
+    lost = said.newest if said.newest > max(there, default=-1) else -1
+    if lost >= 0 and not (allow_lost and there):
+        raise _lost(lost, there)
     skipped: list[Damage] = []
     for epoch in reversed(there):
         damage = inspect(epoch)
@@ -88,7 +95,8 @@ def plan_recovery(
                 tuple(skipped),
                 over,
                 acknowledge=epoch not in said.epochs,
-                rewind=bool(skipped),
+                rewind=bool(skipped) or lost >= 0,
+                lost=lost,
             )
         skipped.append(damage)
     if skipped:
@@ -112,10 +120,11 @@ def carry_out(
         reach("runner.rewound")
     if plan.acknowledge:
         journal.acknowledge(plan.epoch, plan.generation)
+    if plan.lost >= 0:
+        listen(Noted(_lost_words(plan), "warning"))
     for damage in plan.skipped:
         listen(CheckpointSkipped(damage.epoch, damage.reason))
     if plan.skipped:
-        listen(Noted(_fallback_words(plan), "warning"))
         damaged = tuple(sorted(damage.epoch for damage in plan.skipped))
         store.set_aside(damaged, str(_unused(run / "superseded", "damaged")))
     for generation in sorted({made for _, made in plan.superseded}):
@@ -199,20 +208,22 @@ def _listed(epochs: tuple[int, ...]) -> str:
     return "epochs " + ", ".join("-".join(map(str, run)) for run in runs)
 
 
-def _fallback_words(plan: Recovery) -> str:
-    newest = plan.skipped[0]
+def _lost_words(plan: Recovery) -> str:
     return (
-        f"epoch {newest.epoch} is unusable ({newest.reason}); continuing from epoch {plan.epoch}; "
-        "what is damaged was put under superseded/"
+        f"LOST: epoch {plan.lost} was saved and is gone; continuing from epoch {plan.epoch}, "
+        "as --allow-lost says"
     )
 
 
 def _lost(newest: int, there: tuple[int, ...]) -> CheckpointError:
-    last = f"jobrun resume RUN --epoch {there[-1]}" if there else "put the checkpoints back"
+    mend = "put the checkpoints back from a copy, or start anew: jobrun run SPEC --resume never"
+    if there:
+        mend = (
+            f"put it back, or go on from an older one: jobrun resume RUN --epoch {there[-1]}, "
+            "or --allow-lost"
+        )
     return CheckpointError.of(
-        "E357",
-        f"epoch {newest} was saved and is gone; there are {_listed(there)}",
-        f"put it back, or go on from an older one: {last}",
+        "E357", f"epoch {newest} was saved and is gone; there are {_listed(there)}", mend
     )
 
 

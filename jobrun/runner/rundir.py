@@ -113,6 +113,21 @@ def runs(run_dir: Path, job: str = "") -> tuple[Run, ...]:
     )
 
 
+def unreadable_runs(run_dir: Path, job: str) -> tuple[Path, ...]:
+    """Directories of a job that hold saved epochs, but no ``run.json`` that can be read."""
+    parent = run_dir / job
+    if not parent.is_dir():
+        return ()
+    found = []
+    for path in sorted(parent.iterdir()):
+        if not path.is_symlink() and path.is_dir() and _try_open(path) is None:
+            journal = path / JOURNAL_NAME
+            told = journal.is_file() and journal.stat().st_size > 0
+            if told or any((path / "checkpoints").glob("epoch-*")):
+                found.append(path)
+    return tuple(found)
+
+
 def newest_run(run_dir: Path, job: str) -> Run | None:
     """The newest run of a job, finished or not."""
     found = runs(run_dir, job)

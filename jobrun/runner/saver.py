@@ -1,58 +1,35 @@
-"""Saving an epoch: stage, write, commit, acknowledge, tell, and only then delete old ones."""
+"""When an epoch is saved, in which thread, and what a failure means. How it is done is ``commit``'s.
+
+::
+
+    boundary E      hold the state of all nodes; hand it to the background; go on
+    epoch E + 1     |  write, commit, acknowledge, tell, delete old ones
+    boundary E + 1  wait for that; tell what it came to; upload; hold the state again …
+
+Without memory for it, or where the spec says so, all of it happens at the boundary.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from jobrun.checkpoint.metadata import MetadataHandler
-from jobrun.checkpoint.plan import save_group
-from jobrun.checkpoint.retain import victims
-from jobrun.checkpoint.store import CheckpointStore, Manifest, StoredFile
-from jobrun.checkpoint.times import stored_files, times_of
+from jobrun.checkpoint.plan import TICKET_OUTPUT, save_group
+from jobrun.checkpoint.times import Stillness, stored_files, times_of
 from jobrun.checkpoint.upload import UploadBuilder
-from jobrun.core.crashpoints import reach
+from jobrun.compile.plan_text import size_text
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.core.events import (
-    CheckpointCommitted,
-    CheckpointFailed,
-    CheckpointTimes,
-    Listener,
-    ignore,
-)
+from jobrun.core.events import CheckpointFailed, Listener, Noted, ignore
 from jobrun.graph.types import Job
-from jobrun.runner.lock import RunLock
+from jobrun.runner.background import Background, GivenUpError, Permit
+from jobrun.runner.commit import Commits, Identity, Order, Place
+from jobrun.runner.headroom import Headroom, free_memory_bytes
 from jobrun.runner.progress import Progress, to_json
 from jobrun.runner.uploader import HANDED_OVER, Uploader
 from jobrun.session.base import Outputs, Session
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """What every manifest of a run says besides its epoch."""
-
-    run_id: str
-    generation: int = 0
-    spec_digest: str = ""
-    environment: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a run keeps its epochs, who is told of them, and the lock that makes them ours.
-
-    Attributes:
-        handlers: The run's own first: its word is what a user may rely on.
-        builder: Brings epochs elsewhere; None for nobody.
-    """
-
-    store: CheckpointStore
-    handlers: tuple[MetadataHandler, ...]
-    lock: RunLock
-    builder: UploadBuilder | None = None
 
 
 class Saver(Protocol):
@@ -62,11 +39,21 @@ class Saver(Protocol):
         """Whether the policy wants this epoch saved."""
 
     def save(self, progress: Progress) -> Progress:
-        """Save the epoch; the progress, in which a failure that may be passed over is counted.
+        """Save the epoch, or begin to; the progress, with what was passed over counted.
 
         Raises:
-            EnvironmentFaultError: It could not be saved, twice.
+            EnvironmentFaultError: It, or the one before, could not be saved, twice.
         """
+
+    def look(self, progress: Progress) -> Progress:
+        """What a save came to that has ended meanwhile; the progress, as by ``save``.
+
+        Raises:
+            EnvironmentFaultError: It failed.
+        """
+
+    def settle(self, progress: Progress) -> Progress:
+        """Wait until what was begun is durable, then look; see ``look``."""
 
     def loaded(self, epoch: int, outputs: Outputs) -> None:
         """An epoch was loaded; ``outputs`` are those of its load group."""
@@ -78,9 +65,12 @@ class Saver(Protocol):
             EnvironmentFaultError: It failed, and is required.
         """
 
+    def close(self) -> None:
+        """Wait until what was begun is durable; tell of a failure, and raise nothing."""
+
     @property
     def seconds(self) -> float:
-        """How long the last save took."""
+        """How long the last save took until it was durable."""
 
     @property
     def saved(self) -> int:
@@ -102,15 +92,49 @@ class NoSaver:
         """Nothing happens."""
         return progress
 
+    def look(self, progress: Progress) -> Progress:
+        """Nothing has happened."""
+        return progress
+
+    def settle(self, progress: Progress) -> Progress:
+        """Nothing was begun."""
+        return progress
+
     def loaded(self, epoch: int, outputs: Outputs) -> None:
         """Nothing happens."""
 
     def finish(self) -> None:
         """Nothing happens."""
 
+    def close(self) -> None:
+        """Nothing happens."""
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What a save came to; ``error`` None: the epoch is durable."""
+
+    epoch: int
+    error: BaseException | None = None
+    seconds: float = 0.0
+
+
+def _never() -> bool:
+    return False
+
 
 class CheckpointSaver:
-    """Saves the state of a session's nodes into a store, as the job's policy says."""
+    """Saves the state of a session's nodes into a store, as the job's policy says.
+
+    Args:
+        job: What is run.
+        session: Has the state.
+        place: Where epochs are kept.
+        identity: What every manifest says.
+        listen: Is told.
+        saved: The newest epoch that is durable already.
+        is_late: Whether there is no time to wait for a save that is under way.
+    """
 
     def __init__(
         self,
@@ -120,18 +144,29 @@ class CheckpointSaver:
         identity: Identity,
         listen: Listener = ignore,
         saved: int = -1,
+        is_late: Callable[[], bool] = _never,
     ) -> None:
         self._job = job
         self._session = session
         self._store = place.store
         self._handlers = place.handlers
-        self._lock = place.lock
-        self._identity = identity
         self._listen = listen
+        self._is_late = is_late
+        self._commits = Commits(job, session, place, identity, listen)
+        self._commits.saved = saved
+        self._group = save_group(job, identity.run_id)
+        self._headroom = Headroom(job.checkpoint.asynchronous, free_memory_bytes)
+        self._background = Background("jobrun-save")
+        self._outcome: _Outcome | None = None
         self._saved_at = time.monotonic()
         self._uploader = self._uploader_of(place.builder)
+        self._told_why = False
         self.seconds = 0.0
-        self.saved = saved
+
+    @property
+    def saved(self) -> int:
+        """See ``Saver.saved``."""
+        return self._commits.saved
 
     def is_due(self, progress: Progress) -> bool:
         """By epochs, or by the time since the last save; epoch 0 always is."""
@@ -141,28 +176,41 @@ class CheckpointSaver:
         return progress.epoch == 0 or time.monotonic() - self._saved_at >= policy.every_s
 
     def save(self, progress: Progress) -> Progress:
-        """See ``Saver.save``.
-
-        ::
-
-            write into a stage and commit it; if the disk says no, once more into a new one
-            acknowledge in the journal        # from here on the user may rely on it
-            tell the listeners and the other handlers
-            delete what retention chooses     # never before the new epoch is durable
-            upload it, if each one is
-        """
+        """See ``Saver.save``. One save is under way at a time: the one before is waited for."""
         started = time.monotonic()
+        progress = self.settle(progress)
+        waited_s = time.monotonic() - started
+        outcome = self._outcome = _Outcome(progress.epoch)
         try:
-            self._keep(progress)
+            self._expect_accessible(progress.epoch)
+            order = self._order(progress, started, waited_s)
         except EnvironmentFaultError as error:
-            if self._job.checkpoint.on_error == "fail":
-                raise
-            self._listen(CheckpointFailed(progress.epoch, str(error)))
-            return replace(progress, failed_saves=progress.failed_saves + 1)
+            outcome.error = error
+            return self.look(progress)
+        work = partial(self._carry_out, order, outcome)
+        if order.still.beside:
+            self._background.start(work)
+            return progress
+        work(Permit())
+        return self.look(progress)
+
+    def look(self, progress: Progress) -> Progress:
+        """See ``Saver.look``."""
+        if self._background.is_busy or self._outcome is None:
+            return progress
+        outcome, self._outcome = self._outcome, None
+        if outcome.error is not None:
+            return self._passed_over(progress, outcome.epoch, outcome.error)
+        self.seconds = outcome.seconds
         if self._uploader:
-            self._uploader.committed(progress.epoch)
-        self.seconds = time.monotonic() - started
+            self._uploader.committed(outcome.epoch)
         return progress
+
+    def settle(self, progress: Progress) -> Progress:
+        """See ``Saver.settle``. A save that there is no time for is dropped."""
+        if not self._background.wait(self._is_late):
+            self._outcome = None
+        return self.look(progress)
 
     def loaded(self, epoch: int, outputs: Outputs) -> None:
         """See ``Saver.loaded``. A kill may have come between the epoch's save and its upload."""
@@ -175,30 +223,59 @@ class CheckpointSaver:
         if self._uploader:
             self._uploader.finish(self.saved)
 
-    def _keep(self, progress: Progress) -> None:
-        started = time.monotonic()
-        self._expect_accessible(progress.epoch)
-        try:
-            path, files = self._commit(progress)
-        except EnvironmentFaultError:
-            # After the rename the epoch exists, perhaps not durably: a second try would only
-            # meet it, and an fsync that failed must not be asked again.
-            if progress.epoch in self._store.epochs():
-                raise
-            path, files = self._commit(progress)
-        reach("runner.saved")
-        own, *others = self._handlers
-        own.written(progress.epoch, self._identity.generation)
-        reach("runner.acknowledged")
+    def close(self) -> None:
+        """See ``Saver.close``."""
+        ended = self._background.wait(self._is_late)
+        outcome, self._outcome = self._outcome, None
+        if ended and outcome is not None and outcome.error is not None:
+            self._listen(CheckpointFailed(outcome.epoch, str(outcome.error)))
+        self._background.close()
+
+    def _order(self, progress: Progress, started: float, waited_s: float) -> Order:
+        """Hold what is to be saved, and let the run go on if there is memory for that."""
+        form = to_json(progress)
+        outputs = self._session.run(self._group, progress.epoch, {})
+        tickets = tuple(outputs[ref] for ref in outputs if ref.output == TICKET_OUTPUT)
+        beside = self._goes_beside(sum(ticket.size_bytes for ticket in tickets))
+        if beside:
+            # After the last epoch nothing runs before it is durable.
+            groups = () if progress.stopping else (self._job.epoch,)
+            self._session.protect(tickets, groups)
         self._saved_at = time.monotonic()
-        self.saved = progress.epoch
-        size_bytes = sum(file.size_bytes for file in files)
-        seconds = self._saved_at - started
-        self._listen(CheckpointCommitted(progress.epoch, size_bytes, seconds, path))
-        for other in others:
-            other.written(progress.epoch, self._identity.generation)
-        self._tell_times(times_of("save", progress.epoch, files))
-        self._retain(progress)
+        still = Stillness(self._saved_at - started - waited_s, waited_s, beside=beside)
+        return Order(progress, form, tickets, started, still)
+
+    def _goes_beside(self, state_bytes: int) -> bool:
+        if self._headroom.allows(state_bytes):
+            return True
+        if self._job.checkpoint.asynchronous is None and not self._told_why:
+            self._told_why = True
+            free = size_text(self._headroom.free_bytes)
+            text = f"the state takes {size_text(state_bytes)}, and {free} of memory are free"
+            self._listen(Noted(f"{text}: the run stands still while an epoch is saved"))
+        return False
+
+    def _carry_out(self, order: Order, outcome: _Outcome, permit: Permit) -> None:
+        try:
+            self._commits.carry_out(order, permit)
+            outcome.seconds = time.monotonic() - order.started
+        except GivenUpError:
+            # Nobody looks at it any more.
+            return
+        except BaseException as error:  # noqa: BLE001 - raised at the next boundary
+            outcome.error = error
+        if not order.still.beside:
+            self._saved_at = time.monotonic()
+
+    def _passed_over(self, progress: Progress, epoch: int, error: BaseException) -> Progress:
+        """Count a failed save, or raise its error."""
+        passes = self._job.checkpoint.on_error == "warn"
+        if not (passes and isinstance(error, EnvironmentFaultError)):
+            raise error
+        self._listen(CheckpointFailed(epoch, str(error)))
+        # It cannot be among the best that are kept.
+        scores = tuple(one for one in progress.scores if one[0] != epoch)
+        return replace(progress, scores=scores, failed_saves=progress.failed_saves + 1)
 
     def _expect_accessible(self, epoch: int) -> None:
         if not all(handler.accessible(None) for handler in self._handlers):
@@ -212,11 +289,7 @@ class CheckpointSaver:
     def _report(self, action: str, epoch: int, outputs: Mapping[Any, Any]) -> None:
         files = stored_files(outputs)
         if files:
-            self._tell_times(times_of(action, epoch, files))
-
-    def _tell_times(self, times: CheckpointTimes) -> None:
-        for handler in self._handlers:
-            handler.report(times)
+            self._commits.tell_times(times_of(action, epoch, files))
 
     def _uploader_of(self, builder: UploadBuilder | None) -> Uploader | None:
         if builder is None:
@@ -224,37 +297,3 @@ class CheckpointSaver:
         policy = self._job.checkpoint.upload or HANDED_OVER
         report = partial(self._report, "upload")
         return Uploader(builder, policy, self._store, self._session, self._listen, report)
-
-    def _commit(self, progress: Progress) -> tuple[str, tuple[StoredFile, ...]]:
-        staged = self._store.stage(progress.epoch)
-        try:
-            group = save_group(self._job, progress.epoch, staged, self._identity.run_id)
-            outputs = self._session.run(group, progress.epoch, {})
-            files = tuple(outputs[ref] for ref in outputs if ref.output == "file")
-            manifest = self._manifest(progress, files)
-            self._lock.check()
-            return self._store.commit(staged, manifest), manifest.files
-        except BaseException:
-            self._store.discard(staged)
-            raise
-
-    def _manifest(self, progress: Progress, files: tuple[StoredFile, ...]) -> Manifest:
-        order = {node.name: place for place, node in enumerate(self._job.cluster)}
-        return Manifest(
-            epoch=progress.epoch,
-            run_id=self._identity.run_id,
-            generation=self._identity.generation,
-            files=tuple(sorted(files, key=lambda file: order[file.node])),
-            spec_digest=self._identity.spec_digest,
-            runner=to_json(progress),
-            environment=self._identity.environment,
-        )
-
-    def _retain(self, progress: Progress) -> None:
-        policy = self._job.checkpoint
-        if not (policy.keep_last or policy.keep_every or policy.keep_best[0]):
-            # Keeps all: listing ten thousand epochs after each one would take its time.
-            return
-        chosen = victims(policy, self._store.epochs(), dict(progress.scores))
-        if chosen:
-            self._store.remove(chosen)

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from jobrun.core.errors import Fault
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.metadata import MetadataHandler
     from jobrun.checkpoint.upload import UploadBuilder
+    from jobrun.graph.types import Job
+    from jobrun.runtime.lapping import Metering
 
 Resume = Literal["auto", "must", "never", ""]
+
+
+class Profiling(Protocol):
+    """Someone who wants to know where the time of a run goes."""
+
+    def meter_for(self, job: Job) -> Metering:
+        """What measures the steps of the job; asked for when the session is opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +38,16 @@ class RunOptions:
         epoch: (resume) Continue from exactly this epoch; None for the newest good one.
         strict: (resume) Refuse other numerics instead of warning.
         accept: (resume) Fields whose drift is accepted; a field stands for what is below it.
+        given: (resume) The words of the command line that say what is run, for messages, such as
+            ``--spec kmeans.yaml``.
+        allow_lost: (resume) Go on from an older epoch when the newest that was saved is gone.
+        trust: Work in a run although others may write into it.
         imports: Import callables before the start, not only look for their files.
         upload: Brings epochs elsewhere, in place of what ``checkpoint.upload`` means; when, and
             what a failure means, stays as it says (without it: at the end, required).
         metadata: Is asked about the run's checkpoints and told of them, beside the run's own
             journal.
+        profiler: Gives what measures the steps; None for code without any of that.
     """
 
     run_dir: Path = field(default_factory=lambda: Path("runs"))
@@ -45,9 +59,13 @@ class RunOptions:
     epoch: int | None = None
     strict: bool = False
     accept: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    allow_lost: bool = False
+    trust: bool = False
     imports: bool = False
     upload: UploadBuilder | None = None
     metadata: MetadataHandler | None = None
+    profiler: Profiling | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,9 @@ arrive at any instant, also while the main thread is inside a long numpy call or
     first request:   the epoch may end if it is expected to within the grace, else it is dropped
     grace is over:   drop it
     second request:  drop it at once
+    a deadline:      begin no epoch that would not be saved before it; drop one that is late
+
+All spans are of the monotonic clock: a wall clock that jumps changes nothing.
 """
 
 from __future__ import annotations
@@ -16,17 +19,45 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
+
+from jobrun.core.errors import InterruptedRunError, StoppedEarlyError
 
 _STOPPING = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT)
 _NUDGE = 0  # no signal has this number
 _REQUEST_POLL_S = 0.5
 # A cancel may fall between two groups, where there is nothing to cancel yet: say it again.
 _REPEAT_S = 0.05
+_EPOCHS_SEEN = 8
 REQUEST_NAME = "stop-request"
+
+
+@contextlib.contextmanager
+def early_stops() -> Iterator[None]:
+    """Let a signal that comes before the loop end the process in good order, at once.
+
+    While a run is made, or recovers, nothing is being computed that could be finished first; and
+    what is on the disk is safe at any instant. In the main thread only.
+
+    Raises:
+        StoppedEarlyError: A signal came; after SIGINT, an InterruptedRunError.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {}
+    for number in _STOPPING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            previous[number] = signal.signal(number, _leave)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
 
 class StopRequests:
@@ -36,6 +67,7 @@ class StopRequests:
         cancel: Ends the running group soon; called from another thread, and repeatedly.
         grace_s: How long an epoch may still take after the first request.
         time_s: Ask by ourselves after so many seconds; 0 for never.
+        deadline_s: In so many seconds everything must be saved; None for never.
         request: A file whose appearance is a request, or None.
     """
 
@@ -45,15 +77,19 @@ class StopRequests:
         *,
         grace_s: float = 25.0,
         time_s: float = 0.0,
+        deadline_s: float | None = None,
         request: Path | None = None,
     ) -> None:
         self._cancel = cancel
         self._grace_s = grace_s
         self._time_at = time.monotonic() + time_s if time_s else float("inf")
+        self._deadline_at = float("inf") if deadline_s is None else time.monotonic() + deadline_s
+        self._took_s: deque[float] = deque(maxlen=_EPOCHS_SEEN)
         self._request = request
         self._reason = ""
         self._interrupted = False
         self._dropping = False
+        self._insisted = False
         self._drop_at = float("inf")
         self._expected_end: float | None = None
         self._over = False
@@ -76,6 +112,11 @@ class StopRequests:
         """Whether what runs now is being given up."""
         return self._dropping
 
+    @property
+    def insisted(self) -> bool:
+        """Whether a signal came after someone had asked already: nothing is waited for."""
+        return self._insisted
+
     def expect(self, seconds: float | None) -> None:
         """Say how long it will be until what runs now is saved; None when that is not known."""
         self._expected_end = None if seconds is None else time.monotonic() + seconds
@@ -83,6 +124,17 @@ class StopRequests:
         # the other thread at every epoch would cost more than a small epoch does.
         if self._reason:
             self._nudge()
+
+    def foresee(self, seconds: float) -> None:
+        """Ask to end when another epoch would not be over before the deadline.
+
+        Args:
+            seconds: How long the last one took, with its save. The longest of the last few
+                counts: a save now and then takes longer than most.
+        """
+        self._took_s.append(seconds)
+        if not self._reason and time.monotonic() + max(self._took_s) > self._deadline_at:
+            self._note("the next epoch would not be saved before the deadline")
 
     def ask(self, reason: str) -> None:
         """Ask to end, from inside the process."""
@@ -129,6 +181,7 @@ class StopRequests:
             for number in os.read(self._read_fd, 4096) if readable else b"":
                 # Others, such as an alarm's, are not ours.
                 if number in _STOPPING:
+                    self._insisted = bool(self._reason)
                     self._note(_words(number), interrupted=number == signal.SIGINT)
             self._look()
 
@@ -137,6 +190,9 @@ class StopRequests:
         now = time.monotonic()
         if not self._reason and now >= self._time_at:
             self._note("the time limit of this invocation was reached")
+        if now >= self._deadline_at and not self._dropping:
+            self._note("the deadline, less its margin, was reached")
+            self._dropping = True
         if not self._reason and self._request is not None and self._request.exists():
             self._note("a stop was requested")
         if self._reason and not self._dropping:
@@ -158,6 +214,7 @@ class StopRequests:
             return _REPEAT_S
         now = time.monotonic()
         next_at = self._drop_at if self._reason else self._time_at
+        next_at = min(next_at, self._deadline_at)
         wait = max(0.0, next_at - now)
         if self._request is not None and not self._reason:
             wait = min(wait, _REQUEST_POLL_S)
@@ -166,6 +223,16 @@ class StopRequests:
 
 def _words(number: int) -> str:
     return f"signal {signal.Signals(number).name}"
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """The handler before the loop: end now."""
+    del frame
+    message = f"stopped ({_words(number)}) before any epoch ran"
+    mend = "start it again: what was saved is there"
+    if number == signal.SIGINT:
+        raise InterruptedRunError.of("E363", message, mend)
+    raise StoppedEarlyError.of("E362", message, mend)
 
 
 def _do_nothing(number: int, frame: FrameType | None) -> None:

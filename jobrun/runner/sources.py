@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib.util
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+_SCRIPTS = frozenset({".bash", ".jl", ".m", ".pl", ".py", ".r", ".rb", ".sh"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,43 @@ def find_source(module: str, folder: Path) -> Source | None:
         if found is None or isinstance(found, Source):
             return found
         path = found
-    return Source(path, f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}")
+    return Source(path, _digest(path))
+
+
+def imported_sources(source: Source, module: str, folder: Path) -> dict[str, str]:
+    """``sha256:…`` of the modules in ``folder`` that a module imports, and those import, by name.
+
+    Installed packages are told apart by their versions, not here. Imports inside functions
+    count; those by a computed name cannot be seen.
+
+    Args:
+        source: That of the module.
+        module: Its name.
+        folder: The spec's folder.
+    """
+    found: dict[str, str] = {}
+    waiting = [(module, source.path)]
+    while waiting:
+        name, path = waiting.pop()
+        for other in _imports(name, path):
+            place = None if other in found or other == module else _in_folder(
+                folder, other.split(".")
+            )  # fmt: skip
+            if place is not None:
+                found[other] = _digest(place)
+                waiting.append((other, place))
+    return found
+
+
+def script_digests(words: Iterable[str], folder: Path) -> dict[str, str]:
+    """``sha256:…`` of the scripts among the words of a command that are in ``folder``."""
+    found: dict[str, str] = {}
+    for word in words:
+        path = folder / word
+        inside = not Path(word).is_absolute() and ".." not in Path(word).parts
+        if inside and path.suffix.lower() in _SCRIPTS and path.is_file():
+            found[f"./{Path(word)}"] = _digest(path)
+    return found
 
 
 def defines(path: Path, name: str) -> tuple[bool, tuple[str, ...]]:
@@ -59,6 +98,45 @@ def defines(path: Path, name: str) -> tuple[bool, tuple[str, ...]]:
         elif isinstance(node, kinds):
             bound.add(node.name)
     return name in bound or "*" in bound or "__getattr__" in bound, known
+
+
+def _digest(path: Path) -> str:
+    return f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+
+
+def _imports(module: str, path: Path | None) -> Iterator[str]:
+    """Every module that a file may import, and the packages around it, by full name."""
+    if path is None:
+        return
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = _base(package, node)
+            # What is imported from a package may be a module of it.
+            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        for name in names:
+            yield from _with_packages(name.strip("."))
+
+
+def _base(package: str, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    parts = package.split(".")[: len(package.split(".")) - node.level + 1]
+    return ".".join([*parts, *([node.module] if node.module else [])])
+
+
+def _with_packages(name: str) -> Iterator[str]:
+    parts = name.split(".")
+    for count in range(1, len(parts) + 1):
+        if all(part.isidentifier() for part in parts[:count]):
+            yield ".".join(parts[:count])
 
 
 def _in_folder(folder: Path, parts: list[str]) -> Path | None:

@@ -8,19 +8,26 @@ from __future__ import annotations
 import os
 import socket
 import uuid
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from jobrun.core.crashpoints import reach
 from jobrun.core.errors import CheckpointError, Fault, UsageError
 from jobrun.core.events import Listener, ignore
 from jobrun.graph.types import Job
 from jobrun.runner.authored import Authored, digest_of, job_of, recorded, write_authored
+from jobrun.runner.deadline import expect_time
 from jobrun.runner.durable import write_whole
 from jobrun.runner.environment import set_blas_threads
+from jobrun.runner.filesystem import file_system, file_system_warnings
+from jobrun.runner.fingerprints import data_fingerprints
+from jobrun.runner.finished import ended
 from jobrun.runner.lock import RunLock, is_live, owner_of
+from jobrun.runner.memory import state_bytes
 from jobrun.runner.preflight import callable_digests, preflight, probe_directory, refuse
 from jobrun.runner.record import RunRecord, write_record
 from jobrun.runner.rundir import (
@@ -31,10 +38,18 @@ from jobrun.runner.rundir import (
     newest_unfinished,
     open_run,
     point_latest,
+    unreadable_runs,
 )
 from jobrun.runner.settings import Resume, RunOptions, RunResult
-from jobrun.runner.signals import REQUEST_NAME
+from jobrun.runner.signals import REQUEST_NAME, early_stops
+from jobrun.runner.space import expect_space
+from jobrun.runner.trust import expect_own_place
 from jobrun.version import __version__
+
+# Of a new run's directory, what its ``run.json`` says of its parent.
+Parent = Callable[[Path], dict[str, Any]]
+
+_MINUTE = len("20261121-0942")
 
 __all__ = [
     "RunOptions", "RunResult", "choose_run", "request_stop", "resume_run", "run_with_policy",
@@ -43,25 +58,51 @@ __all__ = [
 
 
 def start_run(
-    loaded: Authored, job: Job, options: RunOptions, listener: Listener = ignore
+    loaded: Authored,
+    job: Job,
+    options: RunOptions,
+    listener: Listener = ignore,
+    *,
+    parent: Parent | None = None,
 ) -> RunResult:
     """Start a new run and run it to its end.
+
+    Args:
+        loaded: What is run.
+        job: What it compiles to.
+        options: Of this invocation.
+        listener: Is told what happens.
+        parent: For a fork: of the new run's directory, what is recorded of where it comes from.
 
     Raises:
         EnvironmentFaultError: Something that the job needs is missing, or the disk says no.
         TaskFailedError: A step failed.
     """
+    with early_stops():
+        return _start(loaded, job, options, listener, parent)
+
+
+def _start(
+    loaded: Authored, job: Job, options: RunOptions, listener: Listener, parent: Parent | None
+) -> RunResult:
     set_blas_threads(job.blas_threads)
     folder = Path(loaded.folder)
+    expect_time(job.deadline, os.environ)
     warnings = preflight(job, folder, imports=options.imports)
     refuse(warnings)
+    if not options.trust:
+        for place in (options.run_dir, options.run_dir / job.name):
+            expect_own_place(place)
     path = create_directory(options.run_dir, job.name)
     reach("runner.directory-made")
     with RunLock.acquire(path) as lock:
         warnings += probe_directory(path)
+        expect_space(str(path), state_bytes(job, folder), len(job.cluster.nodes))
+        warnings += file_system_warnings(path, file_system(path))
         write_authored(path, loaded, job)
         reach("runner.spec-written")
-        run = Run(path, _new_record(path, loaded, job, options))
+        record = _new_record(path, loaded, job, options)
+        run = Run(path, replace(record, parent=parent(path) if parent else {}))
         # With this file the directory becomes a run.
         write_record(path, run.record)
         reach("runner.run-made")
@@ -101,11 +142,11 @@ def resume_run(
             "start a new run; to be able to resume, take 'checkpoint: none' out of the spec",
         )
     if run.record.status == "finished" and _asks_nothing_new(run, options, loaded):
-        return _ended(run)
+        return ended(run, options, loaded, listener)
     present = loaded if loaded is not None else recorded(run)
     job = job_of(present)
     set_blas_threads(job.blas_threads)
-    with RunLock.acquire(run.path) as lock:
+    with early_stops(), RunLock.acquire(run.path) as lock:
         # Read again: its holder may have come further since it was looked up.
         run = open_run(run.path)
         return _invocation().go_on(run, present, job, lock, options, listener)
@@ -131,9 +172,12 @@ def run_with_policy(
 
     Raises:
         UsageError: The newest run is unfinished, and the policy is empty.
-        CheckpointError: The policy is ``must``, and there is no run.
+        CheckpointError: The policy is ``must``, and there is no run; or a newer one has saved
+            epochs, and its ``run.json`` cannot be read.
     """
     newest = newest_run(options.run_dir, job.name)
+    if resume != "never":
+        _expect_readable(options.run_dir, job.name, newest)
     if newest is not None and not newest.record.resumable:
         newest = None
     match resume:
@@ -213,10 +257,25 @@ def _new_record(path: Path, loaded: Authored, job: Job, options: RunOptions) -> 
         spec_digest=digest_of(loaded),
         limit_epochs=options.epochs,
         callables=callable_digests(job, Path(loaded.folder)),
+        data=data_fingerprints(job, Path(loaded.folder)),
+        file_system=file_system(path),
         variables=loaded.environment_digests,
         host=socket.gethostname(),
         version=__version__,
     )
+
+
+def _expect_readable(run_dir: Path, job: str, newest: Run | None) -> None:
+    """Never pass over a run that has saved something because its ``run.json`` is damaged."""
+    for path in unreadable_runs(run_dir, job):
+        # Names begin with the minute in which a run was made.
+        if newest is None or path.name[:_MINUTE] >= newest.path.name[:_MINUTE]:
+            raise CheckpointError.of(
+                "E375",
+                f"{path} has saved epochs, and its run.json is missing or damaged",
+                "put run.json back from a copy of the run; or move the directory away; "
+                "or start anew: jobrun run SPEC --resume never",
+            )
 
 
 def _asks_nothing_new(run: Run, options: RunOptions, loaded: Authored | None) -> bool:
@@ -225,11 +284,6 @@ def _asks_nothing_new(run: Run, options: RunOptions, loaded: Authored | None) ->
     # A handler may name another epoch than the last.
     nobody_chooses = options.epoch is None and options.metadata is None
     return same_spec and same_limit and nobody_chooses
-
-
-def _ended(run: Run) -> RunResult:
-    record = run.record
-    return RunResult(record.exit_code or 0, str(run.path), record.epoch, record.reason)
 
 
 def _would_be_forgotten(run: Run) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import assert_never
+
+import numpy as np
 
 from jobrun.graph.expr import (
     Attribute,
@@ -28,9 +31,14 @@ from jobrun.graph.expr import (
     Unary,
 )
 from jobrun.graph.steps import Assign, NameTarget, Op
+from jobrun.ops.load import implementation
 from jobrun.ops.table import OPERATORS
 
 Leaf = Name | OutputRead | NodeBlob
+
+_REDUCTIONS = frozenset(
+    {"sum", "prod", "mean", "std", "var", "min", "max", "any", "all", "argmin", "argmax", "len"}
+)
 
 
 def leaves(expr: Expr) -> Iterator[Leaf]:  # noqa: C901, PLR0912 - one case per kind of a closed union
@@ -82,8 +90,29 @@ def is_fresh(expr: Expr) -> bool:
             return all(map(is_fresh, expr.operands))
         case Conditional():
             return is_fresh(expr.then) and is_fresh(expr.otherwise)
+        case Call():
+            return expr.function in _fresh_operators() and all(map(_is_number, expr.args))
         case _:
             return False
+
+
+def _is_number(argument: Expr) -> bool:
+    """Whether an argument is surely numbers: of a list or of text anything may come."""
+    if isinstance(argument, Const):
+        return isinstance(argument.value, int | float | complex)
+    return not isinstance(argument, Sequence | Text)
+
+
+@cache
+def _fresh_operators() -> frozenset[str]:
+    """Built-in operators that give a new array or a number, whatever blobs they are given."""
+    elementwise = {
+        name
+        for name, known in OPERATORS.items()
+        if known.implementation.startswith("numpy:") and known.results == 1
+        and isinstance(implementation(name), np.ufunc)
+    }  # fmt: skip
+    return frozenset(elementwise | _REDUCTIONS)
 
 
 def is_plain_view(expr: Expr) -> bool:

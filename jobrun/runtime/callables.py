@@ -107,6 +107,18 @@ class _Call:
             self._put(frame, blob, value)
 
 
+def instance_of(target: str, folder: str, values: Mapping[str, Value], frame: Frame) -> Any:
+    """An object of a class of the user's, made as a callable is called.
+
+    Raises:
+        TaskFailedError: E206, the class raised; E207, it cannot be imported.
+    """
+    made = resolve(target, folder)
+    wanted = [name for name in _parameters(made) if name in _EXTRAS and name not in values]
+    given = {name: read_only(value) for name, value in values.items()}
+    return _invoke(target, made, given | {name: _EXTRAS[name](frame) for name in wanted})
+
+
 def read_only(value: Value) -> Value:
     """What a callable may look at but not change."""
     if type(value) is np.ndarray:
@@ -126,10 +138,11 @@ def _invoke(target: str, function: Callable[..., Any], values: Mapping[str, Any]
     except (KeyboardInterrupt, CancelledError):
         raise
     except BaseException as error:  # also SystemExit: a callable may not end the process
-        raise _failure(target, error) from error
+        raise failure(target, error) from error
 
 
-def _failure(target: str, error: BaseException) -> TaskFailedError:
+def failure(target: str, error: BaseException) -> TaskFailedError:
+    """What the user's code raised, with its place in the user's file."""
     frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename != __file__]
     text = str(error).partition("\n")[0]
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Wake = Callable[[], None]
+# How many passes of a loop go by before it looks whether its list was emptied, or is at its end.
+PASSES = 256
 
 
 class CancelledError(Exception):
@@ -25,18 +27,23 @@ class CancelScope:
     Attributes:
         cancelled: Plain attribute, since it is read at every step boundary.
         at_once: Programs get no time to end in good order. Set before ``cancel``.
+        passes: What loops go through, an item for each pass; ``cancel`` empties it, which ends
+            them with the present pass at no cost to the others.
     """
 
-    __slots__ = ("_wakers", "at_once", "cancelled")
+    __slots__ = ("_wakers", "at_once", "cancelled", "passes")
 
     def __init__(self) -> None:
         self.cancelled = False
         self.at_once = False
+        self.passes: list[None] = [None] * PASSES
         self._wakers: dict[object, Wake] = {}
 
     def cancel(self) -> None:
         """Ask everything in the scope to end. Any thread, any time, any number of times."""
         self.cancelled = True
+        # After the flag: a loop that comes to the end of its list looks at the flag.
+        self.passes.clear()
         for wake in list(self._wakers.values()):
             wake()
 

@@ -16,15 +16,17 @@ from jobrun.blobs.values import Value
 from jobrun.core.origin import Origin
 from jobrun.graph.expr import Expr
 from jobrun.graph.steps import Net, Step
-from jobrun.runtime.control import Action, Control, Place, inside_code, outside_code
+from jobrun.runtime.control import Action, Control, inside_code, outside_code
 from jobrun.runtime.frame import Frame
+from jobrun.runtime.handover import fetch, hand_back
+from jobrun.runtime.loops import PASSES_HERE
 from jobrun.runtime.moves import moves
+from jobrun.runtime.positions import Place
 from jobrun.runtime.statements import Statements
-from jobrun.runtime.syntax import assign, call, item, load
+from jobrun.runtime.syntax import assign, load
 from jobrun.runtime.usage import BlockNames, finder, usage
 
 PLACES = "_places"
-AT = "at"
 _FUNCTION = "block"
 
 
@@ -33,19 +35,21 @@ class Block:
     """The code of a list of steps.
 
     Attributes:
-        run: Runs the steps on a frame; errors are those of the steps, unexplained.
+        run: Runs the steps on a frame, and tells by True that a stop of the block ended it;
+            errors are those of the steps, unexplained.
         code: The function's code, to find its frame in a traceback.
-        places: Path and origin of each operator and step; the variable ``at`` of the
-            function's frame is the index of the present one.
+        places: Path and origin of each operator and step, for ``positions.place_at``.
         path: The block that ``stop`` leaves.
         variables: Which blob each of the function's numbered variables stands for.
+        changes: Names outside of the task whose array, or counter, it may change in place.
     """
 
-    run: Callable[[Frame], None]
+    run: Callable[[Frame], bool | None]
     code: CodeType
     places: tuple[Place, ...]
     path: str
     variables: dict[str, str]
+    changes: frozenset[str] = frozenset()
 
 
 def compile_block(
@@ -65,23 +69,36 @@ def compile_block(
         action: Gives the function of a step that is neither control flow nor a net.
         in_exit: Whether ``failed`` can be read.
     """
-    # What a function outside of the code touches stands in a workspace, where it finds it.
-    private = frozenset(usage(steps).used - names.shared - usage(tuple(outside_code(steps))).used)
-    kept = frozenset(name for name in private if names.outlives(name))
-    statements = Statements(names, private, moves(steps, private - kept), in_exit=in_exit)
+    # Functions outside of the code find in a workspace what they touch.
+    outside = usage(tuple(outside_code(steps))).used
+    private = frozenset(_names_inside(steps) - names.shared)
+    kept = frozenset(name for name in private if name in outside or names.outlives(name))
+    temporaries = private - kept
+    statements = Statements(
+        names, private, moves(steps, temporaries), handed=outside, in_exit=in_exit
+    )
+    worth: list[tuple[str, ast.expr]] = []
+    statements.expressions.worth = worth
     control = Control(statements, action, path)
     body = control.block(steps)
+    if names.meter is not None:
+        body = names.meter.measured(body, control.places, path, statements.globals)
     fate = _fate(steps, kept)
-    first = _loads(statements, kept - (fate.first - fate.deleted))
-    whole = _write_back(statements, body, fate)
+    first = fetch(statements, kept - (fate.first - fate.deleted))
+    back = hand_back(statements, fate.bound | fate.deleted, fate.deleted)
+    whole: list[ast.stmt] = [ast.Try(body, [], [], back)] if back else body
     places = tuple(control.places)
     statements.globals.table[PLACES] = places
-    start: list[ast.stmt] = [assign(AT, ast.Constant(0)), assign("c", load("f.cancel"))]
+    start: list[ast.stmt] = [assign("c", load("f.cancel"))]
+    if control.has_loops:
+        start.append(assign(PASSES_HERE, load("c.passes")))
+    start += [assign(variable, begin) for variable, begin in worth]
     start += [assign(level, load(f"f.{level}")) for level in sorted(statements.levels)]
     origin = places[0].origin if places else Origin("<python>")
     function = make_function([*start, *first, *whole], statements.globals.table, origin)
     variables = {variable: name for name, variable in statements.private.items()}
-    return Block(function, function.__code__, places, path, variables)
+    changes = frozenset(filter(names.outer, usage(steps).changed))
+    return Block(function, function.__code__, places, path, variables, changes)
 
 
 def compile_expression(
@@ -123,6 +140,15 @@ class _Fate:
     first: frozenset[str]
 
 
+def _names_inside(steps: tuple[Step, ...]) -> set[str]:
+    look = finder()
+    found: set[str] = set()
+    for step in inside_code(steps):
+        access = look.of_step(step)
+        found.update(access.reads, access.binds, access.atomic, access.deletes)
+    return found
+
+
 def _fate(steps: tuple[Step, ...], kept: frozenset[str]) -> _Fate:
     bound: set[str] = set()
     deleted: set[str] = set()
@@ -135,6 +161,7 @@ def _fate(steps: tuple[Step, ...], kept: frozenset[str]) -> _Fate:
 
 
 def _bound_first(steps: tuple[Step, ...]) -> set[str]:
+    """Names that the steps surely bind before they look at them."""
     look = finder()
     seen: set[str] = set()
     first: set[str] = set()
@@ -148,32 +175,3 @@ def _bound_first(steps: tuple[Step, ...]) -> set[str]:
             first.update(name for name in access.binds if name not in seen)
             seen.update(access.binds)
     return first
-
-
-def _loads(statements: Statements, names: frozenset[str]) -> list[ast.stmt]:
-    """Variables of the names that exist already; the others stay unbound."""
-    found: list[ast.stmt] = []
-    for name in sorted(names):
-        workspace = statements.workspace(name)
-        key = ast.Constant(name)
-        is_there = ast.Compare(key, [ast.In()], [workspace])
-        get = assign(statements.private[name], item(workspace, key, ast.Load()))
-        found.append(ast.If(is_there, [get], []))
-    return found
-
-
-def _write_back(statements: Statements, body: list[ast.stmt], fate: _Fate) -> list[ast.stmt]:
-    """The body, with its names put back into their workspaces however it ends."""
-    back: list[ast.stmt] = []
-    unbound = statements.globals.bind(UnboundLocalError, "Unbound")
-    for name in sorted(fate.bound | fate.deleted):
-        workspace = statements.workspace(name)
-        key = ast.Constant(name)
-        put: list[ast.stmt] = [
-            ast.Assign([item(workspace, key, ast.Store())], load(statements.private[name]))
-        ]
-        pop = ast.Attribute(workspace, "pop", ast.Load())
-        drop = ast.Expr(call(pop, key, ast.Constant(None)))
-        gone: list[ast.stmt] = [drop] if name in fate.deleted else [ast.Pass()]
-        back.append(ast.Try(put, [ast.ExceptHandler(unbound, None, gone)], [], []))
-    return [ast.Try(body, [], [], back)] if back else body

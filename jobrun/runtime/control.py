@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import assert_never
 
 from jobrun.core.origin import Origin
@@ -34,16 +33,20 @@ from jobrun.graph.steps import (
     UseNet,
     While,
 )
-from jobrun.runtime import landing
+from jobrun.runtime import landing, loops
 from jobrun.runtime.cancel import CancelledError
 from jobrun.runtime.frame import Frame
+from jobrun.runtime.handover import fetch, hand_back
+from jobrun.runtime.positions import Place, locate
 from jobrun.runtime.statements import Statements
 from jobrun.runtime.syntax import assign, call, item, load, store
+from jobrun.runtime.usage import usage
 
 Action = Callable[[Frame], None]
 
-# Python refuses more than twenty loops and try statements inside each other.
-_DEEPEST = 8
+# Python refuses more than twenty loops and try statements inside each other. One of ours is up
+# to three of Python's, and the whole stands inside one more.
+_DEEPEST = 5
 
 
 class StopBlock(Exception):  # noqa: N818 - a way out of a block, not an error
@@ -52,14 +55,6 @@ class StopBlock(Exception):  # noqa: N818 - a way out of a block, not an error
     def __init__(self, target: str) -> None:
         super().__init__(target)
         self.target = target
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a step or an operator stands."""
-
-    path: str
-    origin: Origin
 
 
 class Control:
@@ -74,26 +69,36 @@ class Control:
     def __init__(self, statements: Statements, action: Callable[[Step], Action], path: str) -> None:
         self._statements = statements
         self._expressions = statements.expressions
+        self._globals = statements.globals
         self._action = action
         self._path = path
         # Blocks around the present step, outermost first; a guard's entry is empty text.
         self._around: list[str] = []
         # Targets that are left by an exception somewhere below.
         self._raised: set[str] = set()
+        # Variables of loops: pass numbers, and how many passes are left.
         self._loops = 0
+        # How many loops of this code are around the present step.
+        self._depth = 0
         self.places: list[Place] = []
+
+    @property
+    def has_loops(self) -> bool:
+        """Whether the code needs the list of passes."""
+        return self._loops > 0
 
     def block(self, steps: tuple[Step, ...]) -> list[ast.stmt]:
         """The statements of the whole block."""
         body = self._steps(steps)
         if self._path in self._raised:
-            body = [self._catching(self._path, body, [])]
+            body = [self._catching(self._path, body, [], [_left()])]
         return body or [ast.Pass()]
 
     def _steps(self, steps: tuple[Step, ...]) -> list[ast.stmt]:
         made: list[ast.stmt] = []
         for step in steps:
-            if not isinstance(step, UseNet):
+            # A loop of expressions sees a cancel at each pass; that is enough.
+            if not isinstance(step, UseNet) and not (self._depth and _is_code(step)):
                 made.append(self._check())
             made += self._step(step)
         return made
@@ -125,78 +130,124 @@ class Control:
                 assert_never(step)
 
     def _op(self, op: Op) -> list[ast.stmt]:
-        return _located([self._at(op.path, op.origin), *self._statements.of(op)], op.origin)
+        return self._placed(self._statements.of(op), op.path, op.origin)
 
     def _act(self, step: Step) -> list[ast.stmt]:
         inner = [one for one in walk((step,)) if isinstance(one, Stop)]
         self._raised.update(one.target for one in inner)
-        function = self._statements.globals.bind(self._action(step), "act")
-        made = [self._at(step.path, step.origin), ast.Expr(call(function, load("f")))]
-        return _located(made, step.origin)
+        function = self._globals.bind(self._action(step), "act")
+        found, own = usage((step,)), self._statements.private.keys()
+        used, bound = found.used & own, found.bound & own
+        made = hand_back(self._statements, used, used)
+        act: ast.stmt = ast.Expr(call(function, load("f")))
+        if bound:
+            # Also when it fails: what it has bound by then counts.
+            act = ast.Try([act], [], [], fetch(self._statements, bound, again=True))
+        return self._placed([*made, act], step.path, step.origin)
 
     def _loop(self, step: Loop) -> list[ast.stmt]:
-        number = self._pass_number(step.path)
         count = step.count
-        made = [assign(number, ast.Constant(0))]
         if count is None:
-            head: list[ast.stmt] = []
+            return self._while(step)
+        number = self._pass_number(step)
+        if not self._is_steady(count, step):
+            return self._recounted(step, count, number)
+        # Before the body: what it reads of workspaces stands in front of the loop.
+        reads = self._statements.statement(lambda: [ast.Expr(self._count(count))])
+        limit = reads.pop()
+        assert isinstance(limit, ast.Expr)  # noqa: S101 - for the type checker
+        body = self._body(step, [], number, ahead=False)
+        if number:
+            made = loops.numbered(number, limit.value, body, self._globals)
         else:
-            head = self._leave_unless(step, lambda: self._more(number, count))
-        made.append(self._repeat(step, number, head))
-        return self._caught(step, _located(made, step.origin))
+            left = self._variable("r")
+            made = loops.counted(left, limit.value, body, self._check(), self._globals)
+        return self._caught(step, [*reads, *made])
 
-    def _more(self, number: str, count: Expr) -> ast.expr:
-        limit = self._expressions.of(count)
-        if not (isinstance(count, Const) and type(count.value) is int):
-            limit = self._helper(landing.as_count, limit)
-        return ast.Compare(load(number), [ast.Lt()], [limit])
+    def _recounted(self, step: Loop, count: Expr, number: str) -> list[ast.stmt]:
+        """A loop whose count may differ from pass to pass."""
+        number = number or self._variable("n")
 
-    def _while(self, step: While) -> list[ast.stmt]:
-        number = self._pass_number(step.path)
-        head = self._leave_unless(step, lambda: self._bool(step.condition))
-        made = [assign(number, ast.Constant(0)), self._repeat(step, number, head)]
-        return self._caught(step, _located(made, step.origin))
+        def more() -> ast.expr:
+            return ast.Compare(load(number), [ast.Lt()], [self._count(count)])
 
-    def _leave_unless(
-        self, step: Loop | While, condition: Callable[[], ast.expr]
-    ) -> list[ast.stmt]:
+        body = self._body(step, self._leave_unless(more), number, ahead=True)
+        repeat = ast.While(ast.Constant(True), body, [])
+        return self._caught(step, [assign(number, ast.Constant(0)), repeat])
+
+    def _while(self, step: Loop | While) -> list[ast.stmt]:
+        number = self._pass_number(step)
+        head: list[ast.stmt] = []
+        if isinstance(step, While):
+            condition = step.condition
+            head = self._leave_unless(lambda: self._bool(condition))
+        body = self._body(step, head, number, ahead=True)
+        made = loops.endless(body, self._check())
+        if number:
+            made.insert(0, assign(number, ast.Constant(0)))
+        return self._caught(step, made)
+
+    def _leave_unless(self, condition: Callable[[], ast.expr]) -> list[ast.stmt]:
         def leave() -> list[ast.stmt]:
             return [ast.If(ast.UnaryOp(ast.Not(), condition()), [ast.Break()], [])]
 
-        return [self._at(step.path, step.origin), *self._statements.statement(leave)]
+        return self._statements.statement(leave)
 
-    def _repeat(self, step: Loop | While, number: str, head: list[ast.stmt]) -> ast.stmt:
+    def _body(
+        self, step: Loop | While, head: list[ast.stmt], number: str, *, ahead: bool
+    ) -> list[ast.stmt]:
+        """One pass: ``head``, the steps, and ``ahead`` the next pass number."""
         self._around.append(step.path)
-        body = self._steps(step.steps) or [self._check()]
+        self._depth += 1
+        body = self._steps(step.steps)
+        self._depth -= 1
         has_actions = _has_actions(step.steps, len(self._around))
         self._around.pop()
+        if number:
+            head = [*head, self._check()]
         if has_actions:
             # Steps outside of this code find the pass number in the frame.
             passes = item(load("f.loops"), ast.Constant(step.path), ast.Store())
             head = [*head, ast.Assign([passes], load(number))]
-        ahead = ast.AugAssign(store(number), ast.Add(), ast.Constant(1))
-        return ast.While(ast.Constant(True), [*head, *body, ahead], [])
+        if number and ahead:
+            body = [*body, ast.AugAssign(store(number), ast.Add(), ast.Constant(1))]
+        return [*head, *body] or [ast.Pass()]
+
+    def _is_steady(self, count: Expr, step: Loop) -> bool:
+        found = usage(step.steps)
+        return loops.is_steady(count, self._statements.private, found.bound | found.changed)
+
+    def _count(self, count: Expr) -> ast.expr:
+        limit = self._expressions.of(count)
+        if isinstance(count, Const) and type(count.value) is int:
+            return limit
+        return self._helper(landing.as_count, limit)
 
     def _caught(self, step: Loop | While, made: list[ast.stmt]) -> list[ast.stmt]:
-        if step.path not in self._raised:
-            return made
-        return _located([self._catching(step.path, made, [])], step.origin)
+        if step.path in self._raised:
+            made = [self._catching(step.path, made, [])]
+        return self._placed(made, step.path, step.origin)
 
     def _guard(self, step: Guard) -> list[ast.stmt]:
         def flag(value: bool) -> list[ast.stmt]:
             return [self._statements.bind(step.flag, ast.Constant(value))]
 
         self._around.append("")
-        body = [self._at(step.path, step.origin), *self._steps(step.steps), *flag(False)]
+        body = [*self._steps(step.steps), *flag(False)]
         self._around.pop()
-        stopped = flag(True)
-        return _located([self._catching(step.path, body, stopped)], step.origin)
+        made = [self._catching(step.path, body, flag(True))]
+        return self._placed(made, step.path, step.origin)
 
-    def _catching(self, path: str, body: list[ast.stmt], then: list[ast.stmt]) -> ast.stmt:
-        """``body``; a stop of ``path`` ends it, after ``then``; other stops go on."""
+    def _catching(
+        self, path: str, body: list[ast.stmt], then: list[ast.stmt], last: Sequence[ast.stmt] = ()
+    ) -> ast.stmt:
+        """``body``; a stop of ``path`` ends it, after ``then``; other stops go on.
+
+        ``last`` is what only a stop of ``path`` does.
+        """
         others = ast.Compare(load("stop.target"), [ast.NotEq()], [ast.Constant(path)])
-        handler = [*then, ast.If(others, [ast.Raise(None, None)], [])]
-        kind = self._statements.globals.bind(StopBlock, "Stop")
+        handler = [*then, ast.If(others, [ast.Raise(None, None)], []), *last]
+        kind = self._globals.bind(StopBlock, "Stop")
         return ast.Try(body, [ast.ExceptHandler(kind, "stop", handler)], [], [])
 
     def _if(self, step: If, branches: tuple[tuple[Expr, tuple[Step, ...]], ...]) -> list[ast.stmt]:
@@ -209,51 +260,58 @@ class Control:
 
         *before, chosen = self._statements.statement(choose)
         assert isinstance(chosen, ast.If)  # noqa: S101 - for the type checker
-        at = self._at(step.path, step.origin)
         chosen.body = self._steps(then) or [ast.Pass()]
         chosen.orelse = self._if(step, tuple(rest))
-        return _located([at, *before, chosen], step.origin)
+        return self._placed([*before, chosen], step.path, step.origin)
 
     def _stop(self, step: Stop) -> list[ast.stmt]:
         leave = [self._leave(step.target)]
         if step.condition is None:
-            return _located(leave, step.origin)
+            return self._placed(leave, step.path, step.origin)
         condition = step.condition
 
         def test() -> list[ast.stmt]:
             return [ast.If(self._bool(condition), leave, [])]
 
-        made = [self._at(step.path, step.origin), *self._statements.statement(test)]
-        return _located(made, step.origin)
+        return self._placed(self._statements.statement(test), step.path, step.origin)
 
     def _leave(self, target: str) -> ast.stmt:
         if target and self._around and self._around[-1] == target:
             return ast.Break()
         if target == self._path and "" not in self._around:
-            return ast.Return(None)
+            return _left()
         self._raised.add(target)
-        kind = self._statements.globals.bind(StopBlock, "Stop")
+        kind = self._globals.bind(StopBlock, "Stop")
         return ast.Raise(call(kind, ast.Constant(target)), None)
 
-    def _pass_number(self, loop: str) -> str:
+    def _pass_number(self, step: Loop | While) -> str:
+        """The variable of the pass number; empty where nobody looks at it."""
+        has_actions = _has_actions(step.steps, len(self._around) + 1)
+        if not (has_actions or loops.reads_pass(step)):
+            self._loops += 1
+            return ""
+        return self._expressions.pass_numbers.setdefault(step.path, self._variable("n"))
+
+    def _variable(self, kind: str) -> str:
         self._loops += 1
-        return self._expressions.pass_numbers.setdefault(loop, f"n{self._loops}")
+        return f"{kind}{self._loops}"
 
     def _bool(self, condition: Expr) -> ast.expr:
         return self._helper(landing.as_bool, self._expressions.of(condition))
 
     def _helper(self, function: Callable[..., object], value: ast.expr) -> ast.expr:
-        return call(self._statements.globals.bind(function, function.__name__), value)
+        return call(self._globals.bind(function, function.__name__), value)
 
     def _check(self) -> ast.stmt:
         """A step boundary: the place where a cancelled run ends."""
-        kind = self._statements.globals.bind(CancelledError, "Cancelled")
+        kind = self._globals.bind(CancelledError, "Cancelled")
         return ast.If(load("c.cancelled"), [ast.Raise(kind, None)], [])
 
-    def _at(self, path: str, origin: Origin) -> ast.stmt:
-        """Notes the present place, for errors; costs a few nanoseconds."""
+    def _placed(self, made: list[ast.stmt], path: str, origin: Origin) -> list[ast.stmt]:
+        """The statements of an operator or step, with its place: all code passes through here."""
         self.places.append(Place(path, origin))
-        return assign("at", ast.Constant(len(self.places) - 1))
+        locate(made, origin, len(self.places) - 1)
+        return made
 
 
 def inside_code(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
@@ -288,18 +346,14 @@ def outside_code(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
             yield step
 
 
+def _left() -> ast.stmt:
+    """Tells whoever runs the block that it did not come to its end."""
+    return ast.Return(ast.Constant(True))
+
+
 def _has_actions(steps: tuple[Step, ...], depth: int) -> bool:
     return next(outside_code(steps, depth), None) is not None
 
 
-def _located(made: list[ast.stmt], origin: Origin) -> list[ast.stmt]:
-    """Give the statements the place in the spec, where they have none yet."""
-    line, column = max(1, origin.line), max(0, origin.column - 1)
-    for statement in made:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.stmt | ast.expr | ast.excepthandler | ast.keyword) and not (
-                hasattr(node, "lineno")
-            ):
-                node.lineno = node.end_lineno = line
-                node.col_offset = node.end_col_offset = column
-    return made
+def _is_code(step: Step) -> bool:
+    return isinstance(step, Net | If | Stop | Guard | Loop | While)

@@ -25,11 +25,12 @@ from jobrun.core.errors import JobrunError
 from jobrun.core.events import TaskEnded
 from jobrun.graph.types import Node, OutputRef
 from jobrun.runtime.cancel import CancelledError
-from jobrun.runtime.control import Place
 from jobrun.runtime.faults import explain_at, missing_only, run_block
 from jobrun.runtime.frame import Frame, GroupRun
 from jobrun.runtime.landing import land
 from jobrun.runtime.plan import NodePlan, OutputPlan, ReportPlan, SetupPlan, TaskPlan
+from jobrun.runtime.positions import Place
+from jobrun.runtime.records import Streams, run_records
 from jobrun.runtime.reports import Reporter
 from jobrun.runtime.together import run_together
 from jobrun.runtime.watch import ends_apart, run_apart
@@ -61,8 +62,26 @@ def _run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_:
     frame.instances = task.instances
     frame.place = task.path
     frames = [frame] if task.instances <= 1 else _instance_frames(frame, task.instances)
-    went_well = around(plan.setup, frame, lambda: _instances(plan, frames))
+    streams = plan.records.streams(frame) if plan.records is not None else Streams()
+
+    def instances() -> bool:
+        streams.begin(frame)
+        return _instances(plan, frames, streams)
+
+    try:
+        went_well = around(plan.setup, frame, instances)
+    finally:
+        # Others may wait for what this task reads or writes, however it ended.
+        went_well = _closed(streams, run) and went_well
     return went_well and _take_outputs(plan, frames, run)
+
+
+def _closed(streams: Streams, run: GroupRun) -> bool:
+    def work() -> bool:
+        streams.close()
+        return True
+
+    return attempt(run, work)
 
 
 def around(setups: Sequence[SetupPlan], frame: Frame, body: Work) -> bool:
@@ -161,14 +180,14 @@ def _instance_frames(frame: Frame, count: int) -> list[Frame]:
     return frames
 
 
-def _instances(plan: TaskPlan, frames: list[Frame]) -> bool:
+def _instances(plan: TaskPlan, frames: list[Frame], streams: Streams) -> bool:
     if len(frames) == 1:
-        return _instance(plan, frames[0])
+        return _instance(plan, frames[0], streams)
     outcomes: list[bool] = [False] * len(frames)
 
     def work(index: int) -> Callable[[], None]:
         def run() -> None:
-            outcomes[index] = _instance(plan, frames[index])
+            outcomes[index] = _instance(plan, frames[index], streams)
 
         return run
 
@@ -176,13 +195,16 @@ def _instances(plan: TaskPlan, frames: list[Frame]) -> bool:
     return all(outcomes)
 
 
-def _instance(plan: TaskPlan, frame: Frame) -> bool:
-    return around(plan.instance_setup, frame, lambda: _body(plan, frame))
+def _instance(plan: TaskPlan, frame: Frame, streams: Streams) -> bool:
+    return around(plan.instance_setup, frame, lambda: _body(plan, frame, streams))
 
 
-def _body(plan: TaskPlan, frame: Frame) -> bool:
+def _body(plan: TaskPlan, frame: Frame, streams: Streams) -> bool:
     def body() -> bool:
-        run_block(plan.body, frame)
+        if plan.records is None:
+            run_block(plan.body, frame)
+        else:
+            run_records(plan.records, plan.body, frame, streams)
         return True
 
     if not plan.reports:
@@ -230,6 +252,10 @@ def _take_outputs(plan: TaskPlan, frames: list[Frame], run: GroupRun) -> bool:
     """Snapshots of the outputs: what happens to the blobs later does not touch them."""
 
     def work() -> bool:
+        gate = run.gates.get(plan.task.node)
+        if gate is not None:
+            # An output may count something, too.
+            gate.pass_gate()
         # All of them first: a task has all its outputs or none.
         taken: dict[OutputRef, Value] = {}
         for output in plan.outputs:

@@ -9,9 +9,10 @@ from dataclasses import replace
 from jobrun.core.errors import Fault, JobrunError, TaskFailedError
 from jobrun.graph.steps import NOWHERE
 from jobrun.runtime.cancel import CancelledError
-from jobrun.runtime.codegen import AT, Block
-from jobrun.runtime.control import Place, StopBlock
+from jobrun.runtime.codegen import Block
+from jobrun.runtime.control import StopBlock
 from jobrun.runtime.frame import Frame
+from jobrun.runtime.positions import Place, place_at
 from jobrun.runtime.workspace import MissingBlobError, shown
 
 _MENDS: dict[type[Exception], str] = {
@@ -23,8 +24,8 @@ _NO_VARIABLES: Mapping[str, str] = {}
 _SHAPES = "look at the shapes and dtypes of the blobs it reads; a log step before it shows them"
 
 
-def run_block(block: Block, frame: Frame) -> None:
-    """Run a block's steps to their end, or to a stop of the block.
+def run_block(block: Block, frame: Frame) -> bool:
+    """Run a block's steps to their end, or to a stop of the block; whether it was stopped.
 
     Raises:
         JobrunError: A step failed; every fault says where.
@@ -32,10 +33,13 @@ def run_block(block: Block, frame: Frame) -> None:
         StopBlock: A stop that leaves a block further out.
     """
     try:
-        block.run(frame)
+        if frame.run.gates and block.changes:
+            _pass_gate(block, frame)
+        return block.run(frame) is True
     except StopBlock as stop:
         if stop.target != block.path:
             raise
+        return True
     except CancelledError:
         raise
     except Exception as error:
@@ -43,6 +47,13 @@ def run_block(block: Block, frame: Frame) -> None:
         if explained is error:
             raise
         raise explained from error
+
+
+def _pass_gate(block: Block, frame: Frame) -> None:
+    """Wait until what the block changes in place is copied by the save that goes on."""
+    gate = frame.run.gates.get(frame.node.name)
+    if gate is not None:
+        gate.pass_gate(block.changes)
 
 
 def explain(error: Exception, block: Block, frame: Frame) -> JobrunError:
@@ -77,8 +88,7 @@ def _place(error: Exception, block: Block) -> Place:
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code is block.code and block.places:
-            at: int = trace.tb_frame.f_locals[AT]
-            return block.places[at]
+            return place_at(block.code, trace.tb_lasti, block.places)
         trace = trace.tb_next
     return block.places[0] if block.places else Place(block.path, NOWHERE)
 

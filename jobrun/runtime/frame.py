@@ -6,7 +6,7 @@ A ``GroupRun`` is shared by all that runs in one group run; a ``Frame`` belongs 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,7 +17,9 @@ from jobrun.core.events import Listener
 from jobrun.graph.types import Node, OutputRef
 from jobrun.runtime.cancel import CancelScope
 from jobrun.runtime.leash import Leash
+from jobrun.runtime.lines import Line
 from jobrun.runtime.rng import StreamKey, stream
+from jobrun.runtime.savings import Held, Savings
 from jobrun.runtime.workspace import Blobs
 
 # Runs work in another thread, then calls done there; the thread counts as free before it.
@@ -38,9 +40,12 @@ class GroupRun:
         errors: What went wrong, in the order of its happening.
         failed: For each error the task that declares ``retry`` and failed with it, or "".
         interrupted: Something did not run to its end because the run was cancelled.
+        lines: The group's queues, by name and node; without a node where all nodes share one.
         grace_s: How long tasks may take to their end once they were asked to.
         task: In what ``apart`` gives: the task's name, if it declares ``retry``.
         whole: In what ``apart`` gives: the run to which a failure matters.
+        savings: What the nodes hold for saves.
+        gates: By node, what blocks have to pass before they change a blob that is being saved.
     """
 
     group: str
@@ -52,6 +57,7 @@ class GroupRun:
     outputs: dict[OutputRef, Value]
     start: Start
     leash: Leash
+    lines: Mapping[tuple[str, str], Line] = field(default_factory=dict)
     body: CancelScope = field(default_factory=CancelScope)
     cleanup: CancelScope = field(default_factory=CancelScope)
     errors: list[BaseException] = field(default_factory=list)
@@ -60,6 +66,8 @@ class GroupRun:
     grace_s: float = 30.0
     task: str = ""
     whole: GroupRun | None = None
+    savings: Savings = field(default_factory=Savings)
+    gates: Mapping[str, Held] = field(default_factory=dict)
 
     def fail(self, error: BaseException, task: str = "") -> None:
         """Note an error, once, and ask everything that runs to end."""
@@ -92,11 +100,13 @@ class Frame:
         loops: Pass numbers of the loops around, by their paths.
         failed: Whether the body failed; for exit blocks.
         results: What steps hand to the task's outputs besides blobs.
+        record: Number of the record at hand where any instance may get it: then its random
+            streams are its own; -1 elsewhere.
     """
 
     __slots__ = (
         "cancel", "epoch", "failed", "g", "i", "instance", "instances", "loops", "n", "node",
-        "place", "results", "run", "streams", "t", "task",
+        "place", "record", "results", "run", "streams", "t", "task",
     )  # fmt: skip
 
     def __init__(
@@ -115,6 +125,7 @@ class Frame:
         self.loops: dict[str, int] = {}
         self.streams: dict[str, np.random.Generator] = {}
         self.results: dict[str, Value] = {}
+        self.record = -1
 
     def at(self, place: str) -> Frame:
         """The same view for another block."""
@@ -137,9 +148,12 @@ class Frame:
         """The block's random stream, made when first asked for."""
         generator = self.streams.get(self.place)
         if generator is None:
+            by_record = self.record >= 0
             key = StreamKey(
-                self.run.group, self.epoch, self.node.name, self.task, self.instance, self.place
-            )
+                self.run.group, self.epoch, self.node.name, self.task,
+                0 if by_record else self.instance,
+                f"{self.place}#{self.record}" if by_record else self.place,
+            )  # fmt: skip
             generator = self.streams[self.place] = stream(self.run.seed, key)
         return generator
 

@@ -124,6 +124,27 @@ def shift_left(value: Any, bits: Any) -> Any:
     return value << bits
 
 
+def modulo(value: Any, divisor: Any) -> Any:
+    """``value % divisor``, which of text would be Python's old way of filling it in.
+
+    Raises:
+        TypeError: ``value`` is text: a width in it may be of any size.
+    """
+    _refuse_text(value)
+    return value % divisor
+
+
+def _refuse_text(value: Any) -> None:
+    if isinstance(value, str):
+        raise TypeError("text has no '%'; it is filled in by log and message, as in {x:.3f}")
+
+
+def _modulo_in_place(value: Any, divisor: Any) -> Any:
+    _refuse_text(value)
+    value %= divisor
+    return value
+
+
 def _power_in_place(base: Any, exponent: Any) -> Any:
     _bound_power(base, exponent)
     base **= exponent
@@ -138,6 +159,7 @@ def _shift_left_in_place(value: Any, bits: Any) -> Any:
 
 # The forms of the bounded operators that change an array where it is.
 IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
+    "%": _modulo_in_place,
     "**": _power_in_place,
     "<<": _shift_left_in_place,
 }

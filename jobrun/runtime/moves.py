@@ -6,8 +6,8 @@ Static, and careful: where the text does not prove it, the value is copied.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from jobrun.graph.expr import Name
 from jobrun.graph.query import walk
@@ -18,15 +18,18 @@ from jobrun.runtime.usage import finder
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Which assignments hand on, and which names give or take.
+    """Which assignments hand on, which names give or take, and where temporaries end.
 
     Attributes:
         ops: ``id`` of each such ``Assign``.
         names: All names concerned; what they hold must be their own, never a view.
+        ends: By ``id`` of an operator the names that nothing uses after it, whose memory is
+            free from there on.
     """
 
     ops: frozenset[int] = frozenset()
     names: frozenset[str] = frozenset()
+    ends: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 NO_MOVES = Moves()
@@ -41,11 +44,15 @@ def moves(steps: tuple[Step, ...], temporaries: frozenset[str]) -> Moves:
     """
     found: set[int] = set()
     names: set[str] = set()
+    ends: dict[int, tuple[str, ...]] = {}
     for net, own in _nets_with_own_names(steps):
-        for op in _ending(net, own & temporaries) + _swaps(net):
+        last = _last_uses(net, own & temporaries)
+        for op in _handed_on(net, last) + _swaps(net):
             found.add(id(op))
             names |= _concerned(op)
-    return Moves(frozenset(found), frozenset(names))
+        for name, user in sorted(last.items()):
+            ends[id(user)] = (*ends.get(id(user), ()), name)
+    return Moves(frozenset(found), frozenset(names), ends)
 
 
 def _nets_with_own_names(steps: tuple[Step, ...]) -> Iterator[tuple[Net, set[str]]]:
@@ -63,8 +70,11 @@ def _nets_with_own_names(steps: tuple[Step, ...]) -> Iterator[tuple[Net, set[str
         yield net, {name for name in used if uses[name] == 1}
 
 
-def _ending(net: Net, names: set[str]) -> list[Assign]:
-    """``blob = name`` where the name is bound before it in the net, and never used after it."""
+def _last_uses(net: Net, names: set[str]) -> dict[str, Op]:
+    """Of those names that are bound in the net before anything looks at them, the last use."""
+    if len({id(op) for op in net.ops}) < len(net.ops):
+        # Made by hand: an operator that stands there twice has no last place.
+        return {}
     look = finder()
     bound: set[str] = set()
     last: dict[str, Op] = {}
@@ -72,16 +82,21 @@ def _ending(net: Net, names: set[str]) -> list[Assign]:
         access = look.of_op(op)
         touched = {*access.reads, *access.atomic, *access.deletes}
         # Read before it is bound: it carries a value from one pass to the next.
-        names -= touched - bound
+        names = names - (touched - bound) - set(access.deletes)
         bound.update(access.binds)
         last.update(dict.fromkeys((*touched, *access.binds), op))
-    found = []
-    for op in net.ops:
-        if isinstance(op, Assign) and len(op.targets) == 1 and isinstance(op.value, Name):
-            given, target = op.value.name, op.targets[0]
-            if given in names and last[given] is op and isinstance(target, NameTarget):
-                found.append(op)
-    return found
+    return {name: op for name, op in last.items() if name in names}
+
+
+def _handed_on(net: Net, last: Mapping[str, Op]) -> list[Assign]:
+    """``blob = name`` where nothing uses the name after it."""
+    return [
+        op
+        for op in net.ops
+        if isinstance(op, Assign) and len(op.targets) == 1 and isinstance(op.value, Name)
+        and last.get(op.value.name) is op and isinstance(op.targets[0], NameTarget)
+        and op.targets[0].name != op.value.name
+    ]  # fmt: skip
 
 
 def _swaps(net: Net) -> list[Assign]:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from jobrun.core.events import Listener, Noted
-from jobrun.runtime.codegen import AT, PLACES
+from jobrun.runtime.codegen import PLACES
+from jobrun.runtime.positions import place_at
 
 
 class Notices:
@@ -43,7 +44,7 @@ def _place(frame: FrameType | None) -> tuple[str, str]:
     while frame is not None:
         places: Any = frame.f_globals.get(PLACES)
         if places:
-            place = places[frame.f_locals[AT]]
+            place = place_at(frame.f_code, frame.f_lasti, places)
             return place.path, str(place.origin) if place.origin.line else ""
         frame = frame.f_back
     return "an expression", ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from jobrun.blobs.values import Value
@@ -13,6 +13,11 @@ from jobrun.graph.types import NodeReport, NodeSetup, OutputRef, SetupNets, Task
 from jobrun.runtime.actions import Actions
 from jobrun.runtime.alias import is_fresh
 from jobrun.runtime.codegen import Block, compile_block, compile_expression
+from jobrun.runtime.opaque import opaque_names
+from jobrun.runtime.lapping import Metering
+from jobrun.runtime.queues import LinePlan, handing_over, line_plans
+from jobrun.runtime.records import RecordPlan, record_block
+from jobrun.runtime.streams import record_plan
 from jobrun.runtime.usage import BlockNames, GroupUsage, Steps
 
 
@@ -48,6 +53,7 @@ class TaskPlan:
 
     Attributes:
         may_block: It may not return to a step boundary for an unknown time.
+        records: How it reads and writes records; None for a task that does neither.
     """
 
     task: Task
@@ -57,6 +63,7 @@ class TaskPlan:
     reports: tuple[ReportPlan, ...]
     outputs: tuple[OutputPlan, ...]
     may_block: bool
+    records: RecordPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +81,21 @@ class GroupPlan:
 
     Attributes:
         changed: Per node, the names of shared blobs that may be changed in place.
+        lines: What is made for its queues at each run.
+        opaque: Per node, those of ``changed`` that code may change which cannot be seen into.
     """
 
     group: TaskGroup
     tasks: tuple[TaskPlan, ...]
     nodes: tuple[NodePlan, ...]
     changed: Mapping[str, frozenset[str]]
+    lines: tuple[LinePlan, ...] = ()
+    opaque: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
-def plan_group(group: TaskGroup) -> GroupPlan:
-    """Make all code of a group."""
-    known = GroupUsage(group)
+def plan_group(group: TaskGroup, meter: Metering | None = None) -> GroupPlan:
+    """Make all code of a group; measured by ``meter``, if there is one."""
+    known = GroupUsage(group, meter)
     places: dict[str, None] = {}
     nodes = [one.node for one in group.setup] + [one.node for one in group.reports]
     for node in (*nodes, *(task.node for task in group.tasks)):
@@ -94,23 +105,28 @@ def plan_group(group: TaskGroup) -> GroupPlan:
         tuple(_task_plan(task, known) for task in group.tasks),
         tuple(_node_plan(node, group, known) for node in places),
         {node: known.changed(node) for node in places},
+        line_plans(group),
+        {node: opaque_names(group, node) for node in places},
     )
 
 
 def _task_plan(task: Task, known: GroupUsage) -> TaskPlan:
     reports = tuple(report.steps for report in task.reports)
-    names = known.task_block(task, task.steps, beside=reports)
+    names = handing_over(task, known.task_block(task, task.steps, beside=reports))
+    records = record_plan(task, names)
     return TaskPlan(
         task,
         tuple(_setup_plan(task, one, known) for one in task.setup),
         tuple(_setup_plan(task, one, known) for one in task.instance_setup),
-        _block(task.steps, task.path, names),
+        _block(task.steps, record_block(task), names),
         tuple(
             ReportPlan(one.interval_s, _block(one.steps, one.path, _beside(task, one.steps, known)))
             for one in task.reports
         ),
         tuple(_output_plan(task, index, names) for index in range(len(task.outputs))),
-        any(isinstance(step, CallPython) for steps in _all(task) for step in walk(steps)),
+        records is not None
+        or any(isinstance(step, CallPython) for steps in _all(task) for step in walk(steps)),
+        records,
     )
 
 

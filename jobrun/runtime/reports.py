@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from jobrun.runtime.cancel import CancelledError
 from jobrun.runtime.frame import GroupRun
 
-Work = Callable[[], None]
+Work = Callable[[], object]
 
 
 class Reporter:

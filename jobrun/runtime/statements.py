@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import assert_never
 
 from jobrun.core.names import did_you_mean
@@ -39,6 +39,7 @@ class Statements:
         names: What is known of the block's names.
         private: Names kept in variables.
         moves: Assignments that hand a value on without a copy.
+        handed: Names that functions outside of the code see too.
         in_exit: Whether ``failed`` means the flag of exit blocks.
     """
 
@@ -48,10 +49,12 @@ class Statements:
         private: Iterable[str],
         moves: Moves = NO_MOVES,
         *,
+        handed: Collection[str] = (),
         in_exit: bool = False,
     ) -> None:
         self._names = names
         self._moves = moves
+        self._handed = frozenset(handed)
         self._in_exit = in_exit
         self.globals = Globals()
         self.expressions = Expressions(self.globals, self._read)
@@ -64,6 +67,11 @@ class Statements:
 
     def of(self, op: Op) -> list[ast.stmt]:
         """The statements of one operator."""
+        made = self._of(op)
+        ended = [self.private[name] for name in self._moves.ends.get(id(op), ())]
+        return [*made, _forget(ended)] if ended else made
+
+    def _of(self, op: Op) -> list[ast.stmt]:
         match op:
             case Assign():
                 return self.statement(lambda: self._assign(op))
@@ -142,7 +150,7 @@ class Statements:
 
         Only for names that die with the task, and so before anything else can change.
         """
-        if target not in self.private or target in self._moves.names:
+        if target not in self.private or target in self._moves.names | self._handed:
             return False
         if self._names.scope(target) not in {Scope.TASK, Scope.INSTANCE}:
             return False
@@ -181,7 +189,7 @@ class Statements:
                 made.append(self.bind(target.name, load(variable)))
             else:
                 made.append(ast.Assign([self._item(target)], load(variable)))
-        return made
+        return [*made, _forget(variables)]
 
     def _own_each(
         self, op: Assign, variables: list[str], parts: tuple[Expr, ...]
@@ -226,9 +234,14 @@ class Statements:
     def _delete(self, name: str) -> ast.stmt:
         variable = self.private.get(name)
         if variable is not None:
-            return ast.Delete([ast.Name(variable, ast.Del())])
+            return _forget([variable])
         drop = ast.Attribute(self.workspace(name), "drop", ast.Load())
         return ast.Expr(call(drop, ast.Constant(name)))
+
+
+def _forget(variables: list[str]) -> ast.stmt:
+    """Lets go of what variables hold, so that its memory can be used again at once."""
+    return ast.Delete([ast.Name(variable, ast.Del()) for variable in variables])
 
 
 def _kind(op: Augment) -> ast.operator:

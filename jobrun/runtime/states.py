@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobrun.checkpoint.copying import copy_file, publish
-from jobrun.checkpoint.hdf5 import read_state, write_state
+from jobrun.checkpoint.hdf5 import read_state
 from jobrun.checkpoint.store import StoredFile
 from jobrun.graph.steps import AdoptState, CopyState, LoadState, PublishCopy, SaveState
 from jobrun.runtime.frame import Frame
@@ -35,10 +35,8 @@ def state_action(step: StateStep) -> Callable[[Frame], None]:
 
 
 def _save(step: SaveState, frame: Frame) -> None:
-    values = {name: frame.n[name] for name in step.names}
-    frame.results["file"] = write_state(
-        step.file, node=frame.node.name, epoch=step.epoch, run_id=step.run_id, values=values
-    )
+    held = frame.run.savings.hold(step, frame.node.name, frame.epoch, frame.n)
+    frame.results["ticket"] = held
 
 
 def _load(step: LoadState, frame: Frame) -> None:

@@ -11,9 +11,11 @@ import numpy as np
 from jobrun.core.names import did_you_mean
 from jobrun.graph import expr as e
 from jobrun.graph.types import OutputRef
-from jobrun.ops.load import implementation
 from jobrun.ops.table import DRAWS
 from jobrun.runtime import landing, texts
+from jobrun.runtime.chains import chain_of, is_chain
+from jobrun.runtime.direct import form
+from jobrun.runtime.pieces import Pieces
 
 BINARY: dict[str, type[ast.operator]] = {
     "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "//": ast.FloorDiv,
@@ -103,10 +105,17 @@ class Expressions:
         self._read = read
         # Loops of this code that keep their pass number in a variable: path -> variable.
         self.pass_numbers: dict[str, str] = {}
+        # Variables that tell whether a chain is worth computing in pieces; None in code that is
+        # no function of its own.
+        self.worth: list[tuple[str, ast.expr]] | None = None
+        # Operators inside the chain at hand.
+        self._inside: set[int] = set()
 
     def of(self, expr: e.Expr) -> ast.expr:  # noqa: C901 - one case per kind of a closed union
         """The Python expression of the same meaning."""
         match expr:
+            case e.Binary() | e.Unary() | e.Compare() | e.Call() if self._begins_chain(expr):
+                return self._chained(expr)
             case e.Const():
                 return ast.Constant(... if expr.ellipsis else expr.value)
             case e.Dtype():
@@ -119,7 +128,9 @@ class Expressions:
             case e.LoopIndex():
                 return self._pass_number(expr.loop)
             case e.Call():
-                function = self._names.bind(implementation(expr.function), "op")
+                keywords = [name for name, _ in expr.kwargs]
+                chosen = form(expr.function, len(expr.args), keywords)
+                function = self._names.bind(chosen, "op")
                 return self._call(function, expr.args, expr.kwargs)
             case e.Draw():
                 method = ast.Attribute(load("f.rng"), _known(expr.method, DRAWS), ast.Load())
@@ -127,12 +138,36 @@ class Expressions:
             case e.Text():
                 return call(self._names.bind(texts.join, "join"), *map(self._part, expr.parts))
             case e.Attribute():
-                function = self._names.bind(_ATTRIBUTES[expr.name], expr.name)
-                return call(function, self.of(expr.value))
+                return self._attribute(expr)
             case e.Slice() | e.Index() | e.Sequence():
                 return self._structure(expr)
             case _:
                 return self._operation(expr)
+
+    def _begins_chain(self, expr: e.Expr) -> bool:
+        return self.worth is not None and id(expr) not in self._inside and is_chain(expr)
+
+    def _chained(self, expr: e.Expr) -> ast.expr:
+        """``pieces(worth, leaves) if worth else expr``: what it is, or what costs less."""
+        assert self.worth is not None  # noqa: S101 - for the type checker
+        chain = chain_of(expr)
+        worth = f"h{len(self.worth)}"
+        pieces = self._names.bind(Pieces(chain), "pieces")
+        self.worth.append((worth, call(ast.Attribute(pieces, "begin", ast.Load()))))
+        leaves = [self.of(leaf) for leaf in chain.leaves]
+        self._inside.update(map(id, chain.operators))
+        return ast.IfExp(load(worth), call(pieces, load(worth), *leaves), self.of(expr))
+
+    def _attribute(self, expr: e.Attribute) -> ast.expr:
+        """``x.T if type(x) is ndarray else attribute_t(x)``: no call for an array."""
+        function = self._names.bind(_ATTRIBUTES[expr.name], expr.name)
+        value = self.of(expr.value)
+        if not isinstance(value, ast.Name):
+            return call(function, value)
+        kind = call(self._names.bind(type, "type"), value)
+        is_array = ast.Compare(kind, [ast.Is()], [self._names.bind(np.ndarray, "ndarray")])
+        direct = ast.Attribute(load(value.id), expr.name, ast.Load())
+        return ast.IfExp(is_array, direct, call(function, load(value.id)))
 
     def _structure(self, expr: e.Slice | e.Index | e.Sequence) -> ast.expr:
         match expr:
@@ -182,6 +217,8 @@ class Expressions:
         left, right = self.of(expr.left), self.of(expr.right)
         if expr.operator == "**" and not _is_harmless(expr.right):
             return call(self._names.bind(landing.power, "power"), left, right)
+        if expr.operator == "%" and _may_be_text(expr.left):
+            return call(self._names.bind(landing.modulo, "modulo"), left, right)
         if expr.operator == "<<":
             return call(self._names.bind(landing.shift_left, "shift"), left, right)
         return ast.BinOp(left, BINARY[expr.operator](), right)
@@ -215,6 +252,19 @@ def _is_harmless(exponent: e.Expr) -> bool:
     if isinstance(exponent, e.Unary) and isinstance(exponent.operand, e.Const):
         value = exponent.operand.value
     return isinstance(value, float) or (isinstance(value, int) and value <= _HARMLESS_EXPONENT)
+
+
+def _may_be_text(value: e.Expr) -> bool:
+    """Whether an expression may give text: numbers of the spec and operations on them do not."""
+    match value:
+        case e.Const():
+            return isinstance(value.value, str)
+        case e.Binary():
+            return value.operator == "+" and _may_be_text(value.left)
+        case e.LoopIndex() | e.Unary() | e.Compare() | e.Draw() | e.Attribute():
+            return False
+        case _:
+            return True
 
 
 def _known(name: str, known: Iterable[str]) -> str:

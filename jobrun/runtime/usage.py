@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from jobrun.graph.access import AccessFinder
+from jobrun.graph.data import ReadQueue, ReadRecords
 from jobrun.graph.expr import Call, Expr, Name
 from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.steps import Net, Step
 from jobrun.graph.types import Scope, Scopes, Task, TaskGroup
 from jobrun.ops.table import OPERATORS
 from jobrun.runtime.alias import leaves, permuted
+from jobrun.runtime.lapping import Metering
 
 Steps = tuple[Step, ...]
 
@@ -29,15 +31,18 @@ class Usage:
     Attributes:
         used: Every name.
         changed: Names whose array is changed in place.
+        bound: Names that may get another value, or none.
     """
 
     used: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
+    bound: set[str] = field(default_factory=set)
 
     def add(self, other: Usage) -> None:
         """Take in the names of other steps."""
         self.used |= other.used
         self.changed |= other.changed
+        self.bound |= other.bound
 
 
 @cache
@@ -54,6 +59,7 @@ def usage(steps: Steps) -> Usage:
         access = look.of_step(step)
         found.used.update(access.reads, access.binds, access.atomic, access.deletes)
         found.changed.update(access.changes, access.atomic)
+        found.bound.update(access.binds, access.deletes)
         if isinstance(step, Net):
             # What is swapped changes hands: who changes one name, changes what had the other.
             found.changed.update(*map(permuted, step.ops))
@@ -80,26 +86,33 @@ class BlockNames:
         shared: Names that something else may use at the same time.
         elsewhere: Names that other blocks use, before or after.
         changed: Names whose array may be changed in place, by anyone on the node.
+        meter: Measures the block's steps; None for code without any of that.
     """
 
     scopes: dict[str, Scope] = field(default_factory=dict)
     shared: frozenset[str] = frozenset()
     elsewhere: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
+    meter: Metering | None = field(default=None, compare=False)
 
     def scope(self, name: str) -> Scope:
         """Which workspace holds the name."""
         return self.scopes.get(name, Scope.TASK)
 
+    def outer(self, name: str) -> bool:
+        """Whether the name's workspace is that of the group run, or of the node."""
+        return self.scope(name) in {Scope.GROUP, Scope.NODE}
+
     def outlives(self, name: str) -> bool:
         """Whether anyone may look for the name once the block has ended."""
-        return name in self.elsewhere or self.scope(name) in {Scope.GROUP, Scope.NODE}
+        return name in self.elsewhere or self.outer(name)
 
 
 class GroupUsage:
     """The names of all blocks of a group, asked block by block."""
 
-    def __init__(self, group: TaskGroup) -> None:
+    def __init__(self, group: TaskGroup, meter: Metering | None = None) -> None:
+        self._meter = meter
         self._tasks = {task.full_name: _task_usage(task) for task in group.tasks}
         # By node: how many tasks and reports use a name, and what anyone changes in place.
         self._users: dict[str, Counter[str]] = {}
@@ -139,19 +152,22 @@ class GroupUsage:
         if task.instances > 1:
             own = usage(block).used
             shared |= {n for n in own if scopes.get(n, Scope.TASK) is not Scope.INSTANCE}
-        elsewhere = usage_of(one.value for one in task.outputs).used
+        elsewhere = usage_of(one.value for one in task.outputs).used | _carried(task)
         for steps in _without(block, _blocks(task)):
             elsewhere |= usage(steps).used
         changed = whole.changed | self._changed[task.node]
-        return BlockNames(scopes, frozenset(shared), frozenset(elsewhere), frozenset(changed))
+        return BlockNames(
+            scopes, frozenset(shared), frozenset(elsewhere), frozenset(changed), self._meter
+        )
 
     def node_block(self, node: str, block: Steps, scopes: Scopes) -> BlockNames:
         """The names of a block that belongs to a whole node: all of them are shared."""
         found = usage(block)
         changed = found.changed | self._changed.get(node, set())
         return BlockNames(
-            dict(scopes), frozenset(found.used), frozenset(found.used), frozenset(changed)
-        )
+            dict(scopes), frozenset(found.used), frozenset(found.used), frozenset(changed),
+            self._meter,
+        )  # fmt: skip
 
 
 def _without(block: Steps, blocks: Iterable[Steps]) -> Iterator[Steps]:
@@ -173,8 +189,21 @@ def _blocks(task: Task) -> Iterator[Steps]:
         yield report.steps
 
 
+def _carried(task: Task) -> set[str]:
+    """Names that records put there, or take from there, outside of the task's code."""
+    names = {name for one in task.write for name in one.names}
+    match task.read:
+        case ReadRecords(reader=reader):
+            return names | {field.name for field in reader.fields}
+        case ReadQueue(names=fields):
+            return names | set(fields)
+        case None:
+            return names
+
+
 def _task_usage(task: Task) -> Usage:
     found = usage_of(one.value for one in task.outputs)
+    found.used |= _carried(task)
     for steps in _blocks(task):
         found.add(usage(steps))
     return found

@@ -16,9 +16,9 @@ from types import FrameType
 from jobrun.core.errors import Fault, JobrunError, TaskFailedError
 from jobrun.core.events import Noted
 from jobrun.graph.types import Node, Task
-from jobrun.runtime.codegen import AT, PLACES
-from jobrun.runtime.control import Place
+from jobrun.runtime.codegen import PLACES
 from jobrun.runtime.frame import Frame, GroupRun
+from jobrun.runtime.positions import Place, place_at
 
 Work = Callable[[GroupRun], bool]
 
@@ -128,7 +128,7 @@ class Watch:
 def whereabouts(run: GroupRun) -> tuple[Place, ...]:
     """The step that each thread of a run is in at this moment, by path.
 
-    Generated code keeps its place in a variable, which costs nothing as long as nobody asks.
+    Generated code knows its place by its instructions; it costs nothing until somebody asks.
     """
     found: dict[str, Place] = {}
     for top in sys._current_frames().values():
@@ -143,11 +143,9 @@ def _innermost(top: FrameType, run: GroupRun) -> Place | None:
     while frame is not None:
         places = frame.f_globals.get(PLACES)
         if places:
-            seen = frame.f_locals
-            view = seen.get("f")
+            view = frame.f_locals.get("f")
             if isinstance(view, Frame) and view.run is run:
-                place: Place = places[seen.get(AT, 0)]
-                return place
+                return place_at(frame.f_code, frame.f_lasti, places)
         frame = frame.f_back
     return None
 

@@ -14,13 +14,16 @@ every session. Rules every session keeps (checked by the contract tests):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from jobrun.blobs.values import Value
+from jobrun.checkpoint.plan import Ticket
+from jobrun.checkpoint.times import NodeSave
 from jobrun.core.events import Listener, ignore
 from jobrun.graph.types import Cluster, OutputRef, TaskGroup
+from jobrun.runtime.lapping import Metering
 
 Outputs = Mapping[OutputRef, Value]
 # What a session keeps of its nodes' workspaces; only the session that made it can read it.
@@ -36,12 +39,14 @@ class RunContext:
         run_dir: Absolute path of the run's directory, for ``${run.dir}``.
         folder: Absolute path of the spec's folder, for relative paths and callables.
         emit: Where events go; called from the tasks' threads.
+        meter: Measures every step; None for code that has nothing of that.
     """
 
     seed: int
     run_dir: str
     folder: str
     emit: Listener = field(default=ignore, compare=False)
+    meter: Metering | None = field(default=None, compare=False)
 
 
 class Session(Protocol):
@@ -81,6 +86,36 @@ class Session(Protocol):
 
         Any number of times: each run that follows starts from the same bits.
         """
+
+    def protect(self, tickets: Sequence[Ticket], groups: Sequence[TaskGroup]) -> None:
+        """Let groups run while what the tickets stand for is written.
+
+        The tickets are what running a ``checkpoint.plan.save_group`` has given out: at most
+        one per node at a time. What the groups change in place is copied, in the background;
+        whoever would change it meanwhile waits for that. Takes memory for these copies. Without
+        this call the next group to run waits for what it needs. Only between groups.
+
+        Args:
+            tickets: Of one save.
+            groups: One of these runs next.
+        """
+
+    def persist(self, tickets: Sequence[Ticket], directory: str) -> tuple[NodeSave, ...]:
+        """Write what the tickets stand for into a directory, durably, all nodes at a time.
+
+        Blocks; any thread, also while a group runs. It may be tried again elsewhere. The files
+        have the values that the blobs had when the tickets were given out.
+
+        Returns:
+            In the order of the tickets.
+
+        Raises:
+            TaskFailedError: A blob holds what cannot be stored.
+            EnvironmentFaultError: The disk says no.
+        """
+
+    def release(self, tickets: Sequence[Ticket]) -> None:
+        """Let go of what the tickets stand for. Any thread, any number of times."""
 
     def read(self, node: str, names: tuple[str, ...]) -> dict[str, Value]:
         """Copies of blobs of the node's global workspace. Only between groups.

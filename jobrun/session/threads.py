@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
 
 from jobrun.blobs.values import Value, boundary_form, detach
+from jobrun.checkpoint.plan import Ticket
+from jobrun.checkpoint.times import NodeSave
 from jobrun.core.errors import JobrunError, TaskFailedError
 from jobrun.graph.types import Cluster, Node, TaskGroup
 from jobrun.runtime.execute import NodeRun, run_task
@@ -17,16 +19,18 @@ from jobrun.runtime.imports import FolderFinder
 from jobrun.runtime.leash import Leash
 from jobrun.runtime.notices import Notices
 from jobrun.runtime.plan import GroupPlan, plan_group
+from jobrun.runtime.savings import Savings
 from jobrun.runtime.watch import ends_apart
 from jobrun.runtime.workspace import Blobs
 from jobrun.session.base import Outputs, RunContext
 from jobrun.session.cancel import GroupCancelledError, TasksStuckError
 from jobrun.session.crew import Crew
+from jobrun.session.persist import changes_of, persist_all
 from jobrun.session.faults import combined
 from jobrun.session.schedule import Part, check_needs, ready, released
 from jobrun.session.snapshot import Kept, put_aside, put_back
 
-# A job has four groups; saving makes a new one at every epoch.
+# A job has four groups, and one that saves; those that load and upload come and go.
 _KEPT_PLANS = 8
 # What exit blocks get after the time for everything is over.
 _LAST_S = 5.0
@@ -53,6 +57,7 @@ class ThreadsSession:
         self._notices: Notices | None = None
         self._finder: FolderFinder | None = None
         self._leash = Leash()
+        self._savings = Savings()
         self._running: GroupRun | None = None
 
     def open(self, cluster: Cluster, context: RunContext) -> None:
@@ -79,7 +84,9 @@ class ThreadsSession:
             return {}
         run = GroupRun(
             group.name, epoch, context.seed, context.run_dir, context.folder, context.emit,
-            dict(outputs), crew.start, self._leash, grace_s=self._grace_s,
+            dict(outputs), crew.start, self._leash,
+            {line.key: line.open() for line in plan.lines}, grace_s=self._grace_s,
+            savings=self._savings, gates=self._savings.gates(plan.changed),
         )  # fmt: skip
         parts = self._parts(plan, run)
         self._running = run
@@ -95,6 +102,24 @@ class ThreadsSession:
         refs = [output.ref for task in plan.tasks for output in task.outputs]
         # Of a task whose failure is only told there are none.
         return {ref: run.outputs[ref] for ref in refs if ref in run.outputs}
+
+    def protect(self, tickets: Sequence[Ticket], groups: Sequence[TaskGroup]) -> None:
+        """Let groups run while what the tickets stand for is written."""
+        changed, opaque = changes_of([self._plan(group) for group in groups])
+        self._savings.protect(tickets, changed, opaque)
+
+    def persist(self, tickets: Sequence[Ticket], directory: str) -> tuple[NodeSave, ...]:
+        """Write what the tickets stand for into a directory, durably, all nodes at a time.
+
+        Raises:
+            TaskFailedError: A blob holds what cannot be stored.
+            EnvironmentFaultError: The disk says no.
+        """
+        return persist_all(self._savings, tickets, directory)
+
+    def release(self, tickets: Sequence[Ticket]) -> None:
+        """Let go of what the tickets stand for. Any thread, any number of times."""
+        self._savings.release(tickets)
 
     def snapshot(self, group: TaskGroup) -> Kept:
         """Keep all that a run of the group may change in the nodes' global workspaces."""
@@ -165,7 +190,7 @@ class ThreadsSession:
         if plan is None:
             check_needs(group.tasks)
             # The plan holds the group, so nothing else can get its id meanwhile.
-            plan = self._plans[id(group)] = plan_group(group)
+            plan = self._plans[id(group)] = plan_group(group, self._opened()[0].meter)
             if len(self._plans) > _KEPT_PLANS:
                 self._plans.popitem(last=False)
         else:

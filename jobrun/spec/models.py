@@ -165,29 +165,43 @@ class ReaderSpec(Model):
 
     model_config = ConfigDict(json_schema_extra=_one_of_keys(READER_SOURCES))
 
-    npy: Maybe[Str] = None
-    npz: Maybe[Str] = None
-    hdf5: Maybe[Str] = None
-    csv: Maybe[Str] = None
-    parquet: Maybe[Str] = None
-    blobs: Maybe[dict[BlobName, Expression]] = None
-    counter: Maybe[dict[Literal["start", "stop", "step"], Int]] = None
-    call: Maybe[Str] = None
-    zip: Maybe[tuple[Name, ...]] = None
-    arguments: dict[BlobName, Expression] = Field({}, alias="with")
+    npy: Maybe[Str] = Field(None, description="a file of one array: fields: [x]")
+    npz: Maybe[Str] = Field(None, description="a file of arrays of one length")
+    hdf5: Maybe[Str] = Field(None, description="a file of datasets of one length")
+    csv: Maybe[Str] = Field(None, description="a table, .csv or .tsv")
+    parquet: Maybe[Str] = Field(None, description="needs jobrun[parquet]")
+    blobs: Maybe[dict[BlobName, Expression]] = Field(
+        None, description="arrays of the node, as they are when the task begins"
+    )
+    counter: Maybe[dict[Literal["start", "stop", "step"], Int]] = Field(
+        None, description="numbers; without stop it never ends"
+    )
+    call: Maybe[Str] = Field(None, description="module:Class, iterated over, or with read(n)")
+    zip: Maybe[tuple[Name, ...]] = Field(None, description="readers, side by side")
+    arguments: dict[BlobName, Expression] = Field(
+        {}, alias="with", description="what the class of 'call' is made with"
+    )
     fields: Annotated[
         Annotated[dict[BlobName, Str], Tag("mapping")]
         | Annotated[tuple[BlobName, ...], Tag("list")],
         ByKind,
-    ] = ()
-    batch: Maybe[Annotated[Int, Field(ge=1)]] = None
-    drop_last: Bool = False
-    shuffle: Bool = False
-    restart: Literal["epoch", "never"] = "epoch"
-    limit: Maybe[Annotated[Int, Field(ge=0)]] = None
-    time_limit: Maybe[Seconds] = None
-    delay: Maybe[Seconds] = None
-    shard: Maybe[Literal["node", "instance", "none"]] = None
+    ] = Field((), description="what each record binds: names, or name: member of the source")
+    batch: Maybe[Annotated[Int, Field(ge=1)]] = Field(
+        None, description="rows of a record, along a first axis; without it one, and no such axis"
+    )
+    drop_last: Bool = Field(False, description="a last batch that is not full is left out")
+    shuffle: Bool = Field(False, description="an order that depends on seed and pass alone")
+    restart: Literal["epoch", "never"] = Field(
+        "epoch", description="never: go on where the last epoch ended"
+    )
+    limit: Maybe[Annotated[Int, Field(ge=0)]] = Field(
+        None, description="records of an epoch, on each node, over all instances"
+    )
+    time_limit: Maybe[Seconds] = Field(None, description="after it no record is begun")
+    delay: Maybe[Seconds] = Field(None, description="a wait before each record, for tests")
+    shard: Maybe[Literal["node", "instance", "none"]] = Field(
+        None, description="who gets a part of the rows for himself; none without it"
+    )
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
@@ -201,6 +215,9 @@ class QueueSpec(Model):
     capacity: Annotated[Int, Field(ge=1)] = 100
     shared: Bool = False
     ordered: Bool = False
+    batch: Maybe[Annotated[Int, Field(ge=1)]] = Field(
+        None, description="so many records are read as one, joined along their first axis"
+    )
 
 
 class OverNodes(Model):

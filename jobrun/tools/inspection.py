@@ -24,6 +24,7 @@ from jobrun.runner.progress import from_json
 from jobrun.runner.record import RECORD_NAME
 from jobrun.runner.rundir import Run, find_run
 from jobrun.runner.specdir import recorded_spec
+from jobrun.tools.sandbox import inspect_guarded
 from jobrun.tools.times import saved_times
 
 _EPOCH = re.compile(r"epoch-(\d+)")
@@ -84,7 +85,7 @@ def inspect(target: str, run_dir: Path) -> Inspection:
 
 
 def _of_file(path: Path) -> Inspection:
-    facts = inspect_state(str(path))
+    facts = inspect_guarded(str(path))
     header = facts.header
     return Inspection(str(path), header.epoch, header.run_id, _age_s(path), (facts,))
 

@@ -179,3 +179,15 @@ def test_what_no_blob_can_hold_is_refused_with_the_blob_and_the_mend(value, part
 
 def test_sizes_are_in_bytes():
     assert size_bytes([np.zeros(3), 1, "a"]) == 24 + 8 + 8
+
+
+def test_of_a_long_double_in_the_other_byte_order_the_number_counts_and_nothing_else():
+    other = np.array([1.0, 2.5], np.longdouble).astype(np.dtype(np.longdouble).newbyteorder())
+    padded, changed = other.copy(), other.copy()
+    width = other.dtype.itemsize
+    unused = width - 10 if np.finfo(np.longdouble).nmant == 63 else 0
+    padded.view(np.uint8).reshape(2, width)[:, :unused] ^= 0xFF
+    changed.view(np.uint8).reshape(2, width)[1, -1] ^= 0x01
+
+    assert same_bits(other, padded)
+    assert not same_bits(other, changed)

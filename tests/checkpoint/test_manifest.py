@@ -22,7 +22,8 @@ MANIFEST = Manifest(
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(),
-    lambda part: st.lists(part) | st.dictionaries(st.text(), part),
+    lambda part: st.lists(part, max_size=5) | st.dictionaries(st.text(), part, max_size=5),
+    max_leaves=12,
 )  # fmt: skip
 
 
@@ -59,7 +60,7 @@ def test_it_is_plain_json_for_other_tools():
     assert encode(MANIFEST).endswith(b"\n")
 
 
-@given(st.dictionaries(st.text(), JSON))
+@given(st.dictionaries(st.text(), JSON, max_size=5))
 def test_the_runners_state_comes_back(state):
     manifest = replace(MANIFEST, runner=state)
 

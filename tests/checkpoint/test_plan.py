@@ -35,20 +35,19 @@ def manifest(*nodes: str) -> Manifest:
     return Manifest(4, "parent-run", 0, files, DIGEST)
 
 
-def test_each_checkpointed_node_writes_its_state():
-    group = save_group(JOB, 4, "/run/.tmp", "run-1")
+def test_each_checkpointed_node_begins_to_save_its_state():
+    group = save_group(JOB, "run-1")
 
     assert [task.node for task in group.tasks] == ["a", "b"]
     (step,) = group.tasks[0].steps
     assert isinstance(step, SaveState)
-    assert (step.file, step.names) == ("/run/.tmp/a.h5", ("k", "w"))
-    assert (step.epoch, step.run_id) == (4, "run-1")
+    assert (step.file, step.names, step.run_id) == ("a.h5", ("k", "w"), "run-1")
 
 
-def test_each_task_gives_out_the_facts_about_its_file():
-    group = save_group(JOB, 4, "/run/.tmp", "run-1")
+def test_each_task_gives_out_what_stands_for_the_state_it_holds():
+    group = save_group(JOB, "run-1")
 
-    assert [[output.name for output in task.outputs] for task in group.tasks] == [["file"]] * 2
+    assert [[output.name for output in task.outputs] for task in group.tasks] == [["ticket"]] * 2
 
 
 def test_each_checkpointed_node_reads_its_state():
@@ -61,7 +60,7 @@ def test_each_checkpointed_node_reads_its_state():
 
 
 def test_the_names_of_the_tasks_cannot_be_those_of_a_spec():
-    groups = (save_group(JOB, 1, "s", "r"), load_group(JOB, manifest("a", "b"), "d"))
+    groups = (save_group(JOB, "r"), load_group(JOB, manifest("a", "b"), "d"))
 
     assert all("/" in task.name for group in groups for task in group.tasks)
 
@@ -69,7 +68,7 @@ def test_the_names_of_the_tasks_cannot_be_those_of_a_spec():
 def test_a_node_without_state_has_a_file_too():
     job = Job(**{name: getattr(JOB, name) for name in JOB.__slots__} | {"state": ()})
 
-    assert [task.steps[0].names for task in save_group(job, 1, "s", "r").tasks] == [(), ()]
+    assert [task.steps[0].names for task in save_group(job, "r").tasks] == [(), ()]
 
 
 def test_an_epoch_without_a_nodes_file_is_refused():

@@ -31,3 +31,12 @@ def test_the_catalogue_is_there_as_json(capsys):
     parsed = json.loads(capsys.readouterr().out)
     assert parsed["schema"] == "jobrun.codes/1"
     assert [entry["code"] for entry in parsed["codes"]] == ["E400"]
+
+
+def test_a_function_and_a_topic_are_explained(capsys):
+    assert invoke(["explain", "svd"]) == 0
+    assert "full_matrices: bool" in capsys.readouterr().out
+    assert invoke(["explain", "operators"]) == 0
+    assert "CountDown" in capsys.readouterr().out
+    assert invoke(["explain", "expressoins"]) == 2
+    assert "did you mean 'expressions'?" in capsys.readouterr().err

@@ -26,3 +26,16 @@ def test_a_wrong_spec_is_not_drawn(tmp_path, capsys):
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "did you mean 'epoch'?" in printed.err
+
+
+def test_types_of_the_blobs_that_tasks_make_are_shown_when_asked_for(capsys, tmp_path):
+    path = tmp_path / "t.yaml"
+    path.write_text(
+        "jobrun: 1\nname: t\ninit: [{task: a, steps: ['w = zeros((4, 2))']}]\n"
+        "epoch: [{task: b, steps: ['w = w + 1']}]\nstop: [{epochs: 1}]\n"
+    )
+    for form in ("ascii", "mermaid", "dot"):
+        assert invoke(["graph", str(path), "--types", "--format", form]) == 0
+        assert "w float64 4x2 (64 B)" in capsys.readouterr().out
+    assert invoke(["graph", str(path)]) == 0
+    assert "float64" not in capsys.readouterr().out

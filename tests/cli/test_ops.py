@@ -34,3 +34,11 @@ def test_the_list_is_there_as_json(capsys):
     parsed = json.loads(capsys.readouterr().out)
     assert parsed["schema"] == "jobrun.ops/1"
     assert [one["name"] for one in parsed["functions"]] == ["where"]
+
+
+def test_what_is_left_out_of_numpy_has_its_reason(capsys):
+    assert invoke(["ops", "--left-out"]) == 0
+    assert "vectorize  " in capsys.readouterr().out
+    assert invoke(["ops", "--left-out", "--json"]) == 0
+    parsed = json.loads(capsys.readouterr().out)
+    assert {"name", "reason"} == set(parsed["left_out"][0])

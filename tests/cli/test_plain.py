@@ -49,7 +49,7 @@ def test_verbose_tells_every_epoch_and_checkpoint(capsys):
 def test_quiet_tells_warnings_only(capsys):
     events = [started(), *epoch(1, 0.5), CheckpointSkipped(4, "truncated"), Noted("x", "warning")]
     assert _lines(capsys, events, verbosity=-1) == [
-        "warning: the checkpoint of epoch 4 is not used: truncated",
+        "warning: epoch 4 is unusable (truncated); it was put under superseded/",
         "warning: x",
     ]
 

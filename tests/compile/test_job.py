@@ -230,7 +230,7 @@ def test_all_faults_are_told_together(tmp_path):
     )
 
     assert {fault.code for fault in faults} == {
-        "E101", "E135", "E137", "E143", "E145", "E170", "E180", "E190"
+        "E101", "E119", "E135", "E137", "E143", "E145", "E170", "E180"
     }  # fmt: skip
 
 
@@ -286,7 +286,7 @@ def test_any_spec_compiles_twice_alike(tmp_path, steps, instances, ordered):
     assert results[0] == results[1]
 
 
-@pytest.mark.parametrize("name", ["digits-kmeans", "logistic-sgd", "two-nodes"])
+@pytest.mark.parametrize("name", ["digits-kmeans", "digits-pipeline", "logistic-sgd", "two-nodes"])
 def test_the_specs_of_the_repository_compile_without_a_warning(name, request):
     path = request.config.rootpath / "specs" / f"{name}.yaml"
 

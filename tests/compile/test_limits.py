@@ -4,7 +4,7 @@ import pytest
 
 from jobrun.compile.limits import LARGEST_INT, constant_int, fits, repeats_too_much
 from jobrun.graph.expr import Binary, Const, Name, Sequence, Text, Unary
-from tests.support.expressions import expression
+from tests.support.expressions import expression, fault
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,21 @@ def test_text_and_lists_are_not_repeated_at_length(left, right, refused):
 
 def test_a_sign_before_a_large_constant_changes_nothing():
     assert constant_int(Unary("-", Const(5))) == -5
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x.shape * n", "([0] * 60) * 60", "(0,) * 2 ** 40", "2 ** 40 * (0,)", "([0] + [1]) * 600",
+     "('a' + t) * 2", "('a' if n else t) * 2", "([0] if n else [1, 2]) * n", "([0] or [1]) * 2000"],
+)  # fmt: skip
+def test_what_is_made_of_lists_and_text_is_not_repeated_at_length(text):
+    assert fault(expression, text)[0] == "E116"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(3,) * 4", "x.shape * 2", "[1, 2] * 30", "x * n", "[0] * 2.5",
+     "([1.0, 2.0] + x) * n", "(x if n else [1]) * 3"],
+)  # fmt: skip
+def test_short_lists_and_arrays_are_multiplied(text):
+    assert expression(text)

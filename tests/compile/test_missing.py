@@ -101,11 +101,11 @@ def test_a_param_is_no_blob(tmp_path):
 
 def test_a_blob_that_a_record_would_bring_is_not_missed(tmp_path):
     text = """\
-        readers: {train: {npz: a.npz, fields: {x: data}}}
+        readers: {train: {npz: a.npz}}
         epoch: [{task: t, read: train, steps: [w = w + x]}]
         """
 
-    assert codes_of(tmp_path, text) == ["E190", "E190"]
+    assert codes_of(tmp_path, text) == ["E119"]
 
 
 @pytest.mark.parametrize("private", ["instances: 2", "workspace: private"])

@@ -7,17 +7,9 @@ import pytest
 from tests.support.compiling import codes_of, faults_of
 
 CASES = {
-    "readers": "readers: {r: {npz: a.npz}}",
-    "queues": "queues: {q: {}}",
-    "read": "epoch: [{task: t, read: r, steps: [x = 1]}]",
-    "write": "epoch: [{task: t, write: {q: [x]}, steps: [x = 1]}]",
     "pull": "epoch: [{task: t, steps: [{pull: {x: {from: a, blob: w}}}, y = x]}]",
     "state_dir": "epoch: [{task: t, steps: [{run: ls, state_dir: s}]}]",
-    "data_finished": "stop: [{data_finished: r}]",
-    "deadline": "deadline: auto",
-    "margin": "margin: 3m",
     "compression": "checkpoint: {compression: gzip}",
-    "async": "checkpoint: {async: true}",
     "records": "checkpoint: {every: 100 records}",
 }
 

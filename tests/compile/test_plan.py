@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from jobrun.compile.dtypes import Known
 from jobrun.compile.plan import SCHEMA, plan_json
+from jobrun.ops.known import Known
 from tests.support.compiling import compile_text, job_of
 
 SPEC = """\

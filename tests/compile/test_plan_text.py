@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.compile.dtypes import Known
 from jobrun.compile.plan_text import plan_text, size_text
+from jobrun.ops.known import Known
 from tests.compile.test_plan import APART, SPEC
 from tests.support.compiling import compile_text, job_of
 from tests.support.golden import GOLDEN, check_golden

@@ -6,6 +6,7 @@ import pytest
 
 from jobrun.graph.conditions import (
     CheckpointPolicy,
+    Deadline,
     Endless,
     StopAfterEpochs,
     StopAfterTime,
@@ -133,3 +134,29 @@ def test_a_node_that_is_left_out_keeps_its_constants_and_no_state(tmp_path):
 
     assert compiled.job.state == (("a", ("w",)),)
     assert compiled.job.constants == (("a", ("X",)), ("b", ("X",)))
+
+
+@pytest.mark.parametrize(
+    ("written", "deadline"),
+    [
+        ("deadline: auto", Deadline("auto", 60.0)),
+        ("deadline: auto\nmargin: 3m", Deadline("auto", 180.0)),
+        ("deadline: 2026-11-21T18:30", Deadline("2026-11-21T18:30")),
+        ("deadline: '2026-11-21 18:30:00+01:00'", Deadline("2026-11-21 18:30:00+01:00")),
+        ("", None),
+    ],
+)
+def test_a_deadline_is_what_the_batch_system_says_or_a_time(tmp_path, written, deadline):
+    assert job_of(tmp_path, written).deadline == deadline
+
+
+@pytest.mark.parametrize("written", ["18h", "2026-11-21", "tomorrow", "2026-13-01T00:00"])
+def test_what_is_no_time_is_no_deadline(tmp_path, written):
+    fault = fault_of(tmp_path, f"deadline: {written}")
+
+    assert fault.code == "E126"
+    assert fault.where.line > 0
+
+
+def test_a_margin_of_nothing_is_told(tmp_path):
+    assert fault_of(tmp_path, "margin: 3m").code == "E124"

@@ -10,7 +10,9 @@ from jobrun.api import steps
 from jobrun.compile.handmade import complete
 from jobrun.core.errors import SpecError
 from jobrun.graph.conditions import StopAfterEpochs
-from jobrun.graph.types import Cluster, Job, Node, RemoteNet, Task, TaskGroup
+from jobrun.graph.expr import Call, Name, OutputRead
+from jobrun.graph.steps import Assign, NameTarget, Net
+from jobrun.graph.types import Cluster, Job, Node, Output, RemoteNet, Task, TaskGroup
 from jobrun.graph.unparse import render_expr
 from tests.support.compiling import codes_of, compile_text, fault_of
 
@@ -101,3 +103,40 @@ def test_remote_nets_of_a_job_built_by_hand_are_kept():
     assert completed.epoch.tasks[0].timeout_s == 5.0
     with pytest.raises(SpecError, match="unknown node 'm'"):
         complete(replace(job, epoch=elsewhere))
+
+
+def _by_hand(*nets):
+    return Job(
+        "j", Cluster((Node("n", props=(("color", "red"),)), Node("m"))),
+        TaskGroup("init", (Task("start", "n", steps("x = 1"), outputs=(Output("o", Name("x")),)),)),
+        TaskGroup("epoch", (Task("t", "n", steps("x = x + 1")),), remote=nets),
+        stop=(StopAfterEpochs(1),),
+    )  # fmt: skip
+
+
+def test_remote_nets_of_a_job_built_by_hand_get_paths_and_their_nodes_properties():
+    nets = (
+        RemoteNet("f", "n", steps("a = 1")),
+        RemoteNet("f", "m", steps("a = 1")),
+        RemoteNet("g", "n", steps("a = 2")),
+    )
+
+    found = complete(_by_hand(*nets)).job.epoch.remote
+
+    assert [(net.path, net.steps[0].path, net.props) for net in found] == [
+        ("epoch/remote[0]", "epoch/remote[0].f[0]", (("color", "red"),)),
+        ("epoch/remote[0]", "epoch/remote[0].f[0]", ()),
+        ("epoch/remote[1]", "epoch/remote[1].g[0]", (("color", "red"),)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "code"), [(OutputRead("start", "o"), "E125"), (Call("nothing_known"), "E199")]
+)
+def test_remote_nets_of_a_job_built_by_hand_are_looked_at(value, code):
+    net = RemoteNet("f", "n", (Net((Assign((NameTarget("a"),), value),)),))
+
+    with pytest.raises(SpecError) as caught:
+        complete(_by_hand(net))
+
+    assert caught.value.faults[0].code == code

@@ -138,3 +138,13 @@ def test_findings_are_raised_together_in_their_order():
     assert [(one.code, one.where) for one in caught.value.faults] == [
         ("E100", ORIGIN.inside(0, 5)), ("E101", ORIGIN),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("quotes", ["'''", '"""', "'", '"'])
+@pytest.mark.parametrize("inside", ["\\", "\\'", "'", "(", "\\\n"])
+def test_text_that_is_never_closed_is_read_in_one_go(quotes, inside):
+    text = f"${{x}} {quotes}{inside * (4000 // len(inside))}a"[:4000]
+
+    assert list(outside_strings(text))
+    with pytest.raises(SpecError):
+        read_expression(Scalar(text, ORIGIN, "p"))

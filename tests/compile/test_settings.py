@@ -89,7 +89,13 @@ def test_properties_that_say_the_same_are_no_conflict(tmp_path):
 
 @pytest.mark.parametrize(
     ("settings", "code"),
-    [({"timeout_s": -1.0}, "E123"), ({"retry": Retry(1), "on_error": "warn"}, "E124")],
+    [
+        ({"timeout_s": -1.0}, "E123"),
+        ({"timeout_s": float("nan")}, "E123"),
+        ({"retry": Retry(0)}, "E123"),
+        ({"retry": Retry(1, -1.0)}, "E123"),
+        ({"retry": Retry(1), "on_error": "warn"}, "E124"),
+    ],
 )
 def test_a_task_built_by_hand_is_held_to_the_same(settings, code):
     faults = Faults()

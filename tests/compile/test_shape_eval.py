@@ -7,10 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from jobrun.compile.dtypes import Known, dtype_name, scalar
 from jobrun.compile.expressions import parse_expression
-from jobrun.compile.shape_eval import evaluate
+from jobrun.compile.shape_eval import Misfit, evaluate, output_key
+from jobrun.core.errors import SpecError
 from jobrun.core.origin import Origin
+from jobrun.graph.expr import OutputRead
+from jobrun.ops.known import Known, dtype_name, scalar
 from jobrun.ops.load import implementation
 
 BLOBS = {
@@ -117,3 +119,93 @@ def test_header_dtype_names_round_trip() -> None:
     assert all(
         dtype_name(array.dtype.str) == array.dtype.name for array in (BLOBS["X"], BLOBS["C"])
     )
+
+
+DRAWS = (
+    "rng.random(3)", "rng.random((2, 3))", "rng.standard_normal(4)", "rng.normal(0.0, 1.0, 5)",
+    "rng.normal(0, 1, size=(2, 2))", "rng.uniform(0, 1, (3,))", "rng.integers(0, 9, 4)",
+    "rng.choice(9, 3, replace=False)", "rng.choice(X, 2)", "rng.permutation(6)",
+    "rng.permutation(X)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", DRAWS)
+def test_draws_have_the_shape_that_numpy_gives(text: str) -> None:
+    blobs = {"X": np.ones((4, 3), np.float32)}
+    names = {"rng": np.random.default_rng(1)} | blobs
+    expected = eval(text, {"__builtins__": {}}, names)  # the test's own texts
+    expression = parse_expression(text, Origin("t.yaml", 1, 1), "p", {})
+
+    found = evaluate(expression, {"X": Known("float32", (4, 3))})
+
+    assert (found.dtype, found.shape) == (expected.dtype.name, expected.shape)
+
+
+@pytest.mark.parametrize("text", ["rng.choice(n, 3)", "rng.random(m)"])
+def test_an_unknown_length_is_unknown(text: str) -> None:
+    expression = parse_expression(text, Origin("t.yaml", 1, 1), "p", {})
+
+    found = evaluate(expression, {"n": Known("int64", (), weak=True), "m": scalar(2)})
+
+    assert found.shape in ((3,), (2,))
+
+
+def _told(text: str, **more: Known) -> list[Misfit]:
+    expression = parse_expression(text, Origin("t.yaml", 1, 1), "p", {})
+    names = {name: _known(value) for name, value in BLOBS.items()} | more
+    found: list[Misfit] = []
+    evaluate(expression, names, found.append)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "part"),
+    [
+        ("X @ X", "E290", "3 is not 4"),
+        ("X + zeros(4)", "E290", "broadcast"),
+        ("sum(X, axis='rows')", "E291", "'axis' is an axis, and not text"),
+        ("X[1.5]", "E291", "float64"),
+        ("X[0, 0, 0]", "E292", "too many"),
+        ("mask - mask", "E291", "bool"),
+        ("cholesky(X)", "E290", "not square"),
+        ("'a' % k", "E116", ""),
+        ("sqrt(X, )[7]", "E292", "index 7"),
+        ("1 if X > 0 else 2", "E291", "no single truth"),
+        ("not X", "E291", "no single truth"),
+        ("concatenate([X, C[:, :2]])", "E290", "cannot be joined"),
+        ("label & w", "E291", "bits"),
+    ],
+)
+def test_what_cannot_be_computed_is_told(text: str, code: str, part: str) -> None:
+    if code == "E116":
+        with pytest.raises(SpecError):
+            _told(text)
+        return
+
+    (misfit,) = _told(text)
+
+    assert misfit.error.code == code
+    assert part in misfit.error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "is_perhaps"),
+    [
+        ("X @ X if X.ndim == 1 else X @ w", None),
+        ("X @ X if X.ndim == 2 else X @ w", False),
+        ("X @ X if n > 1 else X @ w", True),
+        ("k > 5 and any(X @ X > 0)", None),
+        ("n > 5 and any(X @ X > 0)", True),
+        ("n > 5 or k == 2 or any(X @ X > 0)", None),
+    ],
+)
+def test_what_a_known_condition_keeps_out_is_not_told(text: str, is_perhaps: bool | None) -> None:
+    found = _told(text, n=Known("int64", (), weak=True))
+
+    assert [one.is_perhaps for one in found] == ([] if is_perhaps is None else [is_perhaps])
+
+
+def test_an_output_is_known_by_its_task() -> None:
+    key = output_key("local", "fit", "loss")
+
+    assert evaluate(OutputRead("fit", "loss", "local"), {key: scalar(2)}) == scalar(2)

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.vetting import vet_name, vet_steps, vet_task
+from jobrun.compile.vetting import vet_name, vet_report, vet_steps, vet_stop, vet_task
 from jobrun.core.errors import SpecError
+from jobrun.graph.conditions import StopAfterEpochs, StopAfterTime, StopWithoutImprovement
 from jobrun.graph.expr import Builtin, Call, Const, Draw, Dtype, Name
 from jobrun.graph.steps import NOWHERE, Assign, NameTarget, Net
 from jobrun.graph.types import Report, Task
@@ -66,3 +67,32 @@ def test_names_of_blobs_are_those_of_the_language(name, code):
 )
 def test_a_task_is_vetted_as_a_whole(task, code):
     assert _code(vet_task, task, {}) == code
+
+
+@pytest.mark.parametrize("interval_s", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_report_needs_an_interval_that_passes(interval_s):
+    report = Report(interval_s, _assign("x"))
+    assert _code(vet_report, report, Place("x", NOWHERE), {}) == "E163"
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        StopAfterEpochs(0),
+        StopAfterEpochs(-1),
+        StopAfterEpochs(2.5),
+        StopWithoutImprovement("m", 0),
+        StopAfterTime(0.0),
+        StopAfterTime(float("nan")),
+        StopAfterTime(float("inf")),
+    ],
+)
+def test_an_end_that_cannot_be_meant_is_refused(condition):
+    assert _code(vet_stop, condition, "stop[0]") == "E198"
+
+
+@pytest.mark.parametrize(
+    "condition", [StopAfterEpochs(1), StopAfterTime(0.5), StopWithoutImprovement("m", 3)]
+)
+def test_an_end_that_can_be_meant_is_not(condition):
+    assert _code(vet_stop, condition, "stop[0]") is None

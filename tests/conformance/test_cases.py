@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.command import ROOT, environment
 from tests.support.compiling import codes_of
 from tests.support.conformance_cases import CASES, PENDING, RULES
 
@@ -69,6 +72,22 @@ def test_a_case_that_waits_for_a_feature_names_one_that_is_pending():
     assert waiting == set(PENDING)
 
 
-@pytest.mark.parametrize("feature", PENDING)
-def test_a_pending_feature_is_refused_until_its_cases_are_tested(feature, tmp_path):
-    assert set(codes_of(tmp_path, PENDING[feature])) == {"E190"}
+def test_pending_features_are_refused_until_their_cases_are_tested(tmp_path):
+    codes = {feature: set(codes_of(tmp_path, PENDING[feature])) for feature in PENDING}
+
+    assert codes == {feature: {"E190"} for feature in PENDING}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]])
+def test_the_table_is_told_wherever_the_cases_were_run(workers):
+    told = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--benchmark-disable",
+         *workers, "tests/conformance/test_names.py"],
+        cwd=ROOT, env=environment(PYTEST_ADDOPTS=None), capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+
+    assert "= conformance =" in told
+    assert re.search(r"^012_task_names +by rule 3: names come from the spec", told, re.MULTILINE)
+    assert re.search(r"^014_setup_order_single +\(not run\) same$", told, re.MULTILINE)
+    assert "not applicable: " in told

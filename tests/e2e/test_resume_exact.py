@@ -18,12 +18,17 @@ from tests.support.stored import blobs, epochs, only_run, progress
 
 KEEP_ALL = ("--set", "checkpoint.keep.last=1000")
 # Fewer epochs, for the same reasons to stop.
-SHORTER = {"logistic-sgd": ("--set", "stop[0].no_improvement.min_delta=4e-3")}
-JOBS = ("digits-kmeans", "logistic-sgd", "two-nodes")
+SHORTER = {
+    "logistic-sgd": ("--set", "stop[0].no_improvement.min_delta=4e-3"),
+    "digits-pipeline": ("--set", "params.rate=0.5"),
+}
+JOBS = ("digits-kmeans", "digits-pipeline", "logistic-sgd", "minibatch-kmeans", "two-nodes")
 # Values that make an epoch long enough to be hit, and the run short enough to wait for.
 LONG_EPOCHS = {
     "digits-kmeans": ("--set", "params.k=300"),
+    "digits-pipeline": ("--set", "readers.digits.batch=1", "--set", "params.rate=0.01"),
     "logistic-sgd": ("--set", "params.batch=1"),
+    "minibatch-kmeans": ("--set", "params.k=400", "--set", "readers.digits.limit=10"),
     "two-nodes": ("--set", "params.points=100000", "--set", "params.goal=0.0006"),
 }
 TRIES = 40

@@ -33,7 +33,7 @@ def test_a_shipped_spec_is_valid_exact_and_without_warnings(name, capsys):
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_shipped_spec_runs_to_its_end_from_any_folder(name, tmp_path):
-    done = jobrun("run", SPECS / name, cwd=tmp_path)
+    done = jobrun("run", SPECS / name, cwd=tmp_path, started=True)
     assert done.returncode == 0, done.stderr
     (record,) = (tmp_path / "runs").glob(f"{name.removesuffix('.yaml')}/2*/run.json")
     found = json.loads(record.read_text())

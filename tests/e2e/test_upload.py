@@ -80,7 +80,7 @@ def test_the_final_checkpoint_is_copied_after_the_last_epoch_and_before_download
 
 
 def test_each_committed_one_is_copied_when_it_is_committed(tmp_path):
-    done = run(tmp_path, "{upload: {to: up, when: committed}}")
+    done = run(tmp_path, "{async: false, upload: {to: up, when: committed}}")
 
     assert done.returncode == 0, done.stderr
     check_copies(tmp_path, 0, 1, 2, 3)

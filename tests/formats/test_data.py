@@ -106,7 +106,7 @@ def test_members_that_a_format_does_not_have_are_told(tmp_path, name, values):
         write_members(str(tmp_path / name), values)
 
 
-@pytest.mark.parametrize("name", ["x.parquet", "x.pkl", "x", "x.npz.bak"])
+@pytest.mark.parametrize("name", ["x.pkl", "x", "x.npz.bak"])
 def test_an_unknown_ending_is_told(tmp_path, name):
     (tmp_path / name).write_text("")
 

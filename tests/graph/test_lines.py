@@ -63,7 +63,7 @@ LINES: list[tuple[Step, str]] = [
     (Log(TEXT), "log a {x:.3g}"),
     (Record((("m", expr("x * 2")),)), "metric m = x * 2"),
     (Assert(expr("x > 1"), TEXT), "assert x > 1"),
-    (SaveState("t.h5", ("a", "b"), 1, "r"), "save state a, b -> t.h5"),
+    (SaveState("t.h5", ("a", "b"), "r"), "save state a, b -> t.h5"),
     (LoadState("t.h5", ("a",), 1, "r", "d"), "load state a <- t.h5"),
     (AdoptState(("a", "b")), "adopt state a, b"),
     (CopyState("e/t.h5", "there", "t", 1, "d"), "copy e/t.h5 -> there"),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.graph.notes import node_notes, task_notes
+from jobrun.graph.notes import limit_notes, node_notes, task_notes, work_notes
 from jobrun.graph.types import Node, Retry, Task
 
 
@@ -20,6 +20,13 @@ from jobrun.graph.types import Node, Retry, Task
 )
 def test_what_is_special_about_a_task_is_said_in_words(settings, notes):
     assert task_notes(Task("t", "n", (), **settings)) == notes
+
+
+def test_what_it_does_and_what_becomes_of_a_failure_are_told_apart():
+    task = Task("t", "n", (), hogwild=True, timeout_s=5.0, on_error="warn")
+
+    assert work_notes(task) == ["hogwild"]
+    assert limit_notes(task) == ["at most 5 s", "a failure is only told"]
 
 
 def test_a_node_is_known_by_what_it_asks_for():

@@ -9,10 +9,21 @@ from jobrun.api import expression, steps
 from jobrun.compile.handmade import complete
 from jobrun.core.errors import SpecError
 from jobrun.graph.conditions import StopAfterEpochs
+from jobrun.graph.data import Queue, ReadQueue, WriteQueue
 from jobrun.graph.query import remapped, tasks_by_node, used_nodes
 from jobrun.graph.regroup import to_task
 from jobrun.graph.steps import Stop
-from jobrun.graph.types import Cluster, Job, Node, NodeSetup, Output, SetupNets, Task, TaskGroup
+from jobrun.graph.types import (
+    Cluster,
+    Job,
+    Node,
+    NodeSetup,
+    Output,
+    RemoteNet,
+    SetupNets,
+    Task,
+    TaskGroup,
+)
 
 
 def _job(*tasks, nodes=("n", "m")):
@@ -47,6 +58,14 @@ def test_what_moves_gives_up_its_scopes_and_the_rest_keeps_them():
     kept, moved = remapped(group, {"m": "n"}).tasks
     assert kept == group.tasks[0]
     assert moved.scopes == ()
+
+
+def test_tasks_that_queues_join_stay_tasks():
+    queue = Queue("q")
+    make = Task("make", "n", steps("z = 1"), write=(WriteQueue(queue, ("z",)),))
+    use = Task("use", "n", steps("x += z"), read=ReadQueue(queue, ("z",)))
+
+    assert _refusal(_job(make, use).epoch) == "E194"
 
 
 def test_an_unknown_node_in_a_mapping_is_an_error():
@@ -106,3 +125,27 @@ def test_a_group_on_several_nodes_needs_one_named():
     group = _job(Task("a", "n", steps("x += 1")), Task("b", "m", steps("y += 1"))).epoch
     assert _refusal(group) == "E195"
     assert to_task(group, node="m").node == "m"
+
+
+def _with_remote(*nodes):
+    nets = tuple(RemoteNet("f", node, steps("t = 1"), props=(("at", node),)) for node in nodes)
+    return replace(TaskGroup("epoch", (Task("a", "n", ()),)), remote=nets)
+
+
+def test_remote_nets_move_with_their_node_and_leave_its_properties_behind():
+    stays, moves = _with_remote("n", "m").remote
+
+    moved = remapped(_with_remote("n", "m"), {"m": "k"}).remote
+
+    assert moved == (stays, replace(moves, node="k", props=()))
+
+
+def test_remote_nets_that_are_alike_on_one_node_are_one():
+    group = _with_remote("n", "m")
+    alike = replace(group, remote=tuple(replace(net, props=()) for net in group.remote))
+    assert len(remapped(alike, lambda _: "k").remote) == 1
+
+
+def test_a_group_with_remote_nets_is_no_task():
+    assert _refusal(_with_remote("n")) == "E194"
+    assert to_task(replace(_with_remote("n"), remote=())).node == "n"

@@ -77,12 +77,30 @@ def test_limits_hosts_and_remote_nets_are_part_of_the_graph():
     )  # fmt: skip
 
     assert render_job(job) == (
-        "job j\nseed 0\nblas_threads 1\nnode n0; host there; gpu 1\n"
+        "job j\nseed 0\nblas_threads 1\nnode n0\n"
         "group epoch private\n"
-        "  task n0/t; instances 2; at most 5 s; 2 retries after 1 s\n"
+        "  task n0/t; instances 2\n"
         "  remote n0/f epoch/remote[0]\n"
         "    s.init\n"
         "      log in\n"
         "    log hi\n"
+        "place of n0: host there; gpu 1\n"
+        "limits of n0/t: at most 5 s; 2 retries after 1 s\n"
         "checkpoint default\n"
     )
+
+
+def test_what_a_nodes_steps_can_read_of_it_is_part_of_the_graph():
+    nodes = Cluster((Node("t_0", "t", 0, 2), Node("t_1", "t", 1, 2)))
+    lines = render_job(replace(_job(), cluster=nodes)).splitlines()
+
+    assert [line for line in lines if line.startswith("node")] == [
+        "node t_0; 0 of 2 t", "node t_1; 1 of 2 t"
+    ]  # fmt: skip
+
+
+def test_where_epochs_are_stands_apart_from_when_they_are_saved():
+    policy = CheckpointPolicy(directory="there", nodes=("n0",), every_epochs=5)
+    lines = render_job(replace(_job(), checkpoint=policy)).splitlines()
+
+    assert lines[-3:] == ["saves n0", "saves into there", "checkpoint every_epochs=5"]

@@ -17,6 +17,7 @@ from jobrun.graph.types import Job
 from jobrun.runner.rundir import open_run
 from jobrun.runner.settings import RunOptions
 from jobrun.runner.start import resume_run, start_run
+from jobrun.runtime.meter import Meter
 from jobrun.session.base import RunContext
 from jobrun.session.threads import ThreadsSession
 from jobrun.spec.dump import dump_tree
@@ -53,6 +54,17 @@ def check_threads(spec: dict[str, Any], folder: Path) -> None:
     _compare(expected, dict(enumerate(found)), "in a session")
 
 
+def check_metered(spec: dict[str, Any], folder: Path) -> None:
+    """As ``check_threads``, with a meter: it must not change what the code does."""
+    expected = run_reference(spec)
+    job = compiled(written(spec, folder))
+    meter = Meter()
+    found = _run_in_session(job, str(folder), len(expected.epochs) - 1, meter)
+    _compare(expected, dict(enumerate(found)), "under a meter")
+    for block in meter.times():
+        assert sum(step.seconds for step in block.steps) <= block.seconds * 1.01 + 1e-3, block.path
+
+
 def check_runner(spec: dict[str, Any], folder: Path) -> None:
     """A run with checkpoints, and its resumption from every epoch."""
     expected = run_reference(spec)
@@ -72,7 +84,9 @@ def check_runner(spec: dict[str, Any], folder: Path) -> None:
         _compare_artifacts(expected, run)
 
 
-def _run_in_session(job: Job, folder: str, epochs: int) -> list[dict[str, Any]]:
+def _run_in_session(
+    job: Job, folder: str, epochs: int, meter: Meter | None = None
+) -> list[dict[str, Any]]:
     session = ThreadsSession()
     state, constants = dict(job.state), dict(job.constants)
     keep = {
@@ -82,7 +96,7 @@ def _run_in_session(job: Job, folder: str, epochs: int) -> list[dict[str, Any]]:
     outputs: dict[Any, Any] = {}
     found = []
     try:
-        session.open(job.cluster, RunContext(job.seed, f"{folder}/run", folder))
+        session.open(job.cluster, RunContext(job.seed, f"{folder}/run", folder, meter=meter))
         for epoch in range(epochs + 1):
             group = job.epoch if epoch else job.init
             outputs |= session.run(group, epoch, outputs)

@@ -13,6 +13,9 @@ from tests.property.kinds import COUNTER, GROW, INT, TEXT, Type
 from tests.support.terms import Assign, Target, join, name
 
 _DEEP = 3
+# Of what the tasks of a global group make: what some of them may have made is still a blob of the
+# node when the next group runs, so no two share a letter.
+_PREFIXES = {"init": "lm", "epoch": "abcdef", "download": "h"}
 Names = dict[str, Type]
 
 
@@ -179,7 +182,7 @@ class Jobs:
         self._bodies.begin(draft.shared[index])
         is_global = draft.kind == "global"
         unit, known = self._units[index], draft.shared[index]
-        prefix = "abcdef"[number] if is_global else "t"
+        prefix = _PREFIXES[group][number] if is_global else "t"
         scope = Scope(
             dict(known), dict(known), fixed=set(unit.constants), prefix=prefix,
             outputs=self._readable(index), words=("epoch", "instances"),
@@ -190,14 +193,15 @@ class Jobs:
         if group != "init" and self._pick.chance(25):
             setup["node"] = self._node_setup(draft, index, scope)
         if group != "init" and self._pick.chance(25):
-            setup["task"] = self._setup(scope, "x")
+            # In a global group what set-up makes is the node's: tasks must not meet in it.
+            setup["task"] = self._setup(scope, "ABCDEF"[number] if is_global else "x")
         if instances > 1:
             task["instances"] = instances
             # Shared by the instances: what was there before they began.
             scope.fixed |= set(scope.names)
             scope.words = (*scope.words, "instance")
         if group != "init" and self._pick.chance(20):
-            setup["instance"] = self._setup(scope, "y")
+            setup["instance"] = self._setup(scope, "GHIJKL"[number] if is_global else "y")
         body = scope.inner(block="task")
         body.nested = scope.nested
         task["steps"] = self._bodies.steps(body, 7, 2)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from jobrun.spec.dump import dump_tree
-from tests.property.checks import check_runner, check_threads
+from tests.property.checks import check_metered, check_runner, check_threads
 from tests.property.jobs import specs
 from tests.support.terms import rendered
 
@@ -33,21 +33,35 @@ def _checked(check: Any, spec: dict[str, Any]) -> None:
             raise
 
 
-@settings(_COMMON, max_examples=40)
+@settings(_COMMON, max_examples=20)
 @given(specs())
 def test_a_job_in_a_session_does_what_it_says(spec):
     _checked(check_threads, spec)
 
 
-@settings(_COMMON, max_examples=15)
+@settings(_COMMON, max_examples=6)
 @given(specs())
 def test_a_job_resumed_from_any_epoch_ends_with_the_same_bits(spec):
     _checked(check_runner, spec)
 
 
+@settings(_COMMON, max_examples=6)
+@given(specs())
+def test_a_job_that_is_measured_ends_with_the_same_bits(spec):
+    _checked(check_metered, spec)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-@settings(_COMMON, max_examples=200)
+@settings(_COMMON, max_examples=150)
+@given(specs())
+def test_any_job_that_is_measured_ends_with_the_same_bits(spec):
+    _checked(check_metered, spec)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@settings(_COMMON, max_examples=300)
 @given(specs())
 def test_any_job_in_a_session_does_what_it_says(spec):
     _checked(check_threads, spec)
@@ -55,7 +69,7 @@ def test_any_job_in_a_session_does_what_it_says(spec):
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-@settings(_COMMON, max_examples=60)
+@settings(_COMMON, max_examples=80)
 @given(specs())
 def test_any_job_resumed_from_any_epoch_ends_with_the_same_bits(spec):
     _checked(check_runner, spec)

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from jobrun.api import prepare, steps
 from jobrun.core.errors import UsageError
-from jobrun.graph.conditions import StopAfterEpochs
-from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
+from jobrun.graph.conditions import CheckpointPolicy, StopAfterEpochs
+from jobrun.graph.render import render_job
+from jobrun.graph.types import Cluster, Job, Node, Retry, Task, TaskGroup
 from jobrun.runner.authored import (
     PythonJob,
     changes_since,
@@ -84,6 +87,41 @@ def test_another_end_is_safe(tmp_path):
 def test_other_threads_are_numerics():
     (change,) = graph_changes("job j\nblas_threads 1\n", "job j\nblas_threads 2\n")
     assert change.kind == "numerics"
+
+
+def _changed(**settings):
+    job = _python().job
+    (task,) = job.epoch.tasks
+    return replace(job, epoch=replace(job.epoch, tasks=(replace(task, **settings),)))
+
+
+@pytest.mark.parametrize(
+    "settings", [{"timeout_s": 5.0}, {"retry": Retry(2)}, {"on_error": "warn"}]
+)
+def test_what_becomes_of_a_failure_is_safe(settings):
+    before, after = render_job(_python().job), render_job(_changed(**settings))
+    (change,) = graph_changes(before, after)
+    assert (change.field, change.kind) == ("graph.limits", "safe")
+
+
+@pytest.mark.parametrize("settings", [{"instances": 2}, {"hogwild": True}])
+def test_another_way_to_run_a_task_is_semantic(settings):
+    before, after = render_job(_python().job), render_job(_changed(**settings))
+    assert {change.kind for change in graph_changes(before, after)} == {"semantic"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "kind"),
+    [
+        (CheckpointPolicy(every_epochs=5), "safe"),
+        (CheckpointPolicy(directory="there"), "semantic"),
+        (CheckpointPolicy(nodes=("n",)), "semantic"),
+    ],
+)
+def test_when_epochs_are_saved_is_safe_and_where_is_not(policy, kind):
+    job = replace(_python().job, checkpoint=CheckpointPolicy())
+    after = render_job(replace(job, checkpoint=policy))
+    assert [change.kind for change in graph_changes(render_job(job), after)] == [kind]
 
 
 def test_what_was_there_before_stays_beside_it(tmp_path):

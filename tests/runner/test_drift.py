@@ -8,6 +8,7 @@ from jobrun.core.errors import DriftError
 from jobrun.runner.drift import (
     check_constants,
     check_drift,
+    data_changes,
     mapping_changes,
     numerics_changes,
     spec_changes,
@@ -135,7 +136,7 @@ def test_row_30_other_numerics_are_told_and_refused_only_when_strict():
         {"numpy": "2.5.0", "python": "3.11.7", "blas_threads": 1, "h5py": "3.16", "blas": "x"},
     )
 
-    assert kinds(found) == {"numerics.numpy": "numerics"}
+    assert kinds(found) == {"numerics.numpy": "numerics", "numerics.h5py": "safe"}
     assert check_drift(found) == found
     with pytest.raises(DriftError, match=r"was 2\.4\.6, is 2\.5\.0") as raised:
         check_drift(found, strict=True)
@@ -156,3 +157,31 @@ def test_another_constant_is_refused_and_may_be_accepted():
 
     assert raised.value.faults[0].code == "E371"
     check_constants({"local.X": "sha256:1"}, {"local.X": "sha256:2"}, ("constants.local.X",))
+
+
+def test_data_is_told_by_size_and_digest_and_never_by_time():
+    known = {"size_bytes": 9, "mtime_ns": 1, "digest": "sha256:1"}
+
+    assert data_changes({"a": known}, {"a": {**known, "mtime_ns": 2}}) == ()
+    assert data_changes({"a": known}, {"b": known}) == ()
+    (change,) = data_changes({"a": known}, {"a": {**known, "digest": "sha256:2"}})
+    assert str(change) == "data.a: was 9 bytes, sha256:1, is 9 bytes, sha256:2"
+
+
+def test_the_two_commands_to_choose_from_stand_behind_the_last_fault():
+    changes = mapping_changes("env", {"A": "1", "B": "1"}, {"A": "2", "B": "2"})
+
+    with pytest.raises(DriftError) as raised:
+        check_drift(changes, commands=("jobrun resume r", "jobrun fork r"))
+
+    first, last = raised.value.faults
+    assert "--accept-drift env.A" in first.mend
+    assert "jobrun resume r --accept-drift env.A --accept-drift env.B · " in last.mend
+    assert last.mend.endswith("jobrun fork r")
+
+
+def test_another_h5py_is_told_and_never_refused():
+    (change,) = numerics_changes({"h5py": "3.1"}, {"h5py": "3.2"})
+
+    assert change.kind == "safe"
+    assert check_drift((change,), strict=True) == (change,)

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.runner.durable import disk_faults, write_whole
+from jobrun.runner.durable import disk_faults, read_plain, write_whole
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path):
@@ -55,3 +55,15 @@ def test_a_full_disk_is_an_environment_fault_that_says_what_to_do():
 
     assert raised.value.faults[0].code == "E354"
     assert "free space" in raised.value.faults[0].mend
+
+
+def test_only_plain_files_are_read_and_no_pipe_is_waited_for(tmp_path):
+    (tmp_path / "plain").write_bytes(b"text")
+    (tmp_path / "link").symlink_to(tmp_path / "plain")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+
+    assert read_plain(tmp_path / "plain") == b"text"
+    for name in ("link", "folder", "pipe", "missing"):
+        with pytest.raises(OSError):  # noqa: PT011 - of several kinds
+            read_plain(tmp_path / name)

@@ -127,3 +127,40 @@ def test_a_lock_may_be_released_twice(tmp_path):
     lock.release()
 
     RunLock.acquire(tmp_path).release()
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_row_39_a_directory_or_a_link_put_in_the_runs_place_is_noticed(tmp_path, link):
+    run = tmp_path / "run"
+    run.mkdir()
+    with RunLock.acquire(run) as lock:
+        run.rename(tmp_path / "moved")
+        if link:
+            (tmp_path / "trap").mkdir()
+            run.symlink_to(tmp_path / "trap")
+        else:
+            run.mkdir()
+
+        with pytest.raises(EnvironmentFaultError, match=r"directory .* was removed or replaced"):
+            lock.check()
+
+
+def test_row_45_a_directory_that_is_removed_is_noticed(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    with RunLock.acquire(run) as lock:
+        (run / LOCK_NAME).rename(tmp_path / "kept")
+        run.rmdir()
+
+        with pytest.raises(EnvironmentFaultError):
+            lock.check()
+
+
+def test_row_49_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
+    def refuse(descriptor, operation):
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+    with pytest.raises(EnvironmentFaultError, match="knows no locks"):
+        RunLock.acquire(tmp_path)

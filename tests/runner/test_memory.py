@@ -4,7 +4,7 @@ import numpy as np
 
 from jobrun.compile.job import compile_job
 from jobrun.graph.types import Job
-from jobrun.runner.memory import member_header, memory_faults
+from jobrun.runner.memory import member_header, memory_faults, state_bytes
 from jobrun.spec.load import load_spec
 
 SPEC = """\
@@ -53,3 +53,14 @@ def test_the_header_of_a_data_file_tells_a_size_and_a_broken_file_nothing(tmp_pa
     assert member_header(tmp_path / "x.npy", "") == ("<f8", (4, 5))
     assert member_header(tmp_path / "y.npy", "") is None
     assert member_header(tmp_path / "z.npy", "") is None
+
+
+def test_the_known_bytes_of_the_state_are_a_checkpoints_least(tmp_path):
+    (tmp_path / "s.yaml").write_text(
+        "jobrun: 1\nname: s\ninit:\n  - {task: r, rebuild: true, steps: [X = zeros(1000)]}\n"
+        "  - {task: i, steps: [w = zeros(100)]}\n"
+        "epoch: [{task: e, steps: [w += 1]}]\nstop: [{epochs: 1}]\n"
+    )
+    job = compile_job(load_spec(str(tmp_path / "s.yaml"))).job
+
+    assert state_bytes(job, tmp_path) == 800

@@ -151,9 +151,8 @@ def test_damaged_epochs_are_told_of_and_kept_out_of_the_way(tmp_path, store, jou
     carry_out(found, store, journal, tmp_path, events.append)
 
     assert store.epochs() == (0, 1)
-    assert events[:2] == [CheckpointSkipped(3, "bad"), CheckpointSkipped(2, "worse")]
-    assert isinstance(events[2], Noted)
-    assert "continuing from epoch 1" in events[2].text
+    # Each once.
+    assert events == [CheckpointSkipped(3, "bad"), CheckpointSkipped(2, "worse")]
     assert len(list((tmp_path / "superseded" / "damaged").iterdir())) == 2
     assert read_journal(tmp_path, "id-1").epochs == (0, 1)
 
@@ -180,3 +179,28 @@ def test_a_damaged_manifest_has_no_generation(store):
         file.write(b"x")
 
     assert generations(store)(2) is None
+
+
+def test_row_65_with_the_users_word_an_older_epoch_is_taken():
+    found = plan_recovery(
+        (0, 1), Acknowledged((0, 1, 2)), lambda epoch: None, lambda epoch: 0, 0, allow_lost=True
+    )
+
+    assert found == Recovery(1, rewind=True, lost=2)
+
+
+def test_row_65_nothing_makes_a_run_start_over_by_itself():
+    with pytest.raises(CheckpointError, match="epoch 2 was saved and is gone"):
+        plan_recovery(
+            (), Acknowledged((0, 1, 2)), lambda epoch: None, lambda epoch: 0, 0, allow_lost=True
+        )
+
+
+def test_row_65_what_is_lost_is_said_and_the_journal_goes_back(tmp_path, store, journal):
+    journal.acknowledge(4, 0)
+    events = []
+
+    carry_out(Recovery(3, rewind=True, lost=4), store, journal, tmp_path, events.append)
+
+    assert events[0].text.startswith("LOST: epoch 4 was saved and is gone; continuing from epoch 3")
+    assert read_journal(tmp_path, "id-1").epochs == (0, 1, 2, 3)

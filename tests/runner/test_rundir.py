@@ -214,3 +214,17 @@ def test_a_run_is_called_by_its_name_where_that_finds_it_and_else_by_its_path(
     assert run.handle(Path("runs")) == run.name
     assert run.handle(tmp_path / "runs") == run.name
     assert run.handle(tmp_path / "elsewhere") == f"runs/{run.name}"
+
+
+def test_a_run_that_has_saved_something_and_cannot_be_read_is_found(tmp_path):
+    made = [tmp_path / "job" / f"20260101-000{number}-a-b" for number in range(4)]
+    for path in made:
+        (path / "checkpoints").mkdir(parents=True)
+        (path / RECORD_NAME).write_text("{")
+    (made[0] / "checkpoints" / "epoch-000000").mkdir()
+    (made[1] / "committed.jsonl").write_text("line")
+    (made[2] / RECORD_NAME).unlink()
+    (made[2] / "checkpoints" / "epoch-000003").mkdir()
+
+    assert rundir.unreadable_runs(tmp_path, "job") == tuple(made[:3])
+    assert rundir.unreadable_runs(tmp_path, "nothing") == ()

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from jobrun.checkpoint.directory import DirectoryStore
+from jobrun.checkpoint.hdf5 import read_state
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
-from jobrun.core.events import CheckpointCommitted, CheckpointFailed
+from jobrun.core.events import CheckpointCommitted, CheckpointFailed, CheckpointTimes, Noted
 from jobrun.graph.conditions import CheckpointPolicy
 from jobrun.graph.expr import Call, Const
-from jobrun.graph.steps import Assign, NameTarget, Net
+from jobrun.graph.steps import Assign, Augment, NameTarget, Net
 from jobrun.graph.types import Cluster, Job, Node, OutputRef, Scope, Task, TaskGroup
+from jobrun.runner import saver as saver_module
 from jobrun.runner.journal import read_journal
 from jobrun.runner.lock import RunLock
 from jobrun.runner.metadata import RunMetadata
 from jobrun.runner.progress import Progress, from_json
-from jobrun.runner.saver import CheckpointSaver, Identity, NoSaver, Place
+from jobrun.runner.commit import Identity, Place
+from jobrun.runner.saver import CheckpointSaver, NoSaver
 from jobrun.session.base import RunContext
 from jobrun.session.threads import ThreadsSession
 
@@ -34,7 +39,7 @@ JOB = Job(
     TaskGroup("init", (MAKE,), workspace="global"),
     *(TaskGroup(name) for name in ("epoch", "download", "exit")),
     state=(("n", ("x",)),),
-    checkpoint=CheckpointPolicy(nodes=("n",)),
+    checkpoint=CheckpointPolicy(nodes=("n",), asynchronous=False),
 )
 
 
@@ -77,13 +82,17 @@ class Bench:
         self.events = []
         self.store = FailingStore(str(path / "checkpoints"))
         self.own = RunMetadata(self.store, path, "id-1")
-        self.place = Place(self.store, (self.own,), lock)
+        self.place = Place(self.store, (self.own,), lock, run=path)
         self.session = session
+        self.listen = self.events.append
+        self.late = False
 
     def saver(self, **policy):
         job = replace(JOB, checkpoint=replace(JOB.checkpoint, **policy))
         identity = Identity("id-1", 2, "sha256:" + "a" * 64, {"numpy": "2"})
-        return CheckpointSaver(job, self.session, self.place, identity, self.events.append)
+        return CheckpointSaver(
+            job, self.session, self.place, identity, self.listen, is_late=lambda: self.late
+        )
 
     @property
     def promised(self):
@@ -121,10 +130,9 @@ def test_the_manifest_says_what_the_run_was_and_how_it_stood(bench):
 
 def test_it_is_told_only_after_it_is_promised(bench):
     promised = []
-    saver = bench.saver()
-    saver._listen = lambda event: promised.append(bench.promised)
+    bench.listen = lambda event: promised.append(bench.promised)
 
-    saver.save(Progress(epoch=0))
+    bench.saver().save(Progress(epoch=0))
 
     assert promised == [(0,)]
 
@@ -196,7 +204,7 @@ def test_an_output_that_cannot_be_stored_leaves_no_stage_behind(bench):
     with pytest.raises(TaskFailedError, match=r"output t\.o"):
         bench.saver().save(progress)
 
-    assert list((bench.path / "checkpoints").iterdir()) == []
+    assert not (bench.path / "checkpoints").exists()
 
 
 def test_nothing_is_committed_when_the_lock_is_gone(bench):
@@ -230,3 +238,178 @@ def test_a_committed_event_is_what_listeners_wait_for(bench):
     bench.saver().save(Progress(epoch=0))
 
     assert isinstance(bench.events[0], CheckpointCommitted)
+
+
+# Beside the run.
+
+
+class SlowStore(FailingStore):
+    """Commits when it is let to, and says when it is about to."""
+
+    def __init__(self, root):
+        super().__init__(root)
+        self.staged, self.go_on = threading.Event(), threading.Event()
+
+    def stage(self, epoch):
+        self.staged.set()
+        self.go_on.wait(10)
+        return super().stage(epoch)
+
+
+@pytest.fixture
+def beside(bench):
+    bench.store = SlowStore(str(bench.path / "checkpoints"))
+    bench.place = replace(bench.place, store=bench.store)
+    yield bench
+    bench.store.go_on.set()
+
+
+def test_a_save_beside_the_run_returns_before_it_is_durable(beside):
+    saver = beside.saver(asynchronous=True)
+
+    saver.save(Progress(epoch=0))
+
+    assert (saver.saved, beside.promised, beside.events) == (-1, (), [])
+    beside.store.go_on.set()
+    saver.settle(Progress(epoch=0))
+    assert (saver.saved, beside.promised) == (0, (0,))
+    assert saver.seconds > 0
+    saver.close()
+
+
+def test_it_is_acknowledged_at_once_and_not_at_the_next_boundary(beside):
+    told = threading.Event()
+    beside.listen = lambda event: told.set() if isinstance(event, CheckpointCommitted) else None
+    saver = beside.saver(asynchronous=True)
+
+    saver.save(Progress(epoch=0))
+    beside.store.go_on.set()
+
+    assert told.wait(10)
+    assert beside.promised == (0,)
+    saver.close()
+
+
+def test_one_save_is_under_way_at_a_time_and_the_wait_is_told(beside):
+    saver = beside.saver(asynchronous=True)
+    saver.save(Progress(epoch=0))
+    threading.Timer(0.05, beside.store.go_on.set).start()
+
+    saver.save(Progress(epoch=1))
+
+    assert saver.saved == 0
+    saver.settle(Progress(epoch=1))
+    assert saver.saved == 1
+    first, second = (event for event in beside.events if isinstance(event, CheckpointTimes))
+    assert first.beside
+    assert first.wait_s < second.wait_s < second.stall_s
+    saver.close()
+
+
+def test_what_a_file_holds_is_what_the_boundary_held(beside):
+    saver = beside.saver(asynchronous=True)
+    saver.save(Progress(epoch=0))
+    changing = replace(MAKE, steps=(Net((Augment(NameTarget("x"), "+", Const(7)),)),))
+    beside.store.go_on.set()
+
+    beside.session.run(TaskGroup("epoch", (changing,)), 1, {})
+    saver.settle(Progress(epoch=0))
+
+    (file,) = beside.store.manifest(0).files
+    path = str(Path(beside.store.path(0), file.name))
+    read = read_state(path, node="n", epoch=0, run_id="id-1", digest=file.digest, names=("x",))
+    assert read["x"].tolist() == [0, 1, 2]
+    assert beside.session.read("n", ("x",))["x"].tolist() == [7, 8, 9]
+    saver.close()
+
+
+def test_a_save_beside_the_run_that_fails_twice_fails_it_at_the_next_boundary(beside):
+    beside.store.fail = 2
+    beside.store.go_on.set()
+    saver = beside.saver(asynchronous=True)
+
+    saver.save(Progress(epoch=0))
+    with pytest.raises(EnvironmentFaultError, match="no space"):
+        saver.save(Progress(epoch=1))
+
+    assert beside.promised == ()
+    saver.close()
+    assert beside.events == []
+
+
+def test_it_is_tried_once_more_with_the_same_values(beside):
+    beside.store.fail = 1
+    beside.store.go_on.set()
+    saver = beside.saver(asynchronous=True)
+
+    saver.settle(saver.save(Progress(epoch=0)))
+
+    assert beside.promised == (0,)
+    saver.close()
+
+
+def test_with_on_error_warn_it_is_counted_at_the_next_boundary_and_is_no_best_one(beside):
+    beside.store.fail = 2
+    beside.store.go_on.set()
+    saver = beside.saver(asynchronous=True, on_error="warn")
+
+    progress = saver.settle(saver.save(Progress(epoch=1, scores=((0, 2.0), (1, 1.0)))))
+
+    assert (progress.failed_saves, progress.scores) == (1, ((0, 2.0),))
+    assert beside.events == [CheckpointFailed(1, "error[E313] no space")]
+    assert saver.look(progress) == progress
+    saver.close()
+
+
+def test_to_close_is_to_wait_and_to_tell_and_never_to_raise(beside):
+    beside.store.fail = 2
+    saver = beside.saver(asynchronous=True)
+    saver.save(Progress(epoch=0))
+    threading.Timer(0.05, beside.store.go_on.set).start()
+
+    saver.close()
+
+    assert beside.events == [CheckpointFailed(0, "error[E313] no space")]
+
+
+def test_a_save_that_there_is_no_time_for_leaves_nothing_behind(beside):
+    saver = beside.saver(asynchronous=True)
+    saver.save(Progress(epoch=0))
+    beside.store.staged.wait(10)
+    beside.late = True
+
+    progress = saver.settle(Progress(epoch=0))
+    saver.close()
+    beside.store.go_on.set()
+    for thread in threading.enumerate():
+        if thread.name == "jobrun-save":
+            thread.join(10)
+
+    assert (progress, saver.saved) == (Progress(epoch=0), -1)
+    assert (beside.store.epochs(), beside.promised, beside.events) == ((), (), [])
+    assert list((beside.path / "checkpoints").iterdir()) == []
+
+
+def test_without_memory_for_it_the_run_stands_still_and_says_so_once(bench, monkeypatch):
+    monkeypatch.setattr(saver_module, "free_memory_bytes", lambda: 1 << 20)
+    saver = bench.saver(asynchronous=None)
+
+    for epoch in range(2):
+        saver.save(Progress(epoch=epoch))
+        assert saver.saved == epoch
+
+    notes = [event.text for event in bench.events if isinstance(event, Noted)]
+    assert len(notes) == 1
+    assert "stands still while an epoch is saved" in notes[0]
+
+
+def test_with_memory_for_it_a_save_goes_beside_the_run(beside, monkeypatch):
+    monkeypatch.setattr(saver_module, "free_memory_bytes", lambda: 1 << 30)
+    saver = beside.saver(asynchronous=None)
+
+    saver.save(Progress(epoch=0))
+
+    assert saver.saved == -1
+    beside.store.go_on.set()
+    saver.close()
+    assert saver.saved == 0

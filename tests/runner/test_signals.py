@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from jobrun.runner.signals import StopRequests
+from jobrun.runner.signals import StopRequests, early_stops
 
 SIGNALS = [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT]
 
@@ -158,7 +158,7 @@ def test_outside_the_main_thread_no_handler_is_installed():
 def test_a_storm_of_signals_ends_in_one_request():
     program = """
 import os, signal, time
-from jobrun.runner.signals import StopRequests
+from jobrun.runner.signals import StopRequests, early_stops
 with StopRequests(lambda: None, grace_s=1000) as requests:
     for _ in range(1000):
         os.kill(os.getpid(), signal.SIGTERM)
@@ -171,3 +171,75 @@ print(requests.reason)
     )
 
     assert done.stdout == "signal SIGTERM\n"
+
+
+def test_an_epoch_that_would_not_be_saved_before_the_deadline_is_not_begun():
+    with StopRequests(lambda: None, deadline_s=100) as requests:
+        requests.foresee(20.0)
+        assert not requests.reason
+        requests.foresee(200.0)
+
+        assert "before the deadline" in requests.reason
+        assert not requests.dropping
+
+
+def test_the_longest_of_the_last_epochs_counts():
+    with StopRequests(lambda: None, deadline_s=100) as requests:
+        requests.foresee(99.0)
+        requests._deadline_at -= 50
+        requests.foresee(1.0)
+
+        assert "before the deadline" in requests.reason
+
+
+def test_what_runs_when_the_deadline_comes_is_dropped():
+    cancelled = threading.Event()
+    with StopRequests(cancelled.set, deadline_s=0.05) as requests:
+        cancelled.wait()
+
+        assert requests.dropping
+        assert "deadline" in requests.reason
+
+
+def test_row_82_a_signal_before_the_loop_ends_the_process_in_good_order():
+    program = """
+import os, signal, sys
+from jobrun.core.errors import JobrunError
+from jobrun.runner.signals import early_stops
+try:
+    with early_stops():
+        os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+        while True:
+            pass
+except JobrunError as error:
+    print(error.exit_code, error)
+"""
+    for name, code in (("SIGTERM", 75), ("SIGHUP", 75), ("SIGUSR1", 75), ("SIGINT", 130)):
+        done = subprocess.run(
+            [sys.executable, "-c", program, name], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.startswith(f"{code} error[E36")
+        assert name in done.stdout
+
+
+def test_early_handlers_are_gone_afterwards():
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with early_stops():
+        assert [signal.getsignal(number) for number in SIGNALS] != before
+
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def test_in_another_thread_early_signals_are_left_alone():
+    found = []
+
+    def run():
+        with early_stops():
+            found.append(signal.getsignal(signal.SIGTERM))
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+
+    assert found == [before]

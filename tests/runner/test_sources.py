@@ -6,7 +6,13 @@ import sys
 
 import pytest
 
-from jobrun.runner.sources import Source, defines, find_source
+from jobrun.runner.sources import (
+    Source,
+    defines,
+    find_source,
+    imported_sources,
+    script_digests,
+)
 
 
 def test_the_folder_of_the_spec_comes_first(tmp_path):
@@ -65,3 +71,38 @@ def test_whether_a_module_defines_a_name(tmp_path, text, found):
     (tmp_path / "m.py").write_text(text)
 
     assert defines(tmp_path / "m.py", "f")[0] is found
+
+
+def test_modules_of_the_folder_that_are_imported_count_however_deep(tmp_path):
+    (tmp_path / "main.py").write_text("import os\nfrom helpers import add\nimport pack.deep\n")
+    (tmp_path / "helpers.py").write_text("def add(x):\n    from other import one\n    return one\n")
+    (tmp_path / "other.py").write_text("import main\none = 1\n")
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__init__.py").write_text("")
+    (tmp_path / "pack" / "deep.py").write_text("from . import near\nfrom .sub import far\n")
+    (tmp_path / "pack" / "near.py").write_text("")
+    (tmp_path / "pack" / "sub.py").write_text("far = 1\n")
+    (tmp_path / "unused.py").write_text("")
+
+    found = imported_sources(find_source("main", tmp_path), "main", tmp_path)
+
+    assert sorted(found) == ["helpers", "other", "pack", "pack.deep", "pack.near", "pack.sub"]
+    assert all(digest.startswith("sha256:") for digest in found.values())
+
+
+def test_what_cannot_be_parsed_or_is_not_there_imports_nothing(tmp_path):
+    (tmp_path / "broken.py").write_text("import (")
+
+    assert imported_sources(find_source("broken", tmp_path), "broken", tmp_path) == {}
+    assert imported_sources(Source(None), "compiled", tmp_path) == {}
+
+
+def test_scripts_of_the_folder_count_and_data_does_not(tmp_path):
+    for name in ("step.py", "data.csv", "run.SH"):
+        (tmp_path / name).write_text(name)
+    (tmp_path.parent / "outside.py").write_text("")
+
+    words = ["python3", "step.py", "data.csv", "./run.SH", "../outside.py", "-x", "/bin/sh"]
+    found = script_digests(words, tmp_path)
+
+    assert sorted(found) == ["./run.SH", "./step.py"]

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,14 @@ from jobrun.core.errors import (
     TaskFailedError,
     UsageError,
 )
-from jobrun.core.events import CheckpointSkipped, GroupStarted, Noted, RunEnded, RunStarted
+from jobrun.core.events import (
+    CheckpointCommitted,
+    CheckpointSkipped,
+    GroupStarted,
+    Noted,
+    RunEnded,
+    RunStarted,
+)
 from jobrun.runner.lock import RunLock
 from jobrun.runner.record import RECORD_NAME
 from jobrun.runner.rundir import open_run
@@ -422,7 +430,7 @@ def test_row_35_a_run_that_is_held_is_refused(place):
 
 def test_row_38_no_commit_after_the_lock_was_taken_away(place):
     def steal(event):
-        if isinstance(event, GroupStarted) and event.epoch == 2:
+        if isinstance(event, CheckpointCommitted) and event.epoch == 1:
             (place.run.path / "run.lock").unlink()
 
     place.events = type("Stealing", (list,), {"append": lambda self, event: steal(event)})()
@@ -622,3 +630,50 @@ def test_a_run_that_failed_in_its_first_epoch_does_stand_in_the_way(place):
 
     with pytest.raises(UsageError, match="is unfinished"):
         place.policy("")
+
+
+def disk(free_blocks):
+    """What ``os.statvfs`` says of a disk with so much room, and files without number."""
+    return SimpleNamespace(
+        f_blocks=1 << 30, f_bfree=free_blocks, f_bavail=free_blocks, f_frsize=4096, f_files=0,
+        f_favail=0,
+    )  # fmt: skip
+
+
+def test_row_43_a_disk_without_room_is_told_before_anything_is_computed(place, monkeypatch):
+    full = disk(1)
+    monkeypatch.setattr(os, "statvfs", lambda path: full)
+
+    with pytest.raises(EnvironmentFaultError, match=r"needs .* and 4\.0 KiB are free"):
+        place.start()
+
+    assert not any(isinstance(event, GroupStarted) for event in place.events)
+
+
+def test_row_43_the_room_is_looked_at_before_each_commit(place, unbroken, monkeypatch):
+    plenty = disk(1 << 30)
+    full = disk(1)
+
+    def look(path):
+        return full if (Path(path) / "epoch-000002").is_dir() else plenty
+
+    monkeypatch.setattr(os, "statvfs", look)
+    with pytest.raises(EnvironmentFaultError) as raised:
+        place.start()
+    monkeypatch.undo()
+
+    assert raised.value.faults[0].code == "E381"
+    assert place.store.epochs() == (0, 1, 2)
+    assert place.resume().exit_code == 0
+    assert place.outcome() == unbroken.outcome()
+
+
+def test_a_module_that_a_callable_imports_is_drift_too(place):
+    place.edit(("      - k = k + 1\n", '      - {call: "step:add", with: {k: k}, out: k}\n'))
+    (place.folder / "step.py").write_text("from deep import one\ndef add(k):\n    return k + one\n")
+    (place.folder / "deep.py").write_text("one = 1\n")
+    place.start(max_epochs=2)
+    (place.folder / "deep.py").write_text("one = 2\n")
+
+    with pytest.raises(DriftError, match=r"callables\.deep: was sha256:"):
+        place.resume()

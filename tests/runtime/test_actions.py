@@ -78,16 +78,16 @@ def test_an_assertion_wants_a_bool(bench):
     assert caught.value.faults[0].code == "E203"
 
 
-def test_state_is_written_and_read(bench, tmp_path):
+def test_state_is_held_written_and_read(bench, tmp_path):
     bench.node.update(w=np.arange(4.0), k=Counter(3), lr=0.5, scratch=1)
     path = str(tmp_path / "local.h5")
-    bench.do(SaveState(path, ("k", "lr", "w"), 5, "run", "checkpoint/save"))
-    stored = bench.frame.results["file"]
+    bench.do(SaveState("local.h5", ("k", "lr", "w"), "run", "checkpoint/save"))
+    stored = bench.run.savings.persist(bench.frame.results["ticket"], str(tmp_path)).file
     assert isinstance(stored, StoredFile)
     before = dict(bench.node)
     bench.node.clear()
 
-    bench.do(LoadState(path, ("k", "lr", "w"), 5, "run", stored.digest, "checkpoint/load"))
+    bench.do(LoadState(path, ("k", "lr", "w"), 3, "run", stored.digest, "checkpoint/load"))
 
     assert set(bench.node) == {"k", "lr", "w"}
     assert all(same_bits(bench.node[name], before[name]) for name in bench.node)

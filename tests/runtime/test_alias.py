@@ -27,14 +27,16 @@ def test_what_a_value_may_share_memory_with(text, names):
 
 @pytest.mark.parametrize(
     "text",
-    ["a + b", "-a", "a < b", "1", "'t'", "a.size", "1 if c else 2", "epoch", "a * 2 - b @ c"],
-)
+    ["a + b", "-a", "a < b", "1", "'t'", "a.size", "1 if c else 2", "epoch", "a * 2 - b @ c",
+     "exp(a)", "maximum(a, 0)", "sum(a, axis=0)", "len(a)"],
+)  # fmt: skip
 def test_values_that_need_no_look(text):
     assert is_fresh(expr(text))
 
 
 @pytest.mark.parametrize(
-    "text", ["a", "a[0]", "a.T", "a.shape", "exp(a)", "(1, 2)", "a.shape + (1,)", "None",
+    "text", ["a", "a[0]", "a.T", "a.shape", "reshape(a, 3)", "(1, 2)",
+             "exp([a])", "add('a', b)", "modf(a)", "where(a, b, c)", "a.shape + (1,)", "None",
              "a if c else 1", "a or b", "rng.random()", "(1,) * 3", "a.dtype", "..."],
 )  # fmt: skip
 def test_values_that_need_one(text):

@@ -17,6 +17,17 @@ def test_a_scope_is_seen_once_it_is_cancelled():
         scope.check()
 
 
+def test_cancel_ends_a_loop_over_the_passes():
+    scope, seen = CancelScope(), 0
+
+    for _ in scope.passes:
+        seen += 1
+        if seen == 3:
+            scope.cancel()
+
+    assert seen == 3
+
+
 def test_cancel_wakes_those_who_wait():
     scope, woken = CancelScope(), []
 

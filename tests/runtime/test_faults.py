@@ -7,8 +7,8 @@ import pytest
 from jobrun.core.errors import EnvironmentFaultError, Fault, TaskFailedError
 from jobrun.core.origin import Origin
 from jobrun.graph.steps import Net
-from jobrun.runtime.control import Place
 from jobrun.runtime.faults import explain_at, missing_only
+from jobrun.runtime.positions import Place
 from tests.support.graphs import op
 from tests.support.running import Bench
 

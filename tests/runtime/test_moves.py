@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
-from jobrun.graph.steps import If, Loop
+from jobrun.graph.steps import If, Loop, Net
 from jobrun.runtime.moves import moves
 from jobrun.runtime.usage import BlockNames, usage
 from tests.support.graphs import expr, net, steps
@@ -42,6 +44,31 @@ def test_a_name_that_other_steps_use_is_not_handed_on():
     assert moved(Loop(expr("t"), ()), "t = x + 1; x = t") == []
 
 
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("t = x + 1; y = t * 2; z = t + y", {2: ("t",)}),
+        ("t = x + 1; u = t + 1; y = t * u", {2: ("t", "u")}),
+        ("t = x + 1; t = t + 1; y = t", {2: ("t",)}),
+        ("t = x + 1", {0: ("t",)}),
+        ("t = t + 1; y = t", {}),
+        ("y = t; t = x + 1", {}),
+        ("t = x + 1; del t", {}),
+    ],
+)
+def test_a_temporary_ends_with_its_last_use(text, ends):
+    made = net(text)
+    found = moves((made,), frozenset({"t", "u"})).ends
+
+    assert {made.ops.index(op): found[id(op)] for op in made.ops if id(op) in found} == ends
+
+
+def test_an_operator_that_stands_there_twice_ends_nothing():
+    op = net("t = x + 1; y = t").ops
+
+    assert not moves((Net((*op, *op)),), frozenset({"t"})).ends
+
+
 def run(text, **blobs):
     made = (net(text),)
     with Bench(**blobs) as bench:
@@ -63,3 +90,15 @@ def test_what_looks_at_a_temporary_that_is_handed_on_keeps_its_values():
 
     assert blobs["y"].tolist() == [1]
     assert blobs["x"].tolist() == [2, 2]
+
+
+def test_memory_of_a_temporary_is_free_after_its_last_use():
+    million = np.ones(1 << 20)
+    tracemalloc.start()
+    try:
+        run("t = x + 1; y = sum(t); u = x + 2; z = sum(u)", x=million, y=0.0, z=0.0)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert most < 1.5 * million.nbytes

@@ -93,7 +93,9 @@ TREES = st.dictionaries(
     st.text(st.characters(exclude_categories=["Cs"])),
     st.recursive(
         SCALARS,
-        lambda inner: st.lists(inner) | st.dictionaries(st.text("abc1~"), inner),
+        lambda inner: (
+            st.lists(inner, max_size=4) | st.dictionaries(st.text("abc1~"), inner, max_size=4)
+        ),
         max_leaves=8,
     ),
 )

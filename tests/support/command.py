@@ -8,7 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.support.forks import ROOT, run_module
+
 SPECS = ROOT / "specs"
 JOBRUN = (sys.executable, "-m", "jobrun")
 
@@ -33,8 +34,22 @@ def jobrun(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     timeout_s: float = 100,
+    started: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Run one command to its end and return what it printed."""
+    """Run one command to its end and return what it printed.
+
+    Args:
+        arguments: Those of the command line.
+        cwd: Where; here if None.
+        env: All its variables; without one, this process's that do not steer jobrun.
+        timeout_s: It is killed when it takes longer.
+        started: Start an interpreter for it, as a user does, instead of forking one.
+    """
+    if not started and _forks_alike(env):
+        return run_module(
+            "jobrun", list(map(str, arguments)), cwd=Path.cwd() if cwd is None else cwd,
+            environment=environment() if env is None else env, timeout_s=timeout_s,
+        )  # fmt: skip
     return subprocess.run(
         [*JOBRUN, *map(str, arguments)],
         cwd=cwd,
@@ -45,6 +60,15 @@ def jobrun(
         check=False,
         stdin=subprocess.DEVNULL,
     )
+
+
+def _forks_alike(env: Mapping[str, str] | None) -> bool:
+    """Whether no variable differs that an interpreter or a library reads at its start."""
+    if env is None:
+        return True
+    here = environment()
+    names = {name for name in {*here, *env} if here.get(name) != env.get(name)}
+    return all(name.startswith("JOBRUN_") for name in names)
 
 
 def bash(line: str, cwd: Path, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:

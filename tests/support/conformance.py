@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
+from urllib.parse import unquote
 
 from jobrun.checkpoint.directory import DirectoryStore
 from jobrun.checkpoint.hdf5 import read_state
@@ -160,7 +161,7 @@ class Trial(Watched):
         """All that an epoch holds, as ``node.blob``; the names are those of the files."""
         manifest = self.store.manifest(epoch)
         folder = Path(self.store.path(epoch))
-        names = [key.split(":/blobs/") for key in blobs(folder)]
+        names = [unquote(key).split(":/blobs/") for key in blobs(folder)]
         found: dict[str, Any] = {}
         for file in manifest.files:
             wanted = tuple(name for node, name in names if node == file.node)

@@ -165,8 +165,8 @@ _FORMS = (
     lambda grow: e.Call("sum", (grow.tree(),), (("axis", grow.tree()),)),
     lambda grow: e.Draw("normal", (grow.tree(),), (("size", grow.tree()),)),
     lambda grow: e.Attribute(grow.value(), grow.pick(*e.ATTRIBUTES)),
-    lambda grow: e.Index(grow.tree(), grow.item()),
-    lambda grow: e.Index(grow.tree(), e.Sequence((grow.item(), grow.item()))),
+    lambda grow: e.Index(e.Call("sum", (grow.tree(),)), grow.item()),
+    lambda grow: e.Index(e.Name("x"), e.Sequence((grow.item(), grow.item()))),
     lambda grow: e.Sequence(grow.trees(), grow.pick("tuple", "list")),
 )
 _BINARY_OPERATORS = ("+", "-", "/", "@", "&", "|", "^", ">>", "**", "%", "//")

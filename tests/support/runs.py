@@ -15,8 +15,7 @@ from jobrun.runner.rundir import Run, newest_run, runs
 from jobrun.runner.settings import RunOptions, RunResult
 from jobrun.runner.start import resume_run, run_with_policy, start_run
 from jobrun.spec.load import load_spec
-
-ROOT = Path(__file__).parent.parent.parent
+from tests.support.forks import ROOT, run_module
 
 SPEC = """\
 jobrun: 1
@@ -148,10 +147,8 @@ class Place:
     def process(self, *arguments: str, crash: str = "", **more) -> subprocess.CompletedProcess:
         """Run with a policy in a process of its own, to its end or to a crash point."""
         environment = {**os.environ, "JOBRUN_CRASHPOINT": crash}
-        return subprocess.run(
-            self.command(*arguments),
-            env=environment, cwd=ROOT, capture_output=True, text=True, check=False, **more,
-        )  # fmt: skip
+        words = [str(self.folder), *arguments]
+        return run_module("tests.support.runs", words, cwd=ROOT, environment=environment, **more)
 
 
 def bits(value) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobrun.core.codes import failure, graph, handmade, order
+from jobrun.core.codes import failure, graph, handmade, order, queues, readers
 from jobrun.core.codes.code import Code
 
 CODES: dict[str, Code] = {
@@ -145,4 +145,6 @@ CODES: dict[str, Code] = {
     **order.CODES,
     **handmade.CODES,
     **failure.CODES,
+    **queues.CODES,
+    **readers.CODES,
 }

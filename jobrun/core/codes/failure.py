@@ -26,6 +26,12 @@ CODES: dict[str, Code] = {
         " resource in props is another than the one beside it.",
         "epoch: [{task: t, retry: {max: 2}, on_error: warn, steps: [x = 1]}]",
     ),
+    "E126": Code(
+        "a deadline that is no time",
+        "'deadline' is 'auto', which asks the batch system, or a time in ISO 8601, local where it"
+        " names no zone. How long an invocation may take is said with --time.",
+        "deadline: 18h",
+    ),
     "E125": Code(
         "a remote net reads an output",
         "A remote net is kept for another place and may run there at any time, so there is no"

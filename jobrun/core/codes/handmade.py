@@ -31,8 +31,9 @@ CODES: dict[str, Code] = {
         'TaskGroup("epoch", (Task("a", "n0", steps), Task("a", "n1", other_steps)))',
     ),
     "E198": Code(
-        "a task without instances",
-        "A task runs in one instance or more.",
+        "a number that cannot be meant",
+        "A task runs in one instance or more, a report waits longer than 0 s, and what ends a run"
+        " counts whole epochs, from 1.",
         'Task("a", "local", steps, instances=0)',
     ),
     "E199": Code(

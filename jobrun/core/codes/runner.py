@@ -184,6 +184,43 @@ CODES: dict[str, Code] = {
         "An error that nobody foresaw. What was saved before it is there; the report says more.",
         "jobrun resume latest",
     ),
+    "E380": Code(
+        "somebody else could change the run",
+        "A directory of the run belongs to another user and everyone may write into it, or it is a "
+        "link that another user made. What is in it could be changed, or led elsewhere, while it "
+        "is used. Use a directory of your own; --trust-dir says that everyone there is trusted.",
+        "jobrun resume /tmp/shared/kmeans/20261121-0942-brisk-heron",
+    ),
+    "E381": Code(
+        "the disk has no room for a checkpoint",
+        "Before each checkpoint, and at the start as far as sizes are known, the space and the "
+        "number of files that the disk has left are compared with what is needed. Epochs that were "
+        "saved are there.",
+        "df -h runs; df -i runs",
+    ),
+    "E382": Code(
+        "a fork that does not fit",
+        "A fork takes the state of an epoch of another run. Either the job has state that the "
+        "epoch does not hold, or a pattern of --blobs means nothing that both have.",
+        "jobrun fork latest --blobs centroids",
+    ),
+    "E383": Code(
+        "JOBRUN_DEADLINE is no time",
+        "With 'deadline: auto' this variable counts before those of the batch system.",
+        "JOBRUN_DEADLINE=18h jobrun run kmeans.yaml",
+    ),
+    "E384": Code(
+        "a file that its reader dies of",
+        "A single checkpoint file may come from anywhere, so it is first read by a process of its "
+        "own, with limits on memory, time and processor. That process died, or took too long.",
+        "jobrun inspect-checkpoint download.h5",
+    ),
+    "E385": Code(
+        "the list of pinned epochs cannot be read",
+        "pins.json in a run's directory lists the epochs that are kept whatever 'keep' says. As "
+        "long as it cannot be read, no epoch is deleted.",
+        "echo oops > runs/kmeans/latest/pins.json",
+    ),
     "W180": Code(
         "a program is not on PATH",
         "A 'run' step starts a program that is not there now. An earlier step may still make it.",
@@ -193,5 +230,17 @@ CODES: dict[str, Code] = {
         "little space is left",
         "The disk that holds the run is nearly full; a save that fails ends the run.",
         "df -h runs",
+    ),
+    "W182": Code(
+        "the run is on an unusual file system",
+        "On a network file system the lock of a run can be lost when the server restarts; what is "
+        "in memory does not survive a reboot; an overlay ends with its container.",
+        "jobrun run kmeans.yaml --run-dir /dev/shm/runs",
+    ),
+    "W183": Code(
+        "a finished run's newest checkpoint is damaged or gone",
+        "The run has ended and nothing is left to run, but its last state cannot be read back any "
+        "more. An older epoch, if one is good, makes it again.",
+        "jobrun resume latest --epoch 9",
     ),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobrun.core.codes import reading, types
 from jobrun.core.codes.code import Code
 
 CODES: dict[str, Code] = {
@@ -126,6 +127,13 @@ CODES: dict[str, Code] = {
         " epoch is dropped, exits run. Programs are killed at once. The message names the step.",
         "epoch: [{task: t, timeout: 10m, steps: [{run: ./solve}]}]",
     ),
+    "E221": Code(
+        "records that cannot be joined",
+        "A queue with batch gives out several records as one, each value joined along its first"
+        " axis: all of one name must have one dtype and one shape behind that axis. Scalars become"
+        " a vector. Nothing is converted.",
+        "queues: {rows: {batch: 8}}   # one record has x of shape (3,), the next of shape (3, 2)",
+    ),
     "E280": Code(
         "a data file is not there",
         "Paths in a spec are relative to the file that holds them; those given with --set, to the"
@@ -176,4 +184,6 @@ CODES: dict[str, Code] = {
         " is read from a data file.",
         "steps: [{load: {X: 'downloaded.h5::/linked'}}]",
     ),
+    **reading.CODES,
+    **types.CODES,
 }

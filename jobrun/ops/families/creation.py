@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from jobrun.ops.definition import MANY, OpDef
+from jobrun.ops.definition import MANY, OpDef, ruled
+from jobrun.ops.rules.creation import CREATION_RULES
 
 
 def _op(name: str, signature: str, doc: str, example: str, *, shares: bool = False) -> OpDef:
@@ -10,7 +11,7 @@ def _op(name: str, signature: str, doc: str, example: str, *, shares: bool = Fal
 
 
 # 'empty' is left out: what it holds is not a function of anything.
-CREATION = (
+_CREATION = (
     _op("zeros", "(shape, dtype=None)", "zeros, float64 unless said", "zeros((2, 3))"),
     _op("ones", "(shape, dtype=None)", "ones, float64 unless said", "ones(3, int64)"),
     _op("full", "(shape, fill_value, dtype=None)", "one value everywhere", "full((2, 2), 0.5)"),
@@ -55,3 +56,5 @@ CREATION = (
     OpDef("one_hot", "(labels, length, dtype=float64)", "jobrun.ops.special:one_hot",
           "rows with a 1 at the label and 0 elsewhere", "one_hot([2, 0], 3)"),
 )  # fmt: skip
+
+CREATION = ruled(_CREATION, CREATION_RULES)

@@ -5,9 +5,10 @@ Left out is whatever works in place or hands the generator itself around.
 
 from __future__ import annotations
 
-from jobrun.ops.definition import DrawDef
+from jobrun.ops.definition import DrawDef, ruled
+from jobrun.ops.rules.draws import DRAW_RULES
 
-DRAW_METHODS = (
+_DRAW_METHODS = (
     DrawDef("random", "(size=None, dtype=float64)", "uniform in [0, 1)", "rng.random(3)"),
     DrawDef("integers", "(low, high=None, size=None, dtype=int64, endpoint=False)",
             "whole numbers from low, below high", "rng.integers(0, 10, size=3)"),
@@ -68,3 +69,5 @@ DRAW_METHODS = (
     DrawDef("zipf", "(a, size=None)", "Zipf", "rng.zipf(2.0, 3)"),
     DrawDef("logseries", "(p, size=None)", "logarithmic series", "rng.logseries(0.5, 3)"),
 )  # fmt: skip
+
+DRAW_METHODS = ruled(_DRAW_METHODS, DRAW_RULES)

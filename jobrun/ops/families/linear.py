@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from jobrun.ops.definition import OpDef
+from jobrun.ops.definition import OpDef, ruled
+from jobrun.ops.rules.linear import LINEAR_RULES
 
 
 def _op(name: str, signature: str, doc: str, example: str, *, shares: bool = False) -> OpDef:
@@ -88,4 +89,4 @@ _SIGNALS = (
     _fft("ifftshift", "inverse of fftshift", "ifftshift([2, 3, 0, 1])", "(x, axes=None)"),
 )  # fmt: skip
 
-LINEAR = (*_PRODUCTS, *_LINALG, *_SIGNALS)
+LINEAR = ruled((*_PRODUCTS, *_LINALG, *_SIGNALS), LINEAR_RULES)

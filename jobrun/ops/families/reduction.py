@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from jobrun.ops.definition import OpDef
+from jobrun.ops.definition import OpDef, ruled
+from jobrun.ops.rules.reduction import REDUCTION_RULES
 
 # numpy's third argument by position is the dtype or 'out': whatever differs from function to
 # function is given by name.
@@ -17,7 +18,7 @@ def _op(name: str, signature: str, doc: str, example: str, *, results: int = 1) 
     return OpDef(name, signature, f"numpy:{name}", doc, example, results=results)
 
 
-REDUCTION = (
+_REDUCTION = (
     _op("sum", _TYPED, "sum", "sum([[1, 2], [3, 4]], axis=0)"),
     _op("prod", _TYPED, "product", "prod([[1, 2], [3, 4]], axis=0)"),
     _op("mean", _TYPED, "mean", "mean([[1.0, 2.0], [3.0, 4.0]], axis=0)"),
@@ -71,3 +72,5 @@ REDUCTION = (
     OpDef("log_softmax", "(x, axis=-1)", "jobrun.ops.special:log_softmax",
           "log(softmax(x)), exact where that is tiny", "log_softmax([0.0, 1000.0])"),
 )  # fmt: skip
+
+REDUCTION = ruled(_REDUCTION, REDUCTION_RULES)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from jobrun.ops.definition import MANY, OpDef
+from jobrun.ops.definition import MANY, OpDef, ruled
+from jobrun.ops.rules.searching import SEARCHING_RULES
 
 
 def _op(
@@ -13,7 +14,7 @@ def _op(
     )
 
 
-SEARCHING = (
+_SEARCHING = (
     _op("sort", "(a, axis=-1, *, kind=None)", "in rising order", "sort([3, 1, 2])"),
     _op("argsort", "(a, axis=-1, *, kind=None)",
         "indices that sort; kind='stable' keeps equal items in order", "argsort([3, 1, 2])"),
@@ -69,3 +70,5 @@ SEARCHING = (
         "triu_indices(3)", results=2),
     _op("diag_indices", "(n)", "rows and columns of the diagonal", "diag_indices(3)", results=2),
 )  # fmt: skip
+
+SEARCHING = ruled(_SEARCHING, SEARCHING_RULES)

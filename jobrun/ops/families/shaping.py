@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from jobrun.ops.definition import MANY, OpDef
+from jobrun.ops.definition import MANY, OpDef, ruled
+from jobrun.ops.rules.shaping import SHAPING_RULES
 
 
 def _view(name: str, signature: str, doc: str, example: str, *, results: int = 1) -> OpDef:
@@ -15,7 +16,7 @@ def _new(name: str, signature: str, doc: str, example: str) -> OpDef:
     return OpDef(name, signature, f"numpy:{name}", doc, example)
 
 
-SHAPING = (
+_SHAPING = (
     _view("reshape", "(a, shape, /)", "the items in another shape; one length may be -1",
           "a = arange(6); reshape(a, (2, -1))"),
     _view("transpose", "(a, axes=None)", "axes in another order, reversed unless said",
@@ -65,3 +66,5 @@ SHAPING = (
           "jobrun.ops.arrange:pad", "with a border: constant, edge, reflect, symmetric, wrap",
           "pad([1, 2], 1, constant_values=9)"),
 )  # fmt: skip
+
+SHAPING = ruled(_SHAPING, SHAPING_RULES)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from jobrun.ops.definition import OpDef
+from jobrun.ops.definition import OpDef, ruled
+from jobrun.ops.rules.state import STATE_RULES
 
 
 def _segment(name: str, doc: str, results: int = 1) -> OpDef:
@@ -26,7 +27,7 @@ def _counter(name: str, signature: str, doc: str, arguments: str) -> OpDef:
     )  # fmt: skip
 
 
-STATE = (
+_STATE = (
     _segment("segment_sum", "sum and number of the rows of each segment", 2),
     _segment("segment_mean", "mean of the rows of each segment; nan where there is none"),
     _segment("segment_max", "largest of the rows of each segment; -inf where there is none"),
@@ -52,3 +53,5 @@ STATE = (
     OpDef("count_value", "(counter, /)", "jobrun.ops.counters:count_value",
           "the present value of a counter", "c = counter(3); count_value(c)"),
 )  # fmt: skip
+
+STATE = ruled(_STATE, STATE_RULES)

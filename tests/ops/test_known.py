@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from jobrun.compile.dtypes import (
+from jobrun.ops.known import (
     UNKNOWN,
     Known,
     as_float,

@@ -6,9 +6,14 @@ promotion rules are those of NEP 50: a Python scalar is weak, a numpy scalar is 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 Shape = tuple[int | None, ...]
+
+# Words in the place of a dtype for values that no array holds.
+TEXT, NONE, DTYPE, COUNTER = "text", "none", "a dtype", "counter"
 
 # numpy's names, as (kind, bytes). longdouble is left out: its size is the machine's.
 _CODES: dict[str, tuple[str, int]] = {
@@ -28,16 +33,20 @@ class Known:
     """What is known of a value; None stands for what is not.
 
     Attributes:
-        dtype: numpy's name of it.
+        dtype: numpy's name of it, or one of the words ``TEXT NONE DTYPE COUNTER``.
         shape: Lengths, each of which may be unknown.
-        value: The value itself, for Python scalars that are the same in every run.
-        weak: It is a Python scalar, whose dtype gives way to that of its partner.
+        value: The value itself, for Python scalars and text that are the same in every run;
+            of ``DTYPE`` the dtype meant.
+        weak: It is a Python scalar, whose dtype gives way to that of its partner; None where
+            it may be one or not.
+        items: Of a tuple or list, what is known of each item; such a value has no dtype yet.
     """
 
     dtype: str | None = None
     shape: Shape | None = None
-    value: bool | int | float | None = None
-    weak: bool = False
+    value: bool | int | float | str | None = None
+    weak: bool | None = False
+    items: tuple[Known, ...] | None = None
 
     @property
     def size_bytes(self) -> int | None:
@@ -61,13 +70,72 @@ def scalar(value: object) -> Known:
         case bool():
             return Known("bool", (), value, weak=True)
         case int():
-            return Known("int64", (), value, weak=True)
+            # Beyond 64 bits no dtype is sure.
+            small = -(2**63) <= value < 2**63
+            return Known("int64" if small else None, (), value, weak=True)
         case float():
             return Known("float64", (), value, weak=True)
         case complex():
             return Known("complex128", (), weak=True)
+        case str():
+            return Known(TEXT, (), value, weak=True)
+        case None:
+            return Known(NONE, ())
         case _:
             return UNKNOWN
+
+
+def kind_of(dtype: str | None) -> str:
+    """``b i u f c`` for bools, integers, unsigned ones, floats and complex; empty for others."""
+    return _CODES[dtype][0] if dtype in _CODES else ""
+
+
+def width_of(dtype: str) -> int:
+    """Bytes of one item.
+
+    Raises:
+        KeyError: It is no dtype of numbers.
+    """
+    return _CODES[dtype][1]
+
+
+def join_dtypes(dtypes: Iterable[str | None]) -> str | None:
+    """The dtype that holds all of several without loss, as numpy chooses it."""
+    found: str | None = None
+    for dtype in dtypes:
+        if dtype not in _CODES:
+            return None
+        found = str(dtype) if found is None else _join(found, str(dtype))
+    return found
+
+
+def as_array(known: Known) -> Known:
+    """What is known of a value where an array is wanted; a tuple or list becomes one."""
+    if known.items is None:
+        return known
+    items = [as_array(item) for item in known.items]
+    if not items:
+        return Known("float64", (0,))
+    shapes = {item.shape for item in items}
+    shape = shapes.pop() if len(shapes) == 1 else None
+    sure = shape is not None and None not in shape
+    return Known(
+        join_dtypes(item.dtype for item in items),
+        (len(items), *shape) if sure and shape is not None else None,
+    )
+
+
+def items_in(shape: Shape) -> int | None:
+    """How many items an array of a shape has; None where a length is not known."""
+    if 0 in shape:
+        return 0
+    return None if None in shape else math.prod(one for one in shape if one is not None)
+
+
+def same_kind(source: str, target: str) -> bool:
+    """Whether numpy stores ``source`` in an array of ``target`` in an in-place operation."""
+    order = "buifc"
+    return order.index(kind_of(source)) <= order.index(kind_of(target))
 
 
 def dtype_name(text: str) -> str | None:
@@ -84,10 +152,20 @@ def promote(left: Known, right: Known) -> str | None:
     """The dtype of an elementwise operation on both."""
     if left.dtype not in _CODES or right.dtype not in _CODES:
         return None
+    if None in (left.weak, right.weak):
+        found = {promote(one, two) for one in _either(left) for two in _either(right)}
+        return found.pop() if len(found) == 1 else None
     if left.weak != right.weak:
         weak, strong = (left, right) if left.weak else (right, left)
         return _give_way(str(weak.dtype), str(strong.dtype))
     return _join(left.dtype, right.dtype)
+
+
+def _either(known: Known) -> tuple[Known, ...]:
+    """What it may be, where it may be a Python scalar or not."""
+    if known.weak is not None:
+        return (known,)
+    return (replace(known, weak=True), replace(known, weak=False))
 
 
 def _give_way(weak: str, strong: str) -> str:
@@ -165,7 +243,9 @@ def broadcast(left: Shape | None, right: Shape | None) -> Shape | None:
 def elementwise(left: Known, right: Known) -> Known:
     """``left + right`` and its like; two Python scalars stay one."""
     return Known(
-        promote(left, right), broadcast(left.shape, right.shape), weak=left.weak and right.weak
+        promote(left, right),
+        broadcast(left.shape, right.shape),
+        weak=bool(left.weak and right.weak),
     )
 
 
@@ -173,6 +253,8 @@ def join(left: Known, right: Known) -> Known:
     """What is known when it is either of two."""
     if left == right:
         return left
+    if left.items is not None or right.items is not None:
+        return UNKNOWN
     dtype = left.dtype if left.dtype == right.dtype else None
     shape = left.shape
     if left.shape is None or right.shape is None or len(left.shape) != len(right.shape):
@@ -180,9 +262,9 @@ def join(left: Known, right: Known) -> Known:
     elif left.shape != right.shape:
         pairs = zip(left.shape, right.shape, strict=True)
         shape = tuple(one if one == other else None for one, other in pairs)
-    return Known(dtype, shape, weak=left.weak and right.weak)
+    return Known(dtype, shape, weak=left.weak if left.weak == right.weak else None)
 
 
 def without_value(known: Known) -> Known:
-    """The same, as something that will change."""
-    return replace(known, value=None)
+    """The same, as something that will change; a text stays one of unknown characters."""
+    return known if known.value is None else replace(known, value=None)

@@ -1,0 +1,187 @@
+"""Bytes in file order to blocks: digested once, copied at most once, written where they differ.
+
+Not where the bytes come from (``writer``), nor how they get to the disk (``slabs``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jobrun.checkpoint.blocks import BLOCK_BYTES, block_span, digest
+from jobrun.checkpoint.layout import PAGE
+from jobrun.checkpoint.slabs import FileWriter, SlabPool
+from jobrun.checkpoint.userblock import SIZE as USER_BLOCK
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+@dataclass(slots=True)
+class _Run:
+    """Bytes that stand together in memory and in the file."""
+
+    memory: Bytes
+    begin: int
+    end: int
+    position: int
+
+
+class Filling:
+    """The part of a file behind its user block, filled from its beginning to its end.
+
+    Args:
+        file: Where it is written.
+        pool: Gives the slabs.
+        size_bytes: The most that the file can get; decides how large the slabs are.
+        old: Digests of blocks that the file holds already: equal ones are not written again.
+
+    Attributes:
+        position: The next byte's place in the file.
+        digests: Of the blocks that are complete.
+        written_bytes: How much was handed to the file.
+    """
+
+    def __init__(
+        self, file: FileWriter, pool: SlabPool, size_bytes: int, old: Sequence[bytes] = ()
+    ) -> None:
+        self._file = file
+        self._pool = pool
+        self._old = old
+        self._wanted = size_bytes
+        # The part of the file that the slab stands for; a slab is taken when it is needed.
+        self._window = USER_BLOCK
+        self._window_bytes = pool.slab_bytes(size_bytes)
+        self._slab: Bytes | None = None
+        self._runs: list[_Run] = []
+        self.position = USER_BLOCK
+        self.digests: list[bytes] = []
+        self.written_bytes = 0
+
+    def put(self, data: Bytes) -> None:
+        """Add bytes. Whole blocks that begin at a page of memory stay where they are.
+
+        Args:
+            data: uint8, one-dimensional, contiguous.
+        """
+        is_paged = self._file.is_direct and data.size and data.ctypes.data % PAGE == 0
+        at, size = 0, data.size
+        while at < size:
+            within = (self.position - USER_BLOCK) % BLOCK_BYTES
+            if within == 0 and size - at >= BLOCK_BYTES:
+                # Paged: as large data begin at a page of the file, too, so do their blocks.
+                self._put_block(data, at, stays=bool(is_paged) and at % PAGE == 0)
+                at += BLOCK_BYTES
+                continue
+            piece = min(size - at, BLOCK_BYTES - within)
+            self.room()[:piece] = data[at : at + piece]
+            self.advance(piece)
+            at += piece
+
+    def zero(self, position: int) -> None:
+        """Add zeros up to a place of the file."""
+        while self.position < position:
+            room = self.room()[: position - self.position]
+            room[...] = 0
+            self.advance(room.size)
+
+    def room(self) -> Bytes:
+        """The rest of the slab, never empty; ``advance`` says how much of it was filled."""
+        if self._slab is None:
+            self._slab = self._pool.take(self._wanted)
+        return self._slab[self.position - self._window : self._window_bytes]
+
+    def advance(self, size: int) -> None:
+        """Say that so many bytes of ``room`` were filled."""
+        end = self.position + size
+        while self._end_of_block() <= end:
+            self.position = self._end_of_block()
+            self._close_block()
+        self.position = end
+        self._flush_full()
+
+    def end_blocks(self) -> None:
+        """The last block ends here; what comes now belongs to none: see ``put_tail``."""
+        if (self.position - USER_BLOCK) % BLOCK_BYTES:
+            self._close_block(is_last=True)
+
+    def put_tail(self, tail: bytes) -> None:
+        """Add what no block covers, and hand all that is left to the file."""
+        data = np.frombuffer(tail, np.uint8)
+        while data.size:
+            room = self.room()[: data.size]
+            room[...] = data[: room.size]
+            self._mark(self._slab, self.position, self.position + room.size)
+            self.position += room.size
+            data = data[room.size :]
+            self._flush_full()
+        self._flush(pad=True)
+
+    def _end_of_block(self) -> int:
+        """Where the block ends that was begun last."""
+        return block_span(len(self.digests), self.position + BLOCK_BYTES)[1]
+
+    def _put_block(self, data: Bytes, at: int, *, stays: bool) -> None:
+        block = data[at : at + BLOCK_BYTES]
+        # Its first touch; the copy then comes from the cache.
+        found = digest(block)
+        if not self._has(found):
+            if stays:
+                self._mark(data, self.position, self.position + BLOCK_BYTES, at)
+            else:
+                self.room()[:BLOCK_BYTES] = block
+                self._mark(self._slab, self.position, self.position + BLOCK_BYTES)
+        self.digests.append(found)
+        self.position += BLOCK_BYTES
+        self._flush_full()
+
+    def _close_block(self, *, is_last: bool = False) -> None:
+        begin = block_span(len(self.digests), self.position)[0]
+        slab = self._slab
+        assert slab is not None  # noqa: S101 - what was filled is in it
+        found = digest(slab[begin - self._window : self.position - self._window])
+        # The last one shares a page with the tail, which is always written.
+        if is_last or not self._has(found):
+            self._mark(slab, begin, self.position)
+        self.digests.append(found)
+
+    def _has(self, found: bytes) -> bool:
+        number = len(self.digests)
+        return number < len(self._old) and self._old[number] == found
+
+    def _mark(self, memory: Bytes | None, begin: int, end: int, at: int = -1) -> None:
+        """Note that bytes of the file come from there: from the slab, if ``at`` is not given."""
+        assert memory is not None  # noqa: S101 - what was filled is in it
+        at = begin - self._window if at < 0 else at
+        last = self._runs[-1] if self._runs else None
+        if (
+            last is not None
+            and last.memory is memory
+            and last.end == at
+            and last.position + last.end - last.begin == begin
+        ):
+            last.end = at + end - begin
+        else:
+            self._runs.append(_Run(memory, at, at + end - begin, begin))
+
+    def _flush_full(self) -> None:
+        if self.position - self._window == self._window_bytes:
+            self._flush()
+
+    def _flush(self, *, pad: bool = False) -> None:
+        if pad and self._runs and self._file.is_direct:
+            # Whole pages; what is too much is cut off in the end.
+            last = self._runs[-1]
+            stop = -(-last.end // PAGE) * PAGE
+            last.memory[last.end : stop] = 0
+            last.end = stop
+        for run in self._runs:
+            self._file.write(run.memory[run.begin : run.end], run.position)
+            self.written_bytes += run.end - run.begin
+        self._runs = []
+        if self._slab is not None:
+            self._file.then(self._pool.give, self._slab)
+            self._slab = None
+        self._window = self.position

@@ -1,0 +1,246 @@
+"""The pieces of which HDF5 metadata consist, as bytes, many at once. Not where they go.
+
+libhdf5 needs 100 to 500 us to make one dataset; a checkpoint may have ten thousand, which
+differ in name and address only. So their headers are made here, in bulk, as the HDF5 file
+format specification (version 3.0, https://support.hdfgroup.org/documentation) lays them
+down. Chosen are the forms that every library since HDF5 1.8 reads: superblock 0, groups as
+B-trees of symbol tables, and object headers of version 2, which carry checksums.
+
+Addresses count from the end of the user block.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from jobrun.checkpoint.lookup3 import lookup3
+from jobrun.checkpoint.userblock import SIZE as USER_BLOCK
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Numbers = np.ndarray[Any, np.dtype[np.uint64]]
+UNDEFINED = (1 << 64) - 1
+SUPERBLOCK_SIZE = 96
+SMALL_K = 4, 16
+# Nodes for many links: half as many as a node can hold, of symbol tables and of B-trees.
+LARGE_K = 128, 64
+# What libhdf5 takes a version-0 superblock to mean; it has no field for it.
+CHUNK_TREE_K = 32
+
+_GROUP_HEADER = struct.Struct("<BxHIIxxxx HHBxxx QQ")
+_HEAP = struct.Struct("<4sBxxxQQQ")
+_TREE = struct.Struct("<4sBBHQQ")
+_SYMBOLS = np.dtype(
+    [("name", "<u8"), ("header", "<u8"), ("cache", "<u4"), ("reserved", "<u4"), ("scratch", "V16")]
+)
+# Attribute information: none is stored outside of the object header.
+_ATTRIBUTE_INFO = b"\0\0" + b"\xff" * 16
+# Storage allocated early, never filled; and for chunks: when written, filled when set.
+_FILL_CONTIGUOUS = b"\x03\x05"
+_FILL_CHUNKED = b"\x03\x0b"
+
+
+def superblock(end: int, root: int, node_k: tuple[int, int]) -> bytes:
+    """The superblock.
+
+    Args:
+        end: Of the file, counted from its first byte.
+        root: The address of the root group's header.
+        node_k: Of symbol tables and of B-trees of groups.
+    """
+    head = struct.pack("<8s8BHHI", b"\x89HDF\r\n\x1a\n", 0, 0, 0, 0, 0, 8, 8, 0, *node_k, 0)
+    places = struct.pack("<4Q", USER_BLOCK, UNDEFINED, end, UNDEFINED)
+    return head + places + struct.pack("<QQII16x", 0, root, 0, 0)
+
+
+def group(links: Sequence[tuple[bytes, int]], address: int, node_k: tuple[int, int]) -> bytes:
+    """A group; its object header is at the beginning.
+
+    Args:
+        links: Names, in the order of their bytes, and the addresses of their objects.
+        address: Where the group will be; a multiple of 8.
+        node_k: As in the superblock.
+    """
+    names = [name for name, _ in links]
+    heap_at = address + _GROUP_HEADER.size
+    heap, offsets = _local_heap(names, heap_at)
+    nodes_at = heap_at + len(heap)
+    nodes, keys = _symbol_nodes(offsets, np.array([at for _, at in links], np.uint64), node_k[0])
+    children = list(accumulate(map(len, nodes), initial=nodes_at))
+    packed = [struct.pack("<Q", key) for key in keys]
+    trees, tree = _tree(0, packed, children[:-1], children[-1], (node_k[1], 8))
+    header = _GROUP_HEADER.pack(1, 1, 1, 24, 0x11, 16, 0, tree, heap_at)
+    return b"".join([header, heap, *nodes, trees])
+
+
+def message(kind: int, body: bytes, flags: int = 0) -> bytes:
+    """A message of an object header of version 2."""
+    return struct.pack("<BHB", kind, len(body), flags) + body
+
+
+def dataspace(shape: tuple[int, ...]) -> bytes:
+    """The body of a dataspace message; () is a scalar."""
+    head = struct.pack("<4B", 2, len(shape), 0, 1 if shape else 0)
+    return head + struct.pack(f"<{len(shape)}Q", *shape)
+
+
+def text_attribute(name: str, text: str) -> bytes:
+    """An attribute message: a text of fixed length, in UTF-8."""
+    key, data = name.encode() + b"\0", text.encode() or b"\0"
+    # Class 3 (string), padded with NUL; character set 0 is ASCII, 1 is UTF-8.
+    charset = 0 if data.isascii() else 1
+    datatype = struct.pack("<BBHI", 0x13, 1 | charset << 4, 0, len(data))
+    space = dataspace(())
+    head = struct.pack("<BBHHHB", 3, 0, len(key), len(datatype), len(space), 0)
+    return message(0x0C, head + key + datatype + space + data)
+
+
+def contiguous(size: int) -> tuple[bytes, int]:
+    """Layout and fill value messages of data in one piece; and where the address stands in them."""
+    layout = message(0x08, struct.pack("<BBQQ", 3, 1, UNDEFINED, size), 1)
+    fill = message(0x05, _FILL_CONTIGUOUS, 1)
+    return fill + layout, len(fill) + 6
+
+
+def chunked(chunk: tuple[int, ...], itemsize: int, filters: bytes) -> tuple[bytes, int]:
+    """Likewise, of data in chunks: fill value, filters and layout; the address is the tree's."""
+    fill = message(0x05, _FILL_CHUNKED, 1)
+    pipeline = message(0x0B, filters, 1)
+    body = struct.pack("<BBBQ", 3, 2, len(chunk) + 1, UNDEFINED)
+    body += struct.pack(f"<{len(chunk) + 1}I", *chunk, itemsize)
+    return fill + pipeline + message(0x08, body, 1), len(fill) + len(pipeline) + 7
+
+
+def filter_pipeline(filters: Sequence[tuple[int, str, tuple[int, ...]]]) -> bytes:
+    """The body of a filter message: number, name (from 256 on) and parameters of each filter."""
+    parts = [struct.pack("<BB", 2, len(filters))]
+    for number, name, values in filters:
+        text = name.encode() + b"\0" if number >= 256 else b""
+        length = struct.pack("<H", len(text)) if number >= 256 else b""
+        parts.append(struct.pack("<H", number) + length + struct.pack("<HH", 1, len(values)))
+        parts.append(text + struct.pack(f"<{len(values)}I", *values))
+    return b"".join(parts)
+
+
+def dataset_header(
+    shape: tuple[int, ...], datatype: bytes, storage: tuple[bytes, int], attributes: bytes
+) -> tuple[bytes, int]:
+    """The object header of a dataset, without checksum; and where its data's address stands."""
+    before = message(0x01, dataspace(shape)) + message(0x03, datatype, 1)
+    body = before + storage[0] + message(0x15, _ATTRIBUTE_INFO, 4) + attributes
+    # Flag 2: the length of the messages has four bytes; no times are kept.
+    prefix = struct.pack("<4sBBI", b"OHDR", 2, 2, len(body))
+    return prefix + body, len(prefix) + len(before) + storage[1]
+
+
+def header_size(header: bytes) -> int:
+    """What a header takes in the file: its checksum behind it, a multiple of 8 in all."""
+    return (len(header) + 4 + 7) // 8 * 8
+
+
+def headers(header: bytes, at: int, addresses: Numbers) -> Bytes:
+    """One header per address, with its checksum; uint8, shape (n, ``header_size``).
+
+    Args:
+        header: All but the address in it.
+        at: Where the address stands.
+        addresses: uint64, shape (n,).
+    """
+    rows = np.zeros((len(addresses), header_size(header)), np.uint8)
+    length = len(header)
+    rows[:, :length] = np.frombuffer(header, np.uint8)
+    rows[:, at : at + 8] = addresses.astype("<u8").view(np.uint8).reshape(-1, 8)
+    rows[:, length : length + 4] = lookup3(rows[:, :length]).view(np.uint8).reshape(-1, 4)
+    return rows
+
+
+def chunk_tree(
+    shape: tuple[int, ...], chunk: tuple[int, ...], places: Sequence[tuple[int, int]], address: int
+) -> tuple[bytes, int]:
+    """The B-tree that finds a dataset's chunks, and the address of its root.
+
+    Args:
+        shape: Of the dataset.
+        chunk: Of a chunk.
+        places: Address and stored size of each, in the order of the array.
+        address: Where the tree will be.
+    """
+    counts = [-(-extent // part) for extent, part in zip(shape, chunk, strict=True)]
+    starts = np.indices(counts, np.uint64).reshape(len(counts), -1).T * np.array(chunk, np.uint64)
+    width = 8 * (len(chunk) + 1)
+    keys = [
+        struct.pack("<II", size, 0) + start.astype("<u8").tobytes() + bytes(8)
+        for start, (_, size) in zip(starts, places, strict=True)
+    ]
+    # Greater than all: the corner behind the last chunk.
+    end = np.array([count * part for count, part in zip(counts, chunk, strict=True)], "<u8")
+    keys.append(bytes(8) + end.tobytes() + bytes(8))
+    return _tree(1, keys, [at for at, _ in places], address, (CHUNK_TREE_K, 8 + width))
+
+
+def _local_heap(names: Sequence[bytes], address: int) -> tuple[bytes, Numbers]:
+    padded = [name + bytes(8 - len(name) % 8) for name in names]
+    offsets = np.fromiter(accumulate(map(len, padded), initial=8), np.uint64, len(names) + 1)
+    data = bytes(8) + b"".join(padded)
+    # Free space: none (1).
+    head = _HEAP.pack(b"HEAP", 0, len(data), 1, address + _HEAP.size)
+    return head + data, offsets[:-1]
+
+
+def _symbol_nodes(
+    offsets: Numbers, addresses: Numbers, leaf_k: int
+) -> tuple[list[bytes], list[int]]:
+    """The nodes, and the names before, between and behind them (as places in the heap)."""
+    most = 2 * leaf_k
+    nodes: list[bytes] = []
+    keys = [0]
+    for first in range(0, len(offsets), most):
+        here = slice(first, first + most)
+        entries = np.zeros(most, _SYMBOLS)
+        count = len(offsets[here])
+        entries["name"][:count] = offsets[here]
+        entries["header"][:count] = addresses[here]
+        nodes.append(struct.pack("<4sBxH", b"SNOD", 1, count) + entries.tobytes())
+        keys.append(int(offsets[here][-1]))
+    return nodes, keys
+
+
+def _tree(
+    kind: int, keys: Sequence[bytes], children: Sequence[int], address: int, form: tuple[int, int]
+) -> tuple[bytes, int]:
+    """A version-1 B-tree, level by level from its leaves; and the address of its root.
+
+    Args:
+        kind: 0 of a group, 1 of chunks.
+        keys: One more than children.
+        children: Their addresses.
+        address: Of the first node.
+        form: Half as many children as a node can hold, and the bytes of a key.
+    """
+    node_k, key_size = form
+    size = _TREE.size + 2 * node_k * 8 + (2 * node_k + 1) * key_size
+    parts: list[bytes] = []
+    level = 0
+    while True:
+        most = 2 * node_k
+        firsts = list(range(0, max(len(children), 1), most))
+        places = [address + index * size for index in range(len(firsts))]
+        siblings = [UNDEFINED, *places, UNDEFINED]
+        for index, first in enumerate(firsts):
+            part = children[first : first + most]
+            head = _TREE.pack(b"TREE", kind, level, len(part), siblings[index], siblings[index + 2])
+            links = b"".join(
+                key + struct.pack("<Q", child)
+                for key, child in zip(keys[first:], part, strict=False)
+            )
+            parts.append((head + links + keys[first + len(part)]).ljust(size, b"\0"))
+        if len(firsts) == 1:
+            return b"".join(parts), places[0]
+        keys = [keys[first] for first in firsts] + [keys[-1]]
+        children, address, level = places, address + len(firsts) * size, level + 1
+
+

@@ -1,0 +1,185 @@
+"""Where in a checkpoint file each blob stands: the layout, and the index that tells it. No disk.
+
+A layout follows from the names, kinds, dtypes and shapes of the blobs, and from nothing else;
+so one made for an epoch serves all epochs, and a file that was written with the same layout
+can be overwritten in place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from jobrun.checkpoint.codec import Coded
+from jobrun.checkpoint.names import quoted
+
+Numbers = np.ndarray[Any, np.dtype[np.uint64]]
+# A blob from this size on begins at a page: it can be mapped, and written from where it is.
+PAGE = 4096
+PAGED_BYTES = 1 << 16
+# Enough for any dtype that numpy has.
+ALIGNMENT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How the chunks of a compressed blob are made.
+
+    Attributes:
+        codec: Its name, see ``codecs``.
+        chunk: The shape of a chunk; all its items stand together in the array.
+        count: How many chunks there are.
+    """
+
+    codec: str
+    chunk: tuple[int, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One blob of a layout.
+
+    Attributes:
+        name: The blob's name.
+        kind: See ``codec.Coded``.
+        dtype: Likewise, the logical one.
+        shape: Of the stored array.
+        size_bytes: Of its data, before compression.
+        role: ``state``, or ``reader``: the position of a reader.
+        origin: Where the spec makes it, or empty.
+        packing: None: in one piece.
+    """
+
+    name: str
+    kind: str
+    dtype: str
+    shape: tuple[int, ...]
+    size_bytes: int
+    role: str = "state"
+    origin: str = ""
+    packing: Packing | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The blobs of a file, in the order of their quoted names in UTF-8."""
+
+    entries: tuple[Entry, ...]
+    quoted_names: tuple[bytes, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> Layout:
+        """The layout of these blobs, whatever their order."""
+        ordered = sorted((quoted(entry.name).encode(), entry) for entry in entries)
+        return cls(tuple(entry for _, entry in ordered), tuple(name for name, _ in ordered))
+
+    @cached_property
+    def types(self) -> list[tuple[str, str, tuple[int, ...]]]:
+        """The different kinds, dtypes and shapes."""
+        return list(dict.fromkeys((one.kind, one.dtype, one.shape) for one in self.entries))
+
+    @cached_property
+    def sizes(self) -> Numbers:
+        """Bytes of data of each blob; 0 for those that are compressed."""
+        found = (0 if one.packing else one.size_bytes for one in self.entries)
+        return np.fromiter(found, np.uint64, len(self.entries))
+
+    @cached_property
+    def order(self) -> list[int]:
+        """In which order they stand in the file: small ones, then large ones."""
+        paged = self.sizes >= PAGED_BYTES
+        return [*np.flatnonzero(~paged).tolist(), *np.flatnonzero(paged).tolist()]
+
+    @cached_property
+    def packed(self) -> list[int]:
+        """Those that are compressed, which stand behind all others."""
+        return [index for index, one in enumerate(self.entries) if one.packing]
+
+    @cached_property
+    def chunk_count(self) -> int:
+        """Of all of them together."""
+        return sum(one.packing.count for one in self.entries if one.packing)
+
+    @cached_property
+    def text(self) -> bytes:
+        """The index but for names and places: JSON, ASCII."""
+        packings = {
+            str(index): [one.packing.codec, list(one.packing.chunk), one.packing.count]
+            for index, one in enumerate(self.entries)
+            if one.packing
+        }
+        types = [[kind, dtype, list(shape)] for kind, dtype, shape in self.types]
+        form = {"chunked": packings, "types": types}
+        return json.dumps(form, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+    @cached_property
+    def names_text(self) -> bytes:
+        """The quoted names, a line feed between two."""
+        return b"\n".join(self.quoted_names)
+
+    @cached_property
+    def type_numbers(self) -> Numbers:
+        """For each blob the place of its type in ``types``."""
+        numbers = {one: number for number, one in enumerate(self.types)}
+        found = (numbers[one.kind, one.dtype, one.shape] for one in self.entries)
+        return np.fromiter(found, np.uint64, len(self.entries))
+
+    @cached_property
+    def digest(self) -> str:
+        """``sha256:<hex>`` of names, kinds, dtypes, shapes, roles and origins."""
+        about = [[one.role, one.origin] for one in self.entries]
+        roles = json.dumps(about, sort_keys=True) if any(map(_is_told, self.entries)) else ""
+        digest = hashlib.sha256(b"\0".join([self.text, self.names_text, roles.encode()]))
+        digest.update(self.type_numbers.tobytes())
+        return f"sha256:{digest.hexdigest()}"
+
+    def places(self, start: int) -> tuple[Numbers, int]:
+        """Where each blob's data begin, if those of the first do at ``start``; and where they end.
+
+        Blobs without data, and compressed ones, are at 0.
+        """
+        sizes = self.sizes[self.order].astype(np.int64)
+        paged = sizes >= PAGED_BYTES
+        step = np.where(paged, PAGE, ALIGNMENT)
+        taken = -(-sizes // step) * step
+        begin = -(-start // ALIGNMENT) * ALIGNMENT
+        first = begin + np.concatenate([[0], np.cumsum(taken)[:-1]]) if len(sizes) else sizes
+        end = begin + int(taken[~paged].sum())
+        shift = -end % PAGE
+        first[paged] += shift
+        offsets = np.zeros(len(sizes), np.uint64)
+        offsets[self.order] = np.where(sizes > 0, first, 0)
+        last = int((first + sizes).max(initial=begin))
+        return offsets, last
+
+
+def entries_of(
+    coded: Mapping[str, Coded],
+    packings: Mapping[str, Packing] | None = None,
+    origins: Mapping[str, str] | None = None,
+) -> list[Entry]:
+    """The entries of coded values."""
+    return [
+        Entry(
+            name=name,
+            kind=one.kind,
+            dtype=one.dtype,
+            shape=one.array.shape,
+            size_bytes=one.array.nbytes,
+            role="reader" if name.startswith("readers/") else "state",
+            origin=(origins or {}).get(name, ""),
+            packing=(packings or {}).get(name),
+        )
+        for name, one in coded.items()
+    ]
+
+
+def _is_told(entry: Entry) -> bool:
+    return bool(entry.origin) or entry.role != "state"

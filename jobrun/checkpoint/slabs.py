@@ -1,0 +1,163 @@
+"""Memory through which data go to a file, and the thread that writes it. Not what is written.
+
+Memory that the system has just given out costs more to touch than the disk to write; so slabs
+are made once, and pass between the one who fills them and the thread that writes them.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import queue
+import threading
+from typing import Any
+
+import numpy as np
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+SLAB_BYTES = 1 << 24
+MOST_SLABS = 4
+_DIRECT = getattr(os, "O_DIRECT", 0)
+
+
+class SlabPool:
+    """Up to four slabs of page-aligned memory, made when they are first needed."""
+
+    def __init__(self) -> None:
+        self._free: queue.SimpleQueue[Bytes] = queue.SimpleQueue()
+        self._made = 0
+        self._size = 0
+
+    def slab_bytes(self, wanted_bytes: int) -> int:
+        """How much of a slab is used for a file of that length: whole pages, at most 16 MiB."""
+        return min(SLAB_BYTES, -(-wanted_bytes // mmap.PAGESIZE) * mmap.PAGESIZE)
+
+    def take(self, wanted_bytes: int) -> Bytes:
+        """A slab of at least ``slab_bytes``; waits for one if all are in use."""
+        self._fit(self.slab_bytes(wanted_bytes))
+        if self._made < MOST_SLABS and self._free.empty():
+            self._made += 1
+            return _aligned(self._size)
+        return self._free.get()
+
+    def give(self, slab: Bytes) -> None:
+        """Give a slab back; any thread."""
+        self._free.put(slab)
+
+    def _fit(self, size: int) -> None:
+        """Between files only: no slab is in use when a larger one is asked for."""
+        if size > self._size:
+            self._free = queue.SimpleQueue()
+            self._made = 0
+            self._size = max(size, min(SLAB_BYTES, 2 * self._size))
+
+
+def _aligned(size: int) -> Bytes:
+    memory = np.frombuffer(mmap.mmap(-1, size), np.uint8)
+    memory[:: mmap.PAGESIZE] = 0
+    return memory
+
+
+class FileWriter:
+    """Writes pieces to a file, in a thread of its own once ``start`` was called.
+
+    Direct writing, past the page cache, is used if ``direct`` asks for it and as long as the
+    file system takes it.
+    """
+
+    def __init__(self, descriptor: int, *, direct: bool) -> None:
+        self._descriptor = descriptor
+        self._direct = direct and bool(_DIRECT) and _set_direct(descriptor, on=True)
+        self._jobs: queue.SimpleQueue[tuple[Bytes, int] | Any] = queue.SimpleQueue()
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether memory that begins at a page can be written from where it is."""
+        return self._direct
+
+    def start(self) -> None:
+        """Write in another thread from now on."""
+        self._thread = threading.Thread(target=self._work, name="checkpoint-writer", daemon=True)
+        self._thread.start()
+
+    def write(self, piece: Bytes | bytes, offset: int) -> None:
+        """Write a piece at a place of the file, now or soon; it must not change until then.
+
+        Raises:
+            OSError: This piece or an earlier one could not be written.
+        """
+        self._raise()
+        if self._thread is None:
+            self._write(piece, offset)
+        else:
+            self._jobs.put((piece, offset))
+
+    def then(self, act: Any, *args: Any) -> None:
+        """Call something when all that was given so far has been written."""
+        if self._thread is None:
+            act(*args)
+        else:
+            self._jobs.put((act, args))
+
+    def wait(self) -> None:
+        """Return when all is written, or failed; the thread ends.
+
+        Raises:
+            OSError: Something could not be written.
+        """
+        self.stop()
+        self._raise()
+
+    def stop(self) -> None:
+        """Return when the thread has ended; never raises."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def buffered(self) -> None:
+        """Write through the page cache from now on: for pieces of any length and place."""
+        if self._direct:
+            self._direct = not _set_direct(self._descriptor, on=False)
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            first, second = job
+            if callable(first):
+                first(*second)
+            elif self._error is None:
+                try:
+                    self._write(first, second)
+                except BaseException as error:  # noqa: BLE001 - raised where the writer waits
+                    self._error = error
+
+    def _write(self, piece: Bytes | bytes, offset: int) -> None:
+        view = memoryview(piece)
+        while view:
+            try:
+                count = os.pwrite(self._descriptor, view, offset)
+            except OSError as error:
+                if error.errno != errno.EINVAL or not self._direct:
+                    raise
+                # The file system opens files for it and then does not do it.
+                self.buffered()
+                continue
+            view, offset = view[count:], offset + count
+
+
+def _set_direct(descriptor: int, *, on: bool) -> bool:
+    try:
+        flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+        wanted = flags | _DIRECT if on else flags & ~_DIRECT
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, wanted)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,51 @@
+"""``jobrun completion``: the script that lets a shell complete command lines."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from jobrun.cli.options import Command
+from jobrun.cli.shell import Shell
+
+VARIABLE = "_JOBRUN_COMPLETE"
+_SHELLS = ("bash", "zsh", "fish")
+_HOW = {
+    "bash": 'add to ~/.bashrc:  eval "$(jobrun completion bash)"',
+    "zsh": 'add to ~/.zshrc:  eval "$(jobrun completion zsh)"',
+    "fish": "jobrun completion fish > ~/.config/fish/completions/jobrun.fish",
+}
+
+
+@click.command("completion", cls=Command)
+@click.argument("shell_name", metavar="[bash|zsh|fish]", type=click.Choice(_SHELLS), required=False)
+@click.pass_obj
+def command(shell: Shell, shell_name: str | None) -> None:
+    """Print the script that completes commands, options, runs, epochs, tasks, blobs, params.
+
+    Without a name, the shell is that of the variable SHELL.
+    """
+    from click.shell_completion import get_completion_class  # noqa: PLC0415 - rarely used
+
+    from jobrun.cli.app import group  # noqa: PLC0415 - the table imports this module
+
+    own = os.path.basename(shell.environment.get("SHELL", ""))  # noqa: PTH119 - text, no path
+    name = shell_name or (own if own in _SHELLS else "bash")
+    kind = get_completion_class(name)
+    if kind is not None:
+        shell.print(kind(group, {}, "jobrun", VARIABLE).source().strip())
+    shell.say(_HOW[name])
+
+
+def answer(instruction: str) -> int:
+    """Answer a shell that asks how to go on; what it wants stands in its variables.
+
+    Args:
+        instruction: Such as ``bash_complete``.
+    """
+    from click.shell_completion import shell_complete  # noqa: PLC0415 - rarely used
+
+    from jobrun.cli.app import group  # noqa: PLC0415
+
+    return shell_complete(group, {"obj": Shell()}, "jobrun", VARIABLE, instruction)

@@ -1,0 +1,302 @@
+"""Rows of npy and npz files, and of any array that lies in one piece in a file or in memory."""
+
+from __future__ import annotations
+
+import ast
+import math
+import mmap
+import os
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jobrun.formats import arrays, faults
+from jobrun.formats.headers import (
+    NpyHeader,
+    choose,
+    npz_members,
+    open_zip,
+    read_npy_header,
+    suffix_of,
+)
+from jobrun.formats.rows import Array, Column, Piece, common_length, in_file_order, put_back
+
+MOST_COMPRESSED_BYTES = 1 << 30
+# Pages of a mapping count as this process's memory until they are given back; Linux maps those
+# around a page too, where it has them.
+_GIVE_BACK_BYTES = 128 << 20
+_AROUND_BYTES = 1 << 16
+_ROWS_AT_ONCE = 512
+_LOCAL_HEADER_BYTES = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """An array that lies in one piece in a file.
+
+    Attributes:
+        member: Its name in the file; for messages.
+        offset: Of its first byte.
+        fortran: Its first axis is the one that changes fastest.
+    """
+
+    member: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    offset: int
+    fortran: bool = False
+
+
+def open_file(path: str, members: tuple[str, ...]) -> ArrayRows:
+    """The rows of an npy or npz file; see ``rows.open_rows``."""
+    with Path(path).open("rb") as file:
+        is_zip = file.read(2) == b"PK"
+    if suffix_of(path) == ".npy" or not is_zip:
+        for member in members:
+            if member:
+                raise faults.no_members(path, member)
+        return ArrayRows(path, tuple(_npy_part(path) for _ in members))
+    with open_zip(path) as archive:
+        parts = tuple(_npz_part(archive, path, member) for member in members)
+    return ArrayRows(path, parts)
+
+
+class ArrayRows:
+    """Rows of arrays: in one piece in a file, or in memory.
+
+    Args:
+        path: For messages, and of the file in which extents lie.
+        parts: The columns.
+        names: What they are called; else as the extents say.
+    """
+
+    def __init__(
+        self, path: str, parts: tuple[Extent | Array, ...], names: tuple[str, ...] = ()
+    ) -> None:
+        self._path = path
+        self._names = names or tuple(one.member if isinstance(one, Extent) else "" for one in parts)
+        for name, part in zip(self._names, parts, strict=True):
+            if not part.shape:
+                raise faults.no_rows(path, name)
+        lengths = [(name, part.shape[0]) for name, part in zip(self._names, parts, strict=True)]
+        self._length = common_length(path, lengths)
+        self._columns = tuple(
+            Column(name, part.dtype, tuple(part.shape[1:]))
+            for name, part in zip(self._names, parts, strict=True)
+        )
+        in_file = any(isinstance(part, Extent) for part in parts)
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if in_file else -1
+        self._sources = tuple(
+            _Extent(self._file, path, part) if isinstance(part, Extent) else _Held(part)
+            for part in parts
+        )
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Dtype and shape of a row, by column."""
+        return self._columns
+
+    def __len__(self) -> int:
+        return self._length
+
+    def take(self, start: int, stop: int) -> Piece:
+        """Rows in order."""
+        return tuple(source.take(start, stop) for source in self._sources)
+
+    def pick(self, rows: Array) -> Piece:
+        """Rows in any order."""
+        ordered, place = in_file_order(rows)
+        return put_back(tuple(source.pick(ordered) for source in self._sources), place)
+
+    def close(self) -> None:
+        """Close the file."""
+        for source in self._sources:
+            source.close()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+class _Held:
+    """Rows of an array in memory, which nobody changes meanwhile."""
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+
+    def take(self, start: int, stop: int) -> Array:
+        """Rows in order."""
+        return self._array[start:stop].copy(order="C")
+
+    def pick(self, rows: Array) -> Array:
+        """Rows in the order of the file."""
+        return self._array.take(rows, axis=0)
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._array = self._array[:0]
+
+
+class _Extent:
+    """Rows of an extent.
+
+    Rows in order are read rather than mapped: a mapping of a file that someone cuts short
+    ends the process, and its pages count as memory in use.
+    """
+
+    def __init__(self, file: int, path: str, extent: Extent) -> None:
+        self._file = file
+        self._path = path
+        self._extent = extent
+        self._row_bytes = extent.dtype.itemsize * math.prod(extent.shape[1:])
+        self._map: Any = None
+        self._rows: Any = None
+        self._touched_bytes = 0
+
+    def take(self, start: int, stop: int) -> Array:
+        """Rows in order."""
+        if self._extent.fortran and len(self._extent.shape) > 1:
+            found = self._mapped()[start:stop].copy("C")
+            self._seen(found.nbytes)
+            return np.asarray(found)
+        extent = self._extent
+        rows = np.empty((stop - start, *extent.shape[1:]), extent.dtype)
+        if rows.nbytes:
+            self._fill(rows, extent.offset + start * self._row_bytes)
+        return rows
+
+    def pick(self, rows: Array) -> Array:
+        """Rows in the order of the file."""
+        self._check_size()
+        extent = self._extent
+        found = np.empty((len(rows), *extent.shape[1:]), extent.dtype)
+        is_turned = extent.fortran and len(extent.shape) > 1
+        # As bytes, which may begin anywhere: of numbers that are not aligned numpy would copy
+        # the whole file first.
+        target = found if is_turned else _as_bytes(found)
+        for at in range(0, len(rows) if found.nbytes else 0, _ROWS_AT_ONCE):
+            part = rows[at : at + _ROWS_AT_ONCE]
+            if is_turned:
+                target[at : at + len(part)] = self._mapped()[part]
+            else:
+                # No row is out of bounds; to have that checked would take a copy too.
+                out = target[at : at + len(part)]
+                self._mapped().take(part, axis=0, out=out, mode="clip")
+            self._seen(len(part) * max(self._row_bytes, _AROUND_BYTES))
+        return found
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._map = self._rows = None
+
+    def _fill(self, found: Array, offset: int) -> None:
+        view = _as_bytes(found).reshape(-1).data
+        while view:
+            count = os.preadv(self._file, [view], offset)
+            if count == 0:
+                raise self._cut_short()
+            view = view[count:]
+            offset += count
+
+    def _mapped(self) -> Any:
+        """The rows as numbers where their axis is the fastest, and as bytes everywhere else."""
+        if self._map is None:
+            extent = self._extent
+            if extent.fortran and len(extent.shape) > 1:
+                self._map = np.memmap(
+                    self._path, extent.dtype, "r", extent.offset, extent.shape, "F"
+                )
+            else:
+                shape = (extent.shape[0], self._row_bytes)
+                self._map = np.memmap(self._path, np.uint8, "r", extent.offset, shape)
+            # What is mapped, without what numpy's class for it costs at each use.
+            self._rows = np.asarray(self._map)
+        return self._rows
+
+    def _seen(self, touched_bytes: int) -> None:
+        """Give pages back before they add up; the disk's cache still has them."""
+        self._touched_bytes += touched_bytes
+        whole_bytes = self._row_bytes * self._extent.shape[0]
+        if min(self._touched_bytes, whole_bytes) > _GIVE_BACK_BYTES:
+            self._touched_bytes = 0
+            self._map._mmap.madvise(mmap.MADV_DONTNEED)
+
+    def _check_size(self) -> None:
+        expected = self._extent.offset + self._row_bytes * self._extent.shape[0]
+        if os.fstat(self._file).st_size < expected:
+            raise self._cut_short()
+
+    def _cut_short(self) -> Exception:
+        return faults.unreadable(self._path, "it has been cut short since it was opened")
+
+
+def _as_bytes(array: Array) -> Array:
+    """The same memory, row by row."""
+    return array.reshape(len(array), -1).view(np.uint8)
+
+
+def _npy_part(path: str) -> Extent:
+    try:
+        with Path(path).open("rb") as file:
+            header, fortran = _header(file, path)
+            size = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise faults.unreadable(path, error.strerror or error) from error
+    arrays.expect_data(path, "", header, size)
+    return _extent("", header, header.size, fortran=fortran)
+
+
+def _npz_part(archive: zipfile.ZipFile, path: str, member: str) -> Extent | Array:
+    known = npz_members(archive)
+    name = choose(path, member, tuple(known))
+    info = known[name]
+    what = f"{path}::{name}"
+    if info.compress_type != zipfile.ZIP_STORED:
+        if info.file_size > MOST_COMPRESSED_BYTES:
+            raise faults.too_large(path, name, info.file_size, MOST_COMPRESSED_BYTES)
+        return arrays.read_npz(path, name)
+    try:
+        with archive.open(info) as file:
+            header, fortran = _header(file, what)
+    except (zipfile.BadZipFile, OSError, EOFError, RuntimeError) as error:
+        raise faults.unreadable(what, error) from error
+    arrays.expect_data(path, name, header, info.file_size)
+    return _extent(name, header, _data_offset(path, info) + header.size, fortran=fortran)
+
+
+def _extent(member: str, header: NpyHeader, offset: int, *, fortran: bool) -> Extent:
+    dtype = np.lib.format.descr_to_dtype(arrays.descr(header))
+    return Extent(member, dtype, header.info.shape, offset, fortran)
+
+
+def _header(file: Any, what: str) -> tuple[NpyHeader, bool]:
+    kept = _Kept(file)
+    header = read_npy_header(kept, what)  # type: ignore[arg-type]
+    fields = ast.literal_eval(kept.last.decode("latin1"))
+    return header, bool(fields.get("fortran_order"))
+
+
+class _Kept:
+    """A file that remembers what was read last: the text of the header."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.last = b""
+
+    def read(self, count: int) -> bytes:
+        """The next bytes."""
+        self.last = self._file.read(count)
+        return self.last
+
+
+def _data_offset(path: str, info: zipfile.ZipInfo) -> int:
+    """Where a stored member begins: the local header may differ from the directory's."""
+    with Path(path).open("rb") as file:
+        file.seek(info.header_offset)
+        header = file.read(_LOCAL_HEADER_BYTES)
+    if len(header) < _LOCAL_HEADER_BYTES or not header.startswith(b"PK\x03\x04"):
+        raise faults.unreadable(path, "its local headers are damaged")
+    name, extra = (int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
+    return info.header_offset + _LOCAL_HEADER_BYTES + name + extra

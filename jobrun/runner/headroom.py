@@ -1,0 +1,69 @@
+"""Whether there is memory for saves that go on beside the run. Asks the system; takes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+_MEMINFO = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")
+# What the writer of files takes, however large the state is.
+_WRITER_BYTES = 64 << 20
+# The rest is for the tasks: what they will take is not known.
+_SHARE = 0.5
+# A state that grows is looked at again when it has grown by this much.
+_GROWN = 1.125
+
+
+class Headroom:
+    """Decides, and stays with it until the state has grown.
+
+    Args:
+        wanted: What the spec says; None: as memory allows.
+        free_bytes: Asks for the memory that is free.
+    """
+
+    def __init__(self, wanted: bool | None, free_bytes: Callable[[], int]) -> None:
+        self._wanted = wanted
+        self._free_bytes = free_bytes
+        self._judged_bytes = -1
+        self._allowed = False
+        self.free_bytes = 0
+
+    def allows(self, state_bytes: int) -> bool:
+        """Whether a state of that size may be held beside the one that the tasks work on."""
+        if self._wanted is not None:
+            return self._wanted
+        if self._judged_bytes < 0 or state_bytes > self._judged_bytes * _GROWN:
+            # What was allowed before is taken already.
+            taken = self._judged_bytes if self._allowed else 0
+            self.free_bytes = self._free_bytes()
+            needed = state_bytes - taken + _WRITER_BYTES
+            self._allowed = needed <= self.free_bytes * _SHARE
+            self._judged_bytes = state_bytes
+        return self._allowed
+
+
+def free_memory_bytes(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> int:
+    """The memory that this process may still take; 0 where the system does not tell."""
+    free = _available_bytes(meminfo)
+    limit, used = _number(cgroup / "memory.max"), _number(cgroup / "memory.current")
+    return free if limit < 0 or used < 0 else min(free, max(0, limit - used))
+
+
+def _available_bytes(meminfo: Path) -> int:
+    try:
+        lines = meminfo.read_text().splitlines()
+    except OSError:
+        return 0
+    found = (line.split() for line in lines if line.startswith("MemAvailable:"))
+    return next((int(words[1]) << 10 for words in found), 0)
+
+
+def _number(path: Path) -> int:
+    """The number in a file of the control group; -1 for none, or no limit."""
+    try:
+        text = path.read_text().strip()
+    except OSError:
+        return -1
+    return int(text) if text.isdecimal() else -1

@@ -1,0 +1,182 @@
+"""Takes the next records of a feed while the last one is worked on. Same records, same order.
+
+A thread is used once records are found to take long, since handing one over costs some tens of
+microseconds. Whether it is used changes times, never values: what was taken ahead and not
+asked for has not been given.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+
+from jobrun.runtime.cancel import CancelScope
+from jobrun.runtime.feeds import Feed, Given
+from jobrun.runtime.frame import Start
+
+# Records that wait to be asked for.
+DEPTH = 2
+_SLOW_S = 2e-4
+# Small records are read many at a time: only over a while it shows what one of them takes.
+_MEASURED_S = 0.02
+_WAIT_S = 0.05
+# What a source that does not come back gets once the run is cancelled.
+_GRACE_S = 1.0
+
+_Item = Given | Exception | None
+
+
+class _Wake:
+    """Put into the line to wake whoever waits for a record."""
+
+
+class Ahead:
+    """A feed, and what was taken of it ahead.
+
+    Args:
+        feed: The records.
+        delay_s: A wait before each record.
+    """
+
+    def __init__(self, feed: Feed, delay_s: float) -> None:
+        self._feed = feed
+        self._delay_s = delay_s
+        self._left: deque[_Item] = deque()
+        self._seconds = 0.0
+        self._calls = 0
+        self._start: Start | None = None
+        self._worker: _Worker | None = None
+        # The source failed, or did not come back: nobody may ask it any more.
+        self.is_lost = False
+
+    def begin(self, start: Start) -> None:
+        """A run begins, which may use a thread."""
+        self._start = start
+
+    def next(self, cancel: CancelScope) -> Given | None:
+        """The next record; None at the end.
+
+        Raises:
+            CancelledError: The run was cancelled while there was none yet.
+        """
+        if self._left:
+            item = self._left.popleft()
+        elif self._worker is None and not self._is_slow():
+            return self._measured()
+        else:
+            item = self._working().next(cancel)
+        if isinstance(item, Exception):
+            self.is_lost = True
+            raise item
+        return item
+
+    def end(self, cancel: CancelScope) -> None:
+        """The run is over: no thread works any more; what it had taken is kept."""
+        self._start = None
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            self.is_lost = not worker.stop(cancel) or self.is_lost
+            self._left.extend(worker.left())
+
+    def _is_slow(self) -> bool:
+        if self._start is None:
+            return False
+        is_known = self._seconds > _MEASURED_S
+        return bool(self._delay_s) or (is_known and self._seconds > _SLOW_S * self._calls)
+
+    def _measured(self) -> Given | None:
+        before = time.perf_counter()
+        self.is_lost = True
+        item = self._feed.next()
+        self.is_lost = False
+        self._seconds += time.perf_counter() - before
+        self._calls += 1
+        return item
+
+    def _working(self) -> _Worker:
+        if self._worker is None:
+            assert self._start is not None  # noqa: S101 - for the type checker
+            self._worker = _Worker(self._feed, self._delay_s, self._start)
+        return self._worker
+
+
+class _Worker:
+    """A thread that takes records until the end, or until it is told to stop."""
+
+    def __init__(self, feed: Feed, delay_s: float, start: Start) -> None:
+        self._feed = feed
+        self._delay_s = delay_s
+        self._ready: SimpleQueue[_Item | _Wake] = SimpleQueue()
+        self._room = threading.Semaphore(DEPTH)
+        self._closing = threading.Event()
+        self._done = threading.Event()
+        self._last: list[_Item] = []
+        start(self._work, self._done.set)
+
+    def next(self, cancel: CancelScope) -> _Item:
+        """The next record, the end, or the error in its place."""
+        if self._last:
+            # Asked again after the end.
+            return self._last[0]
+        item = self._taken(cancel)
+        if item is None or isinstance(item, Exception):
+            self._last.append(item)
+        self._room.release()
+        return item
+
+    def stop(self, cancel: CancelScope) -> bool:
+        """End the thread; False when it does not end, and never will be waited for again."""
+        self._closing.set()
+        self._room.release()
+        deadline = 0.0
+        while not self._done.wait(_WAIT_S):
+            if cancel.cancelled:
+                deadline = deadline or time.monotonic() + _GRACE_S
+                if time.monotonic() > deadline:
+                    return False
+        return True
+
+    def left(self) -> list[_Item]:
+        """What nobody has asked for, in order."""
+        found: list[_Item] = []
+        while True:
+            try:
+                item = self._ready.get_nowait()
+            except Empty:
+                return found
+            if not isinstance(item, _Wake):
+                found.append(item)
+
+    def _taken(self, cancel: CancelScope) -> _Item:
+        try:
+            item = self._ready.get_nowait()
+        except Empty:
+            item = _Wake()
+        while isinstance(item, _Wake):
+            cancel.check()
+            with cancel.waking(self._wake):
+                item = self._ready.get()
+        return item
+
+    def _wake(self) -> None:
+        self._ready.put(_Wake())
+
+    def _work(self) -> None:
+        while True:
+            self._room.acquire()
+            if self._closing.is_set() or self._closing.wait(self._delay_s):
+                return
+            item = _outcome(self._feed.next)
+            self._ready.put(item)
+            if item is None or isinstance(item, Exception):
+                return
+
+
+def _outcome(work: Callable[[], Given | None]) -> _Item:
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001 - raised where the record is asked for
+        return error

@@ -1,0 +1,258 @@
+"""Records out of rows, one after the other, from a given place on. No limits, no threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from jobrun.blobs.values import Value, checked, detach
+from jobrun.core.errors import JobrunError, TaskFailedError
+from jobrun.formats.rows import Array, Column, Rows
+from jobrun.graph.data import CounterSource
+from jobrun.runtime.callables import failure
+from jobrun.runtime.landing import land
+from jobrun.runtime.shuffle import Order
+
+_Result = TypeVar("_Result")
+
+# Small rows are read so many bytes at a time; a batch that is larger is read by itself.
+_BLOCK_BYTES = 1 << 20
+_LARGE_BYTES = 1 << 18
+# What a source that never ends has instead of a length.
+ENDLESS = 1 << 62
+
+
+class Given(NamedTuple):
+    """One record, and how many rows went into it."""
+
+    values: tuple[Value, ...]
+    rows: int
+
+
+class Feed(Protocol):
+    """What gives records until there are no more. One thread at a time."""
+
+    def next(self) -> Given | None:
+        """The next record; None at the end, however often it is asked."""
+
+
+class RowsFeed:
+    """Records of rows that can be counted.
+
+    Args:
+        rows: The whole source.
+        order: Of the pass; None for the source's own.
+        first: Place in the pass where the share begins.
+        length: How many rows the share has.
+        start: How many of them are gone already.
+        batch: Rows of a record; 0 for one, without an axis for it.
+        drop_last: A last batch that is not full is not given.
+        most: No more records than these will be asked for.
+    """
+
+    def __init__(
+        self, rows: Rows, order: Order | None, share: tuple[int, int], start: int, batch: int,
+        *, drop_last: bool, most: int = ENDLESS,
+    ) -> None:  # fmt: skip
+        self._rows = rows
+        self._order = order
+        self._first, self._length = share
+        self._at = start
+        self._batch = batch
+        self._drop_last = drop_last
+        self._per_block = min(self._records_per_block(), max(1, most)) * max(1, batch)
+        self._block: tuple[Any, ...] = ()
+        self._block_start = self._block_stop = 0
+
+    def next(self) -> Given | None:
+        """The next row, or batch of rows."""
+        at = self._at
+        if at >= self._length:
+            return None
+        if not self._batch:
+            self._reach(at, at + 1)
+            self._at = at + 1
+            place = at - self._block_start
+            return Given(tuple([column[place] for column in self._block]), 1)
+        stop = min(at + self._batch, self._length)
+        if self._drop_last and stop - at < self._batch:
+            return None
+        self._reach(at, stop)
+        self._at = stop
+        first, last = at - self._block_start, stop - self._block_start
+        if first == 0 and stop == self._block_stop:
+            block, self._block = self._block, ()
+            return Given(block, stop - at)
+        return Given(tuple([column[first:last] for column in self._block]), stop - at)
+
+    def _records_per_block(self) -> int:
+        record_bytes = max(1, sum(one.row_bytes for one in self._rows.columns))
+        record_bytes *= max(1, self._batch)
+        # What is large is worth an array of its own, which can be handed on without a copy.
+        return 1 if record_bytes >= _LARGE_BYTES else _BLOCK_BYTES // record_bytes
+
+    def _reach(self, start: int, stop: int) -> None:
+        """Have the rows in the block. Blocks begin at the same rows wherever a run began."""
+        if self._block and self._block_start <= start and stop <= self._block_stop:
+            return
+        begin = start - start % self._per_block if start % max(1, self._batch) == 0 else start
+        end = min(begin + self._per_block, self._length)
+        first = self._first
+        if self._order is None:
+            self._block = self._rows.take(first + begin, first + end)
+        else:
+            self._block = self._rows.pick(self._order.rows(first + begin, first + end))
+        self._block_start, self._block_stop = begin, end
+
+
+class CounterRows:
+    """Numbers in steps, as rows of one column; Python ints where a record is one number."""
+
+    def __init__(self, source: CounterSource, *, single: bool) -> None:
+        self._source = source
+        self._single = single
+        self.columns = (Column("", np.dtype(np.int64), ()),)
+
+    def __len__(self) -> int:
+        source = self._source
+        if source.stop is None:
+            return ENDLESS
+        return len(range(source.start, source.stop, source.step))
+
+    def take(self, start: int, stop: int) -> tuple[Any, ...]:
+        """Numbers in order."""
+        first, step = self._source.start, self._source.step
+        numbers = range(first + start * step, first + stop * step, step)
+        return (numbers if self._single else np.arange(numbers.start, numbers.stop, step),)
+
+    def pick(self, rows: Array) -> tuple[Any, ...]:
+        """Numbers in any order."""
+        numbers = self._source.start + self._source.step * rows
+        return (numbers.tolist() if self._single else numbers,)
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+class ObjectFeed:
+    """Records of an object of the user's.
+
+    Args:
+        made: Makes the object.
+        names: What the source calls the fields.
+        start: How many rows are gone already.
+        batch: Rows of a record; 0 for one, without an axis for it.
+        drop_last: A last batch that is not full is not given.
+        what: The class, for messages.
+    """
+
+    def __init__(
+        self, made: Callable[[], Any], names: tuple[str, ...], start: int, batch: int,
+        *, drop_last: bool, what: str,
+    ) -> None:  # fmt: skip
+        self._names = names
+        self._batch = batch
+        self._drop_last = drop_last
+        self._what = what
+        self._object = made()
+        read = getattr(self._object, "read", None)
+        self._read: Callable[[int], Any] | None = read if batch and callable(read) else None
+        self._iterator: Iterator[Any] = iter(())
+        self._over = False
+        self._run(lambda: self._leave_out(start))
+
+    def next(self) -> Given | None:
+        """The next row, or batch of rows."""
+        if self._over:
+            return None
+        found = self._run(lambda: self._batch_read(self._batch) if self._read else self._gathered())
+        self._over = found is None
+        return found
+
+    def _run(self, work: Callable[[], _Result]) -> _Result:
+        """Errors of the user's code are told as such."""
+        try:
+            return work()
+        except JobrunError:
+            raise
+        except Exception as error:
+            raise failure(self._what, error) from error
+
+    def _leave_out(self, rows: int) -> None:
+        seek = getattr(self._object, "seek", None)
+        if rows and callable(seek):
+            seek(rows)
+            rows = 0
+        if self._read is None:
+            self._iterator = iter(self._object)
+            for _ in range(rows):
+                next(self._iterator, None)
+            return
+        while rows > 0:
+            given = self._batch_read(min(rows, self._batch))
+            if given is None:
+                self._over = True
+                return
+            rows -= given.rows
+
+    def _gathered(self) -> Given | None:
+        if not self._batch:
+            for row in self._iterator:
+                return Given(self._parts(row), 1)
+            return None
+        rows = [self._parts(row) for row in islice(self._iterator, self._batch)]
+        if not rows or (self._drop_last and len(rows) < self._batch):
+            return None
+        columns = zip(*rows, strict=True)
+        return Given(
+            tuple(self._stacked(name, c) for name, c in zip(self._names, columns, strict=True)),
+            len(rows),
+        )
+
+    def _batch_read(self, count: int) -> Given | None:
+        assert self._read is not None  # noqa: S101 - for the type checker
+        found = self._read(count)
+        if found is None:
+            return None
+        values = self._parts(found)
+        lengths = {len(value) if np.ndim(value) else -1 for value in values}
+        rows = lengths.pop()
+        if lengths or not -1 < rows <= count:
+            raise self._wrong(f"read({count}) gave values that are not {count} rows or fewer")
+        short = rows == 0 or (self._drop_last and rows < self._batch)
+        return None if short else Given(values, rows)
+
+    def _parts(self, row: Any) -> tuple[Value, ...]:
+        names = self._names
+        if isinstance(row, Mapping):
+            missing = [name for name in names if name not in row]
+            if missing:
+                raise self._wrong(f"gave a row without '{missing[0]}'")
+            parts: Sequence[Any] = [row[name] for name in names]
+        elif len(names) == 1:
+            parts = [row]
+        elif isinstance(row, tuple | list) and len(row) == len(names):
+            parts = row
+        else:
+            raise self._wrong(f"gave a row that is no tuple or mapping of {len(names)} values")
+        # The object may use its arrays again.
+        return tuple(
+            detach(land(checked(part, name) if not isinstance(part, tuple | list) else part), name)
+            for name, part in zip(names, parts, strict=True)
+        )
+
+    def _stacked(self, name: str, values: tuple[Value, ...]) -> Array:
+        kinds = {(np.asarray(value).dtype.kind, np.shape(value)) for value in values}
+        if len(kinds) > 1:
+            raise self._wrong(f"gave rows of different shapes or dtypes for '{name}'")
+        return np.stack([np.asarray(value) for value in values])
+
+    def _wrong(self, why: str) -> TaskFailedError:
+        return TaskFailedError.of(
+            "E231",
+            f"the reader's class '{self._what}' {why}",
+            f"give for each row {', '.join(self._names)}, as a tuple or by name",
+        )

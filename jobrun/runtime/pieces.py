@@ -1,0 +1,242 @@
+"""Computes chains of elementwise operators on large arrays, piece by piece.
+
+Every ufunc gives an item's bits from that item's operands alone. So a chain may be taken
+through all its operators over one piece of the rows, then the next: results in between take
+a few hundred kilobytes that stay in the cache, and numpy's whole-array temporaries, with
+the memory that the system must find and clear for each, never come to be. Pieces are whole
+multiples of the widest vector, which leaves every item in the lane in which it was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jobrun.runtime.chains import Chain, Instruction, squared
+
+_Array = np.ndarray[Any, Any]
+
+# Measured: smaller pieces pay more for calls, larger ones fall out of the cache.
+_PIECE_ITEMS = 1 << 15
+# Below this, memory for a temporary costs next to nothing.
+SMALLEST = 1 << 17
+# How often a chain that did not fit is taken as written before anybody looks again.
+_PASSED_OVER = 15
+# Rows of a piece are a multiple of this, if there are so many.
+_LANES = 64
+
+
+class _Move(NamedTuple):
+    """A ufunc, the indices of its operands, -1 if it has one, and that of the result's array."""
+
+    ufunc: np.ufunc
+    first: int
+    second: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How values of some kinds are computed.
+
+    Attributes:
+        moves: The program of one piece.
+        buffers: Index and dtype of each array that holds results in between.
+        result: Index of the result.
+        dtype: Of the result.
+    """
+
+    moves: tuple[_Move, ...]
+    buffers: tuple[tuple[int, np.dtype[Any]], ...]
+    result: int
+    dtype: np.dtype[Any]
+
+
+class Pieces:
+    """A function of a chain's leaves, behind a list that tells whether it is worth calling.
+
+    The list is emptied when the leaves are not large arrays that fit each other. Calling it
+    then is no error: it gives what the expression gives, whatever the leaves.
+    """
+
+    def __init__(self, chain: Chain) -> None:
+        self._instructions = tuple(chain.instructions)
+        self._ends = _ends(chain)
+        # How often the code begins without looking again; a slip between threads costs time only.
+        self._passed_over = 0
+        self._plans: dict[tuple[Any, ...], _Plan | None] = {}
+
+    def begin(self) -> list[bool]:
+        """What the code that computes the chain begins with: whether to call this."""
+        if self._passed_over:
+            self._passed_over -= 1
+            return []
+        return [True]
+
+    def __call__(self, worth: list[bool], *leaves: Any) -> Any:
+        """The value of the chain."""
+        shape = _shape(leaves)
+        roles = tuple(_role(leaf, shape) for leaf in leaves) if shape else (_MISFIT,)
+        plan = None if _MISFIT in roles else self._plan(leaves, roles)
+        if plan is None:
+            worth.clear()
+            self._passed_over = _PASSED_OVER
+            return self._plain(leaves)
+        return _run(plan, leaves, roles, shape)
+
+    def _plain(self, leaves: Sequence[Any]) -> Any:
+        values = list(leaves)
+        for one, ended in zip(self._instructions, self._ends, strict=True):
+            values.append(one.plain(*(values[index] for index in one.operands)))
+            for index in ended:
+                # Its memory may serve the next.
+                values[index] = None
+        return values[-1]
+
+    def _plan(self, leaves: Sequence[Any], roles: tuple[str, ...]) -> _Plan | None:
+        key = tuple(map(_kind, leaves))
+        try:
+            return self._plans[key, roles]
+        except KeyError:
+            # Two threads may both make it; the plans are equal.
+            plan = self._plans[key, roles] = _planned(self._instructions, key, roles)
+            return plan
+
+
+def _ends(chain: Chain) -> list[tuple[int, ...]]:
+    """For each instruction the values that it uses last."""
+    last = {index: at for at, one in enumerate(chain.instructions) for index in one.operands}
+    return [
+        tuple(index for index, used in last.items() if used == at)
+        for at in range(len(chain.instructions))
+    ]
+
+
+# What a leaf is to a piece: all of the shape, a column beside it, the same for all, or misfit.
+_FULL, _ROWS, _WHOLE, _MISFIT = "full", "rows", "whole", "misfit"
+
+
+def _shape(leaves: Sequence[Any]) -> tuple[int, ...]:
+    """The shape of the largest array; empty if it is not large enough."""
+    shape, most = (), SMALLEST - 1
+    for leaf in leaves:
+        if type(leaf) is np.ndarray and leaf.size > most:
+            shape, most = leaf.shape, leaf.size
+    return shape
+
+
+def _role(leaf: Any, shape: tuple[int, ...]) -> str:
+    if type(leaf) is not np.ndarray:
+        return _WHOLE if isinstance(leaf, int | float | complex | np.number | np.bool_) else _MISFIT
+    if not leaf.dtype.isnative or leaf.dtype.kind not in "biufc":
+        return _MISFIT
+    if leaf.shape == shape:
+        return _FULL if leaf.flags.c_contiguous and leaf.flags.aligned else _MISFIT
+    if leaf.ndim > len(shape) or any(
+        own not in (1, other) for own, other in zip(leaf.shape[::-1], shape[::-1], strict=False)
+    ):
+        return _MISFIT
+    return _ROWS if leaf.ndim == len(shape) and leaf.shape[0] != 1 else _WHOLE
+
+
+def _kind(leaf: Any) -> Any:
+    """What decides the dtype of a result: Python's numbers adapt themselves, others do not."""
+    kind = type(leaf)
+    return kind if kind in {int, float, complex} else np.asarray(leaf).dtype
+
+
+def _planned(
+    instructions: Sequence[Instruction], kinds: tuple[Any, ...], roles: tuple[str, ...]
+) -> _Plan | None:
+    """The plan for leaves of these kinds; None where the expression has to be taken as written."""
+    types, full = list(kinds), [role == _FULL for role in roles]
+    for one in instructions:
+        dtype = _result_type(one, [types[index] for index in one.operands])
+        # Smaller results have shapes and axis orders of their own.
+        if dtype is None or not any(full[index] for index in one.operands):
+            return None
+        types.append(dtype)
+        full.append(True)
+    return _allotted(instructions, types, len(kinds))
+
+
+def _result_type(one: Instruction, types: list[Any]) -> np.dtype[Any] | None:
+    if one.plain is squared and types[0].kind != "f":
+        return None
+    try:
+        dtype: np.dtype[Any] = one.ufunc.resolve_dtypes((*types, None))[-1]
+    except TypeError:
+        # It has none for these; numpy itself says so best.
+        return None
+    return dtype if dtype.kind in "biufc" else None
+
+
+def _allotted(instructions: Sequence[Instruction], types: list[Any], leaves: int) -> _Plan:
+    """Give each result an array: that of an operand that ends with it, or one that is free."""
+    last = {index: at for at, one in enumerate(instructions) for index in one.operands}
+    result = leaves
+    # The result's own piece serves as a buffer until its turn.
+    buffers: list[tuple[int, np.dtype[Any]]] = [(result, types[-1])]
+    free, moves = [result], []
+    held: dict[int, int] = {}
+    for at, one in enumerate(instructions):
+        operands = tuple(held.get(index, index) for index in one.operands)
+        ended = {index for index in one.operands if index in held and last[index] == at}
+        free += [held[index] for index in ended]
+        final = at == len(instructions) - 1
+        dtype = types[leaves + at]
+        target = result if final else _take(free, dict(buffers), dtype)
+        if target is None:
+            target = leaves + len(buffers)
+            buffers.append((target, dtype))
+        held[leaves + at] = target
+        first, second = operands if len(operands) == 2 else (*operands, -1)
+        moves.append(_Move(one.ufunc, first, second, target))
+    return _Plan(tuple(moves), tuple(buffers[1:]), result, types[-1])
+
+
+def _take(free: list[int], dtypes: dict[int, np.dtype[Any]], dtype: np.dtype[Any]) -> int | None:
+    for index in reversed(free):
+        if dtypes[index] == dtype:
+            free.remove(index)
+            return index
+    return None
+
+
+def _run(
+    plan: _Plan, leaves: Sequence[Any], roles: tuple[str, ...], shape: tuple[int, ...]
+) -> _Array:
+    result = np.empty(shape, plan.dtype)
+    values: list[Any] = [*leaves, result]
+    roles = (*roles, _FULL)
+    if all(role is _FULL or np.ndim(one) == 0 for one, role in zip(values, roles, strict=True)):
+        # Nothing to broadcast: the items may as well stand in one row.
+        values = [one.reshape(-1) if np.ndim(one) else one for one in values]
+    whole = values[plan.result]
+    rows = _rows(whole.shape)
+    values += [np.empty((rows, *whole.shape[1:]), dtype) for _, dtype in plan.buffers]
+    cut = [(at, values[at]) for at, role in enumerate(roles) if role is not _WHOLE]
+    for start in range(0, len(whole), rows):
+        stop = start + rows
+        for index, array in cut:
+            values[index] = array[start:stop]
+        if stop > len(whole):
+            for index, _ in plan.buffers:
+                values[index] = values[index][: len(whole) - start]
+        for ufunc, first, second, target in plan.moves:
+            if second < 0:
+                ufunc(values[first], out=values[target])
+            else:
+                ufunc(values[first], values[second], out=values[target])
+    return result
+
+
+def _rows(shape: tuple[int, ...]) -> int:
+    """How many rows make a piece."""
+    width = max(1, math.prod(shape[1:]))
+    rows = max(1, _PIECE_ITEMS // width)
+    return min(shape[0], rows - rows % _LANES or rows)

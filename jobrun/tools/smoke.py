@@ -1,0 +1,183 @@
+"""Running several specs side by side, as tests do, and telling the results to other programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+_STOPPED = 75
+_UNEXPECTED = 9
+_LAST_LINES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Smoked:
+    """How the run of one spec went.
+
+    Attributes:
+        spec: As it was named.
+        exit_code: Of its run; negative for the signal that killed it.
+        seconds: From the start of its process to its end.
+        epoch: The last that ran; -1 for none.
+        reason: Why it ended, in words.
+        faults: What went wrong, as ``jobrun.core.excerpt`` lists faults.
+        metrics: The last value of each.
+        said: The last lines it said.
+    """
+
+    spec: str
+    exit_code: int
+    seconds: float
+    epoch: int = -1
+    reason: str = ""
+    faults: tuple[Mapping[str, Any], ...] = ()
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    said: tuple[str, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        """It ended as it should, or was stopped because its time was over."""
+        return self.exit_code in (0, _STOPPED)
+
+    @property
+    def word(self) -> str:
+        """How it went, in a word."""
+        words = {0: "passed", _STOPPED: "passed, stopped", _UNEXPECTED: "unexpected"}
+        return words.get(self.exit_code, "failed")
+
+
+def smoke(
+    specs: Sequence[str],
+    words: Sequence[str],
+    run_dir: Path,
+    jobs: int,
+    tell: Callable[[Smoked], None],
+) -> tuple[Smoked, ...]:
+    """Run each spec in a process of its own, several at a time.
+
+    Args:
+        specs: Their files.
+        words: Further words of each command line, such as ``--epochs 2``.
+        run_dir: Where their runs go.
+        jobs: How many at a time.
+        tell: Is told each result, from any thread.
+
+    Returns:
+        One result per spec, in their order.
+    """
+
+    def work(spec: str) -> Smoked:
+        result = _run(spec, [*words, "--run-dir", str(run_dir)])
+        tell(result)
+        return result
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return tuple(pool.map(work, specs))
+
+
+def _run(spec: str, words: Sequence[str]) -> Smoked:
+    command = [sys.executable, "-m", "jobrun", "run", spec, "--resume", "never", "--json"]
+    started = time.monotonic()
+    done = subprocess.run(  # noqa: S603 - this interpreter, our own program
+        [*command, "--log-format", "json", *words], capture_output=True, check=False,
+        stdin=subprocess.DEVNULL, text=True, errors="replace", env=_environment(),
+    )  # fmt: skip
+    seconds = time.monotonic() - started
+    ended = _document(done.stdout)
+    faults, said = _heard(done.stderr)
+    first = faults[0]["message"] if faults else ""
+    return Smoked(
+        spec, done.returncode, seconds, ended.get("epoch", -1), ended.get("reason") or first,
+        faults, ended.get("metrics", {}), said,
+    )  # fmt: skip
+
+
+def _environment() -> dict[str, str]:
+    """This process's variables without those that would change every run."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
+
+
+def _document(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _heard(text: str) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
+    """The faults, and the last lines for people."""
+    faults, said = [], []
+    for line in text.splitlines():
+        event = _document(line)
+        match event.get("event"):
+            case "Fault":
+                faults.append(event)
+            case "Logged":
+                said.append(f"{event['task']}: {event['text']}")
+            case None:
+                said.append(line)
+            case _:
+                pass
+    return tuple(one for one in faults if one["severity"] == "error"), tuple(said[-_LAST_LINES:])
+
+
+def junit(results: Sequence[Smoked]) -> str:
+    """The results as JUnit XML, as most CI systems read it: one test case per spec."""
+    bad = [one for one in results if not one.good]
+    unexpected = sum(one.exit_code == _UNEXPECTED for one in bad)
+    suite = ET.Element(
+        "testsuite", name="jobrun", tests=str(len(results)), failures=str(unexpected),
+        errors=str(len(bad) - unexpected), time=f"{sum(one.seconds for one in results):.3f}",
+    )  # fmt: skip
+    for one in results:
+        case = ET.SubElement(
+            suite, "testcase", classname="jobrun", name=one.spec, time=f"{one.seconds:.3f}"
+        )
+        if not one.good:
+            kind = "failure" if one.exit_code == _UNEXPECTED else "error"
+            found = ET.SubElement(case, kind, message=_clean(one.reason), type=str(one.exit_code))
+            found.text = _clean("\n".join(_fault_line(fault) for fault in one.faults))
+        if one.said:
+            ET.SubElement(case, "system-out").text = _clean("\n".join(one.said))
+    root = ET.Element("testsuites")
+    root.append(suite)
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def markdown(results: Sequence[Smoked]) -> str:
+    """The results as a table for a page, such as the summary of a CI step."""
+    lines = ["| spec | result | epochs | seconds | why |", "|---|---|---|---|---|"]
+    for one in results:
+        mark = "✅" if one.good else "❌"
+        epoch = str(one.epoch) if one.epoch >= 0 else ""
+        cells = (f"`{one.spec}`", f"{mark} {one.word}", epoch, f"{one.seconds:.1f}", one.reason)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    for one in results:
+        if not one.good:
+            lines += ["", f"**{one.spec}**", "```", *map(_fault_line, one.faults), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _fault_line(fault: Mapping[str, Any]) -> str:
+    place = f"{fault['file']}:{fault['line']}:{fault['column']}  " if fault.get("line") else ""
+    path = f"{fault['path']}: " if fault.get("path") else ""
+    mend = f" ({fault['mend']})" if fault.get("mend") else ""
+    return f"error[{fault['code']}] {place}{path}{fault['message']}{mend}"
+
+
+def _clean(text: str) -> str:
+    # XML 1.0 has no way to write them.
+    return "".join(
+        one if one in "\t\n" or ord(one) >= 32 else "\N{REPLACEMENT CHARACTER}" for one in text
+    )

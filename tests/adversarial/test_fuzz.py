@@ -1,0 +1,112 @@
+"""Whatever is thrown at the parser, it answers with a tree of known words or with faults."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from jobrun.compile.text import parse_text
+from jobrun.core.errors import SpecError
+from jobrun.core.names import BLOB_NAME
+from jobrun.graph.expr import (
+    ATTRIBUTES,
+    BUILTINS,
+    DTYPES,
+    Attribute,
+    Builtin,
+    Call,
+    Draw,
+    Dtype,
+    Expr,
+    Name,
+    OutputRead,
+)
+from jobrun.graph.query import op_expressions, text_expressions
+from jobrun.graph.walk import walk_expr
+from jobrun.ops.table import DRAWS, OPERATORS
+from jobrun.runtime.codegen import compile_expression
+from jobrun.runtime.usage import BlockNames
+from tests.adversarial.fuzzing import GROWN, TEXTS
+from tests.support.expressions import ORIGIN, expression, statement
+
+# What generated code may name besides its own globals: the frame, and what it holds.
+FRAME = {
+    "rng", "epoch", "instance", "instances", "node", "name", "index", "count", "run", "run_dir",
+    "loops", "output", "node_blob", "task", "group", "i", "t", "g", "n",
+}  # fmt: skip
+QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+LONG = settings(max_examples=30_000, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def _read(text: str) -> list[Expr]:
+    """All trees that a text makes, in any place of a spec; faults are whole."""
+    trees: list[Expr] = []
+    for read in (expression, statement, _text):
+        try:
+            made = read(text)
+        except SpecError as error:
+            for fault in error.faults:
+                assert fault.message, fault
+                assert fault.mend, fault
+                assert fault.where is not None, fault
+            continue
+        if read is expression:
+            trees.append(made)
+        else:
+            trees += (op_expressions if read is statement else text_expressions)(made)
+    return trees
+
+
+def _text(text: str):
+    return parse_text(text, ORIGIN, "epoch/t/steps[0]", {}, holes=True)
+
+
+def _only_known_words(tree: Expr) -> None:
+    for part in walk_expr(tree):
+        match part:
+            case Call():
+                assert part.function in OPERATORS
+            case Draw():
+                assert part.method in DRAWS
+            case Attribute():
+                assert part.name in ATTRIBUTES
+            case Builtin():
+                assert part.name in BUILTINS
+            case Dtype():
+                assert part.name in DTYPES
+            case Name(name=name) | OutputRead(output=name):
+                assert BLOB_NAME.fullmatch(name)
+                assert not name.startswith("__")
+
+
+def _only_the_frame(tree: Expr) -> None:
+    """The code of a tree names nothing but its frame, draws and its own globals."""
+    function = compile_expression(tree, BlockNames())
+    assert function.__globals__["__builtins__"] == {}
+    own = {name for name in function.__globals__ if name != "__builtins__"}
+    named = set(function.__code__.co_names)
+    assert named <= FRAME | {*DRAWS, *ATTRIBUTES} | own, named - FRAME - own
+
+
+@QUICK
+@given(TEXTS)
+def test_any_text_gives_known_words_or_faults(text):
+    for tree in _read(text):
+        _only_known_words(tree)
+
+
+@QUICK
+@given(GROWN)
+def test_code_of_what_is_accepted_names_only_its_frame(text):
+    for tree in _read(text):
+        _only_the_frame(tree)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@LONG
+@given(TEXTS)
+def test_any_text_at_length(text):
+    for tree in _read(text):
+        _only_known_words(tree)
+        _only_the_frame(tree)

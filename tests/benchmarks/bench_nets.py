@@ -1,0 +1,95 @@
+"""Nets against the numpy a person would write, in one process: time, and peak of memory.
+
+Run as ``python -m tests.benchmarks.bench_nets [part of a name]``. Both must give the same bits.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import tempfile
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+
+import jobrun
+from jobrun.blobs.values import same_bits
+from jobrun.runner.environment import set_blas_threads
+from jobrun.session.base import RunContext
+from jobrun.session.threads import ThreadsSession
+from tests.benchmarks.nets import CASES, Blobs, Case
+from tests.benchmarks.ratios import medians
+
+_ROUND_S = 0.02
+
+
+def spec(case: Case) -> str:
+    """The spec of a case."""
+    init = "\n".join(f'      - "{line}"' for line in case.init)
+    return (
+        "jobrun: 1\nname: net\ninit:\n  - task: start\n    steps:\n" + init
+        + "\nepoch:\n  - task: work\n    steps:" + case.epoch + "stop: [{epochs: 1}]\n"
+    )  # fmt: skip
+
+
+def peak(act: Callable[[], object]) -> int:
+    """How much more memory than before is in use at most, in bytes."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        act()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+def bench(case: Case, folder: str) -> None:
+    """Print the two times of one case, and their ratio and that of the peaks."""
+    path = f"{folder}/net.yaml"
+    with open(path, "w") as file:  # noqa: PTH123
+        file.write(spec(case))
+    job = jobrun.prepare(path).job
+    keep = {node: (*names,) for node, names in job.state}
+    session = ThreadsSession()
+    session.open(job.cluster, RunContext(0, folder, folder))
+    session.run(job.init, 0, {})
+    blobs: Blobs = session.read("local", keep["local"])
+    numbers = itertools.count(1)
+
+    def declared() -> None:
+        session.run(job.epoch, next(numbers), {})
+        session.settle(keep)
+
+    def written() -> None:
+        case.by_hand(blobs)
+
+    once = medians({"by hand": written, "net": declared}, rounds=1)["by hand"]
+    calls = max(1, int(_ROUND_S / once))
+    found = medians({"by hand": written, "net": declared}, rounds=25, calls=calls)
+    memory = peak(written), peak(declared)
+    for name, value in session.read("local", keep["local"]).items():
+        assert same_bits(value, blobs[name]), name
+    session.close()
+    ratio = found["net"] / found["by hand"]
+    print(
+        f"{case.name:32} {found['by hand'] * 1e6:12,.1f} us {ratio:8.3f} x  "
+        f"(aim: {case.aim:.2f} x)   peak {memory[0] / 1e6:8.3f} MB by hand, "
+        f"{memory[1] / 1e6:8.3f} MB"
+    )
+
+
+def main() -> None:
+    """Print a line for each case."""
+    set_blas_threads(1)
+    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
+    print(f"{'':32} {'by hand':>15} {'net':>10}")
+    with tempfile.TemporaryDirectory() as folder, np.errstate(all="ignore"):
+        for case in CASES:
+            if wanted in case.name:
+                bench(case, folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""What ``--profile`` costs: groups run with a meter against the same without one.
+
+Run as ``python -m tests.benchmarks.bench_profile``. And what hogwild instances gain on two cores.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import jobrun
+from jobrun.runner.environment import set_blas_threads
+from jobrun.runtime.meter import Meter
+from jobrun.session.base import RunContext
+from jobrun.session.threads import ThreadsSession
+from tests.benchmarks.ratios import medians, show
+
+_CASES = {
+    "tiny operator, 200,000 passes": (
+        "x = zeros(3), one = ones(3)", "{loop: 200000, steps: [x += one]}",
+    ),
+    "tiny operator with iter, 200,000 passes": (
+        "x = zeros(3)", "{loop: 200000, steps: [x += iter]}",
+    ),
+    "ten tiny operators, 20,000 passes": (
+        "x = zeros(3), one = ones(3)",
+        "{loop: 20000, steps: [x += one, b = x * 2, c = b + x, d = c - b, e = d * c, f = e + 1, "
+        "g = f - e, h = g * g, k = h + d, x = k - h]}",
+    ),
+    "logistic regression 10,000 x 64, batch 100": (
+        '"X = rng.normal(size=(10000, 64))", "y = float64(X[:, 0] > 0)", w = zeros(64)',
+        '{loop: 100, as: i, steps: ["a = X[i * 100:(i + 1) * 100]", "t = y[i * 100:(i + 1) * 100]",'
+        ' "p = 1 / (1 + exp(-(a @ w)))", "w -= 0.1 * (a.T @ (p - t)) / 100"]}',
+    ),
+}  # fmt: skip
+_HOGWILD = "{loop: WORK, steps: ['x = sqrt(x * x + w)']}"
+
+
+def main() -> None:
+    """Print all ratios."""
+    set_blas_threads(1)
+    for name, (init, steps) in _CASES.items():
+        epoch = f"[{{task: t, steps: [{steps}]}}]"
+        variants = {"without": _act(init, epoch), "--profile": _act(init, epoch, Meter())}
+        show(name, medians(variants, rounds=15), "without", "1.10")
+    init = "w = ones(200000)"
+    variants = {
+        f"{count} instances": _act(init, _shared(count)) for count in (1, 2)
+    }  # fmt: skip
+    show("hogwild: the same work shared out", medians(variants), "1 instances", "0.55 on 2 cores")
+
+
+def _shared(count: int) -> str:
+    steps = _HOGWILD.replace("WORK", str(200 // count))
+    head = f"task: t, hogwild: true, instances: {count}"
+    return f"[{{{head}, steps: ['x = w * 1', {steps}, 'w += 0 * x']}}]"
+
+
+def _act(init: str, epoch: str, meter: Meter | None = None) -> Callable[[], object]:
+    folder = tempfile.mkdtemp()
+    path = Path(folder, "job.yaml")
+    start = f"init: [{{task: start, steps: [{init}]}}]"
+    path.write_text(f"jobrun: 1\nname: b\n{start}\nepoch: {epoch}\nstop: [{{epochs: 1}}]\n")
+    job = jobrun.prepare(path).job
+    session = ThreadsSession()
+    session.open(job.cluster, RunContext(0, folder, folder, meter=meter))
+    session.run(job.init, 0, {})
+    numbers = itertools.count(1)
+    return lambda: session.run(job.epoch, next(numbers), {})
+
+
+if __name__ == "__main__":
+    main()

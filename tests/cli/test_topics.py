@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+
+from jobrun.cli.topics import ANCESTORS, TOPICS, nearest_topic
+from jobrun.compile import limits, scalar
+from jobrun.ops.table import OPERATORS
+from tests.support.expressions import expression
+
+
+def test_the_bounds_are_those_that_hold():
+    text = TOPICS["expressions"]()
+
+    assert f"{scalar.LONGEST_TEXT} characters" in text
+    assert f"{limits.MOST_ITEMS} items" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(("theirs", "ours", "names"), ANCESTORS)
+def test_an_everyday_operator_has_its_counterpart(theirs, ours, names):
+    known = {name for name in names.split() if name != "rng"}
+
+    assert theirs
+    assert known <= OPERATORS.keys()
+    assert ours in TOPICS["operators"]()
+
+
+@pytest.mark.parametrize("text", ["x[..., 0]", "x[:, None]", "e if condition else e", "2j",
+                                  "rng.normal(size=3)", "x[[0, 2]]", "f"])  # fmt: skip
+def test_what_is_shown_can_be_written(text):
+    assert expression(text)
+
+
+def test_a_word_near_a_function_names_it():
+    assert "segment_sum" in nearest_topic("segment_summ")

@@ -1,0 +1,99 @@
+"""What is said of an index is what numpy gives, for every mixture of its forms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobrun.compile.shape_eval import evaluate
+from jobrun.compile.shape_index import indexed
+from jobrun.graph.expr import Const, Index, Name, Sequence, Slice
+from jobrun.ops.arguments import MisfitError, UnclearError
+from jobrun.ops.known import Known, scalar
+from tests.support.sampling import LONG, QUICK, agree, known_of
+
+_NUMBERS = st.one_of(st.none(), st.integers(-4, 4))
+_ITEMS = st.one_of(
+    st.integers(-4, 4),
+    st.builds(slice, _NUMBERS, _NUMBERS, st.sampled_from((None, 1, 2, -1))),
+    st.just(None),
+    st.just(...),
+    st.sampled_from((
+        np.array([0, 1]), np.array([[0], [1]]), np.array([0]), np.array([], np.int64),
+        np.array([True, False]), np.array([True, True, False]), np.ones((2, 3), bool),
+        np.array(1), np.int32(0), 1.5, np.array([0.0]),
+    )),
+)  # fmt: skip
+_SHAPES = st.lists(st.sampled_from((0, 1, 2, 3)), max_size=4).map(tuple)
+
+
+def _part(item, names):
+    if item is ...:
+        return Const(None, ellipsis=True)
+    if isinstance(item, slice):
+        bounds = (item.start, item.stop, item.step)
+        return Slice(*(None if one is None else Const(one) for one in bounds))
+    if isinstance(item, np.ndarray | np.generic):
+        name = f"i{len(names)}"
+        names[name] = known_of(item)
+        return Name(name)
+    return Const(item)
+
+
+def _agrees(shape, items):
+    array = np.zeros(shape, np.float32)
+    names = {}
+    index = Sequence(tuple(_part(item, names) for item in items))
+    try:
+        said = indexed(known_of(array), index, lambda one: evaluate(one, names))
+    except MisfitError as error:
+        said = error
+    except UnclearError:
+        said = None
+    try:
+        done = array[tuple(items)]
+    except (IndexError, ValueError, TypeError) as error:
+        done = error
+
+    assert list(agree(said, done)) == []
+
+
+@QUICK
+@given(_SHAPES, st.lists(_ITEMS, max_size=4))
+def test_an_index_of_any_mixture(shape, items):
+    _agrees(shape, items)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@LONG
+@given(st.data())
+def test_indices_at_length(data):
+    for _ in range(30):
+        _agrees(data.draw(_SHAPES), data.draw(st.lists(_ITEMS, max_size=4)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "index", "part"),
+    [
+        ((3,), Const(3), "index 3 is outside"),
+        ((3,), Const(1.5), "cannot be float64"),
+        ((3,), Sequence((Const(0), Const(0))), "2 indices are too many"),
+        ((), Const(0), "a single number has no items"),
+    ],
+)
+def test_items_that_are_not_there_are_told(shape, index, part):
+    with pytest.raises(MisfitError, match=part):
+        indexed(Known("float64", shape), index, lambda one: scalar(one.value))
+
+
+def test_an_item_of_a_shape_is_a_number():
+    shape = Known(items=(scalar(4), scalar(3)))
+
+    assert indexed(shape, Const(-1), lambda one: scalar(one.value)) == scalar(3)
+
+
+def test_of_a_value_without_a_shape_nothing_is_known():
+    assert evaluate(Index(Name("x"), Const(0)), {"x": Known("float64")}) == Known()

@@ -1,0 +1,38 @@
+"""What is told when all tests have run: how the conformance cases came out.
+
+Here and not in their folder, since under xdist the process that prints collects nothing: it
+knows the hooks of this folder, and of the tests what their reports say.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support.conformance_cases import CASES, RULES
+
+_TEST = re.compile(r"tests/conformance/.*::test_case_(\d{3})_")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line per case: what was observed on Caffe2, and how it stands here."""
+    passed = _cases(terminalreporter, "passed")
+    failed = _cases(terminalreporter, "failed") | _cases(terminalreporter, "error")
+    if not passed | failed:
+        return
+    terminalreporter.section("conformance")
+    for name, outcome in CASES.items():
+        number = name[:3]
+        mark = "FAILED " if number in failed else ""
+        if not mark and number not in passed and not outcome.startswith("not "):
+            mark = "(not run) "
+        rule = outcome.removeprefix("by rule ")
+        told = f": {RULES[int(rule)]}" if rule != outcome else ""
+        terminalreporter.write_line(f"{name:42} {mark}{outcome}{told}")
+
+
+def _cases(reporter: pytest.TerminalReporter, status: str) -> set[str]:
+    reports = reporter.stats.get(status, [])
+    found = (_TEST.search(getattr(report, "nodeid", "")) for report in reports)
+    return {match.group(1) for match in found if match}

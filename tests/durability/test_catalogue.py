@@ -1,0 +1,53 @@
+"""Each row of the catalogue is shown by a test that exists, or says why not."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.durability.catalogue import ROWS
+
+TESTS = Path(__file__).parent.parent
+
+
+@cache
+def _functions(module: str) -> frozenset[str]:
+    tree = ast.parse((TESTS / f"{module}.py").read_text())
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def test_every_row_is_there():
+    assert list(ROWS) == list(range(1, 86))
+
+
+@pytest.mark.parametrize("number", ROWS)
+def test_its_tests_exist(number):
+    missing = [
+        test
+        for test in ROWS[number].tests
+        if test.partition("::")[2] not in _functions(test.partition("::")[0])
+    ]
+    assert missing == []
+
+
+def test_a_row_without_a_test_says_why():
+    assert [number for number, row in ROWS.items() if not (row.tests or row.partly)] == []
+
+
+def test_nothing_unpickles_or_evaluates():
+    """No pickle and no numpy file that may hold one; code is made in one module alone."""
+    found = []
+    for path in sorted((TESTS.parent / "jobrun").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            allowed = {word.arg: ast.unparse(word.value) for word in getattr(node, "keywords", ())}
+            if name in {"eval", "pickle.loads", "pickle.load", "np.load"} and (
+                allowed.get("allow_pickle") != "False"
+            ):
+                found.append(f"{path.name}: {name}")
+            if name == "exec":
+                found.append(f"{path.relative_to(TESTS.parent)}: exec")
+    assert [text for text in found if not text.startswith("jobrun/runtime/codegen.py")] == []

@@ -1,0 +1,231 @@
+"""The machine refuses at the N-th call: never success with less than promised, nothing lost."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.faults import CALLS, HUNG, READING, Ended, Fault, FaultLab, every
+from tests.support.judge import (
+    SPEC,
+    Reference,
+    acknowledged,
+    reference_of,
+    runs_in,
+    unfinished,
+    wrong,
+)
+from tests.support.stored import only_run
+
+KEEP_ALL = ("--set", "checkpoint.keep.last=1000")
+RUN = ("run", "tiny.yaml", "--resume", "auto")
+KEPT = 2
+REFUSALS = [
+    ("fail", errno.ENOSPC), ("fail", errno.EIO), ("fail", errno.EDQUOT), ("fail", errno.EROFS),
+    ("fail", errno.EMFILE), ("short", 0),
+]  # fmt: skip
+KILLS = [("kill-before", 0), ("kill-after", 0)]
+# In the quick share one of so many; the long one takes all. Relative to the number of calls.
+STRIDE = 83
+
+
+class Bench:
+    """A lab, what an undisturbed run gives, and how many calls it makes."""
+
+    def __init__(self, lab: FaultLab, folder: Path) -> None:
+        self.lab, self.folder = lab, folder
+        whole = self.place("reference")
+        done = lab.run(*RUN, *KEEP_ALL, below=whole)
+        assert done.code == 0, done.stderr
+        self.reference: Reference = reference_of(only_run(whole / "runs"))
+        counted = lab.run(*RUN, below=self.place("counted"), log=True)
+        assert counted.code == 0, counted.stderr
+        self.counts: Counter[str] = counted.counts
+
+    def place(self, name: str) -> Path:
+        """A fresh folder with the spec in it."""
+        folder = self.folder / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / "tiny.yaml").write_text(SPEC)
+        return folder
+
+    def met(self, fault: Fault, place: Path) -> list[str]:
+        """Run with the fault, then without: what went wrong, in words."""
+        first = self.lab.run(*RUN, below=place, fault=fault)
+        faults = [*_words(first, killed="kill" in fault.action), *self._kept(place)]
+        if first.code == 0:
+            faults += self._finished(place)
+        told = {run.name: acknowledged(run) for run in runs_in(place)}
+        second = self.lab.run(*RUN, below=place)
+        if second.code != 0:
+            faults.append(f"the resume ends with {second.code}: {second.stderr}")
+        else:
+            faults += self._finished(place)
+        for run in runs_in(place):
+            before = told.get(run.name, [])
+            if acknowledged(run)[: len(before)] != before:
+                faults.append("the resume took an acknowledgement back")
+        return [f"{fault}: {text}" for text in faults]
+
+    def _kept(self, place: Path) -> list[str]:
+        return [text for run in runs_in(place) for text in wrong(run, self.reference, kept=KEPT)]
+
+    def _finished(self, place: Path) -> list[str]:
+        saved = [run for run in runs_in(place) if acknowledged(run)]
+        if len(saved) != 1:
+            return [f"there are {len(saved)} runs with saved epochs"]
+        return unfinished(saved[0], self.reference)
+
+
+def _words(ended: Ended, *, killed: bool) -> list[str]:
+    """What is wrong with how a command ended."""
+    if ended.code == HUNG:
+        return ["it hangs"]
+    if killed:
+        return [] if ended.code in (-9, 0) else [f"it ends with {ended.code}"]
+    faults = []
+    if ended.code not in (0, 3, 7):
+        faults.append(f"it ends with {ended.code}")
+    if ended.code and "error[E" not in ended.stderr:
+        faults.append("it says no error")
+    if "Traceback" in ended.stderr or "E414" in ended.stderr:
+        faults.append(f"it crashes: {ended.stderr}")
+    return faults
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory) -> Iterator[Bench]:
+    folder = tmp_path_factory.mktemp("faults")
+    with FaultLab(folder / "scratch") as lab:
+        yield Bench(lab, folder)
+
+
+def _sweep(bench: Bench, faults: list[Fault]) -> None:
+    assert faults
+    wrongs = [text for fault in faults for text in bench.met(fault, bench.place("faulty"))]
+    assert wrongs == []
+
+
+def test_row_43_and_44_some_refused_calls_lose_nothing(bench):
+    _sweep(bench, every(bench.counts, REFUSALS)[::STRIDE])
+
+
+def test_row_43_a_disk_that_stays_full_loses_nothing(bench):
+    faults = every(bench.counts, [("fail", errno.ENOSPC)], onwards=True, names=("write",))
+    _sweep(bench, faults[::31])
+
+
+def test_row_80_killed_at_some_calls_the_run_loses_nothing(bench):
+    _sweep(bench, every(bench.counts, KILLS)[::STRIDE])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("call", CALLS)
+def test_row_43_and_44_every_refused_call_loses_nothing(bench, call):
+    _sweep(bench, every(bench.counts, REFUSALS, names=(call,)))
+    _sweep(
+        bench,
+        every(
+            bench.counts, [("fail", errno.ENOSPC), ("fail", errno.EIO)], onwards=True, names=(call,)
+        ),
+    )
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("call", CALLS)
+def test_row_80_killed_before_and_after_every_call_the_run_loses_nothing(bench, call):
+    _sweep(bench, every(bench.counts, KILLS, names=(call,)))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_row_80_killed_and_killed_again_at_every_call_of_the_resume(bench):
+    first = Fault("rename", bench.counts["rename"] // 2, "kill-after")
+    place = bench.place("counted")
+    bench.lab.run(*RUN, below=place, fault=first)
+    counted = bench.lab.run(*RUN, below=place, log=True)
+    wrongs = []
+    for fault in every(counted.counts, KILLS):
+        place = bench.place("faulty")
+        bench.lab.run(*RUN, below=place, fault=first)
+        wrongs += bench.met(fault, place)
+    assert wrongs == []
+
+
+def test_a_short_write_is_only_a_shorter_one(bench):
+    place = bench.place("short")
+    ended = bench.lab.run(*RUN, below=place, fault=Fault("write", 1, "short", onwards=True))
+
+    assert ended.code == 0, ended.stderr
+    assert unfinished(only_run(place / "runs"), bench.reference) == []
+
+
+def test_an_fsync_that_failed_is_not_asked_again(bench):
+    place = bench.place("fsync")
+    fault = Fault("fsync", 1, "fail", errno.EIO, onwards=True, path="/checkpoints/.tmp-")
+    ended = bench.lab.run(*RUN, below=place, fault=fault, log=True)
+
+    assert ended.code == 7, ended.stderr
+    synced = Counter(path for call, path in ended.calls if call == "fsync" and ".h5" in path)
+    assert set(synced.values()) == {1}
+    assert len(synced) == 2  # a second stage, with a new file
+
+
+@pytest.mark.parametrize("call", READING)
+def test_row_44_a_resume_that_cannot_read_falls_back_or_is_refused(bench, call):
+    """Of every call that reads a checkpoint or a record, one in so many fails."""
+    stopped = bench.place("stopped")
+    assert bench.lab.run(*RUN, "--max-epochs", "2", below=stopped).code == 75
+    counted = shutil.copytree(stopped, bench.folder / f"counted-{call}", symlinks=True)
+    counts = bench.lab.run(*RUN, below=counted, log=True).counts
+    for fault in every(counts, [("fail", errno.EIO)], names=(call,))[::5]:
+        place = bench.folder / "unreadable"
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(stopped, place, symlinks=True)
+
+        ended = bench.lab.run(*RUN, below=place, fault=fault)
+
+        # With the default of two kept epochs the older one may be taken, never the start.
+        assert ended.code in (0, 3, 4, 7), f"{fault}: {ended.stderr}"
+        assert "Traceback" not in ended.stderr, f"{fault}: {ended.stderr}"
+        assert "error[E" in ended.stderr or ended.code == 0
+        if ended.code == 0:
+            assert unfinished(only_run(place / "runs"), bench.reference) == []
+        again = bench.lab.run(*RUN, below=place)
+        assert again.code == 0, f"{fault}: {again.stderr}"
+        assert unfinished(only_run(place / "runs"), bench.reference) == []
+
+
+def test_row_81_all_that_a_promise_rests_on_is_synced_before_it_is_made(bench):
+    """In the order of the calls: files, stage, rename, directory, journal; each made durable."""
+    ended = bench.lab.run(*RUN, below=bench.place("order"), log=True)
+    assert ended.code == 0, ended.stderr
+    loose: set[str] = set()
+    faults, promises = [], 0
+    for call, path in ended.calls:
+        inside, name = path.rpartition("/checkpoints/")[1:]
+        if call == "write" and (inside or path.endswith(("/committed.jsonl", "/run.json"))):
+            if path.endswith("/committed.jsonl"):
+                promises += 1
+                faults += [f"{one} is not durable when it is promised" for one in loose]
+            loose.add(path)
+        elif call == "rename" and name.startswith("epoch-"):
+            stage = path.replace(f"/{name}", "/.tmp-")
+            faults += [f"{one} is not durable when it is renamed" for one in loose if stage in one]
+            loose.add(path.rpartition("/")[0])
+        elif call == "open" and "/checkpoints/.tmp-" in path and path.endswith((".h5", ".json")):
+            # Its name, which the sync of the staging directory makes durable.
+            loose.add(path.rpartition("/")[0])
+        elif call == "fsync":
+            loose.discard(path)
+    assert faults == []
+    assert promises == 4
+    assert loose == set()

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import pytest
+
+from jobrun.graph.conditions import CheckpointPolicy, Exactness, Probe, StopWhen
+from jobrun.graph.expr import NodeBlob
+
+
+def test_a_job_without_reasons_is_exact():
+    assert Exactness().exact
+    assert not Exactness((("epoch/t", "hogwild"),)).exact
+
+
+def test_every_epoch_is_saved_and_kept_unless_something_else_is_said():
+    policy = CheckpointPolicy()
+
+    assert (policy.every_epochs, policy.every_s) == (1, 0.0)
+    assert (policy.keep_last, policy.keep_every, policy.keep_best[0]) == (0, 0, "")
+    assert policy.enabled
+
+
+def test_conditions_are_values():
+    probe = Probe("x", (NodeBlob("n", "x"),))
+
+    assert StopWhen(probe, "stop[0]") == StopWhen(probe, "stop[0]")
+    with pytest.raises(AttributeError):
+        probe.text = "y"

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+
+from jobrun.ops.arguments import (
+    INDICES,
+    Arguments,
+    MisfitError,
+    UnclearError,
+    axis_of,
+    clash,
+    integer,
+    joint_shape,
+    shape_text,
+    sure,
+    typed,
+)
+from jobrun.ops.known import DTYPE, NONE, Known, scalar
+
+ARRAY = Known("float32", (2, 3))
+
+
+def test_what_is_given_none_is_absent():
+    given = Arguments({"axis": Known(NONE, ()), "a": ARRAY})
+
+    assert not given.has("axis")
+    assert not given.has("out")
+    assert given.axes("axis", 2) is None
+    assert (given.shape("a"), given.dtype("a")) == ((2, 3), "float32")
+
+
+def test_what_is_not_known_is_unclear():
+    given = Arguments(
+        {"k": Known("int64", ()), "flag": Known("bool", ()), "word": Known("text", ())}
+    )
+    for ask in (
+        lambda: given.integer("k", 0), lambda: given.flag("flag"), lambda: given.word("word", ""),
+        lambda: given.shape("b"), lambda: given.dtype("word"), lambda: sure(None),
+    ):  # fmt: skip
+        with pytest.raises(UnclearError):
+            ask()
+
+
+def test_values_are_read():
+    given = Arguments(
+        {"k": scalar(3), "flag": scalar(True), "word": scalar("full"),
+         "dtype": Known(DTYPE, (), "int8"), "shape": Known(items=(scalar(2), Known("int64", ())))}
+    )  # fmt: skip
+
+    assert (given.integer("k", 0), given.integer("j", 7)) == (3, 7)
+    assert (given.flag("flag"), given.flag("other")) == (True, False)
+    assert given.word("word", "") == "full"
+    assert given.asked_dtype() == "int8"
+    assert given.lengths("shape") == (2, None)
+    assert given.lengths("k") == (3,)
+
+
+def test_an_axis_is_counted_from_both_ends():
+    assert (axis_of(-1, 3), axis_of(0, 3)) == (2, 0)
+    with pytest.raises(MisfitError) as caught:
+        axis_of(3, 3)
+    assert caught.value.code == INDICES
+
+
+def test_a_bool_is_no_int():
+    assert integer(scalar(True)) is None
+    assert integer(scalar(2)) == 2
+
+
+def test_unknown_lengths_clash_with_nothing():
+    assert clash(2, 3)
+    assert not clash(None, 3)
+    assert joint_shape((None, 3), (4, 1)) == (4, 3)
+    assert (shape_text((None, 3)), shape_text((2,)), shape_text(())) == ("(?, 3)", "(2,)", "()")
+
+
+def test_a_dtype_is_found_where_the_shape_is_not():
+    rule = typed(lambda given: given.dtype("a"), lambda given: given.shape("b"))
+
+    assert rule(Arguments({"a": ARRAY})) == Known("float32")

@@ -1,0 +1,183 @@
+"""A chain in pieces gives the bits of the expression, whatever it is given."""
+
+from __future__ import annotations
+
+import itertools
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from jobrun.blobs.values import same_bits
+from jobrun.graph.expr import Const
+from jobrun.ops.load import implementation
+from jobrun.runtime.chains import chain_of, elementwise
+from jobrun.runtime.pieces import SMALLEST, Pieces
+from tests.support.graphs import expr
+
+COUNT = SMALLEST + 1237
+RNG = np.random.default_rng(5)
+TEXT = "(x - m) * (x - m) / s + x ** 2 - m"
+SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1e-310, -1e-310, 1e308, 0.5, 1.0, 7.0, 1e-30)
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with np.errstate(all="ignore"):
+        yield
+
+
+def computed(text, **values):
+    """The value, and whether it was computed in pieces."""
+    chain, worth = chain_of(expr(text)), [True]
+    leaves = [leaf.value if isinstance(leaf, Const) else values[leaf.name] for leaf in chain.leaves]
+    return Pieces(chain)(worth, *leaves), bool(worth)
+
+
+def written(text, **values):
+    names = {name: implementation(name) for name in elementwise()}
+    return eval(text, names, values)
+
+
+def numbers(shape, dtype="float64"):
+    found = RNG.normal(size=shape) * 3
+    flat = found.reshape(-1)
+    flat[::997] = np.resize(SPECIAL, len(flat[::997]))
+    if np.dtype(dtype).kind in "iu":
+        return RNG.integers(1, 100, size=shape).astype(dtype)
+    return found.astype(dtype)
+
+
+def check(text, *, in_pieces=True, **values):
+    found, was = computed(text, **values)
+    assert same_bits(found, written(text, **values))
+    assert was is in_pieces
+    if isinstance(found, np.ndarray):
+        assert found.base is None
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "complex128"])
+@pytest.mark.parametrize("m", [2, 0.5, True, np.float32(0.1), np.float64(0.1), np.array(0.1)])
+def test_numbers_beside_a_large_array(dtype, m):
+    check("(x - m) * x / 3 + m * x", x=numbers(COUNT, dtype), m=m)
+
+
+@pytest.mark.parametrize(
+    ("shape", "other"),
+    [
+        ((COUNT,), (COUNT,)), ((COUNT,), (1,)), ((SMALLEST // 8 + 3, 8), (8,)),
+        ((SMALLEST // 8 + 3, 8), (1, 8)), ((SMALLEST // 8 + 3, 8), (SMALLEST // 8 + 3, 1)),
+        ((SMALLEST // 8 + 3, 8), ()), ((700, 3, 70), (70,)), ((700, 3, 70), (3, 1)),
+        ((700, 3, 70), (700, 1, 1)), ((700, 3, 70), (700, 3, 70)), ((3, SMALLEST), (3, 1)),
+        ((1, COUNT), (1, COUNT)), ((2, SMALLEST), (SMALLEST,)),
+    ],
+)  # fmt: skip
+def test_shapes_that_numpy_broadcasts(shape, other):
+    check(TEXT, x=numbers(shape), m=numbers(other), s=1.5)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    list(itertools.combinations(["float64", "float32", "int64", "int8", "bool", "complex64"], 2)),
+)
+def test_dtypes_are_numpys(first, second):
+    x, m = numbers(COUNT, first), numbers(COUNT, second)
+
+    check("(x * m + 1) / (m * m + 2)", x=x, m=m)
+    if "float" in first:
+        check("(x < m) & (m >= 1) | (x == m)", x=x, m=m)
+
+
+def test_results_of_several_dtypes_take_turns():
+    check("(x > m) * 1.0 + (x < m) * 2 - (x > 0) * (m > 0)", x=numbers(COUNT), m=numbers(COUNT))
+
+
+@pytest.mark.parametrize("name", sorted(elementwise()))
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "bool"])
+def test_every_operator_gives_an_item_the_same_bits_in_a_piece(name, dtype):
+    x, m = numbers(COUNT, dtype), numbers(COUNT, dtype)
+    arguments = "(x, m)" if implementation(name).nin == 2 else "(x)"
+    item = f"{name}{arguments}"
+    text = f"{item} & x | m" if dtype == "bool" else f"maximum({item}, 0) * 1 + 0 * x"
+    try:
+        written(text, x=x, m=m)
+    except TypeError:
+        with pytest.raises(TypeError):
+            computed(text, x=x, m=m)
+        return
+    found, _ = computed(text, x=x, m=m)
+    assert same_bits(found, written(text, x=x, m=m))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"x": 2.0, "m": 1, "s": 2}, {"x": numbers(50), "m": 1, "s": 2},
+        {"x": numbers((400, 400)).T, "m": 1, "s": 2},
+        {"x": numbers(2 * COUNT)[::2], "m": 1, "s": 2},
+        {"x": numbers(COUNT, ">f8"), "m": 1, "s": 2},
+        {"x": numbers(COUNT, "int64"), "m": 1, "s": 2},
+        {"x": numbers(COUNT), "m": numbers(5)[:1].astype(">f8"), "s": 2},
+        {"x": numbers((1, COUNT)), "m": numbers((2, 1)), "s": 2},
+    ],
+    ids=["number", "small", "transposed", "strided", "foreign", "integers", "foreign one", "outer"],
+)  # fmt: skip
+def test_what_does_not_fit_is_taken_as_written(values):
+    check(TEXT, in_pieces=False, **values)
+
+
+def test_shapes_that_do_not_fit_are_numpys_error():
+    with pytest.raises(ValueError, match="broadcast"):
+        computed(TEXT, x=numbers(COUNT), m=numbers(COUNT - 1), s=1.0)
+
+
+def test_integers_that_do_not_fit_are_numpys_error():
+    with pytest.raises(OverflowError):
+        computed("x * m + 1 - x", x=numbers(COUNT, "int8"), m=1000)
+
+
+def test_the_leaves_stay_what_they_were():
+    x, m = numbers(COUNT), numbers(COUNT)
+    before = x.copy(), m.copy()
+
+    check(TEXT, x=x, m=m, s=2.0)
+
+    assert same_bits(x, before[0])
+    assert same_bits(m, before[1])
+
+
+def test_results_in_between_take_little_memory():
+    x = np.ones(16 * SMALLEST)
+    pieces, values = Pieces(chain_of(expr("(x - 1) * (x + 2) / (x * 3) - x"))), (x, 1, 2, 3)
+    tracemalloc.start()
+    try:
+        result = pieces([True], *values)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert result.nbytes <= most < 1.1 * result.nbytes
+
+
+def test_a_chain_that_did_not_fit_is_looked_at_again_after_a_while():
+    pieces = Pieces(chain_of(expr("x * x + x - 1")))
+    assert pieces.begin()
+
+    pieces(pieces.begin(), 2.0, 1)
+
+    assert not pieces.begin()
+    assert any(pieces.begin() for _ in range(100))
+
+
+def test_a_small_chain_keeps_no_more_results_than_it_needs():
+    x = np.ones(SMALLEST - 1)
+    pieces = Pieces(chain_of(expr("x * 2 + 1 - 3 * 4 + 5 - 6 + 7 - 8")))
+    tracemalloc.start()
+    try:
+        pieces([True], x, 2, 1, 3, 4, 5, 6, 7, 8)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert most < 3.1 * x.nbytes

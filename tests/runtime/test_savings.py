@@ -1,0 +1,261 @@
+"""What a node holds while its state is saved: who waits for whom, and how much memory it takes."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jobrun.blobs.counter import Counter
+from jobrun.blobs.values import same_bits
+from jobrun.checkpoint.hdf5 import read_state
+from jobrun.checkpoint.store import StoredFile
+from jobrun.core.errors import TaskFailedError
+from jobrun.graph.steps import SaveState
+from jobrun.runtime import savings as module
+from jobrun.runtime.savings import Savings
+
+NONE = {}
+
+
+def names(*some):
+    return {"n": frozenset(some)}
+
+
+class Node:
+    """One node's blobs, and what is held of them."""
+
+    def __init__(self, **blobs):
+        self.blobs = blobs
+        self.savings = Savings()
+
+    def hold(self):
+        step = SaveState("n.h5", tuple(sorted(self.blobs)), "run", "checkpoint/save")
+        return self.savings.hold(step, "n", 4, self.blobs)
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """What is written, instead of a file."""
+    found = []
+
+    def write_state(path, *, node, epoch, run_id, values):
+        found.append({name: np.copy(value) for name, value in values.items()})
+        return StoredFile(node, Path(path).name, 0, "")
+
+    monkeypatch.setattr(module, "write_state", write_state)
+    return found
+
+
+def test_a_file_holds_the_values_of_the_moment_it_was_begun(tmp_path):
+    node = Node(w=np.arange(4.0), c=Counter(3), k=1)
+    ticket = node.hold()
+    node.savings.protect([ticket], (names("w", "c"),), NONE)
+    gate = node.savings.gates(names("w", "c"))["n"]
+    gate.pass_gate({"w", "c"})
+    node.blobs["w"] += 10
+    node.blobs["c"].up()
+    node.blobs["k"] = 2
+
+    saved = node.savings.persist(ticket, str(tmp_path))
+
+    assert (ticket.node, ticket.epoch) == ("n", 4)
+    read = read_state(
+        str(tmp_path / "n.h5"), node="n", epoch=4, run_id="run", digest=saved.file.digest,
+        names=("w", "c", "k"),
+    )  # fmt: skip
+    assert same_bits(read["w"], np.arange(4.0))
+    assert (read["c"].value, read["k"]) == (3, 1)
+    assert saved.copy_s > 0
+    assert saved.gate_s > 0
+
+
+def test_only_what_is_changed_in_place_is_copied(written):
+    node = Node(w=np.zeros(3), still=np.ones(3))
+    ticket = node.hold()
+    node.savings.protect([ticket], (names("w"),), NONE)
+    held = node.savings._held[ticket]
+
+    node.savings.persist(ticket, "x")
+
+    assert held._values["still"] is node.blobs["still"]
+    assert held._values["w"] is not node.blobs["w"]
+
+
+def test_nobody_waits_where_nothing_that_is_saved_is_changed():
+    node = Node(w=np.zeros(3))
+    node.savings.protect([node.hold()], (names("other"),), NONE)
+
+    assert node.savings.gates(names("other")) == {}
+
+
+def test_what_opaque_code_may_change_is_copied_before_anything_runs():
+    node = Node(w=np.zeros(3), v=np.zeros(3))
+    ticket = node.hold()
+    node.savings.protect([ticket], (names("w", "v"),), names("w"))
+    held = node.savings._held[ticket]
+
+    assert held._values["w"] is not node.blobs["w"]
+    assert held._values["v"] is node.blobs["v"]
+
+
+def test_a_group_that_was_not_foreseen_finds_what_it_changes_copied(written):
+    node = Node(w=np.zeros(3))
+    ticket = node.hold()
+    node.savings.protect([ticket], (), NONE)
+
+    assert node.savings.gates(names("w")) == {}
+
+    node.blobs["w"] += 1
+    node.savings.persist(ticket, "x")
+    assert written[0]["w"].tolist() == [0, 0, 0]
+
+
+def test_a_group_that_was_not_foreseen_waits_while_the_file_is_written(monkeypatch):
+    writing, go_on, order = threading.Event(), threading.Event(), []
+
+    def write_state(path, **more):
+        writing.set()
+        go_on.wait(10)
+        order.append("written")
+        return StoredFile("n", "n.h5", 0, "")
+
+    monkeypatch.setattr(module, "write_state", write_state)
+    node = Node(w=np.zeros(3))
+    ticket = node.hold()
+    writer = threading.Thread(target=node.savings.persist, args=(ticket, "x"))
+    writer.start()
+    writing.wait(10)
+    threading.Timer(0.05, go_on.set).start()
+
+    node.savings.gates(names("w"))
+    order.append("changed")
+    writer.join()
+
+    assert order == ["written", "changed"]
+
+
+def test_a_block_waits_for_a_copy_that_another_thread_makes(monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+    node = Node(w=np.zeros(3))
+    ticket = node.hold()
+    node.savings.protect([ticket], (names("w"),), NONE)
+    held = node.savings._held[ticket]
+    copied = held._copied
+
+    def slowly(name):
+        begun.set()
+        go_on.wait(10)
+        return copied(name)
+
+    monkeypatch.setattr(module.Held, "_copied", lambda self, name: slowly(name))
+    copier = threading.Thread(target=held._copy_all, args=(None,))
+    copier.start()
+    begun.wait(10)
+    passed = threading.Event()
+    block = threading.Thread(target=lambda: (held.pass_gate({"w"}), passed.set()))
+    block.start()
+
+    assert not passed.wait(0.05)
+    go_on.set()
+    block.join(10)
+    copier.join(10)
+    assert passed.is_set()
+    assert held.is_safe
+
+
+def test_many_threads_at_the_gate_copy_each_blob_once(written, monkeypatch):
+    monkeypatch.setattr(module, "_TURN_BYTES", 1)
+    blobs = {f"b{i}": np.full(7, float(i)) for i in range(200)}
+    node = Node(**blobs)
+    ticket = node.hold()
+    node.savings.protect([ticket], (names(*blobs),), NONE)
+    held = node.savings._held[ticket]
+    copied = []
+    plain = held._copied
+    monkeypatch.setattr(
+        module.Held, "_copied", lambda self, name: (copied.append(name), plain(name))[1]
+    )
+    threads = [threading.Thread(target=held.pass_gate) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+
+    assert sorted(copied) == sorted(blobs)
+    node.savings.persist(ticket, "x")
+    assert all(same_bits(written[0][name], blobs[name]) for name in blobs)
+
+
+def test_a_copy_that_fails_is_an_error_for_everyone_and_blocks_nobody(monkeypatch):
+    def fail(self, name):
+        raise MemoryError
+
+    monkeypatch.setattr(module.Held, "_copied", fail)
+    node = Node(w=np.zeros(3))
+    ticket = node.hold()
+    node.savings.protect([ticket], (names("w"),), NONE)
+
+    for _ in range(2):
+        with pytest.raises(MemoryError):
+            node.savings._held[ticket].pass_gate({"w"})
+        with pytest.raises(MemoryError):
+            node.savings.persist(ticket, "x")
+
+
+def test_what_cannot_be_stored_is_told_with_its_place(tmp_path):
+    node = Node(w=np.zeros((1,) * 33))
+
+    with pytest.raises(TaskFailedError) as caught:
+        node.savings.persist(node.hold(), str(tmp_path))
+
+    assert (caught.value.faults[0].code, caught.value.faults[0].path) == ("E309", "checkpoint/save")
+
+
+def test_a_second_try_writes_the_same_values(written):
+    node = Node(w=np.arange(3.0))
+    ticket = node.hold()
+    node.savings.protect([ticket], (names("w"),), NONE)
+    node.savings.persist(ticket, "x")
+    node.blobs["w"] += 1
+
+    node.savings.persist(ticket, "y")
+
+    assert written[1]["w"].tolist() == [0, 1, 2]
+
+
+def test_released_tickets_hold_nothing():
+    node = Node(w=np.zeros(3))
+    ticket = node.hold()
+    node.savings.protect([ticket], (names("w"),), NONE)
+    node.savings.release([ticket])
+    node.savings.release([ticket])
+
+    assert node.savings.gates(names("w")) == {}
+
+
+def test_copies_take_the_size_of_what_is_changed_once_and_for_all(written, monkeypatch):
+    size = 64 << 20
+    node = Node(w=np.ones(size // 8), still=np.ones(size // 8))
+    taken = []
+    monkeypatch.setattr(
+        module, "write_state",
+        lambda path, **more: (taken.append(rss_bytes()), StoredFile("n", "n.h5", 0, ""))[1],
+    )  # fmt: skip
+    before = rss_bytes()
+    for _ in range(3):
+        ticket = node.hold()
+        node.savings.protect([ticket], (names("w"),), NONE)
+        node.savings.persist(ticket, "x")
+        node.savings.release([ticket])
+        node.blobs["w"] += 1
+
+    assert max(taken) - before < size + (8 << 20)
+    assert node.savings._arenas["n"].size_bytes == size
+
+
+def rss_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from jobrun.graph.data import CounterSource, Field, Queue, Reader, ReadQueue, ReadRecords
+from jobrun.graph.types import Scope, Task
+from jobrun.runtime.reading import ReaderSource
+from jobrun.runtime.streams import record_plan, shares_records
+from jobrun.runtime.usage import BlockNames
+from tests.support.running import Bench
+
+
+def _task(instances=1, shard="none"):
+    reader = Reader("r", CounterSource(0, 3), (Field("x", ""),), shard=shard)
+    return Task("t", "local", (), instances=instances, read=ReadRecords(reader), path="e/t")
+
+
+def test_a_task_without_records_has_no_plan():
+    assert record_plan(Task("t", "local", ()), BlockNames()) is None
+
+
+def test_a_task_that_reads_a_reader_has_its_source():
+    plan = record_plan(_task(), BlockNames({"x": Scope.TASK}))
+
+    assert plan.fields == (("t", "x"),)
+    assert plan.body == "e/t"
+    with Bench() as bench:
+        streams = plan.streams(bench.frame)
+        assert isinstance(streams.source, ReaderSource)
+        assert streams.sinks == ()
+        streams.close()
+
+
+def test_who_gets_a_record_is_a_matter_of_timing_only_where_instances_share():
+    queue = Task("t", "local", (), instances=2, read=ReadQueue(Queue("q"), ("x",)))
+
+    assert not shares_records(_task())
+    assert shares_records(_task(instances=2))
+    assert not shares_records(_task(instances=2, shard="instance"))
+    assert shares_records(queue)

@@ -1,0 +1,232 @@
+/* Makes the N-th call of a kind fail, fall short, or be the last one: a library to be preloaded.
+ *
+ * Only calls on files below FAULTS_ROOT count, so a process can load and log what it likes.
+ * Nothing happens until faults_arm is called, or FAULTS is set when the process starts.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum action { NOTHING, FAIL, SHORT, KILL_BEFORE, KILL_AFTER, LIE };
+
+#define REAL(name) \
+    static __typeof__(&name) real; \
+    if (!real) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char root[PATH_MAX] = "";
+static char wanted[32] = "";
+static char only[256] = "";
+static enum action action = NOTHING;
+static int error_number = 0;
+static long nth = 0;
+static int onwards = 0;
+static long seen = 0;
+static long landed = 0;
+static int log_descriptor = -1;
+
+/* CALL:NTH:ACTION:ERRNO:ONWARDS:PART-OF-PATH, where CALL may be "any". */
+void faults_arm(const char *text, const char *below, const char *log) {
+    char call[32] = "", what[32] = "", part[256] = "";
+    pthread_mutex_lock(&lock);
+    seen = landed = 0;
+    action = NOTHING;
+    snprintf(root, sizeof root, "%s", below);
+    if (text && *text) {
+        sscanf(text, "%31[^:]:%ld:%31[^:]:%d:%d:%255[^\n]", call, &nth, what, &error_number,
+               &onwards, part);
+        snprintf(wanted, sizeof wanted, "%s", call);
+        snprintf(only, sizeof only, "%s", part);
+        if (!strcmp(what, "fail")) action = FAIL;
+        else if (!strcmp(what, "short")) action = SHORT;
+        else if (!strcmp(what, "kill-before")) action = KILL_BEFORE;
+        else if (!strcmp(what, "kill-after")) action = KILL_AFTER;
+        else if (!strcmp(what, "lie")) action = LIE;
+    }
+    if (log && *log)
+        log_descriptor = (int)syscall(SYS_openat, AT_FDCWD, log,
+                                      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    pthread_mutex_unlock(&lock);
+}
+
+long faults_landed(void) { return landed; }
+
+__attribute__((constructor)) static void from_environment(void) {
+    const char *text = getenv("FAULTS"), *below = getenv("FAULTS_ROOT");
+    if (below && *below) faults_arm(text ? text : "", below, getenv("FAULTS_LOG"));
+}
+
+/* With FAULTS_CLOCK=SECONDS the wall clock jumps back and forth by that much, each second. */
+int clock_gettime(clockid_t which, struct timespec *now) {
+    static long jump = -1;
+    REAL(clock_gettime);
+    int result = real(which, now);
+    if (jump < 0) {
+        const char *text = getenv("FAULTS_CLOCK");
+        jump = text ? labs(atol(text)) : 0;
+    }
+    if (!result && which == CLOCK_REALTIME && jump) now->tv_sec += now->tv_sec % 2 ? jump : -jump;
+    return result;
+}
+
+static void resolve(int directory, const char *path, char *full, size_t size) {
+    char link[64], base[PATH_MAX];
+    ssize_t length;
+    full[0] = 0;
+    if (path && path[0] == '/') {
+        snprintf(full, size, "%s", path);
+        return;
+    }
+    if (directory == AT_FDCWD) snprintf(link, sizeof link, "/proc/self/cwd");
+    else snprintf(link, sizeof link, "/proc/self/fd/%d", directory);
+    length = syscall(SYS_readlinkat, AT_FDCWD, link, base, sizeof base - 1);
+    if (length < 0) return;
+    base[length] = 0;
+    if (path) snprintf(full, size, "%s/%s", base, path);
+    else snprintf(full, size, "%s", base);
+}
+
+/* What to do with this call. The last thing before the call itself. */
+static enum action meet(const char *call, int directory, const char *path) {
+    char full[2 * PATH_MAX], line[2 * PATH_MAX + 64];
+    enum action found = NOTHING;
+    int kept = errno;
+    if (!root[0]) return NOTHING;
+    resolve(directory, path, full, sizeof full);
+    errno = kept;
+    if (strncmp(full, root, strlen(root))) return NOTHING;
+    pthread_mutex_lock(&lock);
+    if (log_descriptor >= 0) {
+        int length = snprintf(line, sizeof line, "%s %s\n", call, full);
+        syscall(SYS_write, log_descriptor, line, (size_t)length);
+    }
+    if (action != NOTHING && (!strcmp(wanted, "any") || !strcmp(wanted, call)) &&
+        (!only[0] || strstr(full, only))) {
+        seen++;
+        if (seen == nth || (onwards && seen > nth)) {
+            found = action;
+            landed++;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    if (found == KILL_BEFORE) syscall(SYS_kill, getpid(), SIGKILL);
+    errno = kept;
+    return found;
+}
+
+static void done(enum action found) {
+    if (found == KILL_AFTER) syscall(SYS_kill, getpid(), SIGKILL);
+}
+
+#define FAILING(found) \
+    if (found == FAIL) { errno = error_number; return -1; } \
+    if (found == LIE) return 0
+
+#define SIMPLE(name, call, parameters, arguments, directory, path) \
+    int name parameters { \
+        REAL(name); \
+        enum action found = meet(call, directory, path); \
+        FAILING(found); \
+        int result = real arguments; \
+        done(found); \
+        return result; \
+    }
+
+SIMPLE(fsync, "fsync", (int fd), (fd), fd, NULL)
+SIMPLE(fdatasync, "fsync", (int fd), (fd), fd, NULL)
+SIMPLE(rename, "rename", (const char *a, const char *b), (a, b), AT_FDCWD, b)
+SIMPLE(renameat, "rename", (int d, const char *a, int e, const char *b), (d, a, e, b), e, b)
+SIMPLE(renameat2, "rename", (int d, const char *a, int e, const char *b, unsigned int f),
+       (d, a, e, b, f), e, b)
+SIMPLE(mkdir, "mkdir", (const char *a, mode_t m), (a, m), AT_FDCWD, a)
+SIMPLE(mkdirat, "mkdir", (int d, const char *a, mode_t m), (d, a, m), d, a)
+SIMPLE(unlink, "unlink", (const char *a), (a), AT_FDCWD, a)
+SIMPLE(unlinkat, "unlink", (int d, const char *a, int f), (d, a, f), d, a)
+SIMPLE(rmdir, "unlink", (const char *a), (a), AT_FDCWD, a)
+SIMPLE(ftruncate, "ftruncate", (int fd, off_t n), (fd, n), fd, NULL)
+SIMPLE(ftruncate64, "ftruncate", (int fd, off64_t n), (fd, n), fd, NULL)
+SIMPLE(symlink, "symlink", (const char *a, const char *b), (a, b), AT_FDCWD, b)
+SIMPLE(symlinkat, "symlink", (const char *a, int d, const char *b), (a, d, b), d, b)
+
+/* A failed close still closes: the number must not be used again by mistake. */
+int close(int fd) {
+    REAL(close);
+    enum action found = meet("close", fd, NULL);
+    int result = real(fd);
+    if (found == FAIL) { errno = error_number; return -1; }
+    done(found);
+    return result;
+}
+
+#define WRITING(name, call, parameters, full_arguments, short_arguments) \
+    ssize_t name parameters { \
+        REAL(name); \
+        enum action found = meet(call, fd, NULL); \
+        if (found == FAIL) { errno = error_number; return -1; } \
+        if (found == LIE) return (ssize_t)count; \
+        ssize_t result = found == SHORT && count > 1 ? real short_arguments : real full_arguments; \
+        done(found); \
+        return result; \
+    }
+
+WRITING(write, "write", (int fd, const void *data, size_t count), (fd, data, count),
+        (fd, data, count / 2))
+WRITING(pwrite, "write", (int fd, const void *data, size_t count, off_t at),
+        (fd, data, count, at), (fd, data, count / 2, at))
+WRITING(pwrite64, "write", (int fd, const void *data, size_t count, off64_t at),
+        (fd, data, count, at), (fd, data, count / 2, at))
+WRITING(read, "read", (int fd, void *data, size_t count), (fd, data, count),
+        (fd, data, count / 2))
+WRITING(pread, "read", (int fd, void *data, size_t count, off_t at), (fd, data, count, at),
+        (fd, data, count / 2, at))
+WRITING(pread64, "read", (int fd, void *data, size_t count, off64_t at), (fd, data, count, at),
+        (fd, data, count / 2, at))
+
+/* Python's os.writev and os.readv, with one piece at most where it falls short. */
+#define VECTORED(name, call) \
+    ssize_t name(int fd, const struct iovec *pieces, int count) { \
+        REAL(name); \
+        enum action found = meet(call, fd, NULL); \
+        if (found == FAIL) { errno = error_number; return -1; } \
+        ssize_t result = real(fd, pieces, found == SHORT && count > 1 ? 1 : count); \
+        done(found); \
+        return result; \
+    }
+
+VECTORED(writev, "write")
+VECTORED(readv, "read")
+
+#define OPENING(name, parameters, directory, full_arguments) \
+    int name parameters { \
+        REAL(name); \
+        mode_t mode = 0; \
+        if (flags & (O_CREAT | __O_TMPFILE)) { \
+            va_list rest; \
+            va_start(rest, flags); \
+            mode = va_arg(rest, mode_t); \
+            va_end(rest); \
+        } \
+        enum action found = meet("open", directory, path); \
+        if (found == FAIL) { errno = error_number; return -1; } \
+        int result = real full_arguments; \
+        done(found); \
+        return result; \
+    }
+
+OPENING(open, (const char *path, int flags, ...), AT_FDCWD, (path, flags, mode))
+OPENING(open64, (const char *path, int flags, ...), AT_FDCWD, (path, flags, mode))
+OPENING(openat, (int fd, const char *path, int flags, ...), fd, (fd, path, flags, mode))
+OPENING(openat64, (int fd, const char *path, int flags, ...), fd, (fd, path, flags, mode))

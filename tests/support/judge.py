@@ -1,0 +1,100 @@
+"""Says whether a run lost anything, with h5py and json alone: nothing of jobrun decides here."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.stored import Stored, blobs, epochs
+
+# Small, with everything a sweep must pass: a commit, retention, a journal, an artifact.
+SPEC = """\
+jobrun: 1
+name: tiny
+seed: 3
+init: [{task: start, steps: ["w = zeros(8)"]}]
+epoch: [{task: step, steps: ["w += rng.normal(size=8)"]}]
+exit: [{task: out, steps: [{save: {w: "${run.dir}/artifacts/w.npy"}}]}]
+metrics: {top: max(w)}
+stop: [{epochs: 3}]
+checkpoint: {keep: {last: 2}}
+"""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What an undisturbed run with all its epochs holds."""
+
+    epochs: dict[int, dict[str, Stored]]
+    artifacts: dict[str, bytes]
+
+
+def reference_of(run: Path) -> Reference:
+    """Read an undisturbed run that kept every epoch."""
+    return Reference({number: blobs(path) for number, path in epochs(run).items()}, artifacts(run))
+
+
+def artifacts(run: Path) -> dict[str, bytes]:
+    """The files of a run's artifacts, without what is being written."""
+    found = sorted((run / "artifacts").glob("[!.]*"))
+    return {path.name: path.read_bytes() for path in found}
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """Every directory of a run, also one whose making was cut short."""
+    return sorted(
+        path for path in folder.glob("runs/*/*") if path.is_dir() and not path.is_symlink()
+    )
+
+
+def acknowledged(run: Path) -> list[int]:
+    """The epochs that ``committed.jsonl`` tells of, by the lines that are whole."""
+    path = run / "committed.jsonl"
+    told: list[int] = []
+    for line in path.read_bytes().split(b"\n")[:-1] if path.is_file() else []:
+        entry = json.loads(line)
+        crc = entry.pop("crc32")
+        assert crc == f"{zlib.crc32(json.dumps(entry, sort_keys=True).encode()):08x}"
+        if entry["kind"] == "rewind":
+            told = [epoch for epoch in told if epoch <= entry["epoch"]]
+        else:
+            told.append(entry["epoch"])
+    return told
+
+
+def wrong(run: Path, reference: Reference, *, kept: int) -> list[str]:
+    """What is not as promised in a run that may still go on; empty when all is well.
+
+    Args:
+        run: The run's directory.
+        reference: The undisturbed one.
+        kept: How many of the newest epochs the spec keeps.
+    """
+    found = epochs(run)
+    told = acknowledged(run)
+    faults = [
+        f"epoch {epoch} was acknowledged and is gone"
+        for epoch in told[-kept:]
+        if epoch not in found
+    ]
+    for number, path in found.items():
+        if not (path / "manifest.json").is_file():
+            faults.append(f"epoch {number} has no manifest")
+        elif blobs(path) != reference.epochs[number]:
+            faults.append(f"epoch {number} holds other values")
+    return faults
+
+
+def unfinished(run: Path, reference: Reference) -> list[str]:
+    """What a run that says it has finished does not hold; empty when all is well."""
+    last = max(reference.epochs)
+    faults = []
+    if last not in epochs(run) or blobs(epochs(run)[last]) != reference.epochs[last]:
+        faults.append(f"epoch {last} is missing or other")
+    if artifacts(run) != reference.artifacts:
+        faults.append("the artifacts are other")
+    if last not in acknowledged(run):
+        faults.append(f"epoch {last} was never acknowledged")
+    return faults

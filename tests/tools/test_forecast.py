@@ -1,0 +1,59 @@
+"""What a resume would do, as values."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobrun.runner.lock import RunLock
+from jobrun.tools.forecast import as_values, forecast
+from tests.support.runs import Place
+
+
+@pytest.fixture
+def place(tmp_path):
+    place = Place(tmp_path / "a")
+    place.start(max_epochs=2)
+    return place
+
+
+def told(place, **options):
+    return forecast(place.run, place.load()[0], place.options(**options))
+
+
+def test_what_goes_on_is_named_with_its_node(place):
+    rows = dict(told(place).continues)
+
+    assert rows["constants"] == "a.X: made again, compared by digest"
+    assert ("value", "a.k = 2") in told(place).continues
+    assert told(place).exit_code is None
+
+
+def test_a_held_run_is_refused_with_its_holder(place):
+    with RunLock.acquire(place.run.path):
+        found = told(place)
+
+    assert found.exit_code == 6
+    assert "process" in found.held
+
+
+def test_drift_is_told_with_its_class(place):
+    place.edit(("* 0.5", "* 0.25"), ("epochs: 4", "epochs: 5"))
+
+    found = told(place)
+
+    assert found.exit_code == 5
+    assert [change["refused"] for change in as_values(found)["changes"]] == [True, False]
+    (refused,) = found.refused
+    assert told(place, accept=(refused.field,)).exit_code is None
+
+
+def test_before_the_first_save_init_runs(place):
+    run = place.run
+    (run.path / "committed.jsonl").unlink()
+    (run.path / "checkpoints").rename(run.path / "elsewhere")
+
+    found = told(place)
+
+    assert found.epoch == -1
+    assert found.continues == (("state", "nothing was saved: init runs, as at the first start"),)
+    assert found.remains == ("epochs: 0 of 4 have run, 4 remain",)
