@@ -7,6 +7,7 @@ into it costs, so an arena never gives any back; it grows to the largest set it 
 from __future__ import annotations
 
 import mmap
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,11 +22,17 @@ _LINE_BYTES = 64
 
 
 class Arena:
-    """Places for one set of named arrays at a time. One thread at a time, but for ``copy``."""
+    """Places for one set of named arrays at a time. Several threads may copy, each its own names.
+
+    Attributes:
+        size_bytes: How much memory it has taken.
+    """
 
     def __init__(self) -> None:
         self._memory: mmap.mmap | None = None
         self._places: dict[str, Array] = {}
+        self._offsets: dict[str, int] = {}
+        self._position = threading.Lock()
         self.size_bytes = 0
 
     def prepare(self, arrays: Mapping[str, Array]) -> None:
@@ -33,23 +40,41 @@ class Arena:
         if self._fits(arrays):
             return
         self._places = {}
-        offsets, needed_bytes = _layout(arrays)
+        self._offsets, needed_bytes = _layout(arrays)
         if needed_bytes > self.size_bytes:
             # The old one first: never both.
             self._memory = None
             self._memory = _mapped(needed_bytes)
             self.size_bytes = needed_bytes
         for name, array in arrays.items():
-            self._places[name] = self._place(array, offsets[name])
+            self._places[name] = self._place(array, self._offsets[name])
 
-    def copy(self, name: str, array: Array) -> Array:
-        """Copy one of the prepared arrays, bit for bit; the copy is valid until ``prepare``.
+    def copy(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Copies of some of the prepared arrays, bit for bit, valid until ``prepare``.
 
-        Several threads may copy, each its own names. Numpy lets other threads run meanwhile.
+        Large ones are copied while other threads run. For small ones these are kept waiting:
+        to let them run, and then to wait for one's turn again, costs far more than the copy.
         """
-        place = self._places[name]
-        np.copyto(place, array, casting="no")
-        return place
+        with self._position:
+            for name, array in arrays.items():
+                if array.nbytes < _LARGE_BYTES:
+                    self._write(name, array)
+        for name, array in arrays.items():
+            if array.nbytes >= _LARGE_BYTES:
+                np.copyto(self._places[name], array, casting="no")
+        return {name: self._places[name] for name in arrays}
+
+    def _write(self, name: str, array: Any) -> None:
+        memory = self._memory
+        if memory is None or not array.flags.c_contiguous:
+            np.copyto(self._places[name], array, casting="no")
+            return
+        memory.seek(self._offsets[name])
+        try:
+            memory.write(array)
+        except (ValueError, BufferError):
+            # A dtype, such as that of dates, which cannot show its memory as bytes.
+            np.copyto(self._places[name], array, casting="no")
 
     def _fits(self, arrays: Mapping[str, Array]) -> bool:
         places = self._places

@@ -8,7 +8,6 @@ different one, and what an interrupted copy left is used again where its bytes a
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import time
 from dataclasses import replace
@@ -16,16 +15,15 @@ from pathlib import Path
 
 from jobrun.checkpoint import manifest as manifests
 from jobrun.checkpoint.directory import DirectoryStore, write_manifest
-from jobrun.checkpoint.plainfile import open_plain, read_plain
+from jobrun.checkpoint.plainfile import read_plain
 from jobrun.checkpoint.presence import damage_of
 from jobrun.checkpoint.rename import rename_new
 from jobrun.checkpoint.store import Manifest, StoredFile
-from jobrun.checkpoint.userblock import damaged
+from jobrun.checkpoint.verifying import verified_pieces
 from jobrun.core.crashpoints import reach
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.formats.files import disk_faults, sync_directory, write_all
 
-_PIECE_BYTES = 1 << 22
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY_MODE = 0o755
 
@@ -155,21 +153,15 @@ def _expect_whole(staged: str, manifest: Manifest) -> None:
 
 
 def _copy(source: str, place: Path, expected: StoredFile) -> None:
-    digest = hashlib.sha256()
-    length = 0
-    with open_plain(source) as (reading, _), disk_faults("E318", f"write {place}"):
+    with disk_faults("E318", f"write {place}"):
         writing = os.open(place, _FLAGS, 0o644)
         try:
-            while piece := os.read(reading, _PIECE_BYTES):
-                digest.update(piece)
-                length += len(piece)
+            for piece in verified_pieces(source, expected.digest):
                 write_all(writing, piece)
                 reach("upload.file-part-written")
             os.fsync(writing)
         finally:
             os.close(writing)
-    if (length, f"sha256:{digest.hexdigest()}") != (expected.size_bytes, expected.digest):
-        raise damaged(source, "its checksum is not the one in the manifest")
 
 
 def _make_directory(path: Path) -> None:

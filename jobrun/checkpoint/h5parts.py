@@ -42,6 +42,7 @@ _ATTRIBUTE_INFO = b"\0\0" + b"\xff" * 16
 # Storage allocated early, never filled; and for chunks: when written, filled when set.
 _FILL_CONTIGUOUS = b"\x03\x05"
 _FILL_CHUNKED = b"\x03\x0b"
+_MOST_MESSAGE_BYTES = (1 << 16) - 1
 
 
 def superblock(end: int, root: int, node_k: tuple[int, int]) -> bytes:
@@ -78,7 +79,13 @@ def group(links: Sequence[tuple[bytes, int]], address: int, node_k: tuple[int, i
 
 
 def message(kind: int, body: bytes, flags: int = 0) -> bytes:
-    """A message of an object header of version 2."""
+    """A message of an object header of version 2.
+
+    Raises:
+        ValueError: It is longer than 65535 bytes.
+    """
+    if len(body) > _MOST_MESSAGE_BYTES:
+        raise ValueError("HDF5 has no room for so long a description of its dtype")
     return struct.pack("<BHB", kind, len(body), flags) + body
 
 
@@ -242,5 +249,3 @@ def _tree(
             return b"".join(parts), places[0]
         keys = [keys[first] for first in firsts] + [keys[-1]]
         children, address, level = places, address + len(firsts) * size, level + 1
-
-

@@ -1,34 +1,30 @@
-"""One node's checkpoint file: written whole and durably, read only after every byte is verified.
+"""One node's checkpoint file, by its path: written whole, read only after it is verified.
 
-libhdf5 works in memory alone. It never writes to a disk, which might be full (that can end
-the process), and it never sees a byte whose checksum was not compared first (some damage
-makes it hang, or read wrong numbers without a word).
+What is in a file is told by ``userblock``, ``layout`` and ``blocks``; here is the way in to
+files of all formats. libhdf5 has no part in writing or reading a file of format 2. Files of
+format 1 are read by it in memory, after their one digest was compared.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jobrun.blobs.values import Value
 from jobrun.checkpoint import image, userblock
-from jobrun.checkpoint.codec import Coded, encode
-from jobrun.checkpoint.plainfile import read_plain
+from jobrun.checkpoint.codec import Coded
+from jobrun.checkpoint.loading import load
+from jobrun.checkpoint.plainfile import open_plain, read_plain
+from jobrun.checkpoint.statefile import StateFile, expect_length
 from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.userblock import Header
-from jobrun.core.crashpoints import reach
+from jobrun.checkpoint.writer import NodeWriter
 from jobrun.core.errors import CheckpointError
 from jobrun.core.names import did_you_mean
-from jobrun.formats.files import disk_faults, write_all
-
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,35 +66,26 @@ class FileFacts:
     blobs: tuple[BlobFacts, ...]
 
 
+class _Stored(NamedTuple):
+    kind: str
+    dtype: str
+    shape: tuple[int, ...]
+    size_bytes: int
+
+
 def write_state(
     path: str, *, node: str, epoch: int, run_id: str, values: Mapping[str, Value]
 ) -> StoredFile:
     """Write a node's state blobs as a new file, durable when this returns.
 
     Equal arguments give equal bytes. The file's name is made durable by the store's commit.
+    Who writes more than one epoch keeps a ``writer.NodeWriter``.
 
     Raises:
         TaskFailedError: A blob holds what cannot be stored; nothing was written.
         EnvironmentFaultError: The disk says no; what was written is of no use.
     """
-    started = time.perf_counter()
-    coded = {name: encode(values[name], name) for name in sorted(values)}
-    buffer = image.build(epoch, coded)
-    whole = buffer.getbuffer()
-    body = whole[userblock.SIZE :]
-    layout = _layout_digest(coded)
-    header = Header(node, epoch, run_id, len(body), userblock.sha256(body), layout)
-    whole[: userblock.SIZE] = userblock.encode(header)
-    place = str(Path(path).parent)
-    with disk_faults("E313", f"write {path}", place=place, needed_bytes=len(whole)):
-        _write_new(path, whole)
-    return StoredFile(
-        node=node,
-        name=Path(path).name,
-        size_bytes=len(whole),
-        digest=userblock.sha256(whole),
-        seconds=time.perf_counter() - started,
-    )
+    return NodeWriter(node).write(path, epoch=epoch, run_id=run_id, values=values)
 
 
 def read_state(
@@ -120,7 +107,7 @@ def read_state(
         node: Whose state is expected in it.
         epoch: Of which epoch.
         run_id: Of which run.
-        digest: ``sha256:<hex>`` of the whole file, as its manifest says.
+        digest: ``sha256:<hex>``, as its manifest says; empty if nobody knows it.
         names: The blobs to read.
         partial: Leave out those that the file does not hold.
 
@@ -128,11 +115,15 @@ def read_state(
         CheckpointError: The file is missing, not a plain one, not a checkpoint, of a newer
             format, of another node, epoch or run, damaged, or lacks a blob.
     """
-    data = read_plain(path)
-    header = userblock.decode(data, path)
-    _expect_identity(path, header, node, epoch, run_id)
-    _verify(path, data, header, digest)
-    blobs = _blobs(path, data, header, names, partial=partial)
+    with open_plain(path) as (descriptor, size):
+        block = os.pread(descriptor, userblock.SIZE, 0)
+        header = userblock.decode(block, path)
+        _expect_identity(path, header, node, epoch, run_id)
+        if header.parts is not None:
+            file = StateFile(path, descriptor, size, block, header)
+            file.expect_digest(digest)
+            return load(file, names, partial=partial)
+    blobs = _blobs_of_format_1(path, digest, names, partial=partial)
     return {name: value for name, _, value in blobs}
 
 
@@ -145,32 +136,17 @@ def inspect_state(path: str) -> FileFacts:
         CheckpointError: It is missing, not a plain one, not a checkpoint, of a newer format,
             or damaged.
     """
-    data = read_plain(path)
-    header = userblock.decode(data, path)
-    _verify(path, data, header, "")
-    facts = tuple(
-        _blob_facts(name, coded, value) for name, coded, value in _blobs(path, data, header, None)
-    )
-    return FileFacts(path, len(data), header, facts)
-
-
-def _write_new(path: str, data: memoryview) -> None:
-    descriptor = os.open(path, _FLAGS, 0o644)
-    try:
-        reach("checkpoint.file-opened")
-        half = len(data) // 2
-        write_all(descriptor, data[:half])
-        reach("checkpoint.file-half-written")
-        write_all(descriptor, data[half:])
-        reach("checkpoint.file-written")
-        # Once: after a failure the kernel may have dropped the bytes, and would say yes.
-        os.fsync(descriptor)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    # Some file systems report a failed write only here.
-    os.close(descriptor)
-    reach("checkpoint.file-synced")
+    with open_plain(path) as (descriptor, size):
+        block = os.pread(descriptor, userblock.SIZE, 0)
+        header = userblock.decode(block, path)
+        if header.parts is not None:
+            file = StateFile(path, descriptor, size, block, header)
+            values = load(file)
+            facts = tuple(_facts_of_row(file, name, values[name]) for name in file.index.names)
+            return FileFacts(path, size, header, facts)
+    blobs = _blobs_of_format_1(path, "", None)
+    old = tuple(_blob_facts(name, _stored(coded), value) for name, coded, value in blobs)
+    return FileFacts(path, size, header, old)
 
 
 def _expect_identity(path: str, header: Header, node: str, epoch: int, run_id: str) -> None:
@@ -184,15 +160,17 @@ def _expect_identity(path: str, header: Header, node: str, epoch: int, run_id: s
         )
 
 
+def _blobs_of_format_1(
+    path: str, digest: str, names: Iterable[str] | None, *, partial: bool = False
+) -> list[tuple[str, Coded, Value]]:
+    data = read_plain(path)
+    header = userblock.decode(data, path)
+    _verify(path, data, header, digest)
+    return _blobs(path, data, header, names, partial=partial)
+
+
 def _verify(path: str, data: bytes, header: Header, digest: str) -> None:
-    expected = userblock.SIZE + header.length
-    if len(data) != expected:
-        how = "truncated" if len(data) < expected else "longer than it was written"
-        raise CheckpointError.of(
-            "E302",
-            f"{path} is {how}: it has {len(data)} bytes, expected {expected}",
-            "use another epoch, or a copy of this one",
-        )
+    expect_length(path, len(data), header)
     if digest:
         if userblock.sha256(data) != digest:
             raise userblock.damaged(path, "its checksum is not the one in the manifest")
@@ -221,19 +199,24 @@ def _missing_blob(path: str, name: str, data: bytes) -> CheckpointError:
     return CheckpointError.of("E307", f"{path} has no blob '{name}'", did_you_mean(name, there))
 
 
-def _layout_digest(coded: Mapping[str, Coded]) -> str:
-    layout = [[name, one.kind, one.dtype, list(one.array.shape)] for name, one in coded.items()]
-    return userblock.sha256(json.dumps(layout, sort_keys=True).encode())
+def _facts_of_row(file: StateFile, name: str, value: Value) -> BlobFacts:
+    index = file.index
+    kind = index.type_of(index.rows[name])
+    return _blob_facts(name, _Stored(kind.kind, kind.dtype, kind.shape, kind.size_bytes), value)
 
 
-def _blob_facts(name: str, coded: Coded, value: Value) -> BlobFacts:
+def _stored(coded: Coded) -> _Stored:
+    return _Stored(coded.kind, coded.dtype, coded.array.shape, coded.array.nbytes)
+
+
+def _blob_facts(name: str, stored: _Stored, value: Value) -> BlobFacts:
     minimum, mean, maximum, nans = _statistics(value)
     return BlobFacts(
         name=name,
-        kind=coded.kind,
-        dtype=coded.dtype,
-        shape=() if coded.kind == "text" else coded.array.shape,
-        size_bytes=coded.array.nbytes,
+        kind=stored.kind,
+        dtype=stored.dtype,
+        shape=() if stored.kind == "text" else stored.shape,
+        size_bytes=stored.size_bytes,
         minimum=minimum,
         mean=mean,
         maximum=maximum,

@@ -1,6 +1,6 @@
-"""The HDF5 part of a checkpoint file, in memory: coded blobs to bytes, and back. No disk.
+"""Files of format 1, in memory: verified bytes to coded blobs. Not written any more. No disk.
 
-What is written, and so all that is ever read back:
+What was written, and so all that is ever read back:
 
 * ``/blobs/<quoted name>``: one dataset per blob, contiguous, with the attributes ``kind``,
   ``dtype`` (the logical one) and ``role``, which stay the same while the layout does;
@@ -14,9 +14,8 @@ file that uses anything but the above is refused before any of its data are read
 from __future__ import annotations
 
 import io
-import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import h5py
@@ -26,58 +25,14 @@ from h5py import h5a, h5d, h5g, h5l, h5o, h5s, h5t
 from jobrun.blobs.values import Value
 from jobrun.checkpoint.codec import Array, Coded, decode
 from jobrun.checkpoint.dtypes import DType, parse_dtype, storage_dtype
-from jobrun.checkpoint.userblock import SIZE
-from jobrun.core.errors import TaskFailedError
+from jobrun.checkpoint.names import quoted, unquoted
 
-ROLE = "state"
 # What h5py raises for a file that is not as libhdf5 or h5py expects it.
 HDF5_ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError)
-# Version 1.8's layout carries checksums of its metadata; 1.10 is what old tools can read.
-_VERSIONS = ("v108", "v110")
-_SPECIAL = {"%", "/"}
-_QUOTED = re.compile("%([0-9A-F]{2})")
 
 
 class StructureError(ValueError):
-    """The HDF5 part of a file is not what ``build`` makes; the message says how."""
-
-
-def quoted(name: str) -> str:
-    """A blob's name as the name of a dataset.
-
-    HDF5 would read ``a/b`` as ``b`` in a group ``a``, and ``.`` as the group itself. So ``%``,
-    ``/``, control characters, and a dot that is the whole name become ``%`` and two
-    hexadecimal digits. All else stays as it is, in UTF-8.
-    """
-    if name == ".":
-        return "%2E"
-    return "".join(
-        f"%{ord(char):02X}" if char in _SPECIAL or ord(char) < 32 or ord(char) == 127 else char
-        for char in name
-    )
-
-
-def unquoted(text: str) -> str:
-    """The name that ``quoted`` has made this of."""
-    return _QUOTED.sub(lambda found: chr(int(found[1], 16)), text)
-
-
-def build(epoch: int, blobs: Mapping[str, Coded]) -> io.BytesIO:
-    """The bytes of a whole file, the first 4096 (the user block) still empty.
-
-    Equal blobs give equal bytes, in whatever order they come.
-
-    Raises:
-        TaskFailedError: HDF5 cannot hold a blob.
-    """
-    buffer = io.BytesIO()
-    names = sorted(blobs)
-    with h5py.File(buffer, "w", libver=_VERSIONS, userblock_size=SIZE) as file:
-        group = file.create_group("blobs")
-        for name in names:
-            _add(group, name, blobs[name])
-        _add_table(file.create_group("_ck"), epoch, names, blobs)
-    return buffer
+    """The HDF5 part of a file is not what jobrun makes; the message says how."""
 
 
 def read(
@@ -88,7 +43,7 @@ def read(
     The arrays own their memory. With ``partial``, names that it does not hold are left out.
 
     Raises:
-        StructureError: The file holds what ``build`` never makes for this epoch.
+        StructureError: The file holds what jobrun never makes for this epoch.
         KeyError: It has no blob of a name.
     """
     try:
@@ -118,32 +73,6 @@ class _MissingError(Exception):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name
-
-
-def _add(group: h5py.Group, name: str, coded: Coded) -> None:
-    try:
-        dataset = group.create_dataset(quoted(name), data=coded.array, track_times=False)
-        for key, text in (("kind", coded.kind), ("dtype", coded.dtype), ("role", ROLE)):
-            dataset.attrs.create(key, np.bytes_(text.encode("ascii")))
-    except HDF5_ERRORS as error:
-        raise TaskFailedError.of(
-            "E309",
-            f"blob '{name}' cannot be stored in a checkpoint: {error}",
-            "give it a simpler dtype, or split it",
-        ) from error
-
-
-def _add_table(group: h5py.Group, epoch: int, names: list[str], blobs: Mapping[str, Coded]) -> None:
-    texts = [quoted(name).encode() for name in names]
-    width = max(map(len, texts), default=1)
-    table: dict[str, Array] = {
-        "epoch": np.array(epoch, np.int64),
-        "names": np.array(texts, h5py.string_dtype("utf-8", width)),
-        "lengths": np.array([blobs[name].array.nbytes for name in names], np.uint64),
-        "crc32": np.array([_crc32(blobs[name].array) for name in names], np.uint32),
-    }
-    for key, column in table.items():
-        group.create_dataset(key, data=column, track_times=False)
 
 
 def _crc32(array: Array) -> int:

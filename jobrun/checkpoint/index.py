@@ -86,10 +86,12 @@ class Tail:
     Attributes:
         chunks: Offset and size of each chunk of compressed blobs; dtype ``CHUNKS_TYPE``.
         digests: Of the blocks.
+        raw: Its bytes.
     """
 
     chunks: np.ndarray[Any, Any]
     digests: list[bytes]
+    raw: bytes
 
 
 def index_span(parts: Parts) -> tuple[int, int]:
@@ -128,7 +130,7 @@ def read_tail(data: bytes, header: Header, parts: Parts) -> Tail:
     chunks = np.frombuffer(data, CHUNKS_TYPE, parts.chunks, EPOCH_TYPE.itemsize)
     first = len(data) - parts.blocks * DIGEST_BYTES
     digests = [data[at : at + DIGEST_BYTES] for at in range(first, len(data), DIGEST_BYTES)]
-    return Tail(chunks, digests)
+    return Tail(chunks, digests, data)
 
 
 def read_index(data: bytes, parts: Parts, tail: Tail) -> Index:
@@ -194,6 +196,10 @@ def _check_table(index: Index, parts: Parts, tail: Tail) -> None:
     size = table["size"][here & (table["size"] > 0)]
     if ((begin < index_span(parts)[1]) | (begin > end) | (size > end - begin)).any():
         raise StructureError("a blob is not inside of the file")
+    # Else a short file could ask for endless memory.
+    order = np.argsort(begin)
+    if (begin[order][1:] < (begin + size)[order][:-1]).any():
+        raise StructureError("two blobs overlap")
     _check_chunks(index, parts, tail)
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from jobrun.checkpoint.plainfile import digest_plain, open_plain
+from jobrun.checkpoint.plainfile import open_plain
 from jobrun.checkpoint.store import CheckpointStore, StoredFile
+from jobrun.checkpoint.verifying import verified_pieces
 from jobrun.core.errors import CheckpointError
 
 
@@ -73,15 +74,12 @@ def damage_of(directory: str, file: StoredFile, *, whole: bool) -> str:
     """
     path = str(Path(directory, file.name))
     try:
+        with open_plain(path) as (_, length):
+            if length != file.size_bytes:
+                return f"{file.name} has {length} bytes, expected {file.size_bytes}"
         if whole:
-            length, digest = digest_plain(path)
-        else:
-            with open_plain(path) as (_, length):
-                digest = file.digest
+            for _ in verified_pieces(path, file.digest):
+                pass
     except CheckpointError as error:
         return error.faults[0].message
-    if length != file.size_bytes:
-        return f"{file.name} has {length} bytes, expected {file.size_bytes}"
-    if digest != file.digest:
-        return f"the checksum of {file.name} does not match"
     return ""

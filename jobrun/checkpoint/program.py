@@ -135,9 +135,7 @@ class Program:
             last = steps[-1] if steps else None
             one = _Gathered(place, 1, dtype, size, entry.shape[0], entry.shape[1:])
             if isinstance(last, _Gathered) and _goes_on(last, one):
-                steps[-1] = _Gathered(
-                    last.first, last.count + 1, dtype, size, one.length, one.rest
-                )
+                steps[-1] = _Gathered(last.first, last.count + 1, dtype, size, one.length, one.rest)
             else:
                 steps.append(one)
         return steps
@@ -168,13 +166,16 @@ def flat_bytes(array: Array) -> Bytes:
 
 def _is_simple(array: Array) -> bool:
     # Long doubles and records have padding, which has to become zero first.
-    return array.dtype.kind in "biufc" and array.dtype.itemsize <= 16 and array.dtype.char not in "gG"
+    return (
+        array.dtype.kind in "biufc" and array.dtype.itemsize <= 16 and array.dtype.char not in "gG"
+    )
 
 
 def _goes_on(last: _Gathered, one: _Gathered) -> bool:
-    return (
-        last.first + last.count == one.first
-        and (last.dtype, last.size_bytes, last.rest) == (one.dtype, one.size_bytes, one.rest)
+    return last.first + last.count == one.first and (last.dtype, last.size_bytes, last.rest) == (
+        one.dtype,
+        one.size_bytes,
+        one.rest,
     )
 
 

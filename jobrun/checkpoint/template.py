@@ -16,12 +16,13 @@ import numpy as np
 from h5py import h5t
 
 from jobrun.checkpoint import codecs, h5parts
+from jobrun.checkpoint.blocks import DIGEST_BYTES
 from jobrun.checkpoint.dtypes import DType, parse_dtype, storage_dtype
 from jobrun.checkpoint.layout import Entry, Layout, Numbers
 from jobrun.checkpoint.userblock import SIZE as USER_BLOCK
+from jobrun.core.errors import TaskFailedError
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-DIGEST_BYTES = 16
 EPOCH_TYPE = np.dtype("<i8")
 BLOBS_TYPE = np.dtype([("type", "<u8"), ("offset", "<u8"), ("size", "<u8")])
 CHUNKS_TYPE = np.dtype([("offset", "<u8"), ("size", "<u8")])
@@ -164,11 +165,11 @@ def padded(text: bytes) -> bytes:
 def _place_headers(layout: Layout, start: int) -> tuple[list[_Alike], list[int], int]:
     """The headers of the blobs, the address of each, and where they end."""
     members: dict[tuple[bytes, int], list[int]] = {}
-    seen: dict[Entry, tuple[bytes, int]] = {}
+    seen: dict[Any, tuple[bytes, int]] = {}
     for index, entry in enumerate(layout.entries):
-        key: Any = (entry.kind, entry.dtype, entry.shape, entry.role, entry.origin, entry.packing)
+        key = (entry.kind, entry.dtype, entry.shape, entry.role, entry.origin, entry.packing)
         if key not in seen:
-            seen[key] = _blob_header(entry)
+            seen[key] = _header_of(entry)
         members.setdefault(seen[key], []).append(index)
     found: list[_Alike] = []
     addresses = np.zeros(len(layout.entries), np.uint64)
@@ -179,6 +180,17 @@ def _place_headers(layout: Layout, start: int) -> tuple[list[_Alike], list[int],
         addresses[same] = end + size * np.arange(len(same), dtype=np.uint64)
         end += size * len(same)
     return found, addresses.tolist(), end
+
+
+def _header_of(entry: Entry) -> tuple[bytes, int]:
+    try:
+        return _blob_header(entry)
+    except ValueError as error:
+        raise TaskFailedError.of(
+            "E309",
+            f"blob '{entry.name}' cannot be stored in a checkpoint: {error}",
+            "give it a simpler dtype, or split it",
+        ) from error
 
 
 def _blob_header(entry: Entry) -> tuple[bytes, int]:

@@ -87,6 +87,8 @@ def times_of_save(
         )
         for node, save in zip(times.nodes, saves, strict=True)
     )
+    gate_s = max((node.gate_s for node in nodes), default=0.0)
+    stood_s = gate_s if still.beside else times.seconds + commit_s
     return replace(
         times,
         nodes=nodes,
@@ -94,7 +96,29 @@ def times_of_save(
         wait_s=round(still.wait_s, _DIGITS),
         commit_s=round(commit_s, _DIGITS),
         beside=still.beside,
+        stall_s=round(still.hold_s + still.wait_s + stood_s, _DIGITS),
     )
+
+
+def parts_of(times: CheckpointTimes) -> tuple[tuple[str, float], ...]:
+    """What a save of the slowest node was made of, in seconds, the longest first.
+
+    ``wait`` is for the save before, ``hold`` to begin, ``gate`` what tasks waited for copies,
+    ``commit`` from the last file to an epoch that is there to stay.
+    """
+    node = next((one for one in times.nodes if one.node == times.slowest), None)
+    if node is None:
+        return ()
+    parts = {
+        "wait": times.wait_s,
+        "hold": times.hold_s,
+        "copy": node.copy_s,
+        "gate": node.gate_s,
+        "write": max(0.0, node.seconds - node.sync_s),
+        "fsync": node.sync_s,
+        "commit": times.commit_s,
+    }
+    return tuple(sorted(parts.items(), key=lambda part: -part[1]))
 
 
 def _speed(size_bytes: int, seconds: float) -> float:

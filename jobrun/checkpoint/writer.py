@@ -7,11 +7,26 @@ allocated once.
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from jobrun.blobs.values import Value
-from jobrun.checkpoint.hdf5 import write_state
+from jobrun.checkpoint import userblock
+from jobrun.checkpoint.codec import Array
+from jobrun.checkpoint.filling import Filling
+from jobrun.checkpoint.program import Program, program_for
+from jobrun.checkpoint.slabs import FileWriter, SlabPool
 from jobrun.checkpoint.store import StoredFile
+from jobrun.checkpoint.userblock import Header
+from jobrun.core.crashpoints import reach
+from jobrun.formats.files import disk_faults
+
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# From this length on, a thread and writing past the page cache are worth their beginning.
+_LARGE_BYTES = 1 << 20
 
 
 class NodeWriter:
@@ -19,7 +34,8 @@ class NodeWriter:
 
     It may be used from any thread, also from a background one while the job computes; calls
     of several threads are carried out one after the other. It keeps no reference to values
-    after a call has returned, or has raised.
+    after a call has returned, or has raised. Beside the values it needs 64 MiB of memory at
+    most, and less for small states.
 
     Args:
         node: Whose state it is.
@@ -27,17 +43,22 @@ class NodeWriter:
 
     def __init__(self, node: str) -> None:
         self._node = node
+        self._lock = threading.Lock()
+        self._pool = SlabPool()
+        self._program: Program | None = None
 
     def prepare(self, values: Mapping[str, Value]) -> None:
         """Make ready for values of these names, kinds, dtypes and shapes.
 
         Never needed: ``write`` does the same when the layout is another one than last time.
         Called while nothing waits for it, say during init, it takes that time from the first
-        save. Their contents do not matter and are not read.
+        save. Their contents do not matter and are not kept.
 
         Raises:
             TaskFailedError: A blob holds what cannot be stored.
         """
+        with self._lock:
+            self._arrays(values)
 
     def write(
         self, path: str, *, epoch: int, run_id: str, values: Mapping[str, Value]
@@ -60,7 +81,82 @@ class NodeWriter:
             TaskFailedError: A blob holds what cannot be stored; nothing was written.
             EnvironmentFaultError: The disk says no; what was written is of no use.
         """
-        return write_state(path, node=self._node, epoch=epoch, run_id=run_id, values=values)
+        started = time.perf_counter()
+        with self._lock:
+            program, arrays = self._arrays(values)
+            end = program.places.end
+            with disk_faults(
+                "E313", f"write {path}", place=str(Path(path).parent), needed_bytes=end
+            ):
+                block = self._write(path, program, arrays, epoch, run_id)
+        return StoredFile(
+            node=self._node,
+            name=Path(path).name,
+            size_bytes=end,
+            digest=userblock.sha256(block),
+            seconds=time.perf_counter() - started,
+        )
 
     def close(self) -> None:
         """Give back the memory; a later ``write`` allocates it again."""
+        with self._lock:
+            self._pool = SlabPool()
+
+    def _arrays(self, values: Mapping[str, Value]) -> tuple[Program, list[Array]]:
+        if self._program is not None:
+            arrays = self._program.arrays(values)
+            if arrays is not None:
+                return self._program, arrays
+        self._program, arrays = program_for(values)
+        return self._program, arrays
+
+    def _write(
+        self, path: str, program: Program, arrays: list[Array], epoch: int, run_id: str
+    ) -> bytes:
+        """Write all of the file, durably; returns its user block."""
+        descriptor = os.open(path, _FLAGS, 0o644)
+        try:
+            reach("checkpoint.file-opened")
+            block = self._fill(descriptor, program, arrays, epoch, run_id)
+            reach("checkpoint.file-written")
+            # Once: after a failure the kernel may have dropped the bytes, and would say yes.
+            os.fsync(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        # Some file systems report a failed write only here.
+        os.close(descriptor)
+        reach("checkpoint.file-synced")
+        return block
+
+    def _fill(
+        self, descriptor: int, program: Program, arrays: list[Array], epoch: int, run_id: str
+    ) -> bytes:
+        end = program.places.end
+        is_large = end >= _LARGE_BYTES
+        file = FileWriter(descriptor, direct=is_large)
+        filling = Filling(file, self._pool, end)
+        if is_large:
+            file.start()
+        try:
+            tail = program.fill(filling, arrays, epoch)
+            file.wait()
+        finally:
+            file.stop()
+        reach("checkpoint.file-half-written")
+        header = Header(
+            node=self._node,
+            epoch=epoch,
+            run_id=run_id,
+            length=end - userblock.SIZE,
+            digest=userblock.sha256(tail),
+            layout=program.layout.digest,
+            parts=program.parts,
+            format=userblock.FORMAT,
+        )
+        block = userblock.encode(header)
+        file.buffered()
+        # Last: without it the file is none, however much of it there is.
+        file.write(block, 0)
+        os.ftruncate(descriptor, end)
+        return block

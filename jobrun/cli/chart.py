@@ -46,9 +46,11 @@ class _Canvas:
         self._cells = [[0] * width for _ in range(height)]
 
     def dot(self, x: int, y: int) -> None:
+        """Set one dot, counted from the upper left."""
         self._cells[y // 4][x // 2] |= _DOTS[x % 2][y % 4]
 
     def line(self, start: tuple[int, int], end: tuple[int, int]) -> None:
+        """Set the dots from one place to another."""
         steps = max(abs(end[0] - start[0]), abs(end[1] - start[1]), 1)
         for step in range(steps + 1):
             part = step / steps
@@ -58,6 +60,7 @@ class _Canvas:
             )
 
     def rows(self) -> list[str]:
+        """The lines, from the top."""
         return ["".join(chr(_BLANK + cell) for cell in row) for row in self._cells]
 
 

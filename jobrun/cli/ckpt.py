@@ -15,6 +15,7 @@ from jobrun.cli.output import document, size
 from jobrun.cli.shell import Shell
 from jobrun.core.errors import ProofError
 from jobrun.core.excerpt import visible
+from jobrun.runner.pins import read_pins
 from jobrun.tools.checkpoints import (
     Checkpoints,
     Pruning,
@@ -117,7 +118,8 @@ def _chosen(target: str, run_dir: str) -> tuple[Checkpoints, tuple[int, ...]]:
 def _change_pins(shell: Shell, target: str, run_dir: str, *, pin: bool) -> None:
     name, at, epoch = target.rpartition("@")
     found = checkpoints_of(name if at else target, Path(run_dir))
-    epochs = chosen_epochs(found, epoch if at and epoch else "latest")
+    gone = () if pin else read_pins(found.run.path)
+    epochs = chosen_epochs(found, epoch if at and epoch else "latest", gone)
     pinned = sorted(change_pins(found, epochs, pin=pin))
     listed = ", ".join(map(str, pinned)) or "none"
     shell.say(f"{found.run.name}: pinned epochs: {listed}")

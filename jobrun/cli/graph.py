@@ -13,9 +13,10 @@ from jobrun.cli.options import Command, option, value_options
 from jobrun.cli.shell import Shell
 from jobrun.compile.plan_text import blob_lines
 from jobrun.graph import draw
+from jobrun.graph.svg import svg
 from jobrun.runner.typecheck import header_types
 
-_FORMATS = {"ascii": draw.ascii, "mermaid": draw.mermaid, "dot": draw.dot}
+_FORMATS = {"ascii": draw.ascii, "mermaid": draw.mermaid, "dot": draw.dot, "svg": svg}
 
 
 @click.command("graph", cls=Command)
@@ -27,7 +28,7 @@ _FORMATS = {"ascii": draw.ascii, "mermaid": draw.mermaid, "dot": draw.dot}
     type=click.Choice(list(_FORMATS)),
     default="ascii",
     show_default=True,
-    help="For a terminal, for Mermaid, or for Graphviz.",
+    help="For a terminal, for Mermaid, for Graphviz; or a picture.",
 )
 @option("--types", is_flag=True, help="With dtype, shape and bytes of the blobs tasks make.")
 @click.pass_obj

@@ -122,6 +122,7 @@ class _Teller:
         self._lock = Lock()
 
     def tell(self, result: Smoked) -> None:
+        """A spec is done. From any thread."""
         with self._lock:
             if not result.good:
                 self._failed(result)

@@ -37,8 +37,8 @@ def placed_read(draft: Draft, node: str) -> ReadRecords | ReadQueue | None:
 def keeping_nodes(groups: Groups, cluster: Cluster) -> tuple[str, ...]:
     """The nodes that hold state: those of init, and those that read."""
     used = dict.fromkeys(groups["init"].nodes())
-    reading = {node for _, task in _reading(groups) for node in task.nodes}
-    return (*used, *(node.name for node in cluster if node.name in reading - used.keys()))
+    reading = {node for _, task in _reading(groups) for node in task.nodes} - used.keys()
+    return (*used, *(node.name for node in cluster if node.name in reading))
 
 
 def with_positions(kept: Mapping[str, Left], groups: Groups) -> dict[str, Left]:

@@ -6,8 +6,27 @@ import operator
 from collections.abc import Callable
 from dataclasses import replace
 
-from jobrun.ops.arguments import KINDS, MisfitError, UnclearError, integer, joint_shape, shape_text
-from jobrun.ops.known import NONE, TEXT, UNKNOWN, Known, as_array, items_in, join, kind_of, scalar
+from jobrun.ops.arguments import (
+    KINDS,
+    SHAPES,
+    MisfitError,
+    UnclearError,
+    integer,
+    joint_shape,
+    shape_text,
+)
+from jobrun.ops.known import (
+    NONE,
+    TEXT,
+    UNKNOWN,
+    Known,
+    as_array,
+    items_in,
+    join,
+    kind_of,
+    same_kind,
+    scalar,
+)
 from jobrun.ops.rules import elementwise, linear
 
 _PAIRS: dict[str, elementwise.Pair] = {
@@ -200,3 +219,28 @@ def check_truth(known: Known) -> None:
     if count is not None and count > 1:
         message = f"an array of shape {shape_text(known.shape)} has no single truth"
         raise MisfitError(KINDS, message, "reduce it with any() or all(); of items write & | ~")
+
+
+def check_in_place(left: Known, result: Known, sign: str) -> None:
+    """Refuse what an array cannot take up where it is.
+
+    Raises:
+        MisfitError: It would become larger, or of another kind.
+    """
+    if left.shape is not None and result.shape is not None:
+        grown = len(result.shape) > len(left.shape) or any(
+            one == 1 and other not in (1, None)
+            for one, other in zip(left.shape, result.shape, strict=True)
+        )
+        if grown:
+            message = (
+                f"an array of shape {shape_text(left.shape)} cannot become one of "
+                f"{shape_text(result.shape)} in place"
+            )
+            raise MisfitError(SHAPES, message, f"write x = x {sign} y, which makes a new array")
+    if left.dtype is None or result.dtype is None or not kind_of(result.dtype):
+        return
+    if kind_of(left.dtype) and not same_kind(result.dtype, left.dtype):
+        message = f"an array of {left.dtype} cannot take up {result.dtype} in place"
+        mend = f"write x = x {sign} y, or make it {result.dtype} from the start"
+        raise MisfitError(KINDS, message, mend)

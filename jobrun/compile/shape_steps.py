@@ -15,7 +15,7 @@ from jobrun.compile.record_shapes import Headers
 from jobrun.compile.shape_eval import Misfit, evaluate
 from jobrun.compile.shape_index import indexed
 from jobrun.compile.shape_judge import Judge, shown
-from jobrun.compile.shape_operators import binary
+from jobrun.compile.shape_operators import binary, check_in_place
 from jobrun.graph.expr import Binary, Expr, Index, Name
 from jobrun.graph.query import expressions
 from jobrun.graph.steps import (
@@ -61,7 +61,6 @@ from jobrun.ops.known import (
     dtype_name,
     join,
     kind_of,
-    same_kind,
 )
 
 Names = dict[str, Known]
@@ -354,7 +353,7 @@ class Walk:
         whole = Binary(expr, op.operator, op.value)  # type: ignore[arg-type]
         result = self._guarded(op, whole, lambda: binary(left, op.operator, value)) or UNKNOWN
         if left.shape:
-            self._guarded(op, whole, lambda: _check_in_place(left, result, op.operator))
+            self._guarded(op, whole, lambda: check_in_place(left, result, op.operator))
         elif isinstance(target, NameTarget):
             # A scalar is bound anew, and an array without axes keeps its dtype.
             same = left.weak or left.dtype == result.dtype
@@ -369,27 +368,6 @@ class Walk:
         except UnclearError:
             pass
         return None
-
-
-def _check_in_place(left: Known, result: Known, sign: str) -> None:
-    """Refuse what an array cannot take up where it is."""
-    if left.shape is not None and result.shape is not None:
-        grown = len(result.shape) > len(left.shape) or any(
-            one == 1 and other not in (1, None)
-            for one, other in zip(left.shape, result.shape, strict=True)
-        )
-        if grown:
-            message = (
-                f"an array of shape {shape_text(left.shape)} cannot become one of "
-                f"{shape_text(result.shape)} in place"
-            )
-            raise MisfitError(SHAPES, message, f"write x = x {sign} y, which makes a new array")
-    if left.dtype is None or result.dtype is None or not kind_of(result.dtype):
-        return
-    if kind_of(left.dtype) and not same_kind(result.dtype, left.dtype):
-        message = f"an array of {left.dtype} cannot take up {result.dtype} in place"
-        mend = f"write x = x {sign} y, or make it {result.dtype} from the start"
-        raise MisfitError(KINDS, message, mend)
 
 
 def _merged(ends: Iterable[Names]) -> Names:

@@ -123,6 +123,7 @@ class CheckpointTimes:
         wait_s: (save) How long the run waited for the save before it.
         commit_s: (save) From the last file to an epoch that is there to stay.
         beside: (save) The run went on meanwhile.
+        stall_s: (save) How much later the run is for it, as far as it waited.
     """
 
     action: str
@@ -136,13 +137,7 @@ class CheckpointTimes:
     wait_s: float = 0.0
     commit_s: float = 0.0
     beside: bool = False
-
-    @property
-    def stall_s(self) -> float:
-        """How much later the run is for it."""
-        gate_s = max((node.gate_s for node in self.nodes), default=0.0)
-        written_s = 0.0 if self.beside else self.seconds + self.commit_s
-        return self.hold_s + self.wait_s + gate_s + written_s
+    stall_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,12 @@ from jobrun.formats.headers import (
 from jobrun.formats.rows import Array, Column, Piece, common_length, in_file_order, put_back
 
 MOST_COMPRESSED_BYTES = 1 << 30
-# Pages of a mapping count as this process's memory until they are given back; Linux maps those
-# around a page too, where it has them.
+# Rows in any order are taken from a mapping of what is no larger than this; of larger files they
+# are read one by one, for Linux maps much more around each than is asked for.
+_MAPPED_BYTES = 256 << 20
+# What is mapped counts as this process's memory until it is given back.
 _GIVE_BACK_BYTES = 128 << 20
 _AROUND_BYTES = 1 << 16
-_ROWS_AT_ONCE = 512
 _LOCAL_HEADER_BYTES = 30
 
 
@@ -169,23 +170,26 @@ class _Extent:
 
     def pick(self, rows: Array) -> Array:
         """Rows in the order of the file."""
-        self._check_size()
         extent = self._extent
+        self._check_size()
+        if extent.fortran and len(extent.shape) > 1:
+            found = np.ascontiguousarray(self._mapped()[rows])
+            self._seen(len(rows) * _AROUND_BYTES)
+            return found
         found = np.empty((len(rows), *extent.shape[1:]), extent.dtype)
-        is_turned = extent.fortran and len(extent.shape) > 1
-        # As bytes, which may begin anywhere: of numbers that are not aligned numpy would copy
-        # the whole file first.
-        target = found if is_turned else _as_bytes(found)
-        for at in range(0, len(rows) if found.nbytes else 0, _ROWS_AT_ONCE):
-            part = rows[at : at + _ROWS_AT_ONCE]
-            if is_turned:
-                target[at : at + len(part)] = self._mapped()[part]
-            else:
-                # No row is out of bounds; to have that checked would take a copy too.
-                out = target[at : at + len(part)]
-                self._mapped().take(part, axis=0, out=out, mode="clip")
-            self._seen(len(part) * max(self._row_bytes, _AROUND_BYTES))
+        if found.nbytes:
+            self._gather(rows, _as_bytes(found))
         return found
+
+    def _gather(self, rows: Array, target: Array) -> None:
+        """Read rows as bytes, which may begin anywhere."""
+        extent = self._extent
+        if self._row_bytes * extent.shape[0] <= _MAPPED_BYTES:
+            # No row is out of bounds; to have that checked would take a copy.
+            self._mapped().take(rows, axis=0, out=target, mode="clip")
+            return
+        for at, row in enumerate(rows.tolist()):
+            self._fill(target[at : at + 1], extent.offset + row * self._row_bytes)
 
     def close(self) -> None:
         """Let go of the memory."""
@@ -218,8 +222,7 @@ class _Extent:
     def _seen(self, touched_bytes: int) -> None:
         """Give pages back before they add up; the disk's cache still has them."""
         self._touched_bytes += touched_bytes
-        whole_bytes = self._row_bytes * self._extent.shape[0]
-        if min(self._touched_bytes, whole_bytes) > _GIVE_BACK_BYTES:
+        if self._touched_bytes > _GIVE_BACK_BYTES:
             self._touched_bytes = 0
             self._map._mmap.madvise(mmap.MADV_DONTNEED)
 

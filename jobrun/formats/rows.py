@@ -6,7 +6,7 @@ memory of its own, so a file may be larger than memory:
 =========== ====================================== ==========================================
 format      rows in order                          rows in any order
 =========== ====================================== ==========================================
-npy, npz    read into place, without a mapping     memory-mapped, in the order of the file
+npy, npz    read into place, without a mapping     mapped up to 256 MiB, else read row by row
 hdf5        as npy where the dataset is one piece; chunk by chunk where it is not
 parquet     row group by row group                 the same, some row groups kept
 csv, tsv    line by line                           by an index: 8 bytes of memory per line

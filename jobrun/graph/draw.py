@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 
-from jobrun.graph.notes import task_notes
-from jobrun.graph.pipes import pipe_text, pipes, queue_notes
+from jobrun.graph.outline import (
+    More,
+    groups_of,
+    levels,
+    needs_edges,
+    pipe_edges,
+    remote_label,
+    task_label,
+)
+from jobrun.graph.pipes import pipe_text, pipes
 from jobrun.graph.query import remote_by_path, tasks_by_name
-from jobrun.graph.types import Job, RemoteNet, Task, TaskGroup
+from jobrun.graph.types import Job, TaskGroup
 
-# Further lines of a task's label, by its path.
-More = Mapping[str, Sequence[str]]
 _NOTHING: More = {}
 
 
@@ -26,7 +32,7 @@ def ascii(job: Job, more: More = _NOTHING) -> str:  # noqa: A001 - the name of t
         lines += [f"|  {line}" for line in _levels(group, more)]
         lines += [f"|  == {pipe_text(pipe)}" for pipe in pipes(group)]
         for net, nodes in remote_by_path(group):
-            name, notes = _remote_label(net, nodes)
+            name, notes = remote_label(net, nodes)
             lines.append(f"|  .. [{name}] {notes}")
     return "\n".join(lines) + "\n"
 
@@ -34,21 +40,21 @@ def ascii(job: Job, more: More = _NOTHING) -> str:  # noqa: A001 - the name of t
 def mermaid(job: Job, more: More = _NOTHING) -> str:
     """A Mermaid flowchart: groups as subgraphs, ``needs`` as arrows, queues as thick ones."""
     lines = ["flowchart TD"]
-    for group, tasks in _groups(job):
+    for group, tasks in groups_of(job):
         lines.append(f"  subgraph {group.name}_group[{_mermaid(group.name)}]")
         for index, (task, nodes) in enumerate(tasks):
-            label = "<br/>".join(_mermaid_text(line) for line in _label(task, nodes, more))
+            label = "<br/>".join(_mermaid_text(line) for line in task_label(task, nodes, more))
             lines.append(f'    {group.name}_{index}["{label}"]')
         for index, (net, nodes) in enumerate(remote_by_path(group)):
-            label = "<br/>".join(_mermaid_text(line) for line in _remote_label(net, nodes))
+            label = "<br/>".join(_mermaid_text(line) for line in remote_label(net, nodes))
             lines.append(f'    {group.name}_remote_{index}(["{label}"])')
-        for first, second in _edges(tasks):
+        for first, second in needs_edges(tasks):
             lines.append(f"    {group.name}_{first} --> {group.name}_{second}")
-        for first, second, words in _pipe_edges(group, tasks):
+        for first, second, words in pipe_edges(group, tasks):
             label = _mermaid(words)
             lines.append(f"    {group.name}_{first} == {label} ==> {group.name}_{second}")
         lines.append("  end")
-    names = [group.name for group, _ in _groups(job)]
+    names = [group.name for group, _ in groups_of(job)]
     lines += [f"  {before}_group --> {after}_group" for before, after in pairwise(names)]
     if "epoch" in names:
         lines.append("  epoch_group -- until stop --> epoch_group")
@@ -58,19 +64,19 @@ def mermaid(job: Job, more: More = _NOTHING) -> str:
 def dot(job: Job, more: More = _NOTHING) -> str:
     """A Graphviz digraph: groups as clusters, ``needs`` as arrows, queues as thick ones."""
     lines = [f"digraph {_quoted(job.name)} {{", "  compound=true; node [shape=box];"]
-    groups = list(_groups(job))
+    groups = list(groups_of(job))
     for group, tasks in groups:
         lines.append(f"  subgraph cluster_{group.name} {{")
         lines.append(f"    label={_quoted(group.name)};")
         for index, (task, nodes) in enumerate(tasks):
-            label = _quoted("\n".join(_label(task, nodes, more)))
+            label = _quoted("\n".join(task_label(task, nodes, more)))
             lines.append(f"    {group.name}_{index} [label={label}];")
         for index, (net, nodes) in enumerate(remote_by_path(group)):
-            label = _quoted("\n".join(_remote_label(net, nodes)))
+            label = _quoted("\n".join(remote_label(net, nodes)))
             lines.append(f"    {group.name}_remote_{index} [label={label}, style=dashed];")
-        for first, second in _edges(tasks):
+        for first, second in needs_edges(tasks):
             lines.append(f"    {group.name}_{first} -> {group.name}_{second};")
-        for first, second, words in _pipe_edges(group, tasks):
+        for first, second, words in pipe_edges(group, tasks):
             look = f"[label={_quoted(words)}, style=bold]"
             lines.append(f"    {group.name}_{first} -> {group.name}_{second} {look};")
         lines.append("  }")
@@ -80,76 +86,16 @@ def dot(job: Job, more: More = _NOTHING) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-_Tasks = tuple[tuple[Task, tuple[str, ...]], ...]
-
-
-def _groups(job: Job) -> Iterator[tuple[TaskGroup, _Tasks]]:
-    for group in job.groups:
-        if group.tasks or group.remote:
-            yield group, tasks_by_name(group)
-
-
-def _edges(tasks: _Tasks) -> Iterator[tuple[int, int]]:
-    position = {task.name: index for index, (task, _) in enumerate(tasks)}
-    for task, _ in tasks:
-        for need in task.needs:
-            if need in position:
-                yield position[need], position[task.name]
-
-
-def _pipe_edges(group: TaskGroup, tasks: _Tasks) -> Iterator[tuple[int, int, str]]:
-    """From each task that writes to a queue to each that reads from it."""
-    position = {task.name: index for index, (task, _) in enumerate(tasks)}
-    for pipe in pipes(group):
-        words = f"{pipe.queue.name}: {', '.join(queue_notes(pipe.queue))}"
-        for writer in pipe.writers:
-            for reader in pipe.readers:
-                yield position[writer], position[reader], words
-
-
-def _where(nodes: tuple[str, ...]) -> str:
-    return nodes[0] if len(nodes) == 1 else f"{nodes[0]} … {nodes[-1]} ({len(nodes)} nodes)"
-
-
-def _label(task: Task, nodes: tuple[str, ...], more: More) -> list[str]:
-    """Name, then node and what is special, then what else is to be said."""
-    notes = [f"on {_where(nodes)}"]
-    return [task.name, ", ".join([*notes, *task_notes(task)]), *more.get(task.path, ())]
-
-
-def _remote_label(net: RemoteNet, nodes: tuple[str, ...]) -> list[str]:
-    return [f"remote net {net.name}", f"on {_where(nodes)}"]
-
-
 def _levels(group: TaskGroup, more: More) -> Iterator[str]:
     tasks = tasks_by_name(group)
-    level = _level_of(tasks)
+    level = levels(tasks)
     for task, nodes in sorted(tasks, key=lambda one: level[one[0].name]):
-        name, notes, *others = _label(task, nodes, more)
+        name, notes, *others = task_label(task, nodes, more)
         after = f" <- {', '.join(task.needs)}" if task.needs else ""
         # A long chain would leave the screen.
         indent = "   " * min(level[task.name], 12)
         yield f"{indent}+- [{name}] {notes}{after}"
         yield from (f"{indent}      {line}" for line in others)
-
-
-def _level_of(tasks: _Tasks) -> dict[str, int]:
-    """For each task the length of the longest chain of needs before it; 0 in a circle."""
-    level = {task.name: 0 for task, _ in tasks}
-    needs = {task.name: [need for need in task.needs if need in level] for task, _ in tasks}
-    followers: dict[str, list[str]] = {}
-    for name, before in needs.items():
-        for need in before:
-            followers.setdefault(need, []).append(name)
-    waiting = {name: len(before) for name, before in needs.items()}
-    ready = [name for name, count in waiting.items() if count == 0]
-    for name in ready:  # grows while it is read
-        for follower in followers.get(name, []):
-            level[follower] = max(level[follower], level[name] + 1)
-            waiting[follower] -= 1
-            if waiting[follower] == 0:
-                ready.append(follower)
-    return level
 
 
 def _quoted(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from typing import Any, TypeVar
 
 from jobrun.core.origin import Origin
@@ -28,9 +29,9 @@ def parts_of(graph: Any, kind: type[_Part]) -> Iterator[_Part]:
     if isinstance(graph, tuple):
         for item in graph:
             yield from parts_of(item, kind)
-    elif is_dataclass(graph) and not isinstance(graph, type | Origin):
-        for one in fields(graph):
-            yield from parts_of(getattr(graph, one.name), kind)
+    else:
+        for name in _parts(graph.__class__):
+            yield from parts_of(getattr(graph, name), kind)
 
 
 def _rewritten(value: Any, kind: type[Any], change: Callable[[Any], Any]) -> Any:
@@ -39,12 +40,18 @@ def _rewritten(value: Any, kind: type[Any], change: Callable[[Any], Any]) -> Any
     if isinstance(value, tuple):
         parts = tuple(_rewritten(part, kind, change) for part in value)
         return parts if any(a is not b for a, b in zip(parts, value, strict=True)) else value
-    if not is_dataclass(value) or isinstance(value, type | Origin):
-        return value
     changed = {}
-    for one in fields(value):
-        old = getattr(value, one.name)
+    for name in _parts(value.__class__):
+        old = getattr(value, name)
         new = _rewritten(old, kind, change)
         if new is not old:
-            changed[one.name] = new
+            changed[name] = new
     return replace(value, **changed) if changed else value
+
+
+@cache
+def _parts(kind: type[Any]) -> tuple[str, ...]:
+    """The fields of a value of the graph; a place in a file, or a plain value, has none."""
+    if not is_dataclass(kind) or issubclass(kind, Origin):
+        return ()
+    return tuple(one.name for one in fields(kind))

@@ -15,7 +15,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from jobrun.core.events import Event, GroupRetried, GroupStarted, Logged, Measured
+from jobrun.core.events import (
+    CheckpointTimes,
+    Event,
+    GroupRetried,
+    GroupStarted,
+    Logged,
+    Measured,
+)
 from jobrun.graph.types import Job
 from jobrun.runner.durable import disk_faults, write_whole
 
@@ -56,7 +63,10 @@ class RunLogs:
                     self._begun[event.group] = _size_bytes(self._metrics_path)
                 elif isinstance(event, GroupRetried):
                     self._drop(self._begun.get(event.group, 0))
-                self._append(self._events_path, event_json(event, self._generation))
+                line = event_json(event, self._generation)
+                self._append(self._events_path, line)
+                if isinstance(event, CheckpointTimes) and event.action == "save":
+                    self._append(self._metrics_path, line)
 
     def close(self) -> None:
         """Close all files; may be called twice. Later events are dropped."""

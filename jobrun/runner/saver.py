@@ -1,4 +1,4 @@
-"""When an epoch is saved, in which thread, and what a failure means. How it is done is ``commit``'s.
+"""When an epoch is saved, in which thread, and what a failure means. How is ``commit``'s matter.
 
 ::
 

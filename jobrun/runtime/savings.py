@@ -14,15 +14,16 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import count
+from operator import attrgetter, is_
 from pathlib import PurePath
 
 import numpy as np
 
 from jobrun.blobs.values import Value, detach, size_bytes
 from jobrun.checkpoint.arena import Arena
-from jobrun.checkpoint.hdf5 import write_state
 from jobrun.checkpoint.plan import Ticket
 from jobrun.checkpoint.times import NodeSave
+from jobrun.checkpoint.writer import NodeWriter
 from jobrun.core.errors import JobrunError
 from jobrun.graph.steps import SaveState
 
@@ -32,6 +33,25 @@ NodeNames = Mapping[str, Names]
 # So much is copied before another thread is let to choose what comes next.
 _TURN_BYTES = 1 << 23
 _NO_NAMES: Names = frozenset()
+_NBYTES = attrgetter("nbytes")
+
+
+class Place:
+    """What a node keeps from one save to the next."""
+
+    def __init__(self, node: str) -> None:
+        self.arena = Arena()
+        self.writer = NodeWriter(node)
+        self._asked: tuple[tuple[str, ...], tuple[Names, ...]] = ((), ())
+        self._at_risk = _NO_NAMES
+
+    def at_risk(self, held: tuple[str, ...], changed: tuple[Names, ...]) -> Names:
+        """Those of the held names that some group changes; the same question at every save."""
+        same = len(changed) == len(self._asked[1]) and all(map(is_, changed, self._asked[1]))
+        if not (same and held is self._asked[0]):
+            self._asked = (held, changed)
+            self._at_risk = frozenset(held) & _NO_NAMES.union(*changed)
+        return self._at_risk
 
 
 class Held:
@@ -43,17 +63,20 @@ class Held:
         gate_s: How long blocks waited for it.
     """
 
-    def __init__(self, ticket: Ticket, step: SaveState, values: dict[str, Value], arena: Arena):
+    def __init__(
+        self, ticket: Ticket, step: SaveState, values: dict[str, Value], place: Place
+    ) -> None:
         self.ticket = ticket
         self.is_safe = True
         self.copy_s = 0.0
         self.gate_s = 0.0
         self._step = step
         self._values = values
-        self._arena = arena
+        self._place = place
+        self._arena = place.arena
         self._announced: tuple[Names, ...] = ()
         # Names that are copied, or will be before anyone changes them.
-        self._covered: set[str] = set()
+        self._covered: Names = _NO_NAMES
         self._waiting: set[str] = set()
         self._in_work: set[str] = set()
         self._is_writing = False
@@ -68,9 +91,8 @@ class Held:
             opaque: Those of them that code may change which no gate is in front of; copied now.
         """
         self._announced = changed
-        names = self._values.keys() & _NO_NAMES.union(*changed)
-        self._covered = set(names)
-        self._waiting = names
+        self._covered = names = self._place.at_risk(self._step.names, changed)
+        self._waiting = set(names)
         self.is_safe = not names
         if opaque and names:
             self.pass_gate(opaque)
@@ -94,7 +116,7 @@ class Held:
             for name in (self._values.keys() & changed) - self._covered:
                 # Not into the arena, which has places for what was foreseen.
                 self._values[name] = detach(self._values[name], name)
-                self._covered.add(name)
+            self._covered |= changed
 
     def write(self, directory: str) -> NodeSave:
         """Copy what is left to be copied, then write the file, durably. Any thread.
@@ -107,9 +129,8 @@ class Held:
         with self._turn:
             self._is_writing = True
         try:
-            file = write_state(
+            file = self._place.writer.write(
                 str(PurePath(directory, self._step.file)),
-                node=self.ticket.node,
                 epoch=self.ticket.epoch,
                 run_id=self._step.run_id,
                 values=self._values,
@@ -126,19 +147,21 @@ class Held:
         """Copy these blobs, together with whoever else is at it."""
         while chosen := self._choose(names):
             started = time.perf_counter()
-            left = set(chosen)
             try:
-                for name in chosen:
-                    self._values[name] = self._copied(name)
-                    left.discard(name)
-            finally:
-                with self._turn:
-                    self.copy_s += time.perf_counter() - started
-                    self._in_work.difference_update(chosen)
-                    # Whoever waits for what could not be copied will meet the error too.
-                    self._waiting |= left
-                    self.is_safe = not (self._waiting or self._in_work)
-                    self._turn.notify_all()
+                self._copy(chosen)
+            except BaseException:
+                # Whoever waits for what could not be copied will meet the error too.
+                self._end_turn(chosen, started, undone=chosen)
+                raise
+            self._end_turn(chosen, started)
+
+    def _end_turn(self, chosen: list[str], started: float, undone: Iterable[str] = ()) -> None:
+        with self._turn:
+            self.copy_s += time.perf_counter() - started
+            self._in_work.difference_update(chosen)
+            self._waiting.update(undone)
+            self.is_safe = not (self._waiting or self._in_work)
+            self._turn.notify_all()
 
     def _choose(self, names: Names | None) -> list[str]:
         """What to copy next; empty when all of them are copied, by whomever."""
@@ -168,26 +191,29 @@ class Held:
         self._arena.prepare({n: v for n, v in arrays.items() if type(v) is np.ndarray})
         self._is_prepared = True
 
-    def _copied(self, name: str) -> Value:
-        value = self._values[name]
-        is_array = type(value) is np.ndarray
-        return self._arena.copy(name, value) if is_array else detach(value, name)
+    def _copy(self, names: Iterable[str]) -> None:
+        values = {name: self._values[name] for name in names}
+        arrays = {name: one for name, one in values.items() if type(one) is np.ndarray}
+        copies: dict[str, Value] = dict(self._arena.copy(arrays))
+        copies |= {name: detach(one, name) for name, one in values.items() if name not in arrays}
+        self._values.update(copies)
 
 
 class Savings:
     """What the nodes of one process hold; at most one save per node at a time."""
 
     def __init__(self) -> None:
-        self._arenas: dict[str, Arena] = {}
+        self._places: dict[str, Place] = {}
         self._held: dict[Ticket, Held] = {}
         self._numbers = count(1)
 
     def hold(self, step: SaveState, node: str, epoch: int, blobs: Mapping[str, Value]) -> Ticket:
         """Begin a save of the node: hold the step's blobs as they are now."""
         values = {name: blobs[name] for name in step.names}
-        ticket = Ticket(node, epoch, next(self._numbers), size_bytes(tuple(values.values())))
-        arena = self._arenas.setdefault(node, Arena())
-        self._held[ticket] = Held(ticket, step, values, arena)
+        ticket = Ticket(node, epoch, next(self._numbers), _size_bytes(values))
+        if node not in self._places:
+            self._places[node] = Place(node)
+        self._held[ticket] = Held(ticket, step, values, self._places[node])
         return ticket
 
     def protect(
@@ -217,3 +243,18 @@ class Savings:
         """Let go of what the tickets stand for; of one that is gone already, nothing happens."""
         for ticket in tickets:
             self._held.pop(ticket, None)
+
+    def close(self) -> None:
+        """Give back all memory; nothing is held any more."""
+        for place in self._places.values():
+            place.writer.close()
+        self._places.clear()
+        self._held.clear()
+
+
+def _size_bytes(values: Mapping[str, Value]) -> int:
+    try:
+        # Where all of them are arrays, this takes a fraction of the time.
+        return sum(map(_NBYTES, values.values()))
+    except AttributeError:
+        return size_bytes(tuple(values.values()))

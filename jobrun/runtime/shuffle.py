@@ -2,9 +2,10 @@
 
 Up to a million rows the order is a permutation that numpy draws (8 MiB of memory at most). Above
 that it is a keyed permutation of the numbers themselves, computed where it is asked for, in
-pieces of 64 KiB whatever the number of rows: a Feistel network over just enough bits, walked until the number is a row's.
-M. Luby and C. Rackoff, "How to construct pseudorandom permutations from pseudorandom
-functions", 1988; J. Black and P. Rogaway, "Ciphers with arbitrary finite domains", 2002.
+pieces of 64 KiB whatever the number of rows: a Feistel network over just enough bits, walked
+until the number is a row's. M. Luby and C. Rackoff, "How to construct pseudorandom permutations
+from pseudorandom functions", 1988; J. Black and P. Rogaway, "Ciphers with arbitrary finite
+domains", 2002.
 """
 
 from __future__ import annotations

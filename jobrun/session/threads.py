@@ -25,8 +25,8 @@ from jobrun.runtime.workspace import Blobs
 from jobrun.session.base import Outputs, RunContext
 from jobrun.session.cancel import GroupCancelledError, TasksStuckError
 from jobrun.session.crew import Crew
-from jobrun.session.persist import changes_of, persist_all
 from jobrun.session.faults import combined
+from jobrun.session.persist import changes_of, persist_all
 from jobrun.session.schedule import Part, check_needs, ready, released
 from jobrun.session.snapshot import Kept, put_aside, put_back
 
@@ -177,6 +177,7 @@ class ThreadsSession:
         if self._finder is not None:
             self._finder.remove()
         self._leash.close()
+        self._savings.close()
         self._workspaces = {}
         self._plans.clear()
 

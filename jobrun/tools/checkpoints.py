@@ -59,8 +59,13 @@ def checkpoints_of(name: str, run_dir: Path) -> Checkpoints:
     return Checkpoints(run, store_of(run, job, Path(present.folder)), job.checkpoint)
 
 
-def chosen_epochs(found: Checkpoints, text: str) -> tuple[int, ...]:
+def chosen_epochs(found: Checkpoints, text: str, also: Collection[int] = ()) -> tuple[int, ...]:
     """The epochs that ``12`` or ``latest`` means; without text, all.
+
+    Args:
+        found: The run's checkpoints.
+        text: What was written.
+        also: Epochs that may be meant though they are not there any more.
 
     Raises:
         UsageError: E408, it is no epoch's number.
@@ -77,7 +82,7 @@ def chosen_epochs(found: Checkpoints, text: str) -> tuple[int, ...]:
     if not (text.isascii() and text.isdecimal()):
         mend = "write RUN@12, or RUN@latest"
         raise UsageError.of("E408", f"'{text}' is not an epoch's number", mend)
-    if int(text) not in known:
+    if int(text) not in {*known, *also}:
         listed = ", ".join(map(str, known[-10:]))
         mend = f"the newest are {listed}" if len(known) > 10 else f"there are {listed}"
         raise CheckpointError.of("E310", f"{found.run.name} has no epoch {int(text)}", mend)

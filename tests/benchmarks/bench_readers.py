@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,7 @@ stop: [{{epochs: 1}}]
 GRADIENT = ["g = x.T @ (x @ w - y) / len(y)", "w -= 0.001 * g"]
 
 
-def epoch(folder: Path, keys: str, steps: list[str], batch: int = BATCH) -> Callable[[], None]:
+def epoch(folder: Path, keys: str, steps: list[Any], batch: int = BATCH) -> Callable[[], None]:
     """What runs one epoch of a spec that reads the file."""
     path = folder / "job.yaml"
     text = dedent(SPEC).format(batch=batch, keys=keys, columns=COLUMNS, steps=steps)
@@ -73,15 +74,11 @@ def overlap(folder: Path) -> None:
     """A source that takes as long as the work: with reading ahead, about half the time."""
     wait_s, records = 0.002, 100
 
-    def busy() -> None:
-        until = time.perf_counter() + wait_s
-        while time.perf_counter() < until:
-            time.sleep(0)
-
     (folder / "lib.py").write_text(
         "import time\ndef work(x):\n    time.sleep(0.002)\n    return float(x.sum())\n"
     )
-    ahead = epoch(folder, f"delay: 2ms, limit: {records}", [{"call": "lib:work", "with": {"x": "x"}, "out": "s"}])
+    work = [{"call": "lib:work", "with": {"x": "x"}, "out": "s"}]
+    ahead = epoch(folder, f"delay: 2ms, limit: {records}", work)
 
     def in_turn() -> None:
         for _ in range(records):

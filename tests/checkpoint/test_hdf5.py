@@ -18,7 +18,8 @@ from jobrun.checkpoint import userblock
 from jobrun.checkpoint.hdf5 import inspect_state, read_state, write_state
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, TaskFailedError
 from tests.checkpoint.test_codec import assert_same
-from tests.support.checkpoints import RUN_ID, VALUES, forged, sealed, write
+from tests.support.checkpoints import RUN_ID, VALUES, forged, resealed, write
+from tests.support.format_1 import sealed
 
 ATTACKS = {}
 
@@ -83,7 +84,7 @@ def test_the_facts_are_those_of_the_file(tmp_path):
     data = (tmp_path / "n.h5").read_bytes()
 
     assert (stored.node, stored.name, stored.size_bytes) == ("n", "n.h5", len(data))
-    assert stored.digest == userblock.sha256(data)
+    assert stored.digest == userblock.sha256(data[: userblock.SIZE])
 
 
 def test_equal_values_give_equal_bytes(tmp_path):
@@ -154,7 +155,7 @@ if os.environ.get("CI") or shutil.which("h5dump"):
 
         assert "(0): 1, -5" in done.stdout
         assert (whole.returncode, whole.stderr) == (0, "")
-        assert whole.stdout.count("DATASET") == len(VALUES) + 4
+        assert whole.stdout.count("DATASET") == len(VALUES) + 5
 
 
 def test_an_existing_file_is_never_overwritten(tmp_path):
@@ -174,8 +175,8 @@ def test_a_value_that_cannot_be_stored_leaves_no_file(tmp_path):
 
 
 def test_short_writes_are_continued(tmp_path, monkeypatch):
-    whole = os.write
-    monkeypatch.setattr(os, "write", lambda descriptor, data: whole(descriptor, data[:777]))
+    whole = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, data, at: whole(file, data[:777], at))
 
     stored = write(tmp_path)
 
@@ -184,7 +185,7 @@ def test_short_writes_are_continued(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG])
-@pytest.mark.parametrize("call", ["open", "write", "fsync", "close"])
+@pytest.mark.parametrize("call", ["open", "pwrite", "ftruncate", "fsync", "close"])
 def test_what_the_disk_refuses_is_told_and_fsync_is_asked_once(tmp_path, monkeypatch, call, code):
     calls = []
 
@@ -208,7 +209,7 @@ def test_a_full_disk_says_how_much_is_needed_and_free(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "pwrite", full)
 
     with pytest.raises(EnvironmentFaultError, match=r"needs \d+ bytes, \d+ are free"):
         write(tmp_path)

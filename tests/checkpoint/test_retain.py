@@ -88,3 +88,9 @@ def test_choosing_again_after_the_deletion_chooses_nothing(policy, epochs, best)
 @given(POLICIES, st.lists(st.integers(0, 200), unique=True))
 def test_the_order_of_the_epochs_does_not_matter(policy, epochs):
     assert victims(policy, epochs) == victims(policy, sorted(epochs))
+
+
+def test_damaged_epochs_stay_and_stand_for_no_others():
+    policy = CheckpointPolicy(keep_last=2)
+
+    assert victims(policy, range(10), damaged=(9, 7)) == (1, 2, 3, 4, 5)

@@ -65,7 +65,7 @@ def test_other_files_are_no_checkpoints(start):
 def test_a_newer_format_says_so():
     fields = json.loads(encode(HEADER)[len(MAGIC) :].partition(b"\n")[0])
 
-    assert code_of(resealed(json.dumps(fields | {"format": 2, "more": 1}).encode())) == "E308"
+    assert code_of(resealed(json.dumps(fields | {"format": 3, "more": 1}).encode())) == "E308"
 
 
 @pytest.mark.parametrize(

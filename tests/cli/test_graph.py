@@ -10,7 +10,12 @@ from tests.support.command import SPECS
 
 @pytest.mark.parametrize(
     ("form", "start"),
-    [("ascii", "digits-kmeans\n"), ("mermaid", "flowchart TD\n"), ("dot", "digraph ")],
+    [
+        ("ascii", "digits-kmeans\n"),
+        ("mermaid", "flowchart TD\n"),
+        ("dot", "digraph "),
+        ("svg", "<svg "),
+    ],
 )
 def test_a_job_is_drawn_with_all_its_tasks(form, start, capsys):
     assert invoke(["graph", str(SPECS / "digits-kmeans.yaml"), "--format", form]) == 0

@@ -97,3 +97,20 @@ def test_an_item_of_a_shape_is_a_number():
 
 def test_of_a_value_without_a_shape_nothing_is_known():
     assert evaluate(Index(Name("x"), Const(0)), {"x": Known("float64")}) == Known()
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        (np.array([0, 1]), slice(None), np.array([[0], [1], [0]])),
+        (0, slice(None), np.array([0, 1])),
+        (slice(None), np.array([0, 1]), np.array([[0], [1]])),
+        (..., np.array([0, 1]), None, 0),
+        (None, np.array([True, False]), ..., np.array([0])),
+        (slice(1, None), 0, slice(None, None, -1)),
+        (np.ones((2, 3), bool), ...),
+    ],
+    ids=str,
+)
+def test_axes_of_index_arrays_stand_where_numpy_puts_them(items):
+    _agrees((2, 3, 4, 5), items)

@@ -120,3 +120,13 @@ def test_an_array_of_several_has_no_truth():
         check_truth(Known("bool", (2,)))
     check_truth(Known("bool", (1, 1)))
     check_truth(Known("bool", (None,)))
+
+
+@pytest.mark.parametrize(
+    ("left", "sign", "right"),
+    [(1.5, "&", 2), (1, "<<", 2.0), (1j, "//", 2), (2, "@", np.ones(2)),
+     (np.True_, "-", np.True_), (np.ones(2), "|", 1), (np.ones(2, complex), "%", 2)],
+)  # fmt: skip
+def test_what_no_values_can_mend_is_told(left, sign, right):
+    with pytest.raises(MisfitError):
+        binary(known_of(left), sign, known_of(right))

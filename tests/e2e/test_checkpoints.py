@@ -135,14 +135,14 @@ def test_a_failing_save_ends_the_run_without_warn(tmp_path, monkeypatch):
 
 def test_the_command_tells_the_failures_at_the_end(tmp_path, monkeypatch, capsys):
     place = place_with(tmp_path, "{on_error: warn}")
-    write = os.write
+    write = os.pwrite
 
-    def full(descriptor, data):
+    def full(descriptor, data, offset):
         if bytes(data[:18]) == b"jobrun checkpoint\n":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return write(descriptor, data)
+        return write(descriptor, data, offset)
 
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "pwrite", full)
     assert invoke(["run", str(place.spec), "--run-dir", str(place.run_dir)]) == 0
 
     said = capsys.readouterr().err

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from jobrun.core.crashpoints import POINTS
-from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import GroupStarted
 from jobrun.runner import record
 from jobrun.runner.journal import read_journal
@@ -301,3 +301,96 @@ def test_checkpoints_may_live_elsewhere_each_run_under_its_own_name(tmp_path):
     assert found == sorted(run.path.name for run in place.runs)
     assert place.resume().exit_code == 0
     assert np.load(place.run.path / "artifacts" / "w.npy").shape == (12,)
+
+
+# Saves beside the run.
+
+DYING = (
+    (
+        'steps: ["v = v * 0.5 + rng.normal(size=3)"]',
+        """steps:
+      - v = v * 0.5 + rng.normal(size=3)
+      - if: epoch == 2 and die
+        then: [{call: "mine_dying:die"}]""",
+    ),
+    (
+        'steps: ["v = rng.normal(size=3)"]',
+        'steps: ["v = rng.normal(size=3)", {if: die, then: [{call: "mine_dying:slow_down"}]}]',
+    ),
+    (
+        "nodes: {a: {}, b: {}}",
+        "nodes: {a: {}, b: {}}\nparams: {die: {default: false, drift: safe}}",
+    ),
+)
+LIBRARY = """
+import os
+import time
+
+from jobrun.checkpoint.writer import NodeWriter
+
+
+def slow_down():
+    write = NodeWriter.write
+
+    def slowly(self, path, **more):
+        time.sleep(0.3)
+        return write(self, path, **more)
+
+    NodeWriter.write = slowly
+
+
+def die():
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_killed_while_the_epoch_before_is_being_saved_it_goes_on_from_what_it_promised(tmp_path):
+    whole = Place(tmp_path / "whole", *DYING)
+    place = Place(tmp_path / "part", *DYING, ("default: false", "default: true"))
+    for one in (whole, place):
+        (one.folder / "mine_dying.py").write_text(LIBRARY)
+    whole.start()
+
+    assert place.process("auto").returncode == -signal.SIGKILL
+
+    assert read_journal(place.run.path, place.run.record.run_id).epochs == (0,)
+    place.edit(*DYING)
+    assert place.policy("auto").exit_code == 0
+    assert place.outcome() == whole.outcome()
+
+
+def test_saved_beside_the_run_or_not_the_bits_are_the_same(tmp_path):
+    places = [
+        Place(tmp_path / how, ("stop:", f"checkpoint: {{async: {how}}}\nstop:"))
+        for how in ("true", "false")
+    ]
+    for place in places:
+        place.start()
+        for epoch in (1, 3):
+            place.resume(epoch=epoch)
+
+    beside, still = (place.outcome() for place in places)
+    assert beside == still
+
+
+def test_a_failed_epoch_does_not_take_the_one_before_with_it(tmp_path):
+    failing = ('steps: ["v = v * 0.5 + rng.normal(size=3)"]', FAILING)
+    place = Place(tmp_path, failing, ("stop:", "checkpoint: {async: true}\nstop:"))
+
+    with pytest.raises(TaskFailedError):
+        place.start()
+
+    assert place.run.record.epoch == 2
+    assert read_journal(place.run.path, place.run.record.run_id).epochs == (0, 1, 2)
+
+
+FAILING = 'steps: ["v = v * 0.5 + rng.normal(size=3)", {assert: "epoch < 3"}]'
+
+
+def test_the_last_of_max_epochs_is_durable_when_the_invocation_ends(tmp_path):
+    place = Place(tmp_path, ("stop:", "checkpoint: {async: true}\nstop:"))
+
+    result = place.start(max_epochs=2)
+
+    assert (result.exit_code, result.epoch) == (75, 2)
+    assert place.store.epochs() == (0, 1, 2)

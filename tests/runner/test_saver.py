@@ -17,11 +17,11 @@ from jobrun.graph.expr import Call, Const
 from jobrun.graph.steps import Assign, Augment, NameTarget, Net
 from jobrun.graph.types import Cluster, Job, Node, OutputRef, Scope, Task, TaskGroup
 from jobrun.runner import saver as saver_module
+from jobrun.runner.commit import Identity, Place
 from jobrun.runner.journal import read_journal
 from jobrun.runner.lock import RunLock
 from jobrun.runner.metadata import RunMetadata
 from jobrun.runner.progress import Progress, from_json
-from jobrun.runner.commit import Identity, Place
 from jobrun.runner.saver import CheckpointSaver, NoSaver
 from jobrun.session.base import RunContext
 from jobrun.session.threads import ThreadsSession

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from jobrun.core.origin import Origin
-from jobrun.runtime.positions import Place, locate, place_at
+from jobrun.runtime.positions import Place, locate, number_of, place_at
 
 PLACES = tuple(Place(f"e/t/steps[{index}]", Origin("job.yaml", 7, 5)) for index in range(3))
 
@@ -68,3 +68,17 @@ def test_without_columns_the_line_tells_the_place():
     )
 
     subprocess.run([sys.executable, "-X", "no_debug_ranges", "-c", script], check=True)
+
+
+def test_the_number_of_a_place_is_read_from_the_statement():
+    (placed, bare) = ast.parse("a = 1\nb = 2").body
+    for node in ast.walk(placed):
+        for name in ("lineno", "end_lineno", "col_offset", "end_col_offset"):
+            if hasattr(node, name):
+                delattr(node, name)
+
+    locate([placed], Origin("job.yaml", 4, 3), 7)
+
+    assert number_of(placed) == 7
+    assert number_of(bare) is None
+    assert number_of(ast.Pass()) is None

@@ -12,6 +12,7 @@ from jobrun.blobs.counter import Counter
 from jobrun.blobs.values import same_bits
 from jobrun.checkpoint.hdf5 import read_state
 from jobrun.checkpoint.store import StoredFile
+from jobrun.checkpoint.writer import NodeWriter
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.steps import SaveState
 from jobrun.runtime import savings as module
@@ -41,11 +42,11 @@ def written(monkeypatch):
     """What is written, instead of a file."""
     found = []
 
-    def write_state(path, *, node, epoch, run_id, values):
+    def write(self, path, *, epoch, run_id, values):
         found.append({name: np.copy(value) for name, value in values.items()})
-        return StoredFile(node, Path(path).name, 0, "")
+        return StoredFile("n", Path(path).name, 0, "")
 
-    monkeypatch.setattr(module, "write_state", write_state)
+    monkeypatch.setattr(NodeWriter, "write", write)
     return found
 
 
@@ -116,13 +117,13 @@ def test_a_group_that_was_not_foreseen_finds_what_it_changes_copied(written):
 def test_a_group_that_was_not_foreseen_waits_while_the_file_is_written(monkeypatch):
     writing, go_on, order = threading.Event(), threading.Event(), []
 
-    def write_state(path, **more):
+    def write(self, path, **more):
         writing.set()
         go_on.wait(10)
         order.append("written")
         return StoredFile("n", "n.h5", 0, "")
 
-    monkeypatch.setattr(module, "write_state", write_state)
+    monkeypatch.setattr(NodeWriter, "write", write)
     node = Node(w=np.zeros(3))
     ticket = node.hold()
     writer = threading.Thread(target=node.savings.persist, args=(ticket, "x"))
@@ -143,14 +144,14 @@ def test_a_block_waits_for_a_copy_that_another_thread_makes(monkeypatch):
     ticket = node.hold()
     node.savings.protect([ticket], (names("w"),), NONE)
     held = node.savings._held[ticket]
-    copied = held._copied
+    copy = held._copy
 
-    def slowly(name):
+    def slowly(names):
         begun.set()
         go_on.wait(10)
-        return copied(name)
+        copy(names)
 
-    monkeypatch.setattr(module.Held, "_copied", lambda self, name: slowly(name))
+    monkeypatch.setattr(module.Held, "_copy", lambda self, names: slowly(names))
     copier = threading.Thread(target=held._copy_all, args=(None,))
     copier.start()
     begun.wait(10)
@@ -174,9 +175,9 @@ def test_many_threads_at_the_gate_copy_each_blob_once(written, monkeypatch):
     node.savings.protect([ticket], (names(*blobs),), NONE)
     held = node.savings._held[ticket]
     copied = []
-    plain = held._copied
+    plain = held._copy
     monkeypatch.setattr(
-        module.Held, "_copied", lambda self, name: (copied.append(name), plain(name))[1]
+        module.Held, "_copy", lambda self, names: (copied.extend(names), plain(names))
     )
     threads = [threading.Thread(target=held.pass_gate) for _ in range(4)]
     for one in threads:
@@ -190,10 +191,10 @@ def test_many_threads_at_the_gate_copy_each_blob_once(written, monkeypatch):
 
 
 def test_a_copy_that_fails_is_an_error_for_everyone_and_blocks_nobody(monkeypatch):
-    def fail(self, name):
+    def fail(self, names):
         raise MemoryError
 
-    monkeypatch.setattr(module.Held, "_copied", fail)
+    monkeypatch.setattr(module.Held, "_copy", fail)
     node = Node(w=np.zeros(3))
     ticket = node.hold()
     node.savings.protect([ticket], (names("w"),), NONE)
@@ -240,10 +241,12 @@ def test_copies_take_the_size_of_what_is_changed_once_and_for_all(written, monke
     size = 64 << 20
     node = Node(w=np.ones(size // 8), still=np.ones(size // 8))
     taken = []
-    monkeypatch.setattr(
-        module, "write_state",
-        lambda path, **more: (taken.append(rss_bytes()), StoredFile("n", "n.h5", 0, ""))[1],
-    )  # fmt: skip
+
+    def write(self, path, **more):
+        taken.append(rss_bytes())
+        return StoredFile("n", "n.h5", 0, "")
+
+    monkeypatch.setattr(NodeWriter, "write", write)
     before = rss_bytes()
     for _ in range(3):
         ticket = node.hold()
@@ -253,7 +256,7 @@ def test_copies_take_the_size_of_what_is_changed_once_and_for_all(written, monke
         node.blobs["w"] += 1
 
     assert max(taken) - before < size + (8 << 20)
-    assert node.savings._arenas["n"].size_bytes == size
+    assert node.savings._places["n"].arena.size_bytes == size
 
 
 def rss_bytes() -> int:

@@ -1,9 +1,10 @@
-"""States that are written while groups run: whatever these do, the files have the boundary's bits."""
+"""States are written while groups run: whatever these do, files have the boundary's bits."""
 
 from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,11 @@ from jobrun.blobs.values import same_bits
 from jobrun.checkpoint.arena import Arena
 from jobrun.checkpoint.hdf5 import read_state
 from jobrun.checkpoint.plan import save_group
+from jobrun.checkpoint.writer import NodeWriter
 from jobrun.core.errors import EnvironmentFaultError, JobrunError
 from jobrun.graph.conditions import CheckpointPolicy
 from jobrun.graph.steps import Guard, If, Loop, Parallel, While
 from jobrun.graph.types import Job, NodeReport, NodeSetup, TaskGroup
-from jobrun.runtime import savings
 from jobrun.runtime.plan import plan_group
 from jobrun.runtime.savings import Held
 from jobrun.session.persist import changes_of
@@ -126,22 +127,23 @@ def made(room):
 @pytest.fixture
 def slow(monkeypatch):
     """Copies and files that take their time, so that what could tear does."""
-    copy, write_state = Arena.copy, savings.write_state
+    copy, write = Arena.copy, NodeWriter.write
 
-    def half_and_half(self, name, array):
-        place = copy(self, name, array)
-        if array.size > 1:
-            time.sleep(0.003)
-            half = array.size // 2
-            place.reshape(-1)[half:] = array.reshape(-1)[half:]
-        return place
+    def half_and_half(self, arrays):
+        copies = copy(self, arrays)
+        for name, array in arrays.items():
+            if array.size > 1:
+                time.sleep(0.003)
+                half = array.size // 2
+                copies[name].reshape(-1)[half:] = array.reshape(-1)[half:]
+        return copies
 
-    def slowly(path, **more):
+    def slowly(self, path, **more):
         time.sleep(0.05)
-        return write_state(path, **more)
+        return write(self, path, **more)
 
     monkeypatch.setattr(Arena, "copy", half_and_half)
-    monkeypatch.setattr(savings, "write_state", slowly)
+    monkeypatch.setattr(NodeWriter, "write", slowly)
 
 
 def save_while_it_runs(room, ran, epochs):
@@ -155,14 +157,13 @@ def save_while_it_runs(room, ran, epochs):
         session.protect(tickets, [ran])
         folder = room.folder / str(epoch)
         folder.mkdir()
-        saves = []
-        one = threading.Thread(target=lambda: saves.extend(session.persist(tickets, str(folder))))
-        one.start()
-        session.run(ran, epoch + 1, {})
-        one.join()
+        with ThreadPoolExecutor(1) as beside:
+            written = beside.submit(session.persist, tickets, str(folder))
+            session.run(ran, epoch + 1, {})
+            (one,) = written.result()
         session.release(tickets)
         wrong += [
-            name for name in STATE if not same_bits(stored(folder, saves[0])[name], expected[name])
+            name for name in STATE if not same_bits(stored(folder, one)[name], expected[name])
         ]
     return wrong
 
@@ -210,9 +211,11 @@ def test_nodes_are_written_side_by_side(tmp_path, monkeypatch):
     for node in "ab":
         room.init("w = ones(3)", "w", node)
     both = threading.Barrier(2)
-    write_state = savings.write_state
+    write = NodeWriter.write
     monkeypatch.setattr(
-        savings, "write_state", lambda path, **more: (both.wait(10), write_state(path, **more))[1]
+        NodeWriter,
+        "write",
+        lambda self, path, **more: (both.wait(10), write(self, path, **more))[1],
     )
 
     tickets = tuple(session.run(saving({"a": ("w",), "b": ("w",)}), 0, {}).values())

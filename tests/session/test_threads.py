@@ -108,7 +108,7 @@ def test_the_callers_way_with_floating_point_errors_comes_back(room):
 def test_the_plan_of_a_group_is_made_once(room, monkeypatch):
     made = []
     monkeypatch.setattr(
-        "jobrun.session.threads.plan_group", lambda ran: made.append(ran) or _plan(ran)
+        "jobrun.session.threads.plan_group", lambda ran, _: made.append(ran) or _plan(ran)
     )
     from jobrun.runtime.plan import plan_group as _plan  # noqa: PLC0415
 

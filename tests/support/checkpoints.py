@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 from pathlib import Path
 
@@ -10,10 +9,11 @@ import h5py
 import numpy as np
 
 from jobrun.blobs.counter import Counter
-from jobrun.checkpoint import image, userblock
-from jobrun.checkpoint.codec import encode
+from jobrun.checkpoint import userblock
+from jobrun.checkpoint.blocks import DIGEST_BYTES, block_count, block_span, digest
 from jobrun.checkpoint.hdf5 import write_state
 from jobrun.checkpoint.store import CheckpointStore, Manifest, StoredFile
+from tests.support import format_1
 
 RUN_ID = "run-1"
 RECORD = np.dtype(
@@ -101,23 +101,36 @@ def write_epoch(store: CheckpointStore, epoch: int, nodes=("n",), **manifest) ->
     return made
 
 
-def sealed(body: bytes, *, node="n", epoch=3, run_id=RUN_ID) -> bytes:
-    """A file whose user block says that the HDF5 image ``body`` is as it was written.
-
-    ``body`` has its own 4096 bytes in front, which are overwritten.
-    """
-    content = body[userblock.SIZE :]
-    digest = "sha256:" + hashlib.sha256(content).hexdigest()
-    header = userblock.Header(node, epoch, run_id, len(content), digest, "sha256:" + "0" * 64)
-    return userblock.encode(header) + content
-
-
 def forged(folder: Path, change) -> Path:
-    """A checkpoint file that ``change`` (of its open h5py.File) has altered, sealed again."""
-    coded = {"k": encode(4, "k"), "w": encode(np.arange(6.0), "w")}
-    buffer = io.BytesIO(image.build(3, coded).getvalue())
+    """A file of format 1 that ``change`` (of its open h5py.File) has altered, sealed again."""
+    buffer = io.BytesIO(format_1.image(3, {"k": 4, "w": np.arange(6.0)}))
     with h5py.File(buffer, "r+") as file:
         change(file)
     path = folder / "forged.h5"
-    path.write_bytes(sealed(buffer.getvalue()))
+    path.write_bytes(format_1.sealed(buffer.getvalue()))
     return path
+
+
+def resealed(path: Path, change) -> None:
+    """Let ``change`` alter a file's content and header fields, then make its digests right.
+
+    Args:
+        path: A file that jobrun has written.
+        change: Called with all bytes (a bytearray) and the fields of the header (a dict, with
+            ``parts`` as a dict); may change both, but not what ``parts`` says of the tail.
+    """
+    data = bytearray(path.read_bytes())
+    header = userblock.decode(data, str(path))
+    fields = {name: getattr(header, name) for name in header.__slots__}
+    parts = {name: getattr(header.parts, name) for name in header.parts.__slots__}
+    fields["parts"] = parts
+    change(data, fields)
+    tail = parts["tail"]
+    for number in range(block_count(tail)):
+        begin, end = block_span(number, tail)
+        at = len(data) - DIGEST_BYTES * (block_count(tail) - number)
+        data[at : at + DIGEST_BYTES] = digest(bytes(data[begin:end]))
+    fields["digest"] = userblock.sha256(bytes(data[tail:]))
+    fields["parts"] = userblock.Parts(**parts)
+    data[: userblock.SIZE] = userblock.encode(userblock.Header(**fields))
+    path.write_bytes(data)

@@ -138,7 +138,7 @@ class Place:
         """All that two runs must have alike to be the same run."""
         epochs = self.store.epochs()
         states = {epoch: self.state(epoch) for epoch in epochs}
-        metrics = (self.run.path / "metrics.jsonl").read_text().count("\n")
+        metrics = (self.run.path / "metrics.jsonl").read_text().count('"event": "Measured"')
         return epochs, states, self.artifacts(), metrics
 
     def command(self, *arguments: str) -> list[str]:

@@ -157,4 +157,10 @@ CODES: dict[str, Code] = {
         "with nothing.",
         "jobrun diff kmeans",
     ),
+    "E430": Code(
+        "nothing says which checkpoints may go",
+        "'jobrun ckpt prune' deletes what 'checkpoint: {keep: ...}' of the spec does not keep. "
+        "Without 'keep' every checkpoint is kept.",
+        "jobrun ckpt prune kmeans      # add --last 3",
+    ),
 }

@@ -79,7 +79,10 @@ def _bincount(given: Arguments) -> Known:
         raise MisfitError(SHAPES, message, "write bincount(ravel(x))")
     if counted.shape != (0,):
         index_kind(counted, "what is counted")
-    return Known("float64" if given.has("weights") else "int64", (None,))
+    if given.has("weights"):
+        # Of nothing at all the weights do not count.
+        return Known("float64" if counted.shape and counted.shape[0] else None, (None,))
+    return Known("int64", (None,))
 
 
 def _histogram(given: Arguments) -> tuple[Known, ...]:

@@ -106,6 +106,7 @@ class _Places:
         self._deck: list[str] = []
 
     def draw(self) -> AtPoint | None:
+        """The next place, at one of its occurrences; None where none is ever reached."""
         if not self._deck:
             self._deck = sorted(self._reached)
             self._chance.shuffle(self._deck)

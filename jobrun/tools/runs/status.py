@@ -109,6 +109,7 @@ class _Told:
     seconds: list[float] = field(default_factory=list)
 
     def see(self, event: Mapping[str, Any]) -> None:
+        """Take one event in."""
         self.last_at = event.get("time", "")
         match event.get("event"):
             case "RunStarted":

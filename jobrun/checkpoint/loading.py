@@ -1,0 +1,194 @@
+"""Blobs out of an open checkpoint file: all, some, or by pattern; each byte verified on its way.
+
+Large arrays are read to where they stay, several portions at a time; small ones pass through
+a portion's memory. Beside the blobs themselves a few megabytes are needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from jobrun.blobs.values import Value
+from jobrun.checkpoint.blocks import blocks_of
+from jobrun.checkpoint.codec import Array, decode
+from jobrun.checkpoint.image import StructureError
+from jobrun.checkpoint.index import BlobType
+from jobrun.checkpoint.layout import PAGED_BYTES
+from jobrun.checkpoint.packing import unpack
+from jobrun.checkpoint.portions import Portions, Spans, as_bytes
+from jobrun.checkpoint.statefile import Bytes, StateFile, units
+from jobrun.core.errors import CheckpointError
+from jobrun.core.names import did_you_mean
+
+# More do not make a disk faster that two cannot keep busy.
+_MOST_THREADS = 4
+
+
+def chosen(file: StateFile, patterns: Iterable[str]) -> list[str]:
+    """The names of the blobs that one of the patterns (``w``, ``layer*/b?``) means."""
+    wanted = list(patterns)
+    return [name for name in file.index.names if any(fnmatchcase(name, one) for one in wanted)]
+
+
+def load(
+    file: StateFile,
+    names: Iterable[str] | None = None,
+    *,
+    partial: bool = False,
+    into: Mapping[str, Array] | None = None,
+) -> dict[str, Value]:
+    """The blobs of these names, or all; in the order of the names.
+
+    Where all are wanted, or ``names`` leaves none out, every byte of the file is verified, else
+    the blocks that hold the wanted ones.
+
+    Args:
+        file: An open one.
+        names: The blobs.
+        partial: Leave out names that it does not hold.
+        into: Arrays that receive the values of some blobs, and are the result; of equal dtype
+            and shape, in C order. If reading fails, what is in them has no meaning.
+
+    Raises:
+        CheckpointError: E307 if a blob is missing, E325 if an array of ``into`` does not fit;
+            then nothing was read. E303, E306 if the file is damaged or not jobrun's.
+    """
+    index = file.index
+    wanted = index.names if names is None else list(names)
+    missing = [name for name in wanted if name not in index.rows]
+    if missing and not partial:
+        raise CheckpointError.of(
+            "E307",
+            f"{file.path} has no blob '{missing[0]}'",
+            did_you_mean(missing[0], index.names),
+        )
+    found = [name for name in wanted if name in index.rows]
+    targets = {name: array for name, array in (into or {}).items() if name in index.rows}
+    _expect_fitting(file, targets)
+    values = _Loading(file, {index.rows[name]: name for name in found}, targets).run()
+    return {name: values[index.rows[name]] for name in found}
+
+
+def _expect_fitting(file: StateFile, targets: Mapping[str, Array]) -> None:
+    for name, array in targets.items():
+        kind = file.index.type_of(file.index.rows[name])
+        fits = (kind.kind, kind.shape) == ("array", array.shape)
+        if not fits or str(array.dtype.str) != kind.dtype or not array.flags.c_contiguous:
+            raise CheckpointError.of(
+                "E325",
+                f"blob '{name}' in {file.path} is a {kind.dtype} {kind.kind} of shape "
+                f"{kind.shape}; it cannot be read into a {array.dtype.str} array of shape "
+                f"{array.shape}",
+                "give an array of that dtype and shape, in C order",
+            )
+
+
+class _Loading:
+    """One call of ``load``.
+
+    Args:
+        file: The file.
+        names: The wanted blobs, by row.
+        targets: Arrays to be read into.
+    """
+
+    def __init__(
+        self, file: StateFile, names: Mapping[int, str], targets: Mapping[str, Array]
+    ) -> None:
+        self._file = file
+        self._names = names
+        self._targets = targets
+        self._values: dict[int, Value] = {}
+        index = file.index
+        rows = np.array(sorted(names), np.int64)
+        packed = np.array([row in index.packings for row in rows.tolist()], bool)
+        sizes = index.table["size"][rows]
+        self._packed: list[int] = rows[packed].tolist()
+        self._empty: list[int] = rows[(sizes == 0) & ~packed].tolist()
+        self._large = Spans(index, rows[(sizes >= PAGED_BYTES) & ~packed])
+        self._small = Spans(index, rows[(sizes > 0) & (sizes < PAGED_BYTES) & ~packed])
+
+    def run(self) -> dict[int, Value]:
+        """All values, by row."""
+        arrays = {row: self._target(row) for row in self._large.rows.tolist()}
+        memory = {row: as_bytes(array) for row, array in arrays.items()}
+        portions = Portions(self._file, self._large, memory, self._small, self._take)
+        _each(portions.read, [part for blocks in self._blocks() for part in units(blocks)])
+        portions.take_halves()
+        for row, array in arrays.items():
+            self._give(row, array)
+        for row in self._empty:
+            self._give(row, self._target(row))
+        _each(self._unpack, self._packed)
+        return self._values
+
+    def _blocks(self) -> list[range]:
+        """The blocks to read, in runs; all, if all blobs are wanted."""
+        if len(self._names) == len(self._file.index.names):
+            return [range(self._file.parts.blocks)]
+        runs: list[range] = []
+        for spans in (self._small, self._large):
+            for begin, end in zip(spans.begin.tolist(), spans.end.tolist(), strict=True):
+                blocks = blocks_of(begin, end)
+                if runs and runs[-1].start <= blocks.start <= runs[-1].stop:
+                    blocks = range(runs.pop().start, blocks.stop)
+                runs.append(blocks)
+        return runs
+
+    def _target(self, row: int) -> Array:
+        target = self._targets.get(self._names[row])
+        kind = self._file.index.type_of(row)
+        if target is not None and kind.is_plain:
+            return target
+        return np.empty(kind.shape, kind.stored)
+
+    def _take(self, rows: list[int], data: Bytes) -> None:
+        """Small blobs of one type, back to back."""
+        kind = self._file.index.type_of(rows[0])
+        matrix = data.view(kind.stored).reshape(len(rows), *kind.shape)
+        if kind.is_plain and kind.shape and not self._targets:
+            self._values.update(zip(rows, [array.copy() for array in matrix], strict=True))
+            return
+        for number, row in enumerate(rows):
+            self._give(row, matrix[number, ...].copy())
+
+    def _unpack(self, row: int) -> None:
+        self._give(row, unpack(self._file, row, self._target(row)))
+
+    def _give(self, row: int, stored: Array) -> None:
+        """Note the value that an array of the file stands for; it is not used for anything else."""
+        name, kind = self._names[row], self._file.index.type_of(row)
+        value = stored if kind.is_plain else self._decoded(name, kind, stored)
+        target = self._targets.get(name)
+        if target is not None and target is not value:
+            target[...] = value
+            value = target
+        self._values[row] = value
+
+    def _decoded(self, name: str, kind: BlobType, stored: Array) -> Value:
+        with self._file.structure():
+            try:
+                return decode(kind.kind, kind.dtype, stored)
+            except ValueError as error:
+                raise StructureError(f"blob '{name}': {error}") from error
+
+
+def _each(act: Callable[[Any], None], portions: Sequence[Any]) -> None:
+    threads = min(_MOST_THREADS, os.cpu_count() or 1, len(portions))
+    if threads < 2:
+        for portion in portions:
+            act(portion)
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="checkpoint-reader") as pool:
+        try:
+            for task in [pool.submit(act, portion) for portion in portions]:
+                task.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
