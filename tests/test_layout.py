@@ -24,7 +24,16 @@ WITHOUT_TEST = {"version.py"} | {f"core/codes/{path.name}" for path in PACKAGE.g
 WITHOUT_MODULE = {
     "cli/test_rows.py", "spec/test_rows.py", "test_codes.py", "test_doctests.py", "test_layout.py",
 }  # fmt: skip
-NOT_MIRRORED = {"adversarial", "durability", "e2e", "benchmarks", "support", "conformance", "property", "typing"}
+NOT_MIRRORED = {
+    "adversarial",
+    "durability",
+    "e2e",
+    "benchmarks",
+    "support",
+    "conformance",
+    "property",
+    "typing",
+}
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|NotImplemented" r"Error")
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import mmap
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ Array = np.ndarray[Any, Any]
 _PAGE_BYTES = mmap.PAGESIZE
 _LARGE_BYTES = 1 << 16
 _LINE_BYTES = 64
+_SHAPE, _DTYPE = attrgetter("shape"), attrgetter("dtype")
 
 
 class Arena:
@@ -26,6 +28,7 @@ class Arena:
 
     Attributes:
         size_bytes: How much memory it has taken.
+        small: The names of the small arrays, in the order of their places.
     """
 
     def __init__(self) -> None:
@@ -34,6 +37,7 @@ class Arena:
         self._offsets: dict[str, int] = {}
         self._position = threading.Lock()
         self.size_bytes = 0
+        self.small: dict[str, None] = {}
 
     def prepare(self, arrays: Mapping[str, Array]) -> None:
         """Make places for these arrays; those of an earlier set are gone, and their copies."""
@@ -48,41 +52,42 @@ class Arena:
             self.size_bytes = needed_bytes
         for name, array in arrays.items():
             self._places[name] = self._place(array, self._offsets[name])
+        small = (name for name, array in arrays.items() if array.nbytes < _LARGE_BYTES)
+        self.small = dict.fromkeys(small)
 
-    def copy(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    def copy(self, names: Iterable[str], arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Copies of some of the prepared arrays, bit for bit, valid until ``prepare``.
 
         Large ones are copied while other threads run. For small ones these are kept waiting:
         to let them run, and then to wait for one's turn again, costs far more than the copy.
         """
-        with self._position:
-            for name, array in arrays.items():
-                if array.nbytes < _LARGE_BYTES:
-                    self._write(name, array)
-        for name, array in arrays.items():
-            if array.nbytes >= _LARGE_BYTES:
-                np.copyto(self._places[name], array, casting="no")
-        return {name: self._places[name] for name in arrays}
+        copies = {name: self._places[name] for name in names}
+        large = copies.keys() - self.small.keys()
+        if len(large) < len(copies):
+            self._write([name for name in copies if name not in large], arrays)
+        for name in large:
+            np.copyto(copies[name], arrays[name], casting="no")
+        return copies
 
-    def _write(self, name: str, array: Any) -> None:
-        memory = self._memory
-        if memory is None or not array.flags.c_contiguous:
-            np.copyto(self._places[name], array, casting="no")
+    def _write(self, names: Iterable[str], arrays: Mapping[str, Any]) -> None:
+        offsets, memory = self._offsets, self._memory
+        if memory is None:
             return
-        memory.seek(self._offsets[name])
-        try:
-            memory.write(array)
-        except (ValueError, BufferError):
-            # A dtype, such as that of dates, which cannot show its memory as bytes.
-            np.copyto(self._places[name], array, casting="no")
+        with self._position:
+            for name in names:
+                memory.seek(offsets[name])
+                try:
+                    memory.write(arrays[name])
+                except (ValueError, BufferError):
+                    # A dtype, such as that of dates, or an order, that is not shown as bytes.
+                    np.copyto(self._places[name], arrays[name], casting="no")
 
     def _fits(self, arrays: Mapping[str, Array]) -> bool:
-        places = self._places
-        return len(arrays) == len(places) and all(
-            (place := places.get(name)) is not None
-            and place.shape == array.shape
-            and place.dtype == array.dtype
-            for name, array in arrays.items()
+        # Most often it does, so this is as quick as it can be.
+        return (
+            list(arrays) == list(self._places)
+            and list(map(_SHAPE, arrays.values())) == list(map(_SHAPE, self._places.values()))
+            and list(map(_DTYPE, arrays.values())) == list(map(_DTYPE, self._places.values()))
         )
 
     def _place(self, array: Array, offset: int) -> Array:

@@ -8,6 +8,7 @@ can be made while the data pass through the processor's cache.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ BLOCK_BYTES = 1 << 18
 DIGEST_BYTES = 16
 
 # Of anything with the buffer interface; lets other threads run meanwhile.
-digest = xxhash.xxh3_128_digest
+digest: Callable[[Any], bytes] = xxhash.xxh3_128_digest
 
 
 def block_count(tail: int) -> int:

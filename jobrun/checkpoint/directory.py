@@ -20,6 +20,7 @@ from pathlib import Path
 from jobrun.checkpoint import manifest as manifests
 from jobrun.checkpoint.plainfile import read_plain
 from jobrun.checkpoint.presence import damage_of
+from jobrun.checkpoint.recycling import SPARE
 from jobrun.checkpoint.rename import rename_new
 from jobrun.checkpoint.store import Damage, Manifest, StoredFile
 from jobrun.core.crashpoints import reach
@@ -30,6 +31,7 @@ _EPOCH = re.compile(r"epoch-([0-9]{6,18})")
 _LEFTOVER = re.compile(r"\.(tmp|del)-epoch-[0-9]{6,18}-[0-9]+-[0-9a-f]{8}")
 # Others may read, whatever the umask says; nobody else may write.
 _DIRECTORY_MODE = 0o755
+_LEAST_SPARE_BYTES = 1 << 20
 
 
 class DirectoryStore:
@@ -37,6 +39,8 @@ class DirectoryStore:
 
     def __init__(self, root: str) -> None:
         self._root = Path(root)
+        # The directory of an epoch that was removed, whose files the next one may use.
+        self._spare: Path | None = None
 
     def stage(self, epoch: int) -> str:
         """See ``CheckpointStore.stage``."""
@@ -46,6 +50,7 @@ class DirectoryStore:
                 self._root.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
                 sync_directory(self._root.parent)
             path.mkdir(mode=_DIRECTORY_MODE)
+            self._offer_spare(path)
         reach("checkpoint.staged")
         return str(path)
 
@@ -64,6 +69,7 @@ class DirectoryStore:
         target = self.path(manifest.epoch)
         try:
             with disk_faults("E313", f"commit epoch {manifest.epoch} to {target}"):
+                _drop_spares(Path(staged))
                 _expect_files(staged, manifest.files)
                 write_manifest(Path(staged, manifests.NAME), manifests.encode(manifest))
                 reach("checkpoint.manifest-written")
@@ -142,7 +148,7 @@ class DirectoryStore:
             sync_directory(self._root)
         reach("checkpoint.set-aside")
 
-    def remove(self, epochs: tuple[int, ...]) -> None:
+    def remove(self, epochs: tuple[int, ...], *, keep_spare: bool = False) -> None:
         """See ``CheckpointStore.remove``. Epochs that are gone already are no fault."""
         doomed: list[Path] = []
         with disk_faults("E313", f"delete epochs in {self._root}"):
@@ -157,9 +163,18 @@ class DirectoryStore:
             # Before any file goes: else a power cut could bring the name back over a rest.
             sync_directory(self._root)
             reach("checkpoint.removal-synced")
+            if keep_spare and self._spare is None and _is_worth_keeping(doomed[-1]):
+                self._spare = doomed.pop()
             for victim in doomed:
                 _remove_tree(victim)
         reach("checkpoint.removed")
+
+    def close(self) -> None:
+        """See ``CheckpointStore.close``."""
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            with disk_faults("E313", f"delete {spare}"), contextlib.suppress(FileNotFoundError):
+                _remove_tree(spare)
 
     def sweep(self) -> tuple[str, ...]:
         """See ``CheckpointStore.sweep``. Only while no one else saves here."""
@@ -172,6 +187,15 @@ class DirectoryStore:
             for path in leftovers:
                 _remove_tree(path)
         return tuple(path.name for path in leftovers)
+
+    def _offer_spare(self, staged: Path) -> None:
+        """Put spare files beside the names that the new ones get; the rest goes."""
+        spare, self._spare = self._spare, None
+        if spare is None or not spare.is_dir():
+            return
+        for file in sorted(spare.glob("*.h5")):
+            file.rename(staged / (file.name + SPARE))
+        _remove_tree(spare)
 
     def _entries(self) -> Iterator[tuple[int, Path]]:
         if not self._root.is_dir():
@@ -197,6 +221,18 @@ class DirectoryStore:
 def epoch_name(epoch: int) -> str:
     """The name of an epoch's directory."""
     return f"epoch-{epoch:06d}"
+
+
+def _is_worth_keeping(directory: Path) -> bool:
+    """Small files are made anew as fast."""
+    sizes = (path.lstat().st_size for path in directory.iterdir())
+    return sum(sizes) >= _LEAST_SPARE_BYTES
+
+
+def _drop_spares(staged: Path) -> None:
+    """Delete spare files that no node wanted."""
+    for path in staged.glob("*" + SPARE):
+        path.unlink()
 
 
 def _leftover(kind: str, epoch: int) -> str:

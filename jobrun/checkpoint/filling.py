@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ class Filling:
         pool: Gives the slabs.
         size_bytes: The most that the file can get; decides how large the slabs are.
         old: Digests of blocks that the file holds already: equal ones are not written again.
+        first: The first block; those before it are left out, with empty digests.
 
     Attributes:
         position: The next byte's place in the file.
@@ -45,19 +47,24 @@ class Filling:
     """
 
     def __init__(
-        self, file: FileWriter, pool: SlabPool, size_bytes: int, old: Sequence[bytes] = ()
+        self,
+        file: FileWriter,
+        pool: SlabPool,
+        size_bytes: int,
+        old: Sequence[bytes] = (),
+        first: int = 0,
     ) -> None:
         self._file = file
         self._pool = pool
         self._old = old
         self._wanted = size_bytes
         # The part of the file that the slab stands for; a slab is taken when it is needed.
-        self._window = USER_BLOCK
+        self._window = USER_BLOCK + first * BLOCK_BYTES
         self._window_bytes = pool.slab_bytes(size_bytes)
         self._slab: Bytes | None = None
         self._runs: list[_Run] = []
-        self.position = USER_BLOCK
-        self.digests: list[bytes] = []
+        self.position = self._window
+        self.digests: list[bytes] = [b""] * first
         self.written_bytes = 0
 
     def put(self, data: Bytes) -> None:
@@ -182,6 +189,6 @@ class Filling:
             self.written_bytes += run.end - run.begin
         self._runs = []
         if self._slab is not None:
-            self._file.then(self._pool.give, self._slab)
+            self._file.then(partial(self._pool.give, self._slab))
             self._slab = None
         self._window = self.position

@@ -20,7 +20,7 @@ from jobrun.checkpoint.codec import Array, decode
 from jobrun.checkpoint.image import StructureError
 from jobrun.checkpoint.index import BlobType
 from jobrun.checkpoint.layout import PAGED_BYTES
-from jobrun.checkpoint.packing import unpack
+from jobrun.checkpoint.packing import portions, unpack
 from jobrun.checkpoint.portions import Portions, Spans, as_bytes
 from jobrun.checkpoint.statefile import Bytes, StateFile, units
 from jobrun.core.errors import CheckpointError
@@ -118,14 +118,14 @@ class _Loading:
         """All values, by row."""
         arrays = {row: self._target(row) for row in self._large.rows.tolist()}
         memory = {row: as_bytes(array) for row, array in arrays.items()}
-        portions = Portions(self._file, self._large, memory, self._small, self._take)
-        _each(portions.read, [part for blocks in self._blocks() for part in units(blocks)])
-        portions.take_halves()
+        reading = Portions(self._file, self._large, memory, self._small, self._take)
+        _each(reading.read, [part for blocks in self._blocks() for part in units(blocks)])
+        reading.take_halves()
         for row, array in arrays.items():
             self._give(row, array)
         for row in self._empty:
             self._give(row, self._target(row))
-        _each(self._unpack, self._packed)
+        self._unpack()
         return self._values
 
     def _blocks(self) -> list[range]:
@@ -158,8 +158,12 @@ class _Loading:
         for number, row in enumerate(rows):
             self._give(row, matrix[number, ...].copy())
 
-    def _unpack(self, row: int) -> None:
-        self._give(row, unpack(self._file, row, self._target(row)))
+    def _unpack(self) -> None:
+        arrays = {row: self._target(row) for row in self._packed}
+        parts = [(row, part) for row in arrays for part in portions(self._file, row)]
+        _each(lambda part: unpack(self._file, part[0], arrays[part[0]], part[1]), parts)
+        for row, array in arrays.items():
+            self._give(row, array)
 
     def _give(self, row: int, stored: Array) -> None:
         """Note the value that an array of the file stands for; it is not used for anything else."""

@@ -42,8 +42,9 @@ def _hash_many(words: Words, start: int) -> Words:
     a, b, c = registers = [np.full(len(words), start, np.uint32) for _ in range(3)]
     last = words.shape[1] - 3
     for place in range(0, last + 1, 3):
-        for offset, register in enumerate(registers):
-            register += words[:, place + offset]
+        a += words[:, place]
+        b += words[:, place + 1]
+        c += words[:, place + 2]
         if place < last:
             for step, bits in enumerate(_MIX):
                 first, second, third = (registers[(step + offset) % 3] for offset in range(3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 import stat
@@ -35,15 +36,24 @@ def open_plain(path: str) -> Iterator[tuple[int, int]]:
             raise _not_plain(path, "it is not a regular file")
         if facts.st_nlink != 1:
             raise _not_plain(path, f"it has {facts.st_nlink} names (hard links)")
+        _lock(path, descriptor)
         yield descriptor, facts.st_size
     except OSError as error:
-        raise CheckpointError.of(
-            "E315",
-            f"cannot read {path}: {error.strerror or error}",
-            "check the disk, or use another epoch",
-        ) from error
+        raise _cannot_open(path, error) from error
     finally:
         os.close(descriptor)
+
+
+def _lock(path: str, descriptor: int) -> None:
+    """Keep the file from being used for another epoch while it is read."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        # Its epoch was removed between our look at its name and now.
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
+    except OSError:
+        # A file system without locks: there no file is used again.
+        return
 
 
 def read_plain(path: str, *, most_bytes: int | None = None) -> bytes:

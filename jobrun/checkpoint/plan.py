@@ -74,6 +74,7 @@ def save_group(job: Job, run_id: str) -> TaskGroup:
                     names=names,
                     run_id=run_id,
                     path=SAVE_TASK,
+                    compression=job.checkpoint.compression,
                 ),
             ),
             path=SAVE_TASK,

@@ -1,9 +1,10 @@
-"""Reading a checkpoint file portion by portion: large blobs to their place, small ones out of it."""
+"""Reading a checkpoint file in portions: large blobs to their place, small ones out of it."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ class Spans:
         types, begin, end = self._types[here], self.begin[here], self.end[here]
         cuts = np.flatnonzero((types[1:] != types[:-1]) | (begin[1:] != end[:-1])) + 1
         edges = [places.start, *(cuts + places.start).tolist(), places.stop]
-        return [range(a, b) for a, b in zip(edges, edges[1:], strict=False) if a < b]
+        return [range(a, b) for a, b in pairwise(edges) if a < b]
 
 
 class Portions:

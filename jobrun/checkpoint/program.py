@@ -9,13 +9,29 @@ from typing import Any
 import numpy as np
 
 from jobrun.blobs.values import Value
-from jobrun.checkpoint.blocks import DIGEST_BYTES, block_count
+from jobrun.checkpoint.blocks import (
+    BLOCK_BYTES,
+    DIGEST_BYTES,
+    block_count,
+    block_span,
+    digest,
+)
 from jobrun.checkpoint.codec import Array, Coded, encode
 from jobrun.checkpoint.dtypes import DType
 from jobrun.checkpoint.filling import Filling
-from jobrun.checkpoint.layout import ALIGNMENT, PAGED_BYTES, Layout, entries_of
-from jobrun.checkpoint.template import EPOCH_TYPE, Bytes, Places, Template
+from jobrun.checkpoint.layout import (
+    ALIGNMENT,
+    PAGED_BYTES,
+    Layout,
+    Numbers,
+    Packing,
+    entries_of,
+)
+from jobrun.checkpoint.packing import packed_chunks, packings
+from jobrun.checkpoint.template import CHUNKS_TYPE, EPOCH_TYPE, Bytes, Places, Template, chunk_tree
+from jobrun.checkpoint.userblock import SIZE as USER_BLOCK
 from jobrun.checkpoint.userblock import Parts
+from jobrun.core.compression import Rules
 
 # Of so many, the metadata of numpy's own call are small beside the data.
 _MOST_GATHERED = 256
@@ -41,37 +57,56 @@ class _Gathered:
     rest: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What a file is like when all behind its user block has been given.
+
+    Attributes:
+        parts: For the user block.
+        tail: The end of the file.
+        front: The metadata, if they are still to be written, behind the user block.
+        end: The length of the file.
+    """
+
+    parts: Parts
+    tail: bytes
+    front: Bytes | None
+    end: int
+
+
 class Program:
     """The bytes of a layout's files.
 
     Args:
         coded: Values of the layout, as they are stored.
-        plain: The names of those that are stored as they are.
+        plain: The names of those that are stored as they are, with their dtypes.
+        packed: How some are compressed.
 
     Attributes:
         layout: The layout.
-        places: Where everything stands in the file.
-        parts: The same, as far as the user block tells it.
+        most_bytes: The most that a file can have; without compression what it has.
+        first: The first block of data; with compression the metadata, which are known last,
+            have blocks of their own.
     """
 
-    def __init__(self, coded: Mapping[str, Coded], plain: Mapping[str, DType]) -> None:
-        self.layout = Layout.of(entries_of(coded))
-        template = Template(self.layout)
-        offsets, last = self.layout.places(template.size_bytes)
-        tail = -(-last // EPOCH_TYPE.itemsize) * EPOCH_TYPE.itemsize
-        blocks = block_count(tail)
-        end = tail + EPOCH_TYPE.itemsize + blocks * DIGEST_BYTES
-        self.places = Places(offsets, tail, blocks, end)
-        self.parts = Parts(
-            index=template.index_at,
-            layout_bytes=len(self.layout.text),
-            names_bytes=len(self.layout.names_text),
-            blobs=len(self.layout.entries),
-            tail=tail,
-            chunks=0,
-            blocks=blocks,
-        )
-        self._front: Bytes = template.render(self.places)
+    def __init__(
+        self,
+        coded: Mapping[str, Coded],
+        plain: Mapping[str, DType],
+        packed: Mapping[str, Packing],
+    ) -> None:
+        self.layout = Layout.of(entries_of(coded, packed))
+        self._template = Template(self.layout)
+        start = self._template.size_bytes
+        self.first = block_count(start) if packed else 0
+        if packed:
+            start = block_span(self.first, start + BLOCK_BYTES)[0]
+        self._offsets, self._last = self.layout.places(start)
+        self.most_bytes = self._places(self._offsets, self._last + self._most_packed()).end
+        self._front: Bytes | None = None
+        if not packed:
+            places = self._places(self._offsets, self._last)
+            self._front = self._template.render(places)
         self._expected = [
             (entry.name, plain.get(entry.name), entry.shape, entry) for entry in self.layout.entries
         ]
@@ -101,31 +136,95 @@ class Program:
             found.append(coded.array)
         return found
 
-    def fill(self, filling: Filling, arrays: list[Array], epoch: int) -> bytes:
-        """Give all bytes behind the user block; returns the tail, which is the end of them."""
-        filling.put(self._front)
+    def fill(self, filling: Filling, arrays: list[Array], epoch: int) -> Filled:
+        """Give all bytes from block ``first`` on; what is not given is in the result."""
+        if self._front is not None:
+            filling.put(self._front)
         order = self.layout.order
         for step in self._steps:
             if isinstance(step, int):
                 index = order[step]
-                filling.zero(int(self.places.offsets[index]))
+                filling.zero(int(self._offsets[index]))
                 filling.put(flat_bytes(arrays[index]))
             else:
                 members = order[step.first : step.first + step.count]
-                filling.zero(int(self.places.offsets[members[0]]))
+                filling.zero(int(self._offsets[members[0]]))
                 _gather(filling, step, [arrays[index] for index in members])
-        filling.zero(self.places.tail)
+        if self._front is not None:
+            return self._finish(filling, epoch, self._places(self._offsets, self._last), [], None)
+        return self._fill_packed(filling, arrays, epoch)
+
+    def _fill_packed(self, filling: Filling, arrays: list[Array], epoch: int) -> Filled:
+        """Chunks, then the trees that find them, and now that all have their places, metadata."""
+        offsets = self._offsets.copy()
+        chunks: list[tuple[int, int]] = []
+        for index in self.layout.packed:
+            entry = self.layout.entries[index]
+            first = len(chunks)
+            for data in packed_chunks(entry, arrays[index]):
+                chunks.append((filling.position, len(data)))
+                filling.put(np.frombuffer(data, np.uint8))
+            filling.zero(_rounded(filling.position, ALIGNMENT))
+            places = [(at - USER_BLOCK, size) for at, size in chunks[first:]]
+            tree, root = chunk_tree(entry, places, filling.position - USER_BLOCK)
+            offsets[index] = root + USER_BLOCK
+            filling.put(np.frombuffer(tree, np.uint8))
+        places_now = self._places(offsets, filling.position)
+        front = np.zeros(self.first * BLOCK_BYTES, np.uint8)
+        front[: self._template.size_bytes - USER_BLOCK] = self._template.render(places_now)
+        for number in range(self.first):
+            filling.digests[number] = digest(front[number * BLOCK_BYTES :][:BLOCK_BYTES].data)
+        return self._finish(filling, epoch, places_now, chunks, front)
+
+    def parts(self) -> Parts | None:
+        """Where the parts of every file of the layout are; None if that differs."""
+        places = self._places(self._offsets, self._last)
+        return self._parts(places, 0) if self._front is not None else None
+
+    def _parts(self, places: Places, chunks: int) -> Parts:
+        return Parts(
+            index=self._template.index_at,
+            layout_bytes=len(self.layout.text),
+            names_bytes=len(self.layout.names_text),
+            blobs=len(self.layout.entries),
+            tail=places.tail,
+            chunks=chunks,
+            blocks=places.blocks,
+        )
+
+    def _finish(
+        self,
+        filling: Filling,
+        epoch: int,
+        places: Places,
+        chunks: list[tuple[int, int]],
+        front: Bytes | None,
+    ) -> Filled:
+        filling.zero(places.tail)
         filling.end_blocks()
-        tail = np.array(epoch, EPOCH_TYPE).tobytes() + b"".join(filling.digests)
+        table = np.array(chunks, CHUNKS_TYPE).tobytes()
+        tail = np.array(epoch, EPOCH_TYPE).tobytes() + table + b"".join(filling.digests)
         filling.put_tail(tail)
-        return tail
+        return Filled(self._parts(places, len(chunks)), tail, front, places.end)
+
+    def _places(self, offsets: Numbers, last: int) -> Places:
+        tail = _rounded(last, EPOCH_TYPE.itemsize)
+        chunks = self.layout.chunk_count * CHUNKS_TYPE.itemsize
+        blocks = block_count(tail)
+        end = tail + EPOCH_TYPE.itemsize + chunks + blocks * DIGEST_BYTES
+        return Places(offsets, tail, blocks, end)
+
+    def _most_packed(self) -> int:
+        """The most that compressed blobs can take: if nothing becomes smaller."""
+        sizes = (self.layout.entries[index].size_bytes for index in self.layout.packed)
+        return sum(2 * size for size in sizes) + self.layout.chunk_count * 4096
 
     def _plan(self, plain: Mapping[str, DType]) -> list[int | _Gathered]:
         """What has bytes, in the order of the file; as its place there, or together with others."""
         steps: list[int | _Gathered] = []
         for place, index in enumerate(self.layout.order):
             entry = self.layout.entries[index]
-            if not entry.size_bytes:
+            if not entry.size_bytes or entry.packing:
                 continue
             dtype = plain.get(entry.name)
             size = entry.size_bytes
@@ -141,10 +240,17 @@ class Program:
         return steps
 
 
-def program_for(values: Mapping[str, Value]) -> tuple[Program, list[Array]]:
+def program_for(
+    values: Mapping[str, Value], compression: Rules = ()
+) -> tuple[Program, list[Array]]:
     """A program for the layout of these values, and the values as they are stored.
 
+    Args:
+        values: By name.
+        compression: Which to compress, if a probe of the values finds it worth it.
+
     Raises:
+        EnvironmentFaultError: E326, a codec needs a package that is not there.
         TaskFailedError: A blob holds what cannot be stored.
     """
     coded = {name: encode(value, name) for name, value in values.items()}
@@ -153,7 +259,7 @@ def program_for(values: Mapping[str, Value]) -> tuple[Program, list[Array]]:
         for name, one in coded.items()
         if one.kind == "array" and one.array.dtype == values[name].dtype and _is_simple(one.array)
     }
-    made = Program(coded, plain)
+    made = Program(coded, plain, packings(coded, compression))
     return made, [coded[entry.name].array for entry in made.layout.entries]
 
 
@@ -194,3 +300,7 @@ def _gather(filling: Filling, step: _Gathered, arrays: list[Array]) -> None:
         np.concatenate(arrays[at : at + count], out=out)
         filling.advance(count * size)
         at += count
+
+
+def _rounded(position: int, step: int) -> int:
+    return -(-position // step) * step

@@ -12,6 +12,7 @@ import mmap
 import os
 import queue
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ class FileWriter:
     def __init__(self, descriptor: int, *, direct: bool) -> None:
         self._descriptor = descriptor
         self._direct = direct and bool(_DIRECT) and _set_direct(descriptor, on=True)
-        self._jobs: queue.SimpleQueue[tuple[Bytes, int] | Any] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
 
@@ -94,14 +95,14 @@ class FileWriter:
         if self._thread is None:
             self._write(piece, offset)
         else:
-            self._jobs.put((piece, offset))
+            self._jobs.put(lambda: self._try(piece, offset))
 
-    def then(self, act: Any, *args: Any) -> None:
-        """Call something when all that was given so far has been written."""
+    def then(self, act: Callable[[], None]) -> None:
+        """Call something when all that was given so far has been written, or has failed."""
         if self._thread is None:
-            act(*args)
+            act()
         else:
-            self._jobs.put((act, args))
+            self._jobs.put(act)
 
     def wait(self) -> None:
         """Return when all is written, or failed; the thread ends.
@@ -130,17 +131,17 @@ class FileWriter:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            first, second = job
-            if callable(first):
-                first(*second)
-            elif self._error is None:
-                try:
-                    self._write(first, second)
-                except BaseException as error:  # noqa: BLE001 - raised where the writer waits
-                    self._error = error
+            job()
+
+    def _try(self, piece: Bytes | bytes, offset: int) -> None:
+        if self._error is None:
+            try:
+                self._write(piece, offset)
+            except BaseException as error:  # noqa: BLE001 - raised where the writer waits
+                self._error = error
 
     def _write(self, piece: Bytes | bytes, offset: int) -> None:
-        view = memoryview(piece)
+        view = piece.data if isinstance(piece, np.ndarray) else memoryview(piece)
         while view:
             try:
                 count = os.pwrite(self._descriptor, view, offset)

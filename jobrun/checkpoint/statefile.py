@@ -116,7 +116,7 @@ class StateFile:
 
     def pread_into(self, pieces: list[Bytes], begin: int) -> None:
         """Likewise, into memory that is there, one piece after the other."""
-        views = [memoryview(piece) for piece in pieces if piece.size]
+        views = [piece.data for piece in pieces if piece.size]
         while views:
             count = os.preadv(self.descriptor, views[:512], begin)
             if count == 0:
@@ -176,7 +176,7 @@ class StateFile:
             piece = memory[: last - begin]
             self.pread_into([piece], begin)
             self.check(blocks, [piece])
-            yield memoryview(piece)
+            yield piece.data
         yield memoryview(tail.raw)
 
 
@@ -221,7 +221,7 @@ def _digest_of(pieces: list[Bytes], size: int) -> tuple[bytes, list[Bytes]]:
     left = list(pieces)
     while size:
         piece = left.pop(0)
-        state.update(piece[:size])
+        state.update(piece[:size].data)
         if piece.size > size:
             left.insert(0, piece[size:])
         size -= min(size, piece.size)

@@ -104,8 +104,17 @@ class CheckpointStore(Protocol):
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
         """Move epochs out of the way, into ``where``; nothing is deleted."""
 
-    def remove(self, epochs: tuple[int, ...]) -> None:
-        """Delete epochs that retention has chosen; each disappears whole."""
+    def remove(self, epochs: tuple[int, ...], *, keep_spare: bool = False) -> None:
+        """Delete epochs that retention has chosen; each disappears whole.
+
+        Args:
+            epochs: They.
+            keep_spare: The store may keep one set of files out of sight, for the next epoch
+                to be written into; who asks for that calls ``close`` in the end.
+        """
+
+    def close(self) -> None:
+        """Delete what was kept for later epochs. The store can be used again."""
 
     def sweep(self) -> tuple[str, ...]:
         """Remove what interrupted saves and removals left, and name it."""

@@ -15,8 +15,9 @@ import h5py
 import numpy as np
 from h5py import h5t
 
-from jobrun.checkpoint import codecs, h5parts
+from jobrun.checkpoint import h5parts
 from jobrun.checkpoint.blocks import DIGEST_BYTES
+from jobrun.checkpoint.codecs import encoder_for
 from jobrun.checkpoint.dtypes import DType, parse_dtype, storage_dtype
 from jobrun.checkpoint.layout import Entry, Layout, Numbers
 from jobrun.checkpoint.userblock import SIZE as USER_BLOCK
@@ -157,6 +158,19 @@ class Template:
         return table + blobs + root, root_at, root_at + len(root)
 
 
+def chunk_tree(entry: Entry, places: list[tuple[int, int]], address: int) -> tuple[bytes, int]:
+    """The tree that finds a compressed blob's chunks, and the address of its root.
+
+    Args:
+        entry: The blob.
+        places: Address and stored size of each chunk, in the order of the array.
+        address: Where the tree will be.
+    """
+    packing = entry.packing
+    assert packing is not None  # noqa: S101 - the caller looks
+    return h5parts.chunk_tree(entry.shape, packing.chunk, places, address)
+
+
 def padded(text: bytes) -> bytes:
     """The text with NULs behind, a multiple of 8 in all."""
     return text + bytes(-len(text) % 8)
@@ -200,8 +214,8 @@ def _blob_header(entry: Entry) -> tuple[bytes, int]:
     if entry.packing is None:
         storage = h5parts.contiguous(entry.size_bytes)
     else:
-        filters = codecs.filters(entry.packing.codec, dtype.itemsize)
-        pipeline = h5parts.filter_pipeline(filters)
+        encoder = encoder_for(entry.packing.codec, dtype, entry.packing.chunk)
+        pipeline = h5parts.filter_pipeline(encoder.filters)
         storage = h5parts.chunked(entry.packing.chunk, dtype.itemsize, pipeline)
     return h5parts.dataset_header(entry.shape, _datatype(dtype), storage, attributes)
 
@@ -218,7 +232,8 @@ def _own_header(one: _Own) -> Bytes:
     address = one.offset - USER_BLOCK if size else h5parts.UNDEFINED
     # Before anything has its place, only the size of the header counts.
     place = np.array([max(address, 0)], np.uint64)
-    return h5parts.headers(header, at, place)[0]
+    made: Bytes = h5parts.headers(header, at, place)[0]
+    return made
 
 
 @lru_cache(maxsize=256)

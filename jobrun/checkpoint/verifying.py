@@ -1,4 +1,4 @@
-"""All bytes of a checkpoint file in their order, compared with what its manifest says. Only reads."""
+"""All bytes of a checkpoint file in their order, as its manifest tells of them. Only reads."""
 
 from __future__ import annotations
 

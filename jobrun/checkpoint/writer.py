@@ -18,9 +18,11 @@ from jobrun.checkpoint import userblock
 from jobrun.checkpoint.codec import Array
 from jobrun.checkpoint.filling import Filling
 from jobrun.checkpoint.program import Program, program_for
+from jobrun.checkpoint.recycling import known_digests, take_spare
 from jobrun.checkpoint.slabs import FileWriter, SlabPool
 from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.userblock import Header
+from jobrun.core.compression import Rules
 from jobrun.core.crashpoints import reach
 from jobrun.formats.files import disk_faults
 
@@ -39,10 +41,12 @@ class NodeWriter:
 
     Args:
         node: Whose state it is.
+        compression: Which blobs to compress, and how, where that makes them smaller.
     """
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, compression: Rules = ()) -> None:
         self._node = node
+        self._compression = compression
         self._lock = threading.Lock()
         self._pool = SlabPool()
         self._program: Program | None = None
@@ -72,7 +76,8 @@ class NodeWriter:
         a snapshot that lays its blobs so costs no second one.
 
         Args:
-            path: The file; nothing may be there.
+            path: The file; nothing may be there. A spare file beside it (see ``recycling``)
+                becomes it.
             epoch: Of which epoch the values are.
             run_id: Of which run.
             values: By name. Read only.
@@ -84,15 +89,15 @@ class NodeWriter:
         started = time.perf_counter()
         with self._lock:
             program, arrays = self._arrays(values)
-            end = program.places.end
+            end = program.most_bytes
             with disk_faults(
                 "E313", f"write {path}", place=str(Path(path).parent), needed_bytes=end
             ):
-                block = self._write(path, program, arrays, epoch, run_id)
+                block, size = self._write(path, program, arrays, epoch, run_id)
         return StoredFile(
             node=self._node,
             name=Path(path).name,
-            size_bytes=end,
+            size_bytes=size,
             digest=userblock.sha256(block),
             seconds=time.perf_counter() - started,
         )
@@ -107,17 +112,22 @@ class NodeWriter:
             arrays = self._program.arrays(values)
             if arrays is not None:
                 return self._program, arrays
-        self._program, arrays = program_for(values)
+        self._program, arrays = program_for(values, self._compression)
         return self._program, arrays
 
     def _write(
         self, path: str, program: Program, arrays: list[Array], epoch: int, run_id: str
-    ) -> bytes:
-        """Write all of the file, durably; returns its user block."""
-        descriptor = os.open(path, _FLAGS, 0o644)
+    ) -> tuple[bytes, int]:
+        """Write all of the file, durably; returns its user block and its length."""
+        spare = take_spare(path)
+        descriptor = os.open(path, _FLAGS, 0o644) if spare is None else spare
         try:
             reach("checkpoint.file-opened")
-            block = self._fill(descriptor, program, arrays, epoch, run_id)
+            old: list[bytes] = []
+            parts = program.parts()
+            if spare is not None and parts is not None:
+                old = known_digests(descriptor, program.layout.digest, parts, epoch)
+            made = self._fill(descriptor, program, arrays, old, epoch, run_id)
             reach("checkpoint.file-written")
             # Once: after a failure the kernel may have dropped the bytes, and would say yes.
             os.fsync(descriptor)
@@ -127,36 +137,44 @@ class NodeWriter:
         # Some file systems report a failed write only here.
         os.close(descriptor)
         reach("checkpoint.file-synced")
-        return block
+        return made
 
     def _fill(
-        self, descriptor: int, program: Program, arrays: list[Array], epoch: int, run_id: str
-    ) -> bytes:
-        end = program.places.end
-        is_large = end >= _LARGE_BYTES
+        self,
+        descriptor: int,
+        program: Program,
+        arrays: list[Array],
+        old: list[bytes],
+        epoch: int,
+        run_id: str,
+    ) -> tuple[bytes, int]:
+        most = program.most_bytes
+        is_large = most >= _LARGE_BYTES
         file = FileWriter(descriptor, direct=is_large)
-        filling = Filling(file, self._pool, end)
+        filling = Filling(file, self._pool, most, old, program.first)
         if is_large:
             file.start()
         try:
-            tail = program.fill(filling, arrays, epoch)
+            filled = program.fill(filling, arrays, epoch)
             file.wait()
         finally:
             file.stop()
+        file.buffered()
+        if filled.front is not None:
+            file.write(filled.front, userblock.SIZE)
         reach("checkpoint.file-half-written")
         header = Header(
             node=self._node,
             epoch=epoch,
             run_id=run_id,
-            length=end - userblock.SIZE,
-            digest=userblock.sha256(tail),
+            length=filled.end - userblock.SIZE,
+            digest=userblock.sha256(filled.tail),
             layout=program.layout.digest,
-            parts=program.parts,
+            parts=filled.parts,
             format=userblock.FORMAT,
         )
         block = userblock.encode(header)
-        file.buffered()
         # Last: without it the file is none, however much of it there is.
         file.write(block, 0)
-        os.ftruncate(descriptor, end)
-        return block
+        os.ftruncate(descriptor, filled.end)
+        return block, filled.end

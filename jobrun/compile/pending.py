@@ -27,8 +27,6 @@ def _of_checkpoint(spec: JobSpec) -> _Found:
     policy = spec.checkpoint
     if not isinstance(policy, CheckpointSpec):
         return
-    if policy.compression is not None:
-        yield ("checkpoint", "compression"), "'compression' is not carried out yet", "leave it out"
     if policy.every is not None and policy.every.unit == "records":
         yield (
             ("checkpoint", "every"),

@@ -212,6 +212,7 @@ def _checkpoint(policy: CheckpointPolicy) -> dict[str, Any]:
         "keep_best": {"metric": metric, "mode": mode, "n": count} if metric else None,
         "nodes": list(policy.nodes),
         "on_error": policy.on_error,
+        "compression": dict(policy.compression),
         "upload": None if policy.upload is None else asdict(policy.upload),
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Literal
 
@@ -12,6 +12,7 @@ from jobrun.compile.nodes import NodeNames
 from jobrun.compile.positions import Finished
 from jobrun.compile.probes import Probes
 from jobrun.compile.upload import upload_policy
+from jobrun.core.compression import Rules
 from jobrun.core.names import did_you_mean
 from jobrun.graph.conditions import (
     CheckpointPolicy,
@@ -55,8 +56,15 @@ def checkpoint_policy(
         nodes=chosen,
         on_error=written.on_error,
         upload=upload_policy(written.upload, context),
+        compression=_compression(written.compression),
         asynchronous=written.asynchronous,
     )
+
+
+def _compression(written: str | Mapping[str, str] | None) -> Rules:
+    if written is None:
+        return ()
+    return (("*", written),) if isinstance(written, str) else tuple(written.items())
 
 
 def _keep_every(keep: KeepSpec, context: Context) -> int:

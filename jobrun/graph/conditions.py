@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from jobrun.core.compression import Rules
 from jobrun.core.origin import Origin
 from jobrun.graph.expr import Expr
 from jobrun.graph.steps import NOWHERE
@@ -118,6 +119,7 @@ class CheckpointPolicy:
         nodes: Whose state is saved.
         on_error: ``fail``, or ``warn`` (count, go on, and tell at the end).
         upload: None for no copies.
+        compression: Patterns of blob names and codecs; see ``core.compression``.
         asynchronous: Whether the run goes on while an epoch is saved; None: as memory allows.
     """
 
@@ -131,6 +133,7 @@ class CheckpointPolicy:
     nodes: tuple[str, ...] = ()
     on_error: Literal["fail", "warn"] = "fail"
     upload: UploadPolicy | None = None
+    compression: Rules = ()
     asynchronous: bool | None = None
 
 

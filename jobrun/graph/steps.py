@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from jobrun.core.compression import Rules
 from jobrun.core.origin import Origin
 from jobrun.graph.expr import Expr, Text
 
@@ -266,6 +267,9 @@ class SaveState:
     No spec can say this: the runner's checkpoint plan makes it. The task's output ``ticket``
     stands for what is held (see ``checkpoint.plan.Ticket``); where it is written is said
     later, while other groups may run.
+
+    Attributes:
+        compression: Patterns of blob names and codecs; see ``core.compression``.
     """
 
     file: str
@@ -273,6 +277,7 @@ class SaveState:
     run_id: str
     path: str = ""
     origin: Origin = field(default=NOWHERE, compare=False)
+    compression: Rules = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,10 @@ KINDS: dict[str, str] = {
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("pad", "mode"): "text",
     ("tri", "N"): "number",
+    ("linspace", "axis"): "number",
+    ("norm", "axis"): "number",
+    ("einsum", "subscripts"): "word",
+    ("one_hot", "length"): "number",
     ("tri", "M"): "number",
     ("norm", "ord"): "number",
     ("standard_gamma", "shape"): "array",
@@ -89,7 +93,9 @@ def wrong_kind(function: str, parameter: str, known: Known) -> WrongKind | None:
     """
     wanted = kind(function, parameter)
     array = as_array(known)
-    if known.items == () or array.dtype in (None, NONE) or _fits(wanted, array):
+    # Of no items at all numpy takes any dtype.
+    is_empty = array.shape is not None and 0 in array.shape
+    if is_empty or array.dtype in (None, NONE) or _fits(wanted, array):
         return None
     return WrongKind(parameter, wanted, _words(array))
 

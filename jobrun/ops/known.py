@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import permutations
 
 Shape = tuple[int | None, ...]
 
@@ -24,6 +26,7 @@ _CODES: dict[str, tuple[str, int]] = {
     "complex64": ("c", 8), "complex128": ("c", 16),
 }  # fmt: skip
 _NAMES = {code: name for name, code in _CODES.items()}
+_MOST_DTYPES = 4
 _ORDER = "biufc"
 _DEFAULT = {"b": "bool", "i": "int64", "f": "float64", "c": "complex128"}
 
@@ -100,13 +103,17 @@ def width_of(dtype: str) -> int:
 
 
 def join_dtypes(dtypes: Iterable[str | None]) -> str | None:
-    """The dtype that holds all of several without loss, as numpy chooses it."""
-    found: str | None = None
-    for dtype in dtypes:
-        if dtype not in _CODES:
-            return None
-        found = str(dtype) if found is None else _join(found, str(dtype))
-    return found
+    """The dtype that holds all of several without loss, as numpy chooses it.
+
+    Of more than two that is not always the join of pairs, and the order may count: then it is
+    None.
+    """
+    several = set(dtypes)
+    if not several or len(several) > _MOST_DTYPES or not several <= _CODES.keys():
+        return None
+    orders = permutations(str(one) for one in several)
+    found = {reduce(_join, order) for order in orders}
+    return found.pop() if len(found) == 1 else None
 
 
 def as_array(known: Known) -> Known:

@@ -197,4 +197,4 @@ class Commits:
         pinned = read_pins(self._place.run)
         chosen = victims(policy, self._store.epochs(), dict(progress.scores), pinned)
         if chosen:
-            self._store.remove(chosen)
+            self._store.remove(chosen, keep_spare=True)

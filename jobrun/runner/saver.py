@@ -230,6 +230,7 @@ class CheckpointSaver:
         if ended and outcome is not None and outcome.error is not None:
             self._listen(CheckpointFailed(outcome.epoch, str(outcome.error)))
         self._background.close()
+        self._store.close()
 
     def _order(self, progress: Progress, started: float, waited_s: float) -> Order:
         """Hold what is to be saved, and let the run go on if there is memory for that."""

@@ -13,8 +13,8 @@ from jobrun.graph.types import NodeReport, NodeSetup, OutputRef, SetupNets, Task
 from jobrun.runtime.actions import Actions
 from jobrun.runtime.alias import is_fresh
 from jobrun.runtime.codegen import Block, compile_block, compile_expression
-from jobrun.runtime.opaque import opaque_names
 from jobrun.runtime.lapping import Metering
+from jobrun.runtime.opaque import opaque_names
 from jobrun.runtime.queues import LinePlan, handing_over, line_plans
 from jobrun.runtime.records import RecordPlan, record_block
 from jobrun.runtime.streams import record_plan

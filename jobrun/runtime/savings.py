@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import count
+from itertools import count, islice
 from operator import attrgetter, is_
 from pathlib import PurePath
 
@@ -24,6 +24,7 @@ from jobrun.checkpoint.arena import Arena
 from jobrun.checkpoint.plan import Ticket
 from jobrun.checkpoint.times import NodeSave
 from jobrun.checkpoint.writer import NodeWriter
+from jobrun.core.compression import Rules
 from jobrun.core.errors import JobrunError
 from jobrun.graph.steps import SaveState
 
@@ -32,6 +33,7 @@ NodeNames = Mapping[str, Names]
 
 # So much is copied before another thread is let to choose what comes next.
 _TURN_BYTES = 1 << 23
+_TURN_BLOBS = 1 << 12
 _NO_NAMES: Names = frozenset()
 _NBYTES = attrgetter("nbytes")
 
@@ -39,9 +41,9 @@ _NBYTES = attrgetter("nbytes")
 class Place:
     """What a node keeps from one save to the next."""
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, compression: Rules) -> None:
         self.arena = Arena()
-        self.writer = NodeWriter(node)
+        self.writer = NodeWriter(node, compression)
         self._asked: tuple[tuple[str, ...], tuple[Names, ...]] = ((), ())
         self._at_risk = _NO_NAMES
 
@@ -79,6 +81,8 @@ class Held:
         self._covered: Names = _NO_NAMES
         self._waiting: set[str] = set()
         self._in_work: set[str] = set()
+        # Of what is to be copied: what is no array.
+        self._others: set[str] = set()
         self._is_writing = False
         self._is_prepared = False
         self._turn = threading.Condition()
@@ -167,12 +171,27 @@ class Held:
         """What to copy next; empty when all of them are copied, by whomever."""
         with self._turn:
             while True:
-                chosen = self._next(self._waiting if names is None else self._waiting & names)
+                left = self._waiting
+                if names is not None and not names >= left:
+                    left = left & names
+                chosen = self._next(left)
                 if chosen or not (self._in_work if names is None else self._in_work & names):
                     return chosen
                 self._turn.wait()
 
-    def _next(self, names: Iterable[str]) -> list[str]:
+    def _next(self, names: set[str]) -> list[str]:
+        if names and not self._is_prepared:
+            self._prepare()
+        # Small ones many at a time, since to choose takes longer than to copy; and in the order
+        # in which they lie in memory.
+        chosen = list(islice(filter(names.__contains__, self._arena.small), _TURN_BLOBS))
+        if not chosen:
+            chosen = self._some_large(names)
+        self._in_work.update(chosen)
+        self._waiting.difference_update(chosen)
+        return chosen
+
+    def _some_large(self, names: set[str]) -> list[str]:
         chosen: list[str] = []
         left_bytes = _TURN_BYTES
         for name in names:
@@ -180,23 +199,23 @@ class Held:
             left_bytes -= getattr(self._values[name], "nbytes", 0)
             if left_bytes <= 0:
                 break
-        if chosen and not self._is_prepared:
-            self._prepare()
-        self._in_work.update(chosen)
-        self._waiting.difference_update(chosen)
         return chosen
 
     def _prepare(self) -> None:
-        arrays = {name: self._values[name] for name in sorted(self._waiting)}
-        self._arena.prepare({n: v for n, v in arrays.items() if type(v) is np.ndarray})
+        # In the order of the step's names, which is the same at every save.
+        arrays = {n: v for n, v in self._values.items() if type(v) is np.ndarray}
+        if not arrays.keys() <= self._waiting:
+            arrays = {name: value for name, value in arrays.items() if name in self._waiting}
+        self._arena.prepare(arrays)
+        self._others = self._waiting - arrays.keys()
         self._is_prepared = True
 
-    def _copy(self, names: Iterable[str]) -> None:
-        values = {name: self._values[name] for name in names}
-        arrays = {name: one for name, one in values.items() if type(one) is np.ndarray}
-        copies: dict[str, Value] = dict(self._arena.copy(arrays))
-        copies |= {name: detach(one, name) for name, one in values.items() if name not in arrays}
-        self._values.update(copies)
+    def _copy(self, names: list[str]) -> None:
+        others = self._others.intersection(names)
+        arrays = [name for name in names if name not in others] if others else names
+        self._values.update(self._arena.copy(arrays, self._values))
+        for name in others:
+            self._values[name] = detach(self._values[name], name)
 
 
 class Savings:
@@ -212,7 +231,7 @@ class Savings:
         values = {name: blobs[name] for name in step.names}
         ticket = Ticket(node, epoch, next(self._numbers), _size_bytes(values))
         if node not in self._places:
-            self._places[node] = Place(node)
+            self._places[node] = Place(node, step.compression)
         self._held[ticket] = Held(ticket, step, values, self._places[node])
         return ticket
 

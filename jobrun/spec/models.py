@@ -295,6 +295,10 @@ class UploadSpec(Model):
     required: Bool = Field(False, description="a failure fails the run")
 
 
+# Those of core.compression, which a test compares.
+Codec = Literal["none", "deflate", "zstd", "lz4", "blosc2", "bitshuffle"]
+
+
 class CheckpointSpec(Model):
     """When to checkpoint, where to, and what to keep."""
 
@@ -303,8 +307,10 @@ class CheckpointSpec(Model):
     keep: Maybe[KeepSpec] = None
     nodes: Maybe[tuple[Name, ...]] = None
     compression: Maybe[
-        Annotated[Annotated[Str, Tag("text")] | Annotated[dict[Str, Str], Tag("mapping")], ByKind]
-    ] = None
+        Annotated[
+            Annotated[Codec, Tag("text")] | Annotated[dict[Str, Codec], Tag("mapping")], ByKind
+        ]
+    ] = Field(None, description="of all blobs, or by patterns of names; the first that fits counts")
     on_error: Literal["fail", "warn"] = "fail"
     asynchronous: Maybe[Bool] = Field(None, alias="async")
     upload: Maybe[UploadSpec] = None

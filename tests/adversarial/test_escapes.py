@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 
-from jobrun.compile import compile_job
+from jobrun.compile.job import compile_job
 from jobrun.compile.text import parse_text
 from jobrun.core.errors import Fault, SpecError
 from jobrun.spec.load import load_spec

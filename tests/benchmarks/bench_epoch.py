@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import jobrun
-from jobrun.core.events import EpochEnded
+from jobrun.core.events import CheckpointTimes, EpochEnded
 from jobrun.graph.conditions import CheckpointPolicy
 from jobrun.graph.types import Job
 from jobrun.session.base import RunContext
@@ -130,12 +130,12 @@ def write_raw(folder: Path, content: bytes) -> None:
 def bench_checkpoint(folder: str) -> None:
     """A checkpointed epoch against the raw writing of as many bytes, turn by turn."""
     raw: list[float] = []
-    epochs: list[float] = []
+    epochs: dict[str, list[float]] = {"at the boundary": [], "beside the run": []}
     size = 0
     for _ in range(7):
-        epochs.append(
-            statistics.median(epoch_times(job(SMALL), CheckpointPolicy(keep_last=3), 31, folder))
-        )
+        for how, times in epochs.items():
+            policy = CheckpointPolicy(keep_last=3, asynchronous=how.startswith("beside"))
+            times.append(statistics.median(epoch_times(job(SMALL), policy, 31, folder)))
         files = sorted(Path(folder).glob("small/*/checkpoints/epoch-000031/*"))
         size = sum(path.stat().st_size for path in files[-2:])
         times = []
@@ -146,16 +146,78 @@ def bench_checkpoint(folder: str) -> None:
         raw.append(statistics.median(times))
     found = {
         f"write, fsync, rename, fsync ({size} bytes)": statistics.median(raw),
-        "an epoch with its checkpoint": statistics.median(epochs),
+        **{f"an epoch, saved {how}": statistics.median(times) for how, times in epochs.items()},
     }
-    show("checkpoint of a few small blobs", found, next(iter(found)))
+    show("checkpoint of a few small blobs", found, next(iter(found)), "that, and 1 ms")
+
+
+def large_job(blobs: int, items: int) -> Job:
+    """A job that changes every one of its blobs in place, and then computes for a while."""
+    names = [f"b{number}" for number in range(blobs)]
+    start = jobrun.Task("start", "local", jobrun.steps(*(f"{n} = ones({items})" for n in names)))
+    work = ("m = ones((700, 700))", *("m = m @ m * 1e-3",) * 40)
+    step = jobrun.Task("step", "local", jobrun.steps(*(f"{n} += 0.5" for n in names), *work))
+    made = jobrun.Job(
+        "large",
+        jobrun.Cluster((jobrun.Node("local"),)),
+        jobrun.TaskGroup("init", (start,)),
+        jobrun.TaskGroup("epoch", (step,)),
+        stop=(jobrun.StopAfterEpochs(1),),
+    )
+    return jobrun.prepare(made).job
+
+
+def saves_of(made: Job, asynchronous: bool, folder: str) -> tuple[list[CheckpointTimes], float]:
+    """What the saves of a short run took, and how long it ran after its first two epochs."""
+    saves: list[CheckpointTimes] = []
+    ends: list[float] = []
+
+    def note(event: object) -> None:
+        if isinstance(event, CheckpointTimes):
+            saves.append(event)
+        elif isinstance(event, EpochEnded):
+            ends.append(time.perf_counter())
+
+    policy = CheckpointPolicy(keep_last=2, asynchronous=asynchronous, every_epochs=2)
+    whole = replace(made, checkpoint=policy, stop=(jobrun.StopAfterEpochs(8),))
+    jobrun.run(whole, jobrun.RunOptions(run_dir=Path(folder)), resume="never", listener=note)
+    return saves[1:-1], ends[-2] - ends[1]
+
+
+def bench_beside(folder: str) -> None:
+    """How long a save beside the run makes it wait, against how long the save takes."""
+    for title, made in (
+        ("100 MiB in 4 blobs, all changed in place", large_job(4, 25 << 17)),
+        ("10,000 blobs of 4 KiB, all changed in place", large_job(10_000, 512)),
+    ):
+        still: list[CheckpointTimes] = []
+        beside: list[CheckpointTimes] = []
+        added: dict[str, list[float]] = {"at the boundary": [], "beside it": []}
+        for _ in range(5):
+            free_s = sum(epoch_times(made, NO_CHECKPOINT, 8, folder)[1:-1])
+            for how, saves in (("at the boundary", still), ("beside it", beside)):
+                found_here, took_s = saves_of(made, how == "beside it", folder)
+                saves += found_here
+                added[how].append((took_s - free_s) / len(found_here))
+        save_s = statistics.median(one.seconds + one.commit_s for one in still)
+        found = {
+            "a save": save_s,
+            "the blocking call": statistics.median(one.hold_s for one in beside),
+            "what tasks wait for copies": statistics.median(
+                max(node.gate_s for node in one.nodes) for one in beside
+            ),
+            "the wait for the save before": statistics.median(one.wait_s for one in beside),
+            **{f"added by a save {how}": statistics.median(times) for how, times in added.items()},
+        }
+        show(title, found, "a save", "call 0.01 x, or 2 ms")
 
 
 def main() -> None:
-    """Print the three tables."""
+    """Print all tables."""
     with tempfile.TemporaryDirectory() as folder:
         bench_trivial(folder)
         bench_checkpoint(folder)
+        bench_beside(folder)
     bench_many()
 
 

@@ -26,7 +26,7 @@ ARRAYS = {
 
 def copies(arena, arrays):
     arena.prepare(arrays)
-    return arena.copy(arrays)
+    return arena.copy(list(arrays), arrays)
 
 
 def address(array):

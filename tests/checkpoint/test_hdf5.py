@@ -18,7 +18,7 @@ from jobrun.checkpoint import userblock
 from jobrun.checkpoint.hdf5 import inspect_state, read_state, write_state
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, TaskFailedError
 from tests.checkpoint.test_codec import assert_same
-from tests.support.checkpoints import RUN_ID, VALUES, forged, resealed, write
+from tests.support.checkpoints import RUN_ID, VALUES, forged, write
 from tests.support.format_1 import sealed
 
 ATTACKS = {}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobrun.compile import compile_job
+from jobrun.compile.job import compile_job
 from jobrun.core.errors import SpecError
 from jobrun.graph.render import render_job
 from jobrun.spec.load import load_spec
@@ -174,7 +174,7 @@ def test_another_hash_seed_gives_the_same_graph(tmp_path):
     (tmp_path / "kmeans.yaml").write_text(EXAMPLE)
     program = dedent(
         """\
-        from jobrun.compile import compile_job
+        from jobrun.compile.job import compile_job
         from jobrun.graph.render import render_job
         from jobrun.spec.load import load_spec
         print(render_job(compile_job(load_spec("kmeans.yaml")).job))
@@ -201,7 +201,7 @@ def test_compiling_imports_no_numpy_and_no_user_code(tmp_path):
     program = dedent(
         """\
         import sys
-        from jobrun.compile import compile_job
+        from jobrun.compile.job import compile_job
         from jobrun.spec.load import load_spec
         compile_job(load_spec("job.yaml"))
         print([name for name in ("numpy", "h5py", "boom") if name in sys.modules])

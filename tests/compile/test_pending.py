@@ -9,7 +9,6 @@ from tests.support.compiling import codes_of, faults_of
 CASES = {
     "pull": "epoch: [{task: t, steps: [{pull: {x: {from: a, blob: w}}}, y = x]}]",
     "state_dir": "epoch: [{task: t, steps: [{run: ls, state_dir: s}]}]",
-    "compression": "checkpoint: {compression: gzip}",
     "records": "checkpoint: {every: 100 records}",
 }
 

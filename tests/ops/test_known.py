@@ -10,6 +10,7 @@ import pytest
 from jobrun.ops.known import (
     UNKNOWN,
     Known,
+    as_array,
     as_float,
     as_mean,
     as_sum,
@@ -17,6 +18,7 @@ from jobrun.ops.known import (
     dtype_name,
     elementwise,
     join,
+    join_dtypes,
     promote,
     scalar,
 )
@@ -100,3 +102,24 @@ def test_size_is_known_only_when_all_is() -> None:
     assert Known("float32", (10, 64)).size_bytes == 2560
     assert Known("float32", (None, 64)).size_bytes is None
     assert Known(None, (1,)).size_bytes is None
+
+
+@pytest.mark.parametrize("several", list(itertools.combinations(DTYPES, 3)), ids=str)
+def test_three_are_joined_as_in_numpy_or_not_at_all(several: tuple[str, ...]) -> None:
+    assert join_dtypes(several) in (None, np.result_type(*several).name)
+
+
+def test_a_list_becomes_an_array_of_its_items() -> None:
+    row = Known(items=(scalar(1), scalar(2.0)))
+
+    assert as_array(Known(items=(row, row))) == Known("float64", (2, 2))
+    assert as_array(Known(items=())) == Known("float64", (0,))
+    assert as_array(Known(items=(row, scalar(1)))).shape is None
+
+
+def test_what_may_be_a_python_number_or_not_promotes_only_where_both_do() -> None:
+    either = join(Known("float64", (), weak=True), Known("float64", ()))
+
+    assert (either.dtype, either.weak) == ("float64", None)
+    assert promote(either, Known("float32", (2,))) is None
+    assert promote(either, Known("float64", (2,))) == "float64"

@@ -9,7 +9,7 @@ import pytest
 from jobrun.checkpoint.directory import DirectoryStore
 from jobrun.checkpoint.store import Damage, Manifest
 from jobrun.core.errors import CheckpointError
-from jobrun.core.events import CheckpointSkipped, Noted
+from jobrun.core.events import CheckpointSkipped
 from jobrun.runner.journal import Acknowledged, Journal, read_journal
 from jobrun.runner.recover import (
     FROM_THE_START,

@@ -140,7 +140,7 @@ def test_it_is_told_only_after_it_is_promised(bench):
 def test_old_epochs_go_only_after_the_new_one_is_promised(bench, monkeypatch):
     promised = []
     monkeypatch.setattr(
-        bench.store, "remove", lambda epochs: promised.append((epochs, bench.promised))
+        bench.store, "remove", lambda epochs, **_: promised.append((epochs, bench.promised))
     )
     saver = bench.saver(keep_last=2)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobrun.cli.invoke import invoke
-from jobrun.compile import compile_job
+from jobrun.compile.job import compile_job
 from jobrun.core.errors import Fault, SpecError
 from jobrun.runner.preflight import preflight, refuse
 from jobrun.runner.typecheck import header_types, refuse_types, type_faults

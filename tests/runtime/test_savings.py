@@ -168,7 +168,7 @@ def test_a_block_waits_for_a_copy_that_another_thread_makes(monkeypatch):
 
 
 def test_many_threads_at_the_gate_copy_each_blob_once(written, monkeypatch):
-    monkeypatch.setattr(module, "_TURN_BYTES", 1)
+    monkeypatch.setattr(module, "_TURN_BLOBS", 1)
     blobs = {f"b{i}": np.full(7, float(i)) for i in range(200)}
     node = Node(**blobs)
     ticket = node.hold()

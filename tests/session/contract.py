@@ -12,11 +12,15 @@ import numpy as np
 import pytest
 
 from jobrun.blobs.values import same_bits
+from jobrun.checkpoint.hdf5 import read_state
+from jobrun.checkpoint.plan import save_group
+from jobrun.checkpoint.store import StoredFile
 from jobrun.core.errors import JobrunError, TaskFailedError
 from jobrun.core.events import Event, Logged, Measured, Noted, TaskEnded
+from jobrun.graph.conditions import CheckpointPolicy
 from jobrun.graph.expr import Const
 from jobrun.graph.steps import Assert, Loop, Parallel, Record, RunProgram, Step, Stop
-from jobrun.graph.types import NodeReport, NodeSetup, RemoteNet, Retry, Scope, TaskGroup
+from jobrun.graph.types import Job, NodeReport, NodeSetup, RemoteNet, Retry, Scope, TaskGroup
 from jobrun.session.base import RunContext, Session
 from jobrun.session.cancel import GroupCancelledError
 from tests.support.graphs import (
@@ -87,6 +91,20 @@ def facts(rng, epoch, node, instance, run_dir):
 def forever(*parts: str | Step) -> Loop:
     """A loop that only a cancel ends."""
     return Loop(None, steps(*parts or ("spin = 1",)), "e/t/forever")
+
+
+def _saving(state: tuple[tuple[str, tuple[str, ...]], ...]) -> TaskGroup:
+    """The group that begins to save these blobs."""
+    policy = CheckpointPolicy(nodes=tuple(dict(state)))
+    groups = [TaskGroup(name) for name in ("init", "epoch", "download", "exit")]
+    return save_group(Job("j", cluster(*dict(state)), *groups, state=state, checkpoint=policy), "r")
+
+
+def _stored(folder: Path, file: StoredFile, state: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+    return read_state(
+        str(folder / file.name), node=file.node, epoch=4, run_id="r", digest=file.digest,
+        names=state[file.node],
+    )  # fmt: skip
 
 
 def failing(said: str) -> Assert:
@@ -780,6 +798,51 @@ class SessionContract:
             assert room.value("c", "a").value == 5
             assert same_bits(room.value("v", "b"), np.zeros(2))
         assert all(same_bits(list(one), list(seen[0])) for one in seen)
+
+    def test_a_state_is_written_as_it_was_held_while_a_group_changes_it(self, rooms, tmp_path):
+        room, session = (one := rooms("a", "b")), one.session
+        room.init("w = arange(3.0); k = 1; c = counter(5)", "w k c", "a")
+        room.init("w = zeros(2)", "w", "b")
+        state = (("a", ("c", "k", "w")), ("b", ("w",)))
+        changing = group(
+            task("one", "w += 1; k = k + 1; old = count_up(c)", node="a", node_blobs="w k c"),
+            task("two", "w[0] = 9", node="b", node_blobs="w"),
+        )
+        tickets = tuple(room.run(_saving(state), 4).values())
+        session.protect(tickets, [changing])
+        room.run(changing, 5)
+
+        saves = session.persist(tickets, str(tmp_path))
+        session.release(tickets)
+        session.release(tickets)
+
+        assert [(one.node, one.epoch) for one in tickets] == [("a", 4), ("b", 4)]
+        assert [one.file.node for one in saves] == ["a", "b"]
+        read = {one.file.node: _stored(tmp_path, one.file, dict(state)) for one in saves}
+        assert same_bits(read["a"]["w"], np.arange(3.0))
+        assert (read["a"]["k"], read["a"]["c"].value) == (1, 5)
+        assert same_bits(read["b"]["w"], np.zeros(2))
+        assert same_bits(room.value("w", "a"), np.arange(1.0, 4.0))
+
+    def test_a_state_that_nobody_protected_is_safe_too(self, room, tmp_path):
+        room.init("w = zeros(2)", "w")
+        state = (("local", ("w",)),)
+        tickets = tuple(room.run(_saving(state), 4).values())
+        room.run(group(task("t", "w += 1", node_blobs="w")))
+
+        (save,) = room.session.persist(tickets, str(tmp_path))
+
+        assert same_bits(_stored(tmp_path, save.file, dict(state))["w"], np.zeros(2))
+
+    def test_a_state_can_be_written_again_elsewhere(self, room, tmp_path):
+        room.init("w = zeros(2)", "w")
+        tickets = tuple(room.run(_saving((("local", ("w",)),)), 4).values())
+        with pytest.raises(JobrunError):
+            room.session.persist(tickets, str(tmp_path / "missing"))
+
+        (save,) = room.session.persist(tickets, str(tmp_path))
+
+        assert (tmp_path / save.file.name).stat().st_size == save.file.size_bytes
 
     def test_remote_nets_do_not_run_by_themselves(self, room):
         kept = RemoteNet("f", "local", (failing("broken"),))

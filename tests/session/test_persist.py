@@ -129,9 +129,10 @@ def slow(monkeypatch):
     """Copies and files that take their time, so that what could tear does."""
     copy, write = Arena.copy, NodeWriter.write
 
-    def half_and_half(self, arrays):
-        copies = copy(self, arrays)
-        for name, array in arrays.items():
+    def half_and_half(self, names, arrays):
+        before = {name: arrays[name] for name in names}
+        copies = copy(self, names, arrays)
+        for name, array in before.items():
             if array.size > 1:
                 time.sleep(0.003)
                 half = array.size // 2

@@ -209,6 +209,26 @@ WRITING(pread64, "read", (int fd, void *data, size_t count, off64_t at), (fd, da
 VECTORED(writev, "write")
 VECTORED(readv, "read")
 
+/* Python's os.preadv, under whichever name its C library has it. */
+#define READING_AT(name, parameters, full_arguments, short_arguments) \
+    ssize_t name parameters { \
+        REAL(name); \
+        enum action found = meet("read", fd, NULL); \
+        if (found == FAIL) { errno = error_number; return -1; } \
+        ssize_t result = found == SHORT && count > 1 ? real short_arguments : real full_arguments; \
+        done(found); \
+        return result; \
+    }
+
+READING_AT(preadv, (int fd, const struct iovec *pieces, int count, off_t at),
+           (fd, pieces, count, at), (fd, pieces, 1, at))
+READING_AT(preadv64, (int fd, const struct iovec *pieces, int count, off64_t at),
+           (fd, pieces, count, at), (fd, pieces, 1, at))
+READING_AT(preadv2, (int fd, const struct iovec *pieces, int count, off_t at, int flags),
+           (fd, pieces, count, at, flags), (fd, pieces, 1, at, flags))
+READING_AT(preadv64v2, (int fd, const struct iovec *pieces, int count, off64_t at, int flags),
+           (fd, pieces, count, at, flags), (fd, pieces, 1, at, flags))
+
 #define OPENING(name, parameters, directory, full_arguments) \
     int name parameters { \
         REAL(name); \

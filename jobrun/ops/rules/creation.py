@@ -64,6 +64,8 @@ def _triangular(given: Arguments) -> Shape:
 def _arange(given: Arguments) -> Known:
     names = ("start_or_stop", "stop", "step")
     known = [given.get(name) for name in names if given.has(name)]
+    if given.has("step") and not given.has("stop"):
+        raise UnclearError
     if given.has("dtype"):
         return Known(given.asked_dtype(), (None,))
     values = [integer(one) for one in known]

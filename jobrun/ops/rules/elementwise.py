@@ -217,14 +217,14 @@ def _where(given: Arguments) -> Known:
 
 def _clip(given: Arguments) -> Known:
     known = given.array("a")
-    dtype, shape = known.dtype, sure(known.shape)
+    shape = sure(known.shape)
+    # Of three dtypes the pairs do not decide: only where the limits give way is it sure.
+    is_sure = kind_of(known.dtype) in ("i", "u", "f") and known.weak is False
     for limit in ("a_min", "a_max"):
         if given.has(limit):
-            dtype = promote(Known(dtype, shape, weak=known.weak), given.array(limit))
+            is_sure = is_sure and promote(known, given.array(limit)) == known.dtype
             shape = joint_shape(shape, given.shape(limit))
-    return Known(
-        dtype if kind_of(dtype) in ("i", "u", "f") and known.weak is False else None, shape
-    )
+    return Known(known.dtype if is_sure else None, shape)
 
 
 def _part(given: Arguments) -> Known:

@@ -326,7 +326,9 @@ def _fourier(given: Arguments) -> Shape:
 
 
 def _frequencies(given: Arguments) -> Known:
-    spacing = given.get("d")
+    spacing = given.array("d")
+    if given.has("d") and spacing.shape != ():
+        raise UnclearError
     real = not given.has("d") or (spacing.weak is True and kind_of(spacing.dtype) in ("i", "f"))
     return Known("float64" if real else None, given.lengths("n"))
 

@@ -155,7 +155,7 @@ def _integral(given: Arguments) -> Shape:
     axis = axis_of(given.integer("axis", -1), len(shape))
     if given.has("x"):
         points = given.shape("x")
-        long = min(points[0] or 0, shape[axis] or 0) > 1 if len(points) == 1 else False
+        long = min(points[0] or 0, shape[axis] or 0) > 2 if len(points) == 1 else False
         if long and clash(points[0], shape[axis]):
             message = f"x {shape_text(points)} and axis {axis} of y {shape_text(shape)} differ"
             raise MisfitError(SHAPES, message, "give one x for each item of that axis")

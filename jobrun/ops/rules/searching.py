@@ -66,7 +66,9 @@ def _take(given: Arguments) -> Shape:
 
 def _taken(given: Arguments) -> Known:
     chosen = given.array("indices")
-    if chosen.shape and chosen.shape != (0,) and given.array("a").shape:
+    # Of a list numpy takes the items one by one, some of them though they are floats.
+    is_array = given.get("indices").items is None
+    if is_array and chosen.shape and items_in(chosen.shape) and given.array("a").shape:
         index_kind(chosen, "indices")
     found = typed(lambda one: one.dtype("a"), _take)(given)
     return found if isinstance(found, Known) else found[0]
@@ -77,7 +79,7 @@ def _bincount(given: Arguments) -> Known:
     if counted.shape is not None and len(counted.shape) != 1:
         message = f"a row of integers is counted, not shape {shape_text(counted.shape)}"
         raise MisfitError(SHAPES, message, "write bincount(ravel(x))")
-    if counted.shape != (0,):
+    if counted.shape != (0,) and given.get("x").items is None:
         index_kind(counted, "what is counted")
     if given.has("weights"):
         # Of nothing at all the weights do not count.

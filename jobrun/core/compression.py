@@ -1,0 +1,26 @@
+"""Names of the codecs that checkpoints can be compressed with. Not the codecs."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+# Pattern of blob names, and codec; the first that fits counts.
+Rules = tuple[tuple[str, str], ...]
+
+CODECS: dict[str, str] = {
+    "deflate": "byte shuffling and deflate; every HDF5 tool reads it",
+    "zstd": "Zstandard, by the package hdf5plugin",
+    "lz4": "LZ4, by the package hdf5plugin",
+    "blosc2": "Blosc2 with LZ4 and shuffling, by the package hdf5plugin",
+    "bitshuffle": "bit shuffling and LZ4, by the package hdf5plugin",
+}
+# In a mapping: do not compress what fits this pattern.
+NONE = "none"
+
+
+def codec_for(name: str, rules: Rules) -> str:
+    """The codec for a blob; empty if it is stored as it is."""
+    for pattern, codec in rules:
+        if fnmatchcase(name, pattern):
+            return "" if codec == NONE else codec
+    return ""

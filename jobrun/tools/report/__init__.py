@@ -1,0 +1,1 @@
+"""Runs as one page of HTML that needs nothing else, and as files for TensorBoard."""

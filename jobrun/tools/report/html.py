@@ -1,0 +1,83 @@
+"""Markup that cannot be broken out of: text is escaped unless it was made here. Knows no page."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from html import escape
+from typing import Any
+
+# Control characters, single surrogates, and marks that turn the direction of a line around.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_VOID = frozenset({"br", "hr", "img", "input", "meta", "link"})
+
+Attribute = str | int | float | bool | None
+
+
+class Html(str):
+    """Text that is markup already."""
+
+    __slots__ = ()
+
+
+def text(words: str) -> Html:
+    """Words as markup: whatever they are, a reader sees them, and a browser does nothing."""
+    return Html(escape(plain(words)))
+
+
+def plain(words: str) -> str:
+    """Words with everything that is not seen written out by its number."""
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", words)
+
+
+def tag(name: str, /, *inside: str, **attributes: Attribute) -> Html:
+    """An element; what is inside is escaped unless it is ``Html``.
+
+    Args:
+        name: Of the element.
+        inside: Its content, in order.
+        attributes: ``class_`` for ``class``, ``aria_label`` for ``aria-label``; False and None
+            leave one out, True writes its name only.
+    """
+    opened = f"<{name}{''.join(_attribute(*item) for item in attributes.items())}>"
+    if name in _VOID:
+        return Html(opened)
+    return Html(f"{opened}{joined(inside)}</{name}>")
+
+
+def joined(parts: Iterable[str]) -> Html:
+    """Parts one behind the other; those that are not markup escaped."""
+    return Html("".join(part if isinstance(part, Html) else text(part) for part in parts))
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]], **attributes: Attribute) -> Html:
+    """A table with a head, in a box that scrolls where the screen is narrow."""
+    first = tag("thead", tag("tr", *(tag("th", cell, scope="col") for cell in head)))
+    lines = (tag("tr", *(tag("td", cell) for cell in row)) for row in rows)
+    inside = tag("table", first, tag("tbody", *lines), **attributes)
+    return tag("div", inside, class_="scroll", tabindex="0", role="group", aria_label="table")
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> Html:
+    """Names and what is to be said of each."""
+    items = (tag("div", tag("dt", name), tag("dd", said)) for name, said in pairs)
+    return tag("dl", *items)
+
+
+def data(identity: str, content: Mapping[str, Any]) -> Html:
+    """Values for the page's script, which no text in them can end."""
+    # Escapes of JSON in place of the characters that mean something to HTML.
+    form = json.dumps(content, separators=(",", ":"), allow_nan=False)
+    for sign in "<>&":
+        form = form.replace(sign, f"\\u{ord(sign):04x}")
+    return tag("script", Html(form), type="application/json", id=identity)
+
+
+def _attribute(name: str, value: Attribute) -> str:
+    if value is None or value is False:
+        return ""
+    written = name.rstrip("_").replace("_", "-")
+    return f" {written}" if value is True else f' {written}="{text(str(value))}"'

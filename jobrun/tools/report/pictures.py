@@ -1,0 +1,126 @@
+"""A matrix as a picture: brightness for each item, and the bytes of a PNG file. Pure."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+from math import isqrt
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+# Of what a NaN is drawn in; the others are shades.
+NOT_A_NUMBER = 0
+_SHADES = 255
+# Dark violet, blue, green, yellow: the same order for all kinds of colour vision, and in grey.
+_RAMP = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
+_NAN_COLOUR = (220, 40, 160)
+_TILES = (16, 4096)
+_MOST_TILES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A matrix as shades.
+
+    Attributes:
+        shades: uint8, shape (rows, columns): 0 for what is no number, 1 the least, 255 the
+            greatest.
+        steps: Every so many rows, and columns, were taken; 1 for all.
+        tile: Side of the squares that rows were folded into; 0 when they were not.
+    """
+
+    shades: Array
+    steps: tuple[int, int] = (1, 1)
+    tile: int = 0
+
+
+def picture(value: Any, side: int = 160) -> Picture | None:
+    """A matrix of real numbers as a picture; None for anything else.
+
+    Args:
+        value: An array; one of two dimensions, each of at least 2, has a picture.
+        side: How many items each dimension may have; of a larger matrix every n-th is taken.
+    """
+    if not _is_matrix(value):
+        return None
+    down, across = (-(-length // side) for length in value.shape)
+    return Picture(_shades(value[::down, ::across]), (down, across))
+
+
+def tiles(value: Any, across: int = 8) -> Picture | None:
+    """The rows of a matrix, each folded into a square, side by side.
+
+    So pictures that were flattened look like pictures again. None where rows have no square
+    number of items, are very short, very long or very many, or the matrix itself is square.
+
+    Args:
+        value: An array.
+        across: How many squares stand in a line.
+    """
+    if not _is_matrix(value) or value.shape[0] == value.shape[1]:
+        return None
+    count, length = value.shape
+    side = isqrt(length)
+    if side * side != length or not _TILES[0] <= length <= _TILES[1] or count > _MOST_TILES:
+        return None
+    shades = _shades(value).reshape(count, side, side)
+    lines = -(-count // across)
+    width = min(count, across)
+    # A line of nothing between squares.
+    sheet = np.full((lines * (side + 1) - 1, width * (side + 1) - 1), NOT_A_NUMBER, np.uint8)
+    for number in range(count):
+        y, x = number // across * (side + 1), number % across * (side + 1)
+        sheet[y : y + side, x : x + side] = shades[number]
+    return Picture(sheet, tile=side)
+
+
+def png(drawn: Picture) -> bytes:
+    """The picture as a PNG file, one pixel per item; between tiles it is transparent."""
+    height, width = drawn.shades.shape
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), drawn.shades], axis=1)
+    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"PLTE", _palette())]
+    if drawn.tile:
+        chunks.append((b"tRNS", b"\0"))
+    chunks += [(b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*chunk) for chunk in chunks)
+
+
+def _is_matrix(value: Any) -> bool:
+    return (
+        isinstance(value, np.ndarray)
+        and value.ndim == 2
+        and value.dtype.kind in "biuf"
+        and min(value.shape) >= 2
+    )
+
+
+def _shades(value: Array) -> Array:
+    with np.errstate(over="ignore"):
+        numbers = value.astype(np.float64)
+    finite = np.isfinite(numbers)
+    shades = np.full(numbers.shape, NOT_A_NUMBER, np.uint8)
+    # What is infinite has a side on which it lies.
+    shades[numbers == np.inf], shades[numbers == -np.inf] = _SHADES, 1
+    if finite.any():
+        low, high = numbers[finite].min() / 2, numbers[finite].max() / 2
+        width = high - low
+        scaled = (numbers[finite] / 2 - low) / width if width else 0.5
+        shades[finite] = 1 + np.rint(np.multiply(scaled, _SHADES - 1)).astype(np.uint8)
+    return shades
+
+
+def _palette() -> bytes:
+    at = np.linspace(0, len(_RAMP) - 1, _SHADES)
+    channels = np.array(_RAMP, np.float64).T
+    ramp = [np.interp(at, np.arange(len(_RAMP)), channel) for channel in channels]
+    shades: bytes = np.rint(np.stack(ramp, axis=1)).astype(np.uint8).tobytes()
+    return bytes(_NAN_COLOUR) + shades
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    checksum = zlib.crc32(kind + content)
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", checksum)

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobrun.checkpoint.memorystore import MemoryStore
+from jobrun.core.errors import EnvironmentFaultError
+from tests.checkpoint.contract import StoreContract
+from tests.support.checkpoints import write_epoch
+
+
+class TestMemoryStore(StoreContract):
+    @pytest.fixture
+    def store(self):
+        made = MemoryStore()
+        yield made
+        made.clear()
+
+
+def test_what_it_holds_goes_with_it():
+    store = MemoryStore()
+    write_epoch(store, 1)
+    path = Path(store.path(1))
+    assert path.is_dir()
+
+    del store
+
+    assert not path.exists()
+
+
+def test_a_place_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(EnvironmentFaultError, match="none/at/all"):
+        MemoryStore(str(tmp_path / "none/at/all"))
