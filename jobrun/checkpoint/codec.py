@@ -10,7 +10,14 @@ import numpy as np
 
 from jobrun.blobs.counter import Counter
 from jobrun.blobs.values import Kind, Value, checked, kind_of
-from jobrun.checkpoint.dtypes import DType, dtype_text, is_longdouble, parse_dtype, storage_dtype
+from jobrun.checkpoint.dtypes import (
+    DType,
+    dtype_text,
+    is_longdouble,
+    is_reinterpreted,
+    parse_dtype,
+    storage_dtype,
+)
 from jobrun.core.errors import TaskFailedError
 
 Array = np.ndarray[Any, Any]
@@ -158,8 +165,9 @@ def _raw(array: Array) -> bytes:
 
 
 def _to_storage(value: Array, stored: DType) -> Array:
-    if value.dtype.names is None and stored is value.dtype and not is_longdouble(stored):
-        return np.asarray(value, order="C")
+    if is_reinterpreted(value.dtype):
+        # No copy, where it is in C order already.
+        return np.asarray(value, order="C").view(stored)
     target = np.zeros(value.shape, stored)
     if value.dtype.itemsize:
         _store(value, target)

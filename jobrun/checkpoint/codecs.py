@@ -94,12 +94,15 @@ def _deflate_functions() -> tuple[Callable[[Any, int], bytes], Callable[[bytes, 
     def decompress(data: bytes, most_bytes: int) -> bytes:
         state = module.decompressobj()
         try:
-            made: bytes = state.decompress(data, most_bytes)
+            # One more than there may be, so that the end is seen.
+            made: bytes = state.decompress(data, most_bytes + 1)
         except Exception as error:
             # Each module has an error class of its own.
             if not isinstance(error, (zlib.error, getattr(module, "error", zlib.error))):
                 raise
             raise ValueError("a chunk is not what deflate makes") from error
+        if not state.eof or state.unused_data:
+            raise ValueError("a chunk is not as long as it should be")
         return made
 
     return module.compress, decompress

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
+from importlib import import_module, util
 from typing import Any
 
 import h5py
@@ -17,6 +19,15 @@ import numpy as np
 DType = np.dtype[Any]
 _SIMPLE = re.compile(r"[<>|][biufcmMSUV][0-9]{1,9}(\[[0-9]{0,9}[A-Za-zμ]{1,7}\])?")
 _KINDS = frozenset("biufcmMSUV")
+# Those with whole bytes, which numpy can compare and HDF5 has no type for.
+_CUSTOM = frozenset(
+    f"ml_dtypes.{name}"
+    for name in (
+        "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn",
+        "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+        "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "int2", "int4", "uint2", "uint4",
+    )
+)  # fmt: skip
 _EMPTY = np.dtype(np.uint8)
 
 
@@ -26,7 +37,19 @@ def dtype_text(dtype: DType) -> str:
     Raises:
         ValueError: It cannot be stored exactly; the message says why.
     """
-    text = json.dumps(_form(dtype), sort_keys=True) if dtype.names is not None else dtype.str
+    if dtype.names is None and dtype.subdtype is None:
+        return _simple_text(dtype)
+    return _text(dtype)
+
+
+@lru_cache(maxsize=256)
+def _simple_text(dtype: DType) -> str:
+    # Equal dtypes have equal texts here; records may differ in titles, and are not cached.
+    return _text(dtype)
+
+
+def _text(dtype: DType) -> str:
+    text = json.dumps(_form(dtype), sort_keys=True) if dtype.names is not None else _form(dtype)
     try:
         same = parse_dtype(text) == dtype
     except ValueError:
@@ -45,6 +68,8 @@ def parse_dtype(text: str) -> DType:
     """
     try:
         return _dtype(json.loads(text) if text.startswith("{") else text)
+    except ModuleNotFoundError as error:
+        raise ValueError(str(error)) from error
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
         raise ValueError(f"{text[:80]!r} is no dtype") from error
 
@@ -53,6 +78,7 @@ def storage_dtype(dtype: DType) -> DType:
     """What a dtype is stored as: itself where HDF5 has it, else something of the same size.
 
     ========================  ====================================================
+    bfloat16, float8 …        unsigned integers of the same bits
     dates and durations       64-bit integers of the same byte order
     text ``<U5``              UTF-8 of 20 bytes, padded with NUL
     long double, not native   opaque bytes
@@ -70,6 +96,8 @@ def storage_dtype(dtype: DType) -> DType:
         return np.dtype((_storage_field(base), shape))
     if dtype.itemsize == 0:
         return _EMPTY
+    if is_custom(dtype):
+        return np.dtype(f"u{dtype.itemsize}").newbyteorder(dtype.byteorder)
     if dtype.kind in "mM":
         return np.dtype(np.int64).newbyteorder(dtype.byteorder)
     if dtype.kind == "U":
@@ -85,7 +113,22 @@ def is_longdouble(dtype: DType) -> bool:
     return dtype.type in {np.longdouble, np.clongdouble}
 
 
+def is_custom(dtype: DType) -> bool:
+    """Whether another package has added it to numpy, such as ml_dtypes ``bfloat16``."""
+    return dtype.isbuiltin == 2
+
+
+def is_reinterpreted(dtype: DType) -> bool:
+    """Whether its bits are stored as they are, whatever they are called there."""
+    simple = dtype.names is None and dtype.subdtype is None and dtype.itemsize > 0
+    return simple and (is_custom(dtype) or dtype.kind in "biufcmM") and not is_longdouble(dtype)
+
+
 def _form(dtype: DType) -> Any:
+    if is_custom(dtype):
+        if f"ml_dtypes.{dtype.name}" not in _CUSTOM:
+            raise ValueError(f"dtype {dtype} is not a known one")
+        return f"ml_dtypes.{dtype.name}"
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return [_form(base), list(shape)]
@@ -104,6 +147,8 @@ def _form(dtype: DType) -> Any:
 
 def _dtype(form: Any) -> DType:
     if isinstance(form, str):
+        if form in _CUSTOM:
+            return _custom(form)
         if not _SIMPLE.fullmatch(form):
             raise TypeError
         dtype = np.dtype(form)
@@ -117,6 +162,14 @@ def _dtype(form: Any) -> DType:
         dtype = np.dtype(parts)
     if dtype.kind not in _KINDS or dtype.hasobject:
         raise TypeError
+    return dtype
+
+
+def _custom(text: str) -> DType:
+    if util.find_spec("ml_dtypes") is None:
+        raise ModuleNotFoundError(f"{text} needs the package ml_dtypes, which is not installed")
+    # By its name alone: a text in a file must not choose what is imported.
+    dtype: DType = np.dtype(getattr(import_module("ml_dtypes"), text.partition(".")[2]))
     return dtype
 
 

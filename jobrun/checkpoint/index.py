@@ -16,7 +16,7 @@ import numpy as np
 from jobrun.blobs.values import Kind
 from jobrun.checkpoint.blocks import DIGEST_BYTES, block_count
 from jobrun.checkpoint.codec import MOST_DIMENSIONS
-from jobrun.checkpoint.dtypes import DType, parse_dtype, storage_dtype
+from jobrun.checkpoint.dtypes import DType, is_reinterpreted, parse_dtype, storage_dtype
 from jobrun.checkpoint.image import StructureError
 from jobrun.checkpoint.layout import Packing
 from jobrun.checkpoint.names import unquoted
@@ -35,8 +35,8 @@ class BlobType:
         kind: See ``codec.Coded``.
         dtype: The logical dtype, as text.
         shape: Of the stored array.
-        stored: The dtype of the stored array.
-        is_plain: The stored array is the value.
+        stored: The dtype of the stored array, or the logical one, if that has the same bits.
+        is_plain: The array with that dtype is the value.
     """
 
     kind: str
@@ -177,8 +177,10 @@ def _type(kind: str, dtype: str, shape: list[int]) -> BlobType:
         raise ValueError(f"there is no kind {str(kind)[:40]!r}")
     if len(shape) > MOST_DIMENSIONS or not all(type(n) is int and n >= 0 for n in shape):
         raise ValueError(f"{str(shape)[:80]} is no shape")
-    is_plain = kind == "array" and logical.names is None and stored == logical
-    return BlobType(kind, dtype, tuple(shape), stored, is_plain)
+    is_plain = kind == "array" and logical.names is None
+    is_plain = is_plain and (stored == logical or is_reinterpreted(logical))
+    # What has the same bits is read as what it is.
+    return BlobType(kind, dtype, tuple(shape), logical if is_plain else stored, is_plain)
 
 
 def _check_table(index: Index, parts: Parts, tail: Tail) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from jobrun.checkpoint.codec import Array, Coded
 from jobrun.checkpoint.codecs import Bytes, Encoder, encoder_for
+from jobrun.checkpoint.dtypes import storage_dtype
 from jobrun.checkpoint.image import StructureError
 from jobrun.checkpoint.layout import PAGED_BYTES, Entry, Packing
 from jobrun.checkpoint.statefile import StateFile
@@ -64,6 +65,7 @@ def packed_chunks(entry: Entry, array: Array) -> Iterator[bytes]:
     """The stored chunks of an array, in their order; made by several threads, a few ahead."""
     packing = entry.packing
     assert packing is not None  # noqa: S101 - the caller looks
+    array = array.view(storage_dtype(array.dtype))
     encoder = encoder_for(packing.codec, array.dtype, packing.chunk)
     threads = min(_MOST_THREADS, os.cpu_count() or 1)
     with ThreadPoolExecutor(threads, thread_name_prefix="checkpoint-codec") as pool:
@@ -93,12 +95,13 @@ def unpack(file: StateFile, row: int, target: Array, chunks: range) -> None:
     begin = int(places["offset"].min())
     data = file.verified(begin, int((places["offset"] + places["size"]).max()))
     starts = itertools.islice(_starts(target.shape, packing.chunk), chunks.start, chunks.stop)
+    stored_target = target.view(storage_dtype(target.dtype))
     with file.structure():
         try:
-            encoder = encoder_for(packing.codec, target.dtype, packing.chunk)
+            encoder = encoder_for(packing.codec, stored_target.dtype, packing.chunk)
             for start, (offset, size) in zip(starts, places.tolist(), strict=True):
                 stored = data[offset - begin : offset - begin + size].tobytes()
-                _put_chunk(target, packing.chunk, start, encoder.decode(stored))
+                _put_chunk(stored_target, packing.chunk, start, encoder.decode(stored))
         except ValueError as error:
             raise StructureError(f"blob '{file.index.names[row]}': {error}") from error
 

@@ -17,7 +17,7 @@ from jobrun.checkpoint.blocks import (
     digest,
 )
 from jobrun.checkpoint.codec import Array, Coded, encode
-from jobrun.checkpoint.dtypes import DType
+from jobrun.checkpoint.dtypes import DType, is_reinterpreted
 from jobrun.checkpoint.filling import Filling
 from jobrun.checkpoint.layout import (
     ALIGNMENT,
@@ -255,12 +255,14 @@ def program_for(
     """
     coded = {name: encode(value, name) for name, value in values.items()}
     plain = {
-        name: one.array.dtype
+        name: values[name].dtype
         for name, one in coded.items()
-        if one.kind == "array" and one.array.dtype == values[name].dtype and _is_simple(one.array)
+        if one.kind == "array" and is_reinterpreted(values[name].dtype)
     }
     made = Program(coded, plain, packings(coded, compression))
-    return made, [coded[entry.name].array for entry in made.layout.entries]
+    arrays = made.arrays(values)
+    assert arrays is not None  # noqa: S101 - it was made for them
+    return made, arrays
 
 
 def flat_bytes(array: Array) -> Bytes:
@@ -268,13 +270,6 @@ def flat_bytes(array: Array) -> Bytes:
     whole = array if array.flags.c_contiguous else np.ascontiguousarray(array)
     flat: Any = whole.reshape(-1)
     return flat.view(np.uint8)  # type: ignore[no-any-return]
-
-
-def _is_simple(array: Array) -> bool:
-    # Long doubles and records have padding, which has to become zero first.
-    return (
-        array.dtype.kind in "biufc" and array.dtype.itemsize <= 16 and array.dtype.char not in "gG"
-    )
 
 
 def _goes_on(last: _Gathered, one: _Gathered) -> bool:

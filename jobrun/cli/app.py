@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("jobrun.cli.status", "Show how a run stands, from any terminal."),
     "logs": ("jobrun.cli.logs", "Print what the tasks of a run said."),
     "metrics": ("jobrun.cli.metrics", "Show what a run measured."),
+    "report": ("jobrun.cli.report", "Make a page about a run, or compare several."),
     "diff": ("jobrun.cli.diff", "Show how two runs differ."),
     "stop": ("jobrun.cli.stop", "Ask a live run to save and end."),
     "fork": ("jobrun.cli.fork", "Start a new run from a checkpoint of another one."),

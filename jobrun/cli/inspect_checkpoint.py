@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,6 +16,7 @@ from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.output import document, number, size, span
 from jobrun.cli.progress import short_path
 from jobrun.cli.shell import Shell
+from jobrun.core.errors import UsageError
 from jobrun.core.events import CheckpointTimes, NodeTime
 from jobrun.core.excerpt import visible
 from jobrun.tools.inspection import Inspection, as_values, chosen, dtype_name, value_text
@@ -41,22 +44,44 @@ _NOTHING = 0.0005
     show_envvar=True,
     help="Show the values.",
 )
+@option("--plot", is_flag=True, help="Draw histograms, and matrices as pictures.")
+@option("--html", metavar="FILE", default="", help="Write a page with drawings instead.")
 @json_option
 @run_dir_option
 @click.pass_obj
 def command(
-    shell: Shell, target: str, node: str, blob: str, values: bool, as_json: bool, run_dir: str
+    shell: Shell, /, target: str, node: str, blob: str, as_json: bool, run_dir: str, **form: Any
 ) -> None:
     """Show what a checkpoint holds: a .h5 file, an epoch's directory, or a run.
 
     Of a run the newest epoch is shown, or the one behind '@'. Every byte is verified first.
     """
+    if as_json + form["plot"] + bool(form["html"]) > 1:
+        raise UsageError.of("E404", "--plot, --html and --json exclude each other", "choose one")
     found = api.inspect_checkpoint(target, run_dir)
     files = chosen(found, node, blob)
     if as_json:
-        shell.print(document("checkpoint", as_values(found, files, values=values)))
-        return
-    shell.print("\n".join(_text(found, files, values=values)))
+        shell.print(document("checkpoint", as_values(found, files, values=form["values"])))
+    elif form["html"]:
+        _write_page(shell, found, files, form["html"])
+    else:
+        lines = _text(found, files, values=form["values"])
+        shell.print("\n".join([*lines, *(_drawings(shell, found, files) if form["plot"] else [])]))
+
+
+def _write_page(shell: Shell, found: Inspection, files: tuple[FileFacts, ...], place: str) -> None:
+    from jobrun.cli.report import now_words, write_page  # noqa: PLC0415 - only when asked for
+    from jobrun.tools.report.blobs import drawn_blobs  # noqa: PLC0415
+    from jobrun.tools.report.page import checkpoint_page  # noqa: PLC0415
+
+    write_page(shell, checkpoint_page(found, drawn_blobs(found, files), now_words()), place)
+
+
+def _drawings(shell: Shell, found: Inspection, files: tuple[FileFacts, ...]) -> list[str]:
+    from jobrun.cli.blobplot import drawings  # noqa: PLC0415 - only when asked for
+
+    size_ = shutil.get_terminal_size()
+    return drawings(found, files, (size_.columns, size_.lines), colours=shell.result_colours)
 
 
 def _text(found: Inspection, files: tuple[FileFacts, ...], *, values: bool) -> list[str]:

@@ -71,6 +71,11 @@ class Shell:
         """Whether words on stderr may have colours."""
         return self._colours_on(sys.stderr)
 
+    @property
+    def result_colours(self) -> bool:
+        """Whether results on stdout may have colours."""
+        return self._colours_on(sys.stdout)
+
     def _colours_on(self, stream: TextIO | None) -> bool:
         quiet = self.plain or self.environment.get("NO_COLOR") or self._dumb
         return stream is not None and not stream.closed and stream.isatty() and not quiet

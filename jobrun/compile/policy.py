@@ -45,11 +45,13 @@ def checkpoint_policy(
         chosen = tuple(dict.fromkeys(found if len(found) >= len(written.nodes) else default))
     every = written.every
     keep = written.keep or KeepSpec()
-    in_epochs = every is None or every.unit != "seconds"
+    unit, amount = (every.unit, every.amount) if every is not None else ("epochs", 1)
     return CheckpointPolicy(
         directory=written.dir or "",
-        every_epochs=int(every.amount) if every is not None and in_epochs else int(in_epochs),
-        every_s=every.amount if every is not None and not in_epochs else 0.0,
+        # Checkpoints within an epoch come on top of those at its end.
+        every_epochs={"epochs": int(amount), "records": 1}.get(unit, 0),
+        every_s=amount if unit == "seconds" else 0.0,
+        every_records=int(amount) if unit == "records" else 0,
         keep_last=keep.last or 0,
         keep_every=_keep_every(keep, context),
         keep_best=_keep_best(keep, spec.metrics, context),

@@ -111,6 +111,7 @@ class CheckpointPolicy:
         enabled: False for ``checkpoint: none``.
         directory: Empty: inside the run.
         every_epochs: Save after each such number of epochs; 0 when ``every_s`` counts.
+        every_records: Save within epochs too, after each such number of records; 0 for never.
         every_s: Save when so many seconds have passed since the last save.
         keep_last: Keep this many of the newest. Epoch 0 is always kept. With no rule at all
             (0, 0, no metric) everything is kept; with another rule, the two newest.
@@ -127,6 +128,7 @@ class CheckpointPolicy:
     directory: str = ""
     every_epochs: int = 1
     every_s: float = 0.0
+    every_records: int = 0
     keep_last: int = 0
     keep_every: int = 0
     keep_best: tuple[str, Literal["min", "max"], int] = ("", "min", 0)

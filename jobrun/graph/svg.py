@@ -25,7 +25,7 @@ from jobrun.graph.types import Job, TaskGroup
 
 _NOTHING: More = {}
 # In pixels of a 12 px font.
-_BOX, _LINE, _ACROSS, _DOWN, _MARGIN, _TITLE = 200, 16, 60, 14, 14, 26
+_BOX, _LINE, _ACROSS, _DOWN, _MARGIN, _TITLE = 200, 16, 96, 14, 14, 26
 _LETTERS = 31
 _MOST_TASKS = 60
 

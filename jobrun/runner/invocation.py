@@ -37,7 +37,7 @@ from jobrun.runner.filesystem import file_system
 from jobrun.runner.fingerprints import data_fingerprints
 from jobrun.runner.lineage import adopted, parent_words, seeds
 from jobrun.runner.lock import RunLock
-from jobrun.runner.logs import RunLogs, trim_metrics
+from jobrun.runner.logs import RunLogs, cut_metrics, trim_metrics
 from jobrun.runner.loop import JobRunner, Limits, Resumed
 from jobrun.runner.metadata import Guarded, RunMetadata, told_choice
 from jobrun.runner.places import store_of, upload_of

@@ -28,6 +28,8 @@ class Acknowledged:
         epochs: Those acknowledged and not gone back behind, ascending.
         rewound_to: The epoch of the last step back; -1 when there was none.
         generation: That of the last step back; 0 when there was none.
+        within: Epoch and number of records of the last that was acknowledged between two records
+            of an epoch that is not acknowledged itself; (-1, 0) when there is none.
         torn_bytes: How much of an unfinished last line there is.
         good_bytes: Where the last whole line ends.
     """
@@ -37,6 +39,7 @@ class Acknowledged:
     generation: int = 0
     torn_bytes: int = 0
     good_bytes: int = 0
+    within: tuple[int, int] = (-1, 0)
 
     @property
     def newest(self) -> int:
@@ -74,6 +77,12 @@ class Journal:
     def acknowledge(self, epoch: int, generation: int) -> None:
         """Promise that ``epoch`` is there after any crash. Durable when this returns."""
         self._append({"kind": "epoch", "epoch": epoch, "generation": generation})
+
+    def acknowledge_within(self, epoch: int, records: int, generation: int) -> None:
+        """Promise what is saved after so many records of ``epoch``, until that is a whole one."""
+        self._append(
+            {"kind": "records", "epoch": epoch, "records": records, "generation": generation}
+        )
 
     def rewind(self, epoch: int, generation: int) -> None:
         """Take back the promises about every epoch later than ``epoch``."""
@@ -117,16 +126,21 @@ def parse_journal(data: bytes, run_id: str) -> Acknowledged:
         entries.pop()
     epochs: set[int] = set()
     rewound_to, generation = -1, 0
+    within = (-1, 0)
     for number, entry in enumerate(entries, start=1):
         if entry is None:
             raise _damaged(number)
         if entry["kind"] == "rewind":
             rewound_to, generation = entry["epoch"], entry["generation"]
             epochs = {epoch for epoch in epochs if epoch <= rewound_to}
+            within = within if within[0] <= rewound_to else (-1, 0)
+        elif entry["kind"] == "records":
+            within = (entry["epoch"], entry["records"])
         else:
             epochs.add(entry["epoch"])
+            within = within if within[0] > entry["epoch"] else (-1, 0)
     good = len(data) - len(tail)
-    return Acknowledged(tuple(sorted(epochs)), rewound_to, generation, len(tail), good)
+    return Acknowledged(tuple(sorted(epochs)), rewound_to, generation, len(tail), good, within)
 
 
 def set_aside_journal(run: Path) -> None:

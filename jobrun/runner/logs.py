@@ -137,6 +137,16 @@ def _set_aside(run: Path, start: int) -> None:
         file.truncate(start)
 
 
+def cut_metrics(run: Path, size_bytes: int) -> None:
+    """Move what lies behind the first so many bytes of ``metrics.jsonl`` out of it.
+
+    Raises:
+        EnvironmentFaultError: The disk says no.
+    """
+    with disk_faults(f"trim {METRICS_NAME}"):
+        _set_aside(run, size_bytes)
+
+
 def trim_metrics(run: Path, epoch: int) -> int:
     """Move metrics of epochs later than ``epoch`` out of ``metrics.jsonl``; how many lines.
 

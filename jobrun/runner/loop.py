@@ -25,6 +25,7 @@ from jobrun.graph.conditions import StopCondition
 from jobrun.graph.types import Job, OutputRef, TaskGroup
 from jobrun.runner.constants import constants_of
 from jobrun.runner.drift import check_constants
+from jobrun.runner.midway import MidwaySaver
 from jobrun.runner.parts import kept_names, outputs_of, outputs_read_later, rebuild_group
 from jobrun.runner.probes import Looker
 from jobrun.runner.progress import Progress, Scalar
@@ -32,6 +33,7 @@ from jobrun.runner.retry import run_with_retries
 from jobrun.runner.saver import Saver
 from jobrun.runner.signals import StopRequests
 from jobrun.runner.stopping import next_patience, reasons
+from jobrun.runtime.midway import Points
 from jobrun.session.base import Session
 from jobrun.session.cancel import GroupCancelledError, TasksStuckError
 
@@ -46,6 +48,7 @@ class Resumed:
         accept: Fields whose drift is accepted.
         ended: The run had finished: unless it goes on, nothing is left to do.
         adopted: The state is another run's: it is saved here before anything else.
+        is_within: The state is not that of a boundary: an epoch is entered between two records.
     """
 
     progress: Progress
@@ -53,6 +56,7 @@ class Resumed:
     accept: tuple[str, ...] = ()
     ended: bool = False
     adopted: bool = False
+    is_within: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +67,13 @@ class Limits:
         stop: Stop conditions added to those of the job.
         max_epochs: How many epochs this invocation may run; 0 for no limit.
         resume: The command that continues the run, for people.
+        midway: Saves between two records; None where nobody asked for that.
     """
 
     stop: tuple[StopCondition, ...] = ()
     max_epochs: int = 0
     resume: str = "jobrun resume"
+    midway: MidwaySaver | None = None
 
 
 class JobRunner:
@@ -136,6 +142,8 @@ class JobRunner:
                 progress = self._run_epoch(progress)
             if not (resumed and resumed.ended and self._epochs_run == 0):
                 progress = self._saver.settle(progress)
+                if self._limits.midway:
+                    self._limits.midway.clear()
                 self._obey(progress, more_epochs=False)
                 self._finish(progress)
         except (GroupCancelledError, TasksStuckError) as error:
@@ -144,6 +152,8 @@ class JobRunner:
                 raise
             self._saver.close()
             what = f"epoch {epoch} was dropped"
+            if self._limits.midway and self._limits.midway.left:
+                what = f"epoch {epoch} is saved after {self._limits.midway.left} of its records"
             if self._saver.saved >= epoch:
                 what = f"what runs after epoch {epoch} was cut short"
             raise self._stopped(what) from error
@@ -178,6 +188,9 @@ class JobRunner:
         progress = replace(progress, outputs={**progress.outputs, **rebuilt}, constants=constants)
         if resumed.adopted:
             progress = self._saver.save(progress)
+        if resumed.is_within:
+            # It was decided at the boundary, whose state this is not, that the epoch runs.
+            return replace(progress, stopping=())
         return replace(progress, stopping=self._stopping(progress))
 
     def _run_epoch(self, before: Progress) -> Progress:
@@ -185,8 +198,11 @@ class JobRunner:
         before = self._saver.look(before)
         epoch = before.epoch + 1
         self._expect(before)
+        midway = self._limits.midway
+        points = midway.points(before) if midway else None
         from_init = {ref: v for ref, v in before.outputs.items() if ref in self._init_outputs}
-        outputs = {**from_init, **self._run_group(self._job.epoch, epoch, from_init)}
+        made = self._run_group(self._job.epoch, epoch, from_init, points=points)
+        outputs = {**from_init, **made}
         reach("runner.epoch-ended")
         # Settled before anyone looks: a resume looks at the same bits.
         self._session.settle(self._kept_names)
@@ -237,6 +253,7 @@ class JobRunner:
         outputs: Mapping[OutputRef, Any],
         *,
         keep_all: bool = False,
+        points: Points | None = None,
     ) -> dict[OutputRef, Any]:
         """Run a group of the job; what of its outputs is read later."""
         if self._requests.dropping:
@@ -246,7 +263,11 @@ class JobRunner:
         started = time.monotonic()
         names = tuple(dict.fromkeys(task.name for task in group.tasks))
         self._listen(GroupStarted(group.name, epoch, names))
-        made = run_with_retries(self._session, group, epoch, outputs, self._requests, self._listen)
+        made = (
+            run_with_retries(self._session, group, epoch, outputs, self._requests, self._listen)
+            if points is None
+            else self._session.run(group, epoch, outputs, points)
+        )
         self._listen(GroupEnded(group.name, epoch, time.monotonic() - started))
         return {ref: made[ref] for ref in made if keep_all or ref in self._kept_outputs}
 
@@ -305,7 +326,8 @@ class JobRunner:
         return fault_of(code, f"stopped ({reason}): {what}, {saved}", self._limits.resume)
 
     def _expect(self, before: Progress) -> None:
-        known = before.epoch_s > 0
+        # What is saved between records is not lost, however long the epoch would still take.
+        known = before.epoch_s > 0 and self._limits.midway is None
         self._requests.expect(before.epoch_s + self._saver.seconds if known else None)
 
     def _elapsed_s(self) -> float:

@@ -11,6 +11,7 @@ from jobrun.checkpoint.metadata import Chosen, MetadataHandler
 from jobrun.checkpoint.store import CheckpointStore
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, JobrunError
 from jobrun.core.events import CheckpointTimes, Listener, Noted, ignore
+from jobrun.runner.entering import EntryPlan, carry_out_entry, plan_entry
 from jobrun.runner.journal import Acknowledged, Journal, read_journal, set_aside_journal
 from jobrun.runner.recover import (
     FROM_THE_START,
@@ -55,6 +56,7 @@ class RunMetadata:
         self._journal: Journal | None = None
         self._listen: Listener = ignore
         self.recovery = Recovery(FROM_THE_START, generation)
+        self.entry = EntryPlan()
 
     def last_epoch(self, wanted: int | None) -> Chosen:
         """See ``MetadataHandler.last_epoch``; what it asks for on disk is in ``recovery``."""
@@ -69,7 +71,15 @@ class RunMetadata:
             wanted,
             allow_lost=self._allow_lost,
         )
+        self.entry = plan_entry(
+            self.root, self.recovery, self._said, self._run_id, allow_lost=self._allow_lost
+        )
         return Chosen(self.recovery.epoch, _reason(self.recovery, wanted))
+
+    @property
+    def root(self) -> str:
+        """The directory that all checkpoints are in."""
+        return str(Path(self._store.path(0)).parent)
 
     def accessible(self, epoch: int | None) -> bool:
         """See ``MetadataHandler.accessible``. Whether the disk takes a save, it says itself."""
@@ -79,6 +89,11 @@ class RunMetadata:
         """Acknowledge the epoch in the journal: from here on the user may rely on it."""
         if self._journal is not None:
             self._journal.acknowledge(epoch, generation)
+
+    def written_within(self, epoch: int, records: int, generation: int) -> None:
+        """Acknowledge what is saved after so many records of an epoch."""
+        if self._journal is not None:
+            self._journal.acknowledge_within(epoch, records, generation)
 
     def report(self, times: CheckpointTimes) -> None:
         """Tell the listeners, and thereby the run's logs."""
@@ -104,6 +119,7 @@ class RunMetadata:
         """
         if self._journal is not None:
             carry_out(self.recovery, self._store, self._journal, self._run, listen)
+            carry_out_entry(self.entry, self.root, self._journal, self._run, listen)
 
     def _acknowledged(self, wanted: int | None) -> Acknowledged:
         """What the journal says; a wanted epoch makes up for a damaged one."""

@@ -58,9 +58,9 @@ class Allowance:
         self.given = 0
         self._started = 0.0
 
-    def begin(self) -> None:
-        """A run begins."""
-        self.given = 0
+    def begin(self, given: int = 0) -> None:
+        """A run begins, or goes on after so many records."""
+        self.given = given
         self._started = time.monotonic()
 
     @property
@@ -103,8 +103,20 @@ class Cursor:
         """Records of this run."""
         return self._allowance.given
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Records and rows of this run."""
+        return self._allowance.given, self._rows
+
     def begin(
-        self, frame: Frame, stored: Position, length: int, feed: MakeFeed, *, is_new: bool
+        self,
+        frame: Frame,
+        stored: Position,
+        length: int,
+        feed: MakeFeed,
+        *,
+        is_new: bool,
+        gone: tuple[int, int] = (0, 0),
     ) -> None:
         """A run of the group begins, at the stored position, or with a new pass.
 
@@ -114,23 +126,26 @@ class Cursor:
             length: Rows of the whole source; -1 when it does not tell.
             feed: Makes the records.
             is_new: The source holds other data than in the last run.
+            gone: Records and rows that this run has given already, where it is entered later.
 
         Raises:
             TaskFailedError: E230, the position is in the middle of other rows than these.
         """
         before = self.position
         self._begin = self._first_of(stored, length)
-        self._rows, self._finished = 0, False
+        given, self._rows = gone
+        self._finished = False
         fresh = (self._begin.passes, self._begin.rows) != (stored.passes, stored.rows)
         undone = (before.passes, before.rows) != (stored.passes, stored.rows)
         # Else what is ready from the last run is still what comes next.
-        if self._ahead is None or self._ahead.is_lost or fresh or undone or is_new:
+        if self._ahead is None or self._ahead.is_lost or fresh or undone or is_new or given:
             limit = self._allowance.limit
             most = limit if limit is not None and self.reader.restart == "epoch" else ENDLESS
-            made = feed(self._begin.passes, self._begin.rows, most)
+            left = most - given if most != ENDLESS else ENDLESS
+            made = feed(self._begin.passes, self._begin.rows + self._rows, left)
             self._ahead, self._head = Ahead(made, self.reader.delay_s), None
         self._ahead.begin(frame.run.start)
-        self._allowance.begin()
+        self._allowance.begin(given)
 
     def peek(self, frame: Frame) -> bool:
         """Whether there is a record to take, now.
@@ -211,15 +226,15 @@ class ZipCursor:
         """Records of this run."""
         return self._allowance.given
 
-    def begin(self, stored: Position) -> None:
-        """A run begins, that of the cursors has."""
+    def begin(self, stored: Position, given: int = 0) -> None:
+        """A run begins, or goes on after so many records; that of the cursors has."""
         first = self.cursors[0].position
         is_new = self.reader.restart == "epoch" or not stored.passes
         now = replace(stored, part=first.part, parts=first.parts, finished=0)
         if is_new:
             now = replace(now, passes=stored.passes + 1, records=0, rows=0)
         self._begin, self._finished = now, False
-        self._allowance.begin()
+        self._allowance.begin(given)
 
     def peek(self, frame: Frame) -> bool:
         """Whether there is a record to take, now.

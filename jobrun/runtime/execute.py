@@ -28,6 +28,7 @@ from jobrun.runtime.cancel import CancelledError
 from jobrun.runtime.faults import explain_at, missing_only, run_block
 from jobrun.runtime.frame import Frame, GroupRun
 from jobrun.runtime.landing import land
+from jobrun.runtime.midway import is_entered, with_points
 from jobrun.runtime.plan import NodePlan, OutputPlan, ReportPlan, SetupPlan, TaskPlan
 from jobrun.runtime.positions import Place
 from jobrun.runtime.records import Streams, run_records
@@ -63,6 +64,8 @@ def _run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_:
     frame.place = task.path
     frames = [frame] if task.instances <= 1 else _instance_frames(frame, task.instances)
     streams = plan.records.streams(frame) if plan.records is not None else Streams()
+    if run.points is not None:
+        streams = with_points(streams, frame)
 
     def instances() -> bool:
         streams.begin(frame)
@@ -90,10 +93,12 @@ def around(setups: Sequence[SetupPlan], frame: Frame, body: Work) -> bool:
     if not setups:
         return attempt(run, body)
     entered: list[SetupPlan] = []
+    is_ready = is_entered(run)
 
     def inits_and_body() -> bool:
         for setup in setups:
-            run_block(setup.init, frame.at(setup.init.path))
+            if not is_ready:
+                run_block(setup.init, frame.at(setup.init.path))
             entered.append(setup)
         return body()
 
@@ -151,7 +156,8 @@ class NodeRun:
 
         def work() -> bool:
             for setup in self.plan.setup:
-                run_block(setup.init, self.frame.at(setup.init.path))
+                if not is_entered(self.frame.run):
+                    run_block(setup.init, self.frame.at(setup.init.path))
                 self._entered.append(setup)
             self._reporters = begin_reports(self.plan.reports, self.frame)
             return True

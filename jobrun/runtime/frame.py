@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from jobrun.runtime.lines import Line
 from jobrun.runtime.rng import StreamKey, stream
 from jobrun.runtime.savings import Held, Savings
 from jobrun.runtime.workspace import Blobs
+
+if TYPE_CHECKING:
+    from jobrun.runtime.midway import Points
 
 # Runs work in another thread, then calls done there; the thread counts as free before it.
 Start = Callable[[Callable[[], None], Callable[[], None]], None]
@@ -46,6 +50,7 @@ class GroupRun:
         whole: In what ``apart`` gives: the run to which a failure matters.
         savings: What the nodes hold for saves.
         gates: By node, what blocks have to pass before they change a blob that is being saved.
+        points: What is done between two records of its only task; None for nothing.
     """
 
     group: str
@@ -68,6 +73,7 @@ class GroupRun:
     whole: GroupRun | None = None
     savings: Savings = field(default_factory=Savings)
     gates: Mapping[str, Held] = field(default_factory=dict)
+    points: Points | None = None
 
     def fail(self, error: BaseException, task: str = "") -> None:
         """Note an error, once, and ask everything that runs to end."""

@@ -80,8 +80,26 @@ class ReaderSource:
         self._cursors = cursors
         self._frame = frame
         self._has_begun = False
+        # Where the run is entered: records in all, and of each leaf records and rows.
+        self._records = 0
+        self._gone: tuple[tuple[int, int], ...] = ()
         # One at a time: the instances of a share wait for each other only here.
         self._locks = tuple(threading.Lock() for _ in cursors)
+
+    @property
+    def given(self) -> int:
+        """Records of this run; of a reader that all instances share."""
+        return self._cursors[0].given
+
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """For each reader without parts, the records and the rows it gave in this run."""
+        cursor = self._cursors[0]
+        leaves = cursor.cursors if isinstance(cursor, ZipCursor) else (cursor,)
+        return tuple(one.place for one in leaves)
+
+    def enter(self, records: int, gone: tuple[tuple[int, int], ...]) -> None:
+        """The run goes on after so many records; ``gone`` as ``places`` gave it. Before begin."""
+        self._records, self._gone = records, gone
 
     def begin(self, frame: Frame) -> None:
         """Open what is not open yet, and go to the stored position.
@@ -96,7 +114,7 @@ class ReaderSource:
                 raise _explained(error, leaf.reader, frame) from error
         for at, cursor in enumerate(self._cursors):
             if isinstance(cursor, ZipCursor):
-                cursor.begin(_stored(frame.n, cursor.reader, at))
+                cursor.begin(_stored(frame.n, cursor.reader, at), self._records)
         self._has_begun = True
 
     def read(self, frame: Frame) -> Record | None:
@@ -134,7 +152,8 @@ class ReaderSource:
             one = cursor.cursors[number] if isinstance(cursor, ZipCursor) else cursor
             feed = leaf.feed(frame, one.share)
             stored = _stored(frame.n, leaf.reader, at)
-            one.begin(frame, stored, leaf.length, feed, is_new=is_new)
+            gone = self._gone[number] if self._gone else (0, 0)
+            one.begin(frame, stored, leaf.length, feed, is_new=is_new, gone=gone)
 
     def _positions(self) -> list[tuple[Reader, list[Position]]]:
         reader = self._plan.read.reader

@@ -24,6 +24,7 @@ from jobrun.checkpoint.times import NodeSave
 from jobrun.core.events import Listener, ignore
 from jobrun.graph.types import Cluster, OutputRef, TaskGroup
 from jobrun.runtime.lapping import Metering
+from jobrun.runtime.midway import Points
 
 Outputs = Mapping[OutputRef, Value]
 # What a session keeps of its nodes' workspaces; only the session that made it can read it.
@@ -55,7 +56,9 @@ class Session(Protocol):
     def open(self, cluster: Cluster, context: RunContext) -> None:
         """Make one empty global workspace per node."""
 
-    def run(self, group: TaskGroup, epoch: int, outputs: Outputs) -> Outputs:
+    def run(
+        self, group: TaskGroup, epoch: int, outputs: Outputs, points: Points | None = None
+    ) -> Outputs:
         """Run the group to its end and return the outputs of its tasks.
 
         A task that takes longer than its ``timeout_s`` fails (E220). The group's ``remote``
@@ -65,6 +68,8 @@ class Session(Protocol):
             group: The tasks.
             epoch: 0 in init, then 1, …; keys the random streams and is readable in steps.
             outputs: Outputs of earlier groups, which tasks may read.
+            points: What is done between two records of the group's only task, which reads a
+                reader and has one instance; None for nothing.
 
         Raises:
             TaskFailedError: A step, an assert or a callable failed.

@@ -17,6 +17,7 @@ from jobrun.runtime.execute import NodeRun, run_task
 from jobrun.runtime.frame import Frame, GroupRun
 from jobrun.runtime.imports import FolderFinder
 from jobrun.runtime.leash import Leash
+from jobrun.runtime.midway import Points
 from jobrun.runtime.notices import Notices
 from jobrun.runtime.plan import GroupPlan, plan_group
 from jobrun.runtime.savings import Savings
@@ -70,7 +71,9 @@ class ThreadsSession:
         self._finder = FolderFinder(context.folder)
         self._finder.install()
 
-    def run(self, group: TaskGroup, epoch: int, outputs: Outputs) -> Outputs:
+    def run(
+        self, group: TaskGroup, epoch: int, outputs: Outputs, points: Points | None = None
+    ) -> Outputs:
         """Run the group to its end and return the outputs of its tasks.
 
         Raises:
@@ -86,7 +89,7 @@ class ThreadsSession:
             group.name, epoch, context.seed, context.run_dir, context.folder, context.emit,
             dict(outputs), crew.start, self._leash,
             {line.key: line.open() for line in plan.lines}, grace_s=self._grace_s,
-            savings=self._savings, gates=self._savings.gates(plan.changed),
+            savings=self._savings, gates=self._savings.gates(plan.changed), points=points,
         )  # fmt: skip
         parts = self._parts(plan, run)
         self._running = run

@@ -197,7 +197,7 @@ def bench_beside(folder: str) -> None:
             free_s = sum(epoch_times(made, NO_CHECKPOINT, 8, folder)[1:-1])
             for how, saves in (("at the boundary", still), ("beside it", beside)):
                 found_here, took_s = saves_of(made, how == "beside it", folder)
-                saves += found_here
+                saves.extend(found_here)
                 added[how].append((took_s - free_s) / len(found_here))
         save_s = statistics.median(one.seconds + one.commit_s for one in still)
         found = {

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,12 @@ from tests.support.checkpoints import write_epoch
 
 
 class TestMemoryStore(StoreContract):
+    @pytest.fixture
+    def tmp_path(self):
+        # In memory, too: what is set aside stays on its file system.
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+            yield Path(folder)
+
     @pytest.fixture
     def store(self):
         made = MemoryStore()

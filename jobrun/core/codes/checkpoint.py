@@ -153,4 +153,17 @@ CODES: dict[str, Code] = {
         "counts as a save that failed: 'checkpoint.on_error' says what that means.",
         "def accessible(self, epoch): return False",
     ),
+    "E325": Code(
+        "a stored blob is not of the expected type",
+        "A checkpoint is asked for a blob of one kind, dtype and shape, and holds it with another. "
+        "Nothing is converted: that would change bits. Nothing was read.",
+        "init:   # saved with float32, resumed with float64\n"
+        "  - task: make\n    steps: [\"w = zeros(3, dtype=float32)\"]",
+    ),
+    "E326": Code(
+        "a codec is not installed",
+        "Checkpoints are compressed with a filter of the package hdf5plugin, which is needed to "
+        "write and to read them. 'deflate' needs nothing.",
+        "checkpoint: {compression: zstd}",
+    ),
 }

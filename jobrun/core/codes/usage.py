@@ -163,4 +163,20 @@ CODES: dict[str, Code] = {
         "Without 'keep' every checkpoint is kept.",
         "jobrun ckpt prune kmeans      # add --last 3",
     ),
+    "E431": Code(
+        "too many runs for one page",
+        "A page with so many curves over each other could not be read. 'jobrun report --json' and "
+        "'--tensorboard' have the same limit.",
+        "jobrun report a b c d e f g h i j k l m n o p q",
+    ),
+    "E432": Code(
+        "files for TensorBoard need an extra",
+        "They are written with the package tensorboardX, which jobrun does not need otherwise.",
+        "jobrun report latest --tensorboard tb",
+    ),
+    "E433": Code(
+        "the file to be written is something else",
+        "A page replaces an older page, and never a file that is none.",
+        "jobrun report --out kmeans.yaml",
+    ),
 }

@@ -28,20 +28,23 @@ class Drawn:
     pictures: tuple[Picture, ...] = ()
 
 
-def drawn_blobs(found: Inspection, files: tuple[FileFacts, ...] = ()) -> tuple[Drawn, ...]:
+def drawn_blobs(
+    found: Inspection, files: tuple[FileFacts, ...] = (), most: tuple[int, int] = (160, 160)
+) -> tuple[Drawn, ...]:
     """All blobs, in the order of the nodes.
 
     Args:
         found: The checkpoint.
         files: Only these; empty for all.
+        most: How many rows and columns a picture may have.
     """
     blobs = [(file.header.node, blob) for file in files or found.files for blob in file.blobs]
     return tuple(
-        _drawn(node, blob) if number < MOST_DRAWN else Drawn(node, blob)
+        _drawn(node, blob, most) if number < MOST_DRAWN else Drawn(node, blob)
         for number, (node, blob) in enumerate(blobs)
     )
 
 
-def _drawn(node: str, blob: BlobFacts) -> Drawn:
-    both = (picture(blob.value), tiles(blob.value))
+def _drawn(node: str, blob: BlobFacts, most: tuple[int, int]) -> Drawn:
+    both = (picture(blob.value, most), tiles(blob.value))
     return Drawn(node, blob, histogram(blob.value), tuple(one for one in both if one))

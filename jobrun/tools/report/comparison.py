@@ -50,7 +50,11 @@ def _params(report: RunReport) -> Iterator[tuple[str, str]]:
 
 
 def _side_by_side(
-    what: str, reports: Sequence[RunReport], found: Sequence[dict[str, str]], *, all_rows: bool = False
+    what: str,
+    reports: Sequence[RunReport],
+    found: Sequence[dict[str, str]],
+    *,
+    all_rows: bool = False,
 ) -> Html:
     names = dict.fromkeys(name for one in found for name in one)
     rows = [(name, [one.get(name, "-") for one in found]) for name in names]

@@ -31,7 +31,8 @@ def chart_section(charts: Charts, names: Sequence[str]) -> Html:
     figures = (_figure(at, chart, names) for at, chart in enumerate(charts.charts))
     parts.append(tag("div", *figures, class_="charts"))
     if charts.left_out:
-        words = f"No room for {len(charts.left_out)} more metrics: {', '.join(charts.left_out[:50])}"
+        names_left = ", ".join(charts.left_out[:50])
+        words = f"No room for {len(charts.left_out)} more metrics: {names_left}"
         parts.append(tag("p", words, class_="note why"))
     return joined(parts)
 

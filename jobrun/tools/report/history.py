@@ -140,6 +140,8 @@ class _Seen:
                 self.groups[group] = self.groups.get(group, 0.0) + float(event["seconds"])
             case _:
                 self._notice(event, at)
+                # The first words of the next process come before its start.
+                return
         self._last(ended=at)
 
     def history(self, *, live: bool) -> History:

@@ -62,7 +62,9 @@ def _run(number: int, report: RunReport) -> Html:
     inside = [heading(report)]
     for _, title, content in sections(report):
         inside += [tag("h3", title), content]
-    return tag("details", tag("summary", report.run.name), *inside, class_="run", id=f"run-{number}")
+    return tag(
+        "details", tag("summary", report.run.name), *inside, class_="run", id=f"run-{number}"
+    )
 
 
 def _document(title: str, top: Html, parts: Sequence[Section], made: str, held: Html) -> str:

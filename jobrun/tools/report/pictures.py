@@ -37,16 +37,16 @@ class Picture:
     tile: int = 0
 
 
-def picture(value: Any, side: int = 160) -> Picture | None:
+def picture(value: Any, most: tuple[int, int] = (160, 160)) -> Picture | None:
     """A matrix of real numbers as a picture; None for anything else.
 
     Args:
         value: An array; one of two dimensions, each of at least 2, has a picture.
-        side: How many items each dimension may have; of a larger matrix every n-th is taken.
+        most: How many rows and columns it may have; of a larger matrix every n-th is taken.
     """
     if not _is_matrix(value):
         return None
-    down, across = (-(-length // side) for length in value.shape)
+    down, across = (-(-length // side) for length, side in zip(value.shape, most, strict=True))
     return Picture(_shades(value[::down, ::across]), (down, across))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from jobrun.core.quantities import number, span
 from jobrun.graph.svg import svg
 from jobrun.tools.report.data import RunReport
-from jobrun.tools.report.history import Invocation
+from jobrun.tools.report.history import Invocation, TaskTime
 from jobrun.tools.report.html import Html, facts, joined, table, tag, text
 from jobrun.tools.report.lineage import Link
 from jobrun.tools.report.spec_text import marked
@@ -17,10 +17,13 @@ from jobrun.tools.report.timeline import legend, timeline
 
 _LOOKS = {"finished": "good", "running": "good", "stopped": "warn", "interrupted": "warn"}
 _MOST_ROWS = 25
+_MOST_BARS = 14
 _MOST_NOTICES = 30
 _WIDTHS = ((1140, "broad"), (340, "narrow"))
 
 Section = tuple[str, str, Html]
+# Name, seconds, words.
+_Row = tuple[str, float, str]
 
 
 def heading(report: RunReport) -> Html:
@@ -82,11 +85,6 @@ def environment(report: RunReport) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def last_values(values: dict[str, Any]) -> Html:
-    """A table of metrics' last values."""
-    return table(("metric", "last"), ((name, number(value)) for name, value in values.items()))
-
-
 def _epochs(report: RunReport) -> str:
     status = report.status
     words = str(status.epoch) if status.epoch >= 0 else "none"
@@ -116,7 +114,8 @@ def _timeline(report: RunReport) -> Html:
     history = report.history
     if not history.invocations:
         return tag("p", "The run has no events.", class_="note")
-    words = f"{len(history.invocations)} processes, {len(history.epochs)} epochs, {len(history.saves)} saves"
+    counts = (len(history.invocations), len(history.epochs), len(history.saves))
+    words = "{} processes, {} epochs, {} saves".format(*counts)
     drawings = [tag("div", timeline(history, width, words), class_=look) for width, look in _WIDTHS]
     rows = [_invocation(number_, one) for number_, one in enumerate(history.invocations, start=1)]
     head = ("process", "from", "epochs", "took", "how it ended")
@@ -141,64 +140,60 @@ def _invocation(number_: int, one: Invocation) -> tuple[str, ...]:
 def _times(report: RunReport) -> Html:
     parts = []
     groups = [(name, seconds, "") for name, seconds in report.history.groups]
-    if groups:
-        parts += [tag("h3", "Groups"), _bars("group", groups)]
     several = len({one.node for one in report.history.tasks}) > 1
     tasks = [
-        (
-            f"{one.node}/{one.task}" if several else one.task,
-            one.seconds,
-            f"{one.runs} runs, longest {_brief(one.longest_s)}"
-            + (f", {one.failed} failed" if one.failed else ""),
-        )
+        (f"{one.node}/{one.task}" if several else one.task, one.seconds, _runs(one))
         for one in report.history.tasks
     ]
-    if tasks:
-        parts += [tag("h3", "Tasks"), _bars("task", tasks)]
+    found = [("group", "Groups", groups), ("task", "Tasks", tasks)]
     for title, key, name in (("Steps", "steps", "path"), ("Operators", "operators", "label")):
         rows = _profile_rows(report.profile.get(key), name)
+        found.append((key, f"{title}, each by itself", rows))
+    for what, title, rows in found:
         if rows:
-            parts += [tag("h3", f"{title}, each by itself"), _bars(title[:-1].lower(), rows)]
+            parts += [tag("h3", title), _bars(what, rows)]
     if not report.profile:
         told = "Where in a task the time goes is measured by jobrun run --profile."
         parts.append(tag("p", told, class_="note"))
     return joined(parts)
 
 
-def _profile_rows(rows: Any, name: str) -> list[tuple[str, float, str]]:
+def _runs(one: TaskTime) -> str:
+    runs = "1 run" if one.runs == 1 else f"{one.runs} runs, longest {_brief(one.longest_s)}"
+    return runs + (f", {one.failed} failed" if one.failed else "")
+
+
+def _profile_rows(rows: Any, name: str) -> list[_Row]:
     """What the table of a profile says; nothing of what has another form."""
     if not isinstance(rows, list):
         return []
     found = []
     for row in rows:
         try:
-            label = str(row[name])
-            words = (
-                f"{row['label']}, {row['calls']} calls"
-                if name == "path"
-                else f"{row['calls']} calls"
-            )
-            found.append((label or "around steps", float(row["seconds"]), words))
+            calls = "1 call" if row["calls"] == 1 else f"{row['calls']} calls"
+            words = f"{row['label']}, {calls}" if name == "path" and row["label"] else calls
+            found.append((str(row[name]) or "around steps", float(row["seconds"]), words))
         except (KeyError, TypeError, ValueError):
             continue
     return found
 
 
-def _bars(what: str, rows: list[tuple[str, float, str]]) -> Html:
+def _bars(what: str, rows: list[_Row], most_rows: int = _MOST_BARS) -> Html:
     """Names, seconds, words, and a bar as long as the share; the longest first."""
     rows = sorted(rows, key=lambda row: -row[1])
     most = max((seconds for _, seconds, _ in rows), default=0.0) or 1.0
-    lines = [
-        (
-            tag("code", name),
+    items = (
+        tag(
+            "li",
+            tag("code", name, class_="who"),
             tag("span", _brief(seconds), class_="number"),
-            words,
+            tag("span", words, class_="words"),
             _bar(seconds / most),
         )
-        for name, seconds, words in rows[:_MOST_ROWS]
-    ]
-    drawn = table((what, "time", "", ""), lines, class_="wide bars")
-    more = len(rows) - len(lines)
+        for name, seconds, words in rows[:most_rows]
+    )
+    drawn = tag("ol", *items, class_="bars", aria_label=f"time by {what}")
+    more = len(rows) - most_rows
     return joined((drawn, tag("p", f"and {more} more", class_="note"))) if more > 0 else drawn
 
 

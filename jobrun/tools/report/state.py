@@ -11,13 +11,13 @@ from jobrun.tools.report.blobs import Drawn
 from jobrun.tools.report.data import Stored
 from jobrun.tools.report.histogram import Histogram
 from jobrun.tools.report.history import History
-from jobrun.tools.report.html import Html, joined, tag
+from jobrun.tools.report.html import Html, joined, table, tag
 from jobrun.tools.report.pictures import Picture, png
 
 _MOST_EPOCHS = 25
 _MOST_LETTERS = 400
 # A picture is shown so large at least, so that single items can be seen.
-_SIDE = 220
+_SIDE = 280
 
 
 def stored_section(stored: Stored, history: History) -> Html:
@@ -50,16 +50,11 @@ def _epochs(stored: Stored, history: History) -> Html:
     for epoch in reversed(shown):
         save = saves.get(epoch)
         told = (size(save.size_bytes), span(save.seconds)) if save else ("-", "-")
-        rows.append((str(epoch), *told, "pinned" if epoch in stored.pinned else ""))
+        rows.append((str(epoch), *told, "yes" if epoch in stored.pinned else ""))
     more = len(stored.epochs) - len(shown)
     words = f"{len(stored.epochs)} epochs are stored, {stored.epochs[0]} to {stored.epochs[-1]}."
     words += f" The newest {len(shown)} are listed." if more else ""
-    head = "".join(tag("th", cell, scope="col") for cell in ("epoch", "size", "saved in", ""))
-    lines = (
-        tag("tr", *(tag("td", tag("span", cell, class_="number")) for cell in row)) for row in rows
-    )
-    inside = tag("table", tag("thead", tag("tr", Html(head))), tag("tbody", *lines))
-    box = tag("div", inside, class_="scroll", tabindex="0", role="group", aria_label="epochs")
+    box = table(("epoch", "size", "saved in", "pinned"), rows)
     return joined((tag("p", words), tag("details", tag("summary", "List of epochs"), box)))
 
 
@@ -99,7 +94,7 @@ def _histogram(found: Histogram, name: str) -> Html:
         class_="hist", role="img", aria_label=words,
     )  # fmt: skip
     of = f"{found.of}, " if found.of else ""
-    sample = f"every {found.step}th value" if found.step > 1 else ""
+    sample = f"one of {found.step} values" if found.step > 1 else ""
     middle = f"{of}{sample}".strip(", ")
     ends = (number(found.low), middle, number(found.high))
     return joined((drawing, tag("div", *(tag("span", end) for end in ends), class_="ends")))
@@ -119,7 +114,7 @@ def _picture(drawn: Picture, name: str) -> Html:
     zoom = max(1, _SIDE // max(height, width))
     words = f"rows as {drawn.tile} x {drawn.tile}" if drawn.tile else "as a picture"
     if drawn.steps != (1, 1):
-        words += f", every {drawn.steps[0]}th row and {drawn.steps[1]}th column"
+        words += f", one of {drawn.steps[0]} rows and of {drawn.steps[1]} columns"
     address = f"data:image/png;base64,{b64encode(png(drawn)).decode()}"
     image = tag(
         "img", src=address, width=width * zoom, height=height * zoom, alt=f"{name} {words}"

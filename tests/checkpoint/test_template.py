@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import io
+
+import h5py
+import numpy as np
+import pytest
+
+from jobrun.checkpoint.codec import encode
+from jobrun.checkpoint.layout import Layout, entries_of
+from jobrun.checkpoint.template import Places, Template
+from jobrun.core.errors import TaskFailedError
+from tests.support.checkpoints import VALUES, write
+
+
+def test_metadata_of_one_layout_differ_in_addresses_only():
+    layout = Layout.of(entries_of({"w": encode(np.zeros(3), "w"), "k": encode(1, "k")}))
+    template = Template(layout)
+    places = [Places(np.array([at, at + 16], np.uint64), at + 48, 1, at + 72) for at in (9008, 9024)]
+
+    first, second = (template.render(one) for one in places)
+
+    assert first.size == second.size == template.size_bytes - 4096
+    assert 0 < np.count_nonzero(first != second) < 80
+
+
+def test_each_blob_is_one_contiguous_dataset_that_says_what_it_is(tmp_path):
+    write(tmp_path, {"w": np.arange(3.0, dtype=">f4"), "readers/t": 4})
+
+    with h5py.File(tmp_path / "n.h5") as file:
+        dataset = file["blobs/w"]
+        assert dataset.id.get_create_plist().get_layout() == h5py.h5d.CONTIGUOUS
+        assert dict(dataset.attrs) == {"kind": b"array", "dtype": b">f4", "role": b"state"}
+        assert dataset.dtype == np.dtype(">f4")
+        assert file["blobs/readers%2Ft"].attrs["role"] == b"reader"
+
+
+def test_what_changes_with_the_epoch_stands_in_no_attribute(tmp_path):
+    for epoch in (1, 2):
+        (tmp_path / str(epoch)).mkdir()
+        write(tmp_path / str(epoch), {"w": np.arange(3.0) + epoch}, epoch=epoch)
+
+    with h5py.File(tmp_path / "1/n.h5") as first, h5py.File(tmp_path / "2/n.h5") as second:
+        assert (int(first["_ck/epoch"][()]), int(second["_ck/epoch"][()])) == (1, 2)
+        for item in ("/", "blobs", "blobs/w", "_ck", "_ck/epoch"):
+            assert dict(first[item].attrs) == dict(second[item].attrs)
+
+
+def test_h5py_reads_every_value_as_it_is_stored(tmp_path):
+    write(tmp_path, VALUES)
+
+    with h5py.File(tmp_path / "n.h5") as file:
+        from jobrun.checkpoint.names import quoted  # noqa: PLC0415
+
+        assert len(file["blobs"]) == len(VALUES)
+        for name, value in VALUES.items():
+            stored = encode(value, name).array
+            back = np.zeros(stored.shape, stored.dtype)
+            dataset = file["blobs"][quoted(name)]
+            if back.size:
+                dataset.id.read(
+                    h5py.h5s.ALL, h5py.h5s.ALL, back, h5py.h5t.py_create(stored.dtype)
+                )
+            assert (dataset.shape, back.tobytes()) == (stored.shape, stored.tobytes())
+
+
+def test_h5py_can_edit_a_file(tmp_path):
+    write(tmp_path, {"w": np.arange(3.0)})
+    data = io.BytesIO((tmp_path / "n.h5").read_bytes())
+
+    with h5py.File(data, "r+") as file:
+        file["blobs/w"][1] = 9
+        file["more"] = np.arange(4)
+    with h5py.File(data, "r") as file:
+        assert file["blobs/w"][()].tolist() == [0, 9, 2]
+
+
+def test_a_dtype_that_hdf5_cannot_hold_is_refused_by_name(tmp_path):
+    wide = np.zeros(1, [(f"field_{place:05d}", "i1") for place in range(5000)])
+
+    with pytest.raises(TaskFailedError, match="'x'"):
+        write(tmp_path, {"x": wide})
+
+    assert list(tmp_path.iterdir()) == []
