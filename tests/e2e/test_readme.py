@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from jobrun.cli.app import COMMANDS
+from jobrun.cli.app import COMMANDS, group
+from jobrun.cli.shell import Shell
 from jobrun.core.errors import JobrunError
 from jobrun.version import __version__
 from tests.support.command import ROOT, environment, jobrun
@@ -109,3 +110,26 @@ def test_the_lines_of_python_do_what_they_say(folder):
         cwd=folder, env=environment(), check=True, capture_output=True, text=True,
     )  # fmt: skip
     assert int(done.stdout) > 2
+
+
+def _shown() -> list[list[str]]:
+    """The words of every command line of jobrun that the text shows in a block."""
+    lines = "\n".join(_blocks("bash")).splitlines()
+    words = [line.partition("#")[0].split() for line in lines]
+    return [line[1:] for line in words if line[:1] == ["jobrun"]]
+
+
+def test_every_command_line_that_is_shown_is_one():
+    assert len(_shown()) > 10
+    for words in _shown():
+        context = group.make_context("jobrun", list(words), obj=Shell({}), resilient_parsing=True)
+        command = group.get_command(context, words[0])
+        assert command is not None, words
+        parts = getattr(command, "commands", {})
+        known = {
+            name
+            for one in (command, *parts.values())
+            for param in one.params
+            for name in (*param.opts, *param.secondary_opts)
+        }
+        assert [word for word in words if word.startswith("-") and word not in known] == []
