@@ -120,8 +120,13 @@ def is_custom(dtype: DType) -> bool:
 
 def is_reinterpreted(dtype: DType) -> bool:
     """Whether its bits are stored as they are, whatever they are called there."""
-    simple = dtype.names is None and dtype.subdtype is None and dtype.itemsize > 0
-    return simple and (is_custom(dtype) or dtype.kind in "biufcmM") and not is_longdouble(dtype)
+    return dtype.names is None and dtype.subdtype is None and _keeps_its_bits(dtype)
+
+
+@lru_cache(maxsize=256)
+def _keeps_its_bits(dtype: DType) -> bool:
+    is_number = is_custom(dtype) or dtype.kind in "biufcmM"
+    return is_number and dtype.itemsize > 0 and not is_longdouble(dtype)
 
 
 def _form(dtype: DType) -> Any:

@@ -119,7 +119,16 @@ class _Loading:
         arrays = {row: self._target(row) for row in self._large.rows.tolist()}
         memory = {row: as_bytes(array) for row, array in arrays.items()}
         reading = Portions(self._file, self._large, memory, self._small, self._take)
-        _each(reading.read, [part for blocks in self._blocks() for part in units(blocks)])
+        parts = [part for blocks in self._blocks() for part in units(blocks)]
+        if len(parts) > 1:
+            # Reading ahead while a portion is taken apart; threads alone would confuse it.
+            os.posix_fadvise(self._file.descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        # Thousands of small arrays are Python's work: two threads would only be in each
+        # other's way.
+        for part in parts:
+            if reading.holds_small(part):
+                reading.read(part)
+        _each(reading.read, [part for part in parts if not reading.holds_small(part)])
         reading.take_halves()
         for row, array in arrays.items():
             self._give(row, array)

@@ -42,6 +42,12 @@ def midway_name(epoch: int, records: int) -> str:
     return f"{epoch_name(epoch)}.records-{records:06d}"
 
 
+def parsed_name(name: str) -> tuple[int, int] | None:
+    """Epoch and number of records of such a directory's name; None for another one."""
+    found = _MIDWAY.fullmatch(name)
+    return (int(found[1]), int(found[2])) if found else None
+
+
 def midways(root: str) -> tuple[tuple[int, int], ...]:
     """Epoch and number of records of each checkpoint within an epoch, ascending."""
     place = Path(root)
@@ -49,6 +55,6 @@ def midways(root: str) -> tuple[tuple[int, int], ...]:
         return ()
     with disk_faults("E313", f"list {root}"):
         names = [path.name for path in place.iterdir()]
-    found = [(int(m[1]), int(m[2])) for m in map(_MIDWAY.fullmatch, names) if m]
+    found = [one for one in map(parsed_name, names) if one is not None]
     # One has one name: another one is someone's copy.
     return tuple(sorted(one for one in found if midway_name(*one) in names))

@@ -75,14 +75,17 @@ class Portions:
         # Of small blobs that go over the end of a portion.
         self._halves: dict[int, Bytes] = {}
 
+    def holds_small(self, blocks: range) -> bool:
+        """Whether some blocks hold a part of a small blob."""
+        return bool(self._small.touching(*self._span(blocks)))
+
     def read(self, blocks: range) -> None:
         """Read and verify some blocks.
 
         Raises:
             CheckpointError: One is damaged.
         """
-        tail = self._file.parts.tail
-        begin, end = block_span(blocks[0], tail)[0], block_span(blocks[-1], tail)[1]
+        begin, end = self._span(blocks)
         pieces: list[Bytes] = []
         rest: list[tuple[int, Bytes]] = []
         position = begin
@@ -102,6 +105,10 @@ class Portions:
         """Give out the blobs that came in two parts, once all is read."""
         for row, data in self._halves.items():
             self._take([row], data)
+
+    def _span(self, blocks: range) -> tuple[int, int]:
+        tail = self._file.parts.tail
+        return block_span(blocks[0], tail)[0], block_span(blocks[-1], tail)[1]
 
     def _large_pieces(self, begin: int, end: int) -> list[tuple[int, int, Bytes | None]]:
         """The parts of large blobs in a span: first byte, end, and the memory they go to."""

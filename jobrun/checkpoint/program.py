@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -16,45 +17,54 @@ from jobrun.checkpoint.blocks import (
     block_span,
     digest,
 )
-from jobrun.checkpoint.codec import Array, Coded, encode
-from jobrun.checkpoint.dtypes import DType, is_reinterpreted
+from jobrun.checkpoint.codec import MOST_DIMENSIONS, Array, Coded, encode
+from jobrun.checkpoint.dtypes import DType, dtype_text, is_custom, is_reinterpreted
 from jobrun.checkpoint.filling import Filling
 from jobrun.checkpoint.layout import (
     ALIGNMENT,
     PAGED_BYTES,
+    Entry,
     Layout,
     Numbers,
     Packing,
     entries_of,
 )
 from jobrun.checkpoint.packing import packed_chunks, packings
+from jobrun.checkpoint.slabs import aligned
 from jobrun.checkpoint.template import CHUNKS_TYPE, EPOCH_TYPE, Bytes, Places, Template, chunk_tree
 from jobrun.checkpoint.userblock import SIZE as USER_BLOCK
 from jobrun.checkpoint.userblock import Parts
 from jobrun.core.compression import Rules
 
-# Of so many, the metadata of numpy's own call are small beside the data.
-_MOST_GATHERED = 256
+_DTYPE, _SHAPE = attrgetter("dtype"), attrgetter("shape")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Gathered:
     """Small arrays of one dtype and shape that stand back to back: copied by one call.
 
     Attributes:
         first: The first of them in the order of the file.
         count: How many there are.
+        dtype: Of all of them.
         size_bytes: Of one.
-        length: Of one, along its first axis.
-        rest: The shape but for the first axis.
+        shape: Of one.
     """
 
     first: int
     count: int
     dtype: DType
     size_bytes: int
-    length: int
-    rest: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    def takes(self, place: int, entry: Entry, dtype: DType | None) -> bool:
+        """Whether a blob goes on where these end."""
+        return (
+            self.first + self.count == place
+            and entry.size_bytes == self.size_bytes
+            and entry.shape == self.shape
+            and (dtype is self.dtype or dtype == self.dtype)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +117,12 @@ class Program:
         if not packed:
             places = self._places(self._offsets, self._last)
             self._front = self._template.render(places)
-        self._expected = [
-            (entry.name, plain.get(entry.name), entry.shape, entry) for entry in self.layout.entries
-        ]
+        entries = list(enumerate(self.layout.entries))
+        self._names = [entry.name for _, entry in entries]
+        self._encoded = [(index, one) for index, one in entries if one.name not in plain]
+        self._plain = [index for index, one in entries if one.name in plain]
+        self._dtypes = [plain[self._names[index]] for index in self._plain]
+        self._shapes = [entries[index][1].shape for index in self._plain]
         self._steps = self._plan(plain)
 
     def arrays(self, values: Mapping[str, Value]) -> list[Array] | None:
@@ -118,22 +131,28 @@ class Program:
         Raises:
             TaskFailedError: A blob holds what cannot be stored.
         """
-        if len(values) != len(self._expected):
+        if len(values) != len(self._names):
             return None
-        found: list[Array] = []
-        for name, dtype, shape, entry in self._expected:
-            value = values.get(name)
-            if dtype is not None:
-                if type(value) is not np.ndarray or value.dtype != dtype or value.shape != shape:
-                    return None
-                found.append(value)
-                continue
-            if name not in values:
+        # By whole lists: of ten thousand blobs each step counts.
+        found: list[Any] = list(map(values.get, self._names))
+        plain = [found[index] for index in self._plain]
+        if (
+            not set(map(type, plain)) <= {np.ndarray}
+            or list(map(_SHAPE, plain)) != self._shapes
+            or list(map(_DTYPE, plain)) != self._dtypes
+        ):
+            return None
+        for index, entry in self._encoded:
+            if found[index] is None:
                 return None
-            coded = encode(value, name)
-            if (coded.kind, coded.dtype, coded.array.shape) != (entry.kind, entry.dtype, shape):
+            coded = encode(found[index], entry.name)
+            if (coded.kind, coded.dtype, coded.array.shape) != (
+                entry.kind,
+                entry.dtype,
+                entry.shape,
+            ):
                 return None
-            found.append(coded.array)
+            found[index] = coded.array
         return found
 
     def fill(self, filling: Filling, arrays: list[Array], epoch: int) -> Filled:
@@ -170,7 +189,7 @@ class Program:
             offsets[index] = root + USER_BLOCK
             filling.put(np.frombuffer(tree, np.uint8))
         places_now = self._places(offsets, filling.position)
-        front = np.zeros(self.first * BLOCK_BYTES, np.uint8)
+        front = aligned(self.first * BLOCK_BYTES)
         front[: self._template.size_bytes - USER_BLOCK] = self._template.render(places_now)
         for number in range(self.first):
             filling.digests[number] = digest(front[number * BLOCK_BYTES :][:BLOCK_BYTES].data)
@@ -226,17 +245,14 @@ class Program:
             entry = self.layout.entries[index]
             if not entry.size_bytes or entry.packing:
                 continue
-            dtype = plain.get(entry.name)
-            size = entry.size_bytes
-            if dtype is None or not entry.shape or size % ALIGNMENT or size >= PAGED_BYTES:
-                steps.append(place)
-                continue
             last = steps[-1] if steps else None
-            one = _Gathered(place, 1, dtype, size, entry.shape[0], entry.shape[1:])
-            if isinstance(last, _Gathered) and _goes_on(last, one):
-                steps[-1] = _Gathered(last.first, last.count + 1, dtype, size, one.length, one.rest)
+            dtype = plain.get(entry.name)
+            if isinstance(last, _Gathered) and last.takes(place, entry, dtype):
+                last.count += 1
+            elif dtype is None or not _can_be_gathered(entry):
+                steps.append(place)
             else:
-                steps.append(one)
+                steps.append(_Gathered(place, 1, dtype, entry.size_bytes, entry.shape))
         return steps
 
 
@@ -253,7 +269,7 @@ def program_for(
         EnvironmentFaultError: E326, a codec needs a package that is not there.
         TaskFailedError: A blob holds what cannot be stored.
     """
-    coded = {name: encode(value, name) for name, value in values.items()}
+    coded = {name: _coded(value, name) for name, value in values.items()}
     plain = {
         name: values[name].dtype
         for name, one in coded.items()
@@ -265,6 +281,18 @@ def program_for(
     return made, arrays
 
 
+def _coded(value: Value, name: str) -> Coded:
+    # The same as ``encode`` makes of it, in a third of the time.
+    is_usual = (
+        type(value) is np.ndarray
+        and value.ndim <= MOST_DIMENSIONS
+        and value.dtype.kind in "biufc"
+        and is_reinterpreted(value.dtype)
+        and not is_custom(value.dtype)
+    )
+    return Coded("array", dtype_text(value.dtype), value) if is_usual else encode(value, name)
+
+
 def flat_bytes(array: Array) -> Bytes:
     """The data of an array in C order, as bytes; the array's own memory, if it is so."""
     whole = array if array.flags.c_contiguous else np.ascontiguousarray(array)
@@ -272,12 +300,9 @@ def flat_bytes(array: Array) -> Bytes:
     return flat.view(np.uint8)  # type: ignore[no-any-return]
 
 
-def _goes_on(last: _Gathered, one: _Gathered) -> bool:
-    return last.first + last.count == one.first and (last.dtype, last.size_bytes, last.rest) == (
-        one.dtype,
-        one.size_bytes,
-        one.rest,
-    )
+def _can_be_gathered(entry: Entry) -> bool:
+    size = entry.size_bytes
+    return bool(entry.shape) and size % ALIGNMENT == 0 and size < PAGED_BYTES
 
 
 def _gather(filling: Filling, step: _Gathered, arrays: list[Array]) -> None:
@@ -285,13 +310,14 @@ def _gather(filling: Filling, step: _Gathered, arrays: list[Array]) -> None:
     at = 0
     while at < len(arrays):
         room = filling.room()
-        count = min(len(arrays) - at, room.size // size, _MOST_GATHERED)
+        # A block at a time: it is digested while it is in the processor's cache.
+        count = min(len(arrays) - at, room.size // size, BLOCK_BYTES // size)
         if count == 0:
             # It goes over the end of the slab.
             filling.put(flat_bytes(arrays[at]))
             at += 1
             continue
-        out = room[: count * size].view(step.dtype).reshape(count * step.length, *step.rest)
+        out = room[: count * size].view(step.dtype).reshape(-1, *step.shape[1:])
         np.concatenate(arrays[at : at + count], out=out)
         filling.advance(count * size)
         at += count

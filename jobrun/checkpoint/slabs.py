@@ -20,6 +20,8 @@ import numpy as np
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 SLAB_BYTES = 1 << 24
 MOST_SLABS = 4
+# A multiple of the size of a block.
+LEAST_PART_BYTES = 1 << 22
 _DIRECT = getattr(os, "O_DIRECT", 0)
 
 
@@ -32,15 +34,21 @@ class SlabPool:
         self._size = 0
 
     def slab_bytes(self, wanted_bytes: int) -> int:
-        """How much of a slab is used for a file of that length: whole pages, at most 16 MiB."""
-        return min(SLAB_BYTES, -(-wanted_bytes // mmap.PAGESIZE) * mmap.PAGESIZE)
+        """How much of a slab is used for a file of that length: whole pages, at most 16 MiB.
+
+        Of a file that is not small an eighth, so that writing begins while the rest is filled.
+        """
+        if wanted_bytes <= LEAST_PART_BYTES:
+            return -(-wanted_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        parts = max(1, wanted_bytes // 8 // LEAST_PART_BYTES)
+        return min(SLAB_BYTES, parts * LEAST_PART_BYTES)
 
     def take(self, wanted_bytes: int) -> Bytes:
         """A slab of at least ``slab_bytes``; waits for one if all are in use."""
         self._fit(self.slab_bytes(wanted_bytes))
         if self._made < MOST_SLABS and self._free.empty():
             self._made += 1
-            return _aligned(self._size)
+            return aligned(self._size)
         return self._free.get()
 
     def give(self, slab: Bytes) -> None:
@@ -55,7 +63,12 @@ class SlabPool:
             self._size = max(size, min(SLAB_BYTES, 2 * self._size))
 
 
-def _aligned(size: int) -> Bytes:
+def aligned(size: int) -> Bytes:
+    """Memory that begins at a page, zero, and has been touched.
+
+    Args:
+        size: In bytes.
+    """
     memory = np.frombuffer(mmap.mmap(-1, size), np.uint8)
     memory[:: mmap.PAGESIZE] = 0
     return memory
@@ -85,7 +98,7 @@ class FileWriter:
         self._thread = threading.Thread(target=self._work, name="checkpoint-writer", daemon=True)
         self._thread.start()
 
-    def write(self, piece: Bytes | bytes, offset: int) -> None:
+    def write(self, piece: Bytes, offset: int) -> None:
         """Write a piece at a place of the file, now or soon; it must not change until then.
 
         Raises:
@@ -120,11 +133,6 @@ class FileWriter:
             self._thread.join()
             self._thread = None
 
-    def buffered(self) -> None:
-        """Write through the page cache from now on: for pieces of any length and place."""
-        if self._direct:
-            self._direct = not _set_direct(self._descriptor, on=False)
-
     def _raise(self) -> None:
         if self._error is not None:
             raise self._error
@@ -133,15 +141,15 @@ class FileWriter:
         while (job := self._jobs.get()) is not None:
             job()
 
-    def _try(self, piece: Bytes | bytes, offset: int) -> None:
+    def _try(self, piece: Bytes, offset: int) -> None:
         if self._error is None:
             try:
                 self._write(piece, offset)
             except BaseException as error:  # noqa: BLE001 - raised where the writer waits
                 self._error = error
 
-    def _write(self, piece: Bytes | bytes, offset: int) -> None:
-        view = piece.data if isinstance(piece, np.ndarray) else memoryview(piece)
+    def _write(self, piece: Bytes, offset: int) -> None:
+        view = piece.data
         while view:
             try:
                 count = os.pwrite(self._descriptor, view, offset)
@@ -149,7 +157,7 @@ class FileWriter:
                 if error.errno != errno.EINVAL or not self._direct:
                     raise
                 # The file system opens files for it and then does not do it.
-                self.buffered()
+                self._direct = not _set_direct(self._descriptor, on=False)
                 continue
             view, offset = view[count:], offset + count
 

@@ -227,8 +227,9 @@ def _own_text(name: str, text: bytes, offset: int) -> _Own:
 
 def _own_header(one: _Own) -> Bytes:
     size = one.dtype.itemsize * int(np.prod(one.shape, dtype=np.int64))
-    datatype = h5t.py_create(one.dtype, logical=True).encode()[2:]
-    header, at = h5parts.dataset_header(one.shape, datatype, h5parts.contiguous(size), b"")
+    header, at = h5parts.dataset_header(
+        one.shape, _datatype(one.dtype), h5parts.contiguous(size), b""
+    )
     address = one.offset - USER_BLOCK if size else h5parts.UNDEFINED
     # Before anything has its place, only the size of the header counts.
     place = np.array([max(address, 0)], np.uint64)
@@ -236,8 +237,18 @@ def _own_header(one: _Own) -> Bytes:
     return made
 
 
-@lru_cache(maxsize=256)
 def _datatype(dtype: DType) -> bytes:
+    # Texts and records are not cached: numpy takes text of the same width for equal,
+    # whatever h5py has noted of its encoding.
+    return _numeric_datatype(dtype) if dtype.kind in "biufc" else _encoded(dtype)
+
+
+@lru_cache(maxsize=256)
+def _numeric_datatype(dtype: DType) -> bytes:
+    return _encoded(dtype)
+
+
+def _encoded(dtype: DType) -> bytes:
     # Behind two bytes that say what follows and in which version.
     message: bytes = h5t.py_create(dtype, logical=True).encode()[2:]
     return message

@@ -13,13 +13,15 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from jobrun.blobs.values import Value
 from jobrun.checkpoint import userblock
 from jobrun.checkpoint.codec import Array
 from jobrun.checkpoint.filling import Filling
 from jobrun.checkpoint.program import Program, program_for
 from jobrun.checkpoint.recycling import known_digests, take_spare
-from jobrun.checkpoint.slabs import FileWriter, SlabPool
+from jobrun.checkpoint.slabs import FileWriter, SlabPool, aligned
 from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.userblock import Header
 from jobrun.core.compression import Rules
@@ -159,7 +161,6 @@ class NodeWriter:
             file.wait()
         finally:
             file.stop()
-        file.buffered()
         if filled.front is not None:
             file.write(filled.front, userblock.SIZE)
         reach("checkpoint.file-half-written")
@@ -174,7 +175,9 @@ class NodeWriter:
             format=userblock.FORMAT,
         )
         block = userblock.encode(header)
+        page = aligned(userblock.SIZE)
+        page[...] = np.frombuffer(block, np.uint8)
         # Last: without it the file is none, however much of it there is.
-        file.write(block, 0)
+        file.write(page, 0)
         os.ftruncate(descriptor, filled.end)
         return block, filled.end

@@ -18,6 +18,7 @@ _HEIGHT = 5
 _INDENT = "    "
 # Of the 256 colours of terminals: where the greys begin, how many there are, and one for NaN.
 _GREYS, _GREY_COUNT, _NAN = 232, 24, 162
+_NOTHING = -1
 _RESET = "\x1b[0m"
 
 
@@ -71,11 +72,13 @@ def histogram_lines(found: Histogram, columns: int) -> list[str]:
 
 def picture_lines(drawn: Picture, *, colours: bool) -> list[str]:
     """A line of characters for two rows of a picture; without colours for each row."""
-    rows = [[int(shade) for shade in row] for row in drawn.shades]
+    # Between tiles there is nothing; elsewhere there is an item that is no number.
+    blank = _NOTHING if drawn.tile else NOT_A_NUMBER
+    rows = [[int(shade) or blank for shade in row] for row in drawn.shades]
     if not colours:
         return ["".join(_shade(shade) for shade in row).rstrip() for row in rows]
     if len(rows) % 2:
-        rows.append([-1] * len(rows[0]))
+        rows.append([_NOTHING] * len(rows[0]))
     return [_half_blocks(rows[at], rows[at + 1]) for at in range(0, len(rows), 2)]
 
 
@@ -90,8 +93,12 @@ def _half_blocks(upper: Sequence[int], lower: Sequence[int]) -> str:
 
 
 def _half_block(above: int, below: int) -> str:
-    # Nothing stands below the last row: the ground is the terminal's own.
-    ground = "49" if below < 0 else f"48;5;{_grey(below)}"
+    # Where nothing is, the ground is the terminal's own.
+    if above == below == _NOTHING:
+        return f"{_RESET} "
+    if above == _NOTHING:
+        return f"\x1b[38;5;{_grey(below)};49m▄"
+    ground = "49" if below == _NOTHING else f"48;5;{_grey(below)}"
     return f"\x1b[38;5;{_grey(above)};{ground}m▀"
 
 
@@ -102,6 +109,8 @@ def _grey(shade: int) -> int:
 
 
 def _shade(shade: int) -> str:
+    if shade == _NOTHING:
+        return " "
     if shade == NOT_A_NUMBER:
         return "?"
     return _SHADES[(shade - 1) * (len(_SHADES) - 1) // 254]

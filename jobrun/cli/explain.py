@@ -21,7 +21,8 @@ from jobrun.core.names import did_you_mean
 def command(shell: Shell, code: str | None, as_json: bool) -> None:
     """Explain an error CODE such as E021, a function by its NAME, or a TOPIC.
 
-    Topics are expressions and operators. Without an argument all codes are listed.
+    Topics are expressions, operators and checkpoint-format. Without an argument all codes are
+    listed.
     """
     codes = catalogue()
     if code is not None and not as_json and (page := _other_page(code)) is not None:

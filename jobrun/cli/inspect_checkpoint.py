@@ -86,10 +86,12 @@ def _drawings(shell: Shell, found: Inspection, files: tuple[FileFacts, ...]) -> 
 
 def _text(found: Inspection, files: tuple[FileFacts, ...], *, values: bool) -> list[str]:
     facts = [
-        ("epoch", f"{found.epoch}, saved {span(found.age_s)} ago"),
+        ("epoch", f"{found.epoch}, {_how_far(found)}saved {span(found.age_s)} ago"),
         ("path", short_path(found.path)),
         ("run", found.run_id),
     ]
+    if found.ahead:
+        facts.append(("and then", f"epoch {found.epoch + 1}, {found.ahead} records in"))
     if found.spec_digest:
         facts.append(("spec", found.spec_digest))
     if found.times is not None:
@@ -103,6 +105,10 @@ def _text(found: Inspection, files: tuple[FileFacts, ...], *, values: bool) -> l
         lines += ["", f"{file.header.node}   {Path(file.path).name}, {size(file.size_bytes)}{took}"]
         lines += _table(file.blobs, values=values)
     return lines
+
+
+def _how_far(found: Inspection) -> str:
+    return f"{found.records} records in, " if found.records else ""
 
 
 def _made_of(times: CheckpointTimes) -> str:

@@ -30,6 +30,9 @@ class Command(click.Command):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs["context_settings"] = settings() | dict(kwargs.get("context_settings") or {})
         super().__init__(*args, **kwargs)
+        # Click keeps the lines of a paragraph behind this character, which a docstring that
+        # follows the rules can only hold as two.
+        self.help = (self.help or "").replace("\\b\n", "\b\n")
         self.params.extend(shared_options())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -53,7 +53,7 @@ def command(
     # Brings numpy in.
     from jobrun.tools.report.data import read_report  # noqa: PLC0415
 
-    reports = [read_report(one, Path(run_dir)) for one in found]
+    reports = [read_report(one, Path(run_dir), len(found)) for one in found]
     if tensorboard:
         from jobrun.tools.report.tensorboard import export  # noqa: PLC0415
 

@@ -104,9 +104,17 @@ def _operators() -> str:
     return _OPERATORS + "\n".join(f"{theirs:<{width}}  {ours}" for theirs, ours, _ in ANCESTORS)
 
 
+def _checkpoint_format() -> str:
+    # With numpy and h5py: not for those who ask about something else.
+    from jobrun.checkpoint.formattext import format_text  # noqa: PLC0415
+
+    return format_text()
+
+
 TOPICS: Mapping[str, Callable[[], str]] = {
     "expressions": _expressions,
     "operators": _operators,
+    "checkpoint-format": _checkpoint_format,
 }
 
 

@@ -11,11 +11,11 @@ from typing import Any
 from jobrun.compile.advice import give_advice
 from jobrun.compile.analysis import Analysis, in_order, names_of
 from jobrun.compile.context import Context
-from jobrun.compile.faults import Faults
+from jobrun.compile.faults import Faults, Place
 from jobrun.compile.groups import GroupLowering
+from jobrun.compile.midway import check_midway
 from jobrun.compile.nets import net_table
 from jobrun.compile.nodes import NodeNames, cluster
-from jobrun.compile.pending import check_pending
 from jobrun.compile.pipelines import check_pipelines
 from jobrun.compile.policy import checkpoint_policy, deadline_of, stop_conditions
 from jobrun.compile.positions import (
@@ -93,7 +93,6 @@ class _Compilation:
 
     def run(self) -> Compiled:
         """All checks that need more than one task, then the graph."""
-        check_pending(self._spec, self._loaded.source, self._faults)
         check_node_settings(self._spec, self._loaded.source, self._faults)
         queues = tuple(self._context.queues.queues.values())
         check_pipelines(self._groups, queues, self._loaded.source, self._faults)
@@ -124,6 +123,8 @@ class _Compilation:
             folder=self._loaded.folder, **probed,
             deadline=deadline, queues=queues,
         )  # fmt: skip
+        every = Place("checkpoint.every", self._loaded.source.key(("checkpoint", "every")))
+        check_midway(job, every, self._faults)
         # What needs a data file's header is found in preflight.
         self._faults.extend(job_types(job).faults)
         self._faults.raise_if_any()

@@ -12,7 +12,15 @@ from typing import Any
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.pending import not_yet
-from jobrun.graph.data import BlobSource, CallSource, FileSource, ReadRecords, readers_in
+from jobrun.graph.data import (
+    BlobSource,
+    CallSource,
+    CounterSource,
+    FileSource,
+    ReadRecords,
+    ZipSource,
+    readers_in,
+)
 from jobrun.graph.expr import Name
 from jobrun.graph.types import Job, Task, TaskGroup
 
@@ -88,6 +96,8 @@ def _of_source(job: Job, task: Task, read: ReadRecords) -> Iterator[Obstacle]:
                 names = set(_names([value for _, value in expressions]))
             case FileSource(path=path):
                 names = set(_names(path))
+            case CounterSource() | ZipSource():
+                pass
         for name in sorted((names - constants) & used):
             yield (
                 f"where reader '{reader.name}' is made from '{name}', which the epoch uses",

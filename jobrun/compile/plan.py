@@ -207,6 +207,7 @@ def _checkpoint(policy: CheckpointPolicy) -> dict[str, Any]:
         "directory": policy.directory,
         "every_epochs": policy.every_epochs,
         "every_s": policy.every_s,
+        "every_records": policy.every_records,
         "keep_last": policy.keep_last,
         "keep_every": policy.keep_every,
         "keep_best": {"metric": metric, "mode": mode, "n": count} if metric else None,

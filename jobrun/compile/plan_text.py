@@ -194,13 +194,7 @@ def _policy(policy: CheckpointPolicy) -> Iterator[str]:
     if not policy.enabled:
         yield _row("checkpoint", "none: a run that is killed starts over")
         return
-    if policy.every_s:
-        often = f"after init, and every {policy.every_s:g} s at the end of an epoch"
-    elif policy.every_epochs == 1:
-        often = "after init and every epoch"
-    else:
-        often = f"after init and every {policy.every_epochs} epochs"
-    yield _row("checkpoint", f"{often}, of {_some(policy.nodes)}")
+    yield _row("checkpoint", f"{_how_often(policy)}, of {_some(policy.nodes)}")
     kept = []
     if policy.keep_last:
         kept.append(f"the last {policy.keep_last}")
@@ -217,6 +211,16 @@ def _policy(policy: CheckpointPolicy) -> Iterator[str]:
         which = "the last one" if policy.upload.when == "end" else "each one"
         must = "" if policy.upload.required else "; if that fails, it is told"
         yield _row("", f"{which} is copied to {policy.upload.to}{must}")
+
+
+def _how_often(policy: CheckpointPolicy) -> str:
+    if policy.every_s:
+        return f"after init, and every {policy.every_s:g} s at the end of an epoch"
+    if policy.every_records:
+        return f"after init, every epoch, and every {policy.every_records} records within one"
+    if policy.every_epochs == 1:
+        return "after init and every epoch"
+    return f"after init and every {policy.every_epochs} epochs"
 
 
 def _exactness(job: Job) -> Iterator[str]:

@@ -32,6 +32,7 @@ from jobrun.runner.authored import Authored, digest_of, write_authored
 from jobrun.runner.commit import Identity, Place
 from jobrun.runner.deadline import time_left
 from jobrun.runner.drift import Change, check_drift
+from jobrun.runner.entering import EntryPlan
 from jobrun.runner.environment import describe_environment
 from jobrun.runner.filesystem import file_system
 from jobrun.runner.fingerprints import data_fingerprints
@@ -40,6 +41,7 @@ from jobrun.runner.lock import RunLock
 from jobrun.runner.logs import RunLogs, cut_metrics, trim_metrics
 from jobrun.runner.loop import JobRunner, Limits, Resumed
 from jobrun.runner.metadata import Guarded, RunMetadata, told_choice
+from jobrun.runner.midway import Hooks, MidwaySaver, midway_store, read_midpoint
 from jobrun.runner.places import store_of, upload_of
 from jobrun.runner.preflight import callable_digests, probe_directory, refuse
 from jobrun.runner.progress import Progress, from_json
@@ -52,6 +54,7 @@ from jobrun.runner.settings import RunOptions, RunResult
 from jobrun.runner.signals import REQUEST_NAME, StopRequests
 from jobrun.runner.stopping import total_epochs
 from jobrun.runner.trust import expect_own_unless
+from jobrun.runtime.midway import Midpoint
 from jobrun.session.base import RunContext, Session
 from jobrun.session.open import open_session
 from jobrun.version import __version__
@@ -148,7 +151,6 @@ def go_on(
     with _telling(run, job, listener, plan.generation) as listen, own.opened(listen):
         own.recover(listen)
         listen(told_choice(found.chosen))
-        trim_metrics(run.path, plan.epoch)
         _tell_changes(found.changes, listen)
         _tell_warnings(warnings, listen)
         before = run.record
@@ -156,11 +158,11 @@ def go_on(
         ended = before.status == "finished"
         code = (before.exit_code or 0) if ended else 0
         work = Invocation(run, job, Path(present.folder), lock, options, found.store, listen, code)
-        resumed = _resumed(work, plan, ended=ended)
+        resumed, entry = _resumed(work, plan, own.entry, ended=ended)
         if other and resumed:
             # A kill may have come between the save and this.
             other.written(plan.epoch, plan.generation)
-        return _run(work, (own, other) if other else (own,), resumed)
+        return _run(work, (own, other) if other else (own,), resumed, entry)
 
 
 def _choices(run: Run, options: RunOptions) -> tuple[str, str]:
@@ -174,7 +176,10 @@ def _choices(run: Run, options: RunOptions) -> tuple[str, str]:
 
 
 def _run(
-    work: Invocation, handlers: tuple[MetadataHandler, ...], resumed: Resumed | None
+    work: Invocation,
+    handlers: tuple[MetadataHandler, ...],
+    resumed: Resumed | None,
+    entry: Midpoint | None = None,
 ) -> RunResult:
     """Run the loop and write down how it ended, whatever happens."""
     started = time.monotonic()
@@ -187,8 +192,9 @@ def _run(
         _requests(work, session) as requests,
     ):
         saver = _saver(work, session, handlers, saved, requests)
+        midway = _midway(work, handlers, saver, requests, entry)
         try:
-            progress = _loop(work, session, saver, requests, resumed)
+            progress = _loop(work, session, saver, requests, resumed, midway)
         except JobrunError as error:
             status = _STATUS.get(type(error), "failed")
             result = _result(work, error.exit_code, saver.saved, error.faults)
@@ -240,13 +246,14 @@ def _loop(
     saver: Saver,
     requests: StopRequests,
     resumed: Resumed | None,
+    midway: MidwaySaver | None,
 ) -> Progress:
     profiler = work.options.profiler
     meter = profiler.meter_for(work.job) if profiler else None
     context = RunContext(work.job.seed, str(work.run.path), str(work.folder), work.listen, meter)
     session.open(work.job.cluster, context)
     again = f"jobrun resume {work.run.handle(work.options.run_dir)}"
-    limits = Limits(work.added_stop, work.options.max_epochs, again)
+    limits = Limits(work.added_stop, work.options.max_epochs, again, midway)
     seeded = seeds(work.run, work.job) if resumed is None else None
     return JobRunner(work.job, session, saver, requests, work.listen, limits).run(resumed, seeded)
 
@@ -260,15 +267,32 @@ def _saver(
 ) -> Saver:
     if not handlers:
         return NoSaver()
-    record = work.run.record
-    identity = Identity(
-        record.run_id, record.generation, record.spec_digest, dict(record.environment)
-    )
     builder = work.options.upload or upload_of(work.run, work.job, work.folder)
     place = Place(work.store, handlers, work.lock, builder, work.run.path)
     return CheckpointSaver(
-        work.job, session, place, identity, work.listen, saved, lambda: requests.insisted
+        work.job, session, place, _identity(work), work.listen, saved, lambda: requests.insisted
     )
+
+
+def _identity(work: Invocation) -> Identity:
+    one = work.run.record
+    return Identity(one.run_id, one.generation, one.spec_digest, dict(one.environment))
+
+
+def _midway(
+    work: Invocation,
+    handlers: tuple[MetadataHandler, ...],
+    saver: Saver,
+    requests: StopRequests,
+    entry: Midpoint | None,
+) -> MidwaySaver | None:
+    """Who saves between two records; None where nothing is saved or entered there."""
+    own = next(iter(handlers), None)
+    if not (isinstance(own, RunMetadata) and (work.job.checkpoint.every_records or entry)):
+        return None
+    place = Place(work.store, handlers, work.lock, None, work.run.path)
+    hooks = Hooks(saver, own.written_within, requests, work.listen)
+    return MidwaySaver(work.job, place, _identity(work), hooks, entry)
 
 
 def _result(work: Invocation, code: int, saved: int, faults: tuple[Fault, ...]) -> RunResult:
@@ -287,14 +311,26 @@ def _close_books(work: Invocation, status: Status, result: RunResult, started: f
     work.listen(RunEnded(status, result.epoch, seconds, result.reason))
 
 
-def _resumed(work: Invocation, plan: Recovery, *, ended: bool) -> Resumed | None:
-    """What the loop starts from; None for init, when a crash came before epoch 0 was saved."""
+def _resumed(
+    work: Invocation, plan: Recovery, entry: EntryPlan, *, ended: bool
+) -> tuple[Resumed | None, Midpoint | None]:
+    """What the loop starts from, None for init; and where it enters the epoch after that."""
+    path, job = work.run.path, work.job
     if plan.epoch == FROM_THE_START:
-        return adopted(work.run, work.job)
-    manifest = work.store.manifest(plan.epoch)
-    load = load_group(work.job, manifest, work.store.path(plan.epoch))
+        trim_metrics(path, plan.epoch)
+        return adopted(work.run, job), None
+    store, epoch, midpoint = work.store, plan.epoch, None
+    if entry.records:
+        store, epoch = midway_store(store, entry.records), entry.epoch
+    manifest = store.manifest(epoch)
+    if entry.records:
+        midpoint, metrics_bytes = read_midpoint(job, manifest, store.path(epoch))
+        cut_metrics(path, metrics_bytes)
+    else:
+        trim_metrics(path, epoch)
+    load = load_group(job, manifest, store.path(epoch))
     accept = (*work.run.record.accepted, *work.options.accept)
-    return Resumed(from_json(manifest.runner), load, accept, ended=ended)
+    return Resumed(from_json(manifest.runner), load, accept, ended=ended), midpoint
 
 
 def _update(

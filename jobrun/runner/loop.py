@@ -48,7 +48,6 @@ class Resumed:
         accept: Fields whose drift is accepted.
         ended: The run had finished: unless it goes on, nothing is left to do.
         adopted: The state is another run's: it is saved here before anything else.
-        is_within: The state is not that of a boundary: an epoch is entered between two records.
     """
 
     progress: Progress
@@ -56,7 +55,6 @@ class Resumed:
     accept: tuple[str, ...] = ()
     ended: bool = False
     adopted: bool = False
-    is_within: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +186,7 @@ class JobRunner:
         progress = replace(progress, outputs={**progress.outputs, **rebuilt}, constants=constants)
         if resumed.adopted:
             progress = self._saver.save(progress)
-        if resumed.is_within:
+        if self._limits.midway and self._limits.midway.is_entering:
             # It was decided at the boundary, whose state this is not, that the epoch runs.
             return replace(progress, stopping=())
         return replace(progress, stopping=self._stopping(progress))

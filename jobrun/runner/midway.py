@@ -22,9 +22,10 @@ from typing import Any
 from jobrun.checkpoint.hdf5 import read_state
 from jobrun.checkpoint.midway import MidwayStore, midways
 from jobrun.checkpoint.plan import checkpointed_blobs, file_name
-from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.store import CheckpointStore, Manifest
 from jobrun.checkpoint.writer import NodeWriter
-from jobrun.core.errors import CheckpointError, EnvironmentFaultError
+from jobrun.compile.midway import obstacles
+from jobrun.core.errors import CheckpointError, EnvironmentFaultError, SpecError
 from jobrun.core.events import Listener, Noted
 from jobrun.graph.types import Job
 from jobrun.runner.commit import Identity, Place
@@ -33,6 +34,7 @@ from jobrun.runner.logs import METRICS_NAME
 from jobrun.runner.parts import kept_names
 from jobrun.runner.progress import Progress, to_json
 from jobrun.runner.saver import Saver
+from jobrun.runner.signals import StopRequests
 from jobrun.runtime.midway import Midpoint, Points
 
 Acknowledge = Callable[[int, int, int], None]
@@ -45,13 +47,13 @@ class Hooks:
     Attributes:
         saver: Saves whole epochs.
         acknowledge: Promises epoch, records and generation to the user, durably.
-        is_asked: Whether someone asked the run to end.
+        requests: To end the run.
         listen: Is told.
     """
 
     saver: Saver
     acknowledge: Acknowledge
-    is_asked: Callable[[], bool]
+    requests: StopRequests
     listen: Listener
 
 
@@ -59,7 +61,7 @@ class MidwaySaver:
     """Saves a job's epochs between two records, as its policy says.
 
     Args:
-        job: What is run; ``compile.midway.obstacles`` has found nothing.
+        job: What is run.
         place: Where epochs are kept.
         identity: What every manifest says.
         hooks: Whom to ask and tell.
@@ -67,11 +69,16 @@ class MidwaySaver:
 
     Attributes:
         left: After how many records the last epoch was left, saved; 0 when it was not.
+
+    Raises:
+        SpecError: E190, the job cannot be saved there. Of a graph built in Python, or of a changed
+            spec: one that asks for it does not compile.
     """
 
     def __init__(
         self, job: Job, place: Place, identity: Identity, hooks: Hooks, entry: Midpoint | None
     ) -> None:
+        _expect_possible(job)
         self._job = job
         self._place = place
         self._identity = identity
@@ -84,6 +91,11 @@ class MidwaySaver:
         self._writer = NodeWriter(self._node, compression)
         self._began = time.monotonic()
         self.left = 0
+
+    @property
+    def is_entering(self) -> bool:
+        """Whether the next epoch is entered between two records."""
+        return self._entry is not None
 
     def points(self, before: Progress) -> Points:
         """The safe points of the epoch that follows."""
@@ -106,7 +118,7 @@ class MidwaySaver:
         if hooks.saver.saved == before.epoch:
             elapsed_s = before.elapsed_s + time.monotonic() - self._began
             is_saved = self._saved(replace(before, elapsed_s=elapsed_s), point)
-            if is_saved and hooks.is_asked():
+            if is_saved and hooks.requests.reason:
                 self.left = point.records
                 return False
         return True
@@ -179,6 +191,11 @@ class MidwaySaver:
         }
 
 
+def midway_store(store: CheckpointStore, records: int) -> MidwayStore:
+    """Where a run's checkpoints after so many records of an epoch are; ``store`` has the others."""
+    return MidwayStore(str(Path(store.path(0)).parent), records)
+
+
 def read_midpoint(job: Job, manifest: Manifest, directory: str) -> tuple[Midpoint, int]:
     """Where an epoch is entered, and how long its run's metrics were then.
 
@@ -186,7 +203,9 @@ def read_midpoint(job: Job, manifest: Manifest, directory: str) -> tuple[Midpoin
 
     Raises:
         CheckpointError: The files are damaged, or of another make.
+        SpecError: E190, the job as it is now cannot be entered there.
     """
+    _expect_possible(job)
     form = manifest.runner.get("midway")
     file = next((one for one in manifest.files if one.node == job.epoch.tasks[0].node), None)
     if not isinstance(form, Mapping) or file is None:
@@ -209,6 +228,12 @@ def read_midpoint(job: Job, manifest: Manifest, directory: str) -> tuple[Midpoin
     for letter, name in keys:
         blobs[letter][name] = values[_path(letter, name)]
     return Midpoint(records, cursors, blobs, streams), size
+
+
+def _expect_possible(job: Job) -> None:
+    for message, mend in obstacles(job):
+        text = f"checkpoints within an epoch are not carried out yet {message}"
+        raise SpecError.of("E190", text, f"{mend}; or go on from a whole epoch with --epoch N")
 
 
 def _path(letter: str, name: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -141,6 +141,6 @@ def _enter(entry: Midpoint, frame: Frame, source: ReaderSource) -> None:
         space.update(entry.blobs.get(letter, {}))
     for place, state in entry.streams.items():
         generator = np.random.PCG64DXSM(0)
-        generator.state = dict(state)
+        generator.state = cast("Any", dict(state))
         frame.streams[place] = np.random.Generator(generator)
     source.enter(entry.records, entry.cursors)

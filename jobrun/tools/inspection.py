@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from jobrun.checkpoint.directory import DirectoryStore
 from jobrun.checkpoint.dtypes import parse_dtype
 from jobrun.checkpoint.hdf5 import BlobFacts, FileFacts, inspect_state
 from jobrun.checkpoint.manifest import NAME as MANIFEST
+from jobrun.checkpoint.midway import MidwayStore, midways, parsed_name
 from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.core.events import CheckpointTimes
 from jobrun.core.names import did_you_mean
@@ -44,6 +45,8 @@ class Inspection:
         spec_digest: Of the spec that ran; empty for a single file.
         metrics: The job's metrics after that epoch.
         times: How long saving it took; None when no log tells.
+        records: Not a whole epoch: saved after so many of its records; 0 for a whole one.
+        ahead: After how many records the next epoch is saved, too; 0 when it is not.
     """
 
     path: str
@@ -55,14 +58,16 @@ class Inspection:
     generation: int = 0
     metrics: Mapping[str, Any] = field(default_factory=dict)
     times: CheckpointTimes | None = None
+    records: int = 0
+    ahead: int = 0
 
 
 def inspect(target: str, run_dir: Path) -> Inspection:
     """Look at a checkpoint.
 
     Args:
-        target: A ``.h5`` file, an epoch's directory, a run (its newest epoch), or
-            ``RUN@EPOCH``.
+        target: A ``.h5`` file, the directory of an epoch or of a checkpoint within one, a run
+            (its newest epoch), or ``RUN@EPOCH``.
         run_dir: Where runs are looked for by name.
 
     Raises:
@@ -73,6 +78,10 @@ def inspect(target: str, run_dir: Path) -> Inspection:
     if path.is_file() and path.name != RECORD_NAME:
         return _of_file(path)
     directory = _EPOCH.fullmatch(path.resolve().name) if path.is_dir() else None
+    within = parsed_name(path.resolve().name) if path.is_dir() else None
+    if within:
+        root = path.resolve().parent
+        return _of_store(MidwayStore(str(root), within[1]), within[0], root.parent, within[1])
     if directory:
         root = path.resolve().parent
         return _of_epoch(root, int(directory[1]), root.parent)
@@ -91,12 +100,17 @@ def _of_file(path: Path) -> Inspection:
 
 
 def _of_epoch(root: Path, epoch: int, run: Path) -> Inspection:
-    store = DirectoryStore(str(root))
+    made = _of_store(DirectoryStore(str(root)), epoch, run)
+    ahead = [records for number, records in midways(str(root)) if number == epoch + 1]
+    return replace(made, ahead=max(ahead, default=0))
+
+
+def _of_store(store: DirectoryStore, epoch: int, run: Path, records: int = 0) -> Inspection:
     damage = store.verify(epoch)
     if damage is not None:
         raise CheckpointError.of(
             "E407",
-            f"epoch {epoch} in {root} is damaged: {damage.reason}",
+            f"epoch {epoch} in {Path(store.path(epoch)).parent} is damaged: {damage.reason}",
             _listed(tuple(other for other in store.epochs() if other != epoch)),
         )
     manifest = store.manifest(epoch)
@@ -110,7 +124,8 @@ def _of_epoch(root: Path, epoch: int, run: Path) -> Inspection:
         spec_digest=manifest.spec_digest,
         generation=manifest.generation,
         metrics=dict(from_json(manifest.runner).metrics),
-        times=saved_times(run, epoch, manifest.generation),
+        times=None if records else saved_times(run, epoch, manifest.generation),
+        records=records,
     )
 
 
@@ -181,6 +196,7 @@ def as_values(found: Inspection, files: tuple[FileFacts, ...], *, values: bool) 
     return {
         "path": found.path,
         "epoch": found.epoch,
+        "records": found.records,
         "run_id": found.run_id,
         "generation": found.generation,
         "age_s": round(found.age_s, 3),

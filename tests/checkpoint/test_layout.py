@@ -23,7 +23,9 @@ def test_no_two_blobs_overlap_and_large_ones_begin_at_a_page(sizes, start):
 
     offsets, end = layout.places(start)
 
-    spans = sorted((int(at), int(at + size)) for at, size in zip(offsets, sizes, strict=True) if size)
+    spans = sorted(
+        (int(at), int(at + size)) for at, size in zip(offsets, sizes, strict=True) if size
+    )
     assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
     assert all(start <= begin and last <= end for begin, last in spans)
     for at, size in zip(offsets.tolist(), sizes, strict=True):
@@ -34,11 +36,11 @@ def test_no_two_blobs_overlap_and_large_ones_begin_at_a_page(sizes, start):
 def test_the_order_of_names_is_that_of_their_bytes_whatever_came_first():
     names = ["b", "a", "é", "Z", "a/b", "\x00"]
 
-    layout = layout_of({name: 1 for name in names})
+    layout = layout_of(dict.fromkeys(names, 1))
 
     assert list(layout.quoted_names) == sorted(layout.quoted_names)
     assert {entry.name for entry in layout.entries} == set(names)
-    assert layout == layout_of({name: 1 for name in reversed(names)})
+    assert layout == layout_of(dict.fromkeys(reversed(names), 1))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,9 @@ def test_another_name_kind_dtype_or_shape_is_another_layout(other):
 
 
 def test_other_contents_are_the_same_layout():
-    assert layout_of({"w": np.ones(3), "k": 5}).digest == layout_of({"w": np.zeros(3), "k": 1}).digest
+    assert (
+        layout_of({"w": np.ones(3), "k": 5}).digest == layout_of({"w": np.zeros(3), "k": 1}).digest
+    )
 
 
 def test_where_a_blob_is_made_belongs_to_the_layout():

@@ -57,7 +57,11 @@ def test_blobs_are_chosen_by_pattern(path, patterns, names):
 
 
 def test_arrays_that_are_given_receive_the_values(path):
-    into = {"big": np.empty((7, 100_000)), "layer0/w": np.empty(9, np.float32), "dates": np.empty(20_000, "M8[s]")}
+    into = {
+        "big": np.empty((7, 100_000)),
+        "layer0/w": np.empty(9, np.float32),
+        "dates": np.empty(20_000, "M8[s]"),
+    }
 
     with open_state(path) as file:
         back = load(file, into=into)

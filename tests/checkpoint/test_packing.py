@@ -62,7 +62,11 @@ def test_the_rules_say_which_and_a_probe_leaves_out_what_does_not_shrink():
     coded = {name: encode(value, name) for name, value in VALUES.items()}
 
     assert set(packings(coded, (("*", "deflate"),))) == {"walk", "big_endian", "deep", "dates"}
-    assert set(packings(coded, (("walk", "none"), ("*", "deflate")))) == {"big_endian", "deep", "dates"}
+    assert set(packings(coded, (("walk", "none"), ("*", "deflate")))) == {
+        "big_endian",
+        "deep",
+        "dates",
+    }
     assert packings(coded, ()) == {}
 
 

@@ -16,7 +16,9 @@ from tests.support.checkpoints import VALUES, write
 def test_metadata_of_one_layout_differ_in_addresses_only():
     layout = Layout.of(entries_of({"w": encode(np.zeros(3), "w"), "k": encode(1, "k")}))
     template = Template(layout)
-    places = [Places(np.array([at, at + 16], np.uint64), at + 48, 1, at + 72) for at in (9008, 9024)]
+    places = [
+        Places(np.array([at, at + 16], np.uint64), at + 48, 1, at + 72) for at in (9008, 9024)
+    ]
 
     first, second = (template.render(one) for one in places)
 
@@ -58,9 +60,7 @@ def test_h5py_reads_every_value_as_it_is_stored(tmp_path):
             back = np.zeros(stored.shape, stored.dtype)
             dataset = file["blobs"][quoted(name)]
             if back.size:
-                dataset.id.read(
-                    h5py.h5s.ALL, h5py.h5s.ALL, back, h5py.h5t.py_create(stored.dtype)
-                )
+                dataset.id.read(h5py.h5s.ALL, h5py.h5s.ALL, back, h5py.h5t.py_create(stored.dtype))
             assert (dataset.shape, back.tobytes()) == (stored.shape, stored.tobytes())
 
 
@@ -82,3 +82,21 @@ def test_a_dtype_that_hdf5_cannot_hold_is_refused_by_name(tmp_path):
         write(tmp_path, {"x": wide})
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_text_and_bytes_of_one_width_keep_their_encodings(tmp_path):
+    values = {"bytes": np.array([b"abc"], "S20"), "text": np.array(["abc"], "U5")}
+    for names in (["bytes", "text"], ["text", "bytes"]):
+        for name in names:
+            (tmp_path / "-".join([*names, name])).mkdir()
+            write(tmp_path / "-".join([*names, name]), {name: values[name]})
+
+    for name in values:
+        first, second = (
+            (tmp_path / f"{order}-{name}" / "n.h5").read_bytes()
+            for order in ("bytes-text", "text-bytes")
+        )
+        assert first == second
+        with h5py.File(tmp_path / f"text-bytes-{name}" / "n.h5") as file:
+            charset = file["blobs"][name].id.get_type().get_cset()
+        assert charset == (h5py.h5t.CSET_UTF8 if name == "text" else h5py.h5t.CSET_ASCII)

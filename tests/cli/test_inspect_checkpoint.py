@@ -60,3 +60,22 @@ def test_what_is_not_there_is_told_with_what_is(run, capsys):
     assert invoke(["inspect-checkpoint", "job", "--blob", "D"]) == 2
     assert invoke(["inspect-checkpoint", "jbo"]) == 2
     assert "did you mean 'job'?" in capsys.readouterr().err
+
+
+def test_blobs_are_drawn_when_asked_for(run, capsys):
+    assert invoke(["inspect-checkpoint", "job", "--plot"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "C" in lines
+    assert any("█" in line for line in lines)
+    assert not any("\x1b" in line for line in lines)
+
+
+def test_a_page_of_it_is_written(run, tmp_path, capsys):
+    assert invoke(["inspect-checkpoint", "job", "--blob", "C", "--html", "c.html"]) == 0
+    assert 'aria-label="blob C"' in (tmp_path / "c.html").read_text()
+    assert "wrote c.html" in capsys.readouterr().err
+
+
+def test_two_forms_at_once_are_an_error(run, capsys):
+    assert invoke(["inspect-checkpoint", "job", "--plot", "--json"]) == 2
+    assert "exclude each other" in capsys.readouterr().err

@@ -97,8 +97,8 @@ class Tab:
         """Left, top, width and height of an element in the window, after scrolling to it."""
         return tuple(
             self.value(
-                f"(e => {{e.scrollIntoView({{block: 'center'}}); const b = e.getBoundingClientRect();"
-                f" return [b.left, b.top, b.width, b.height]}})"
+                "(e => {e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect();"
+                " return [b.left, b.top, b.width, b.height]})"
                 f"(document.querySelector({json.dumps(selector)}))"
             )
         )
@@ -129,7 +129,9 @@ class Tab:
             message["sessionId"] = self._session
         os.write(self._commands, json.dumps(message).encode() + b"\0")
         answer: list = []
-        self._until(lambda: bool(answer), lambda one: one.get("id") == number and answer.append(one))
+        self._until(
+            lambda: bool(answer), lambda one: one.get("id") == number and answer.append(one)
+        )
         assert "error" not in answer[0], (method, answer[0])
         return answer[0]["result"]
 

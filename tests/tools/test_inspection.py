@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.core.errors import CheckpointError, UsageError
+from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
 from jobrun.runner.record import RunRecord, write_record
 from jobrun.tools.inspection import as_values, chosen, dtype_name, inspect, value_text
+from tests.support.midway import FailingAt, Stand
 from tests.support.saved import RUN_ID, SPEC_DIGEST, save
 
 STATE = {
@@ -114,3 +115,17 @@ def test_long_values_are_cut():
     assert value_text(np.float32(0.5)) == "0.5"
     assert value_text("a\nb") == "'a\\nb'"
     assert "..." in value_text(np.arange(1000))
+
+
+def test_a_checkpoint_within_an_epoch_says_how_far_it_is(tmp_path, monkeypatch):
+    stand = Stand(tmp_path / "cut")
+    with monkeypatch.context() as patch:
+        FailingAt(patch, 2)
+        with pytest.raises(EnvironmentFaultError):
+            stand.start()
+    place = stand.run.path / "checkpoints" / "epoch-000001.records-000004"
+
+    within, whole = inspect(str(place), stand.folder), inspect(str(stand.run.path), stand.folder)
+
+    assert (within.epoch, within.records) == (1, 4)
+    assert (whole.epoch, whole.records, whole.ahead) == (0, 0, 4)

@@ -29,7 +29,10 @@ class Drawn:
 
 
 def drawn_blobs(
-    found: Inspection, files: tuple[FileFacts, ...] = (), most: tuple[int, int] = (160, 160)
+    found: Inspection,
+    files: tuple[FileFacts, ...] = (),
+    most: tuple[int, int] = (160, 160),
+    most_drawn: int = MOST_DRAWN,
 ) -> tuple[Drawn, ...]:
     """All blobs, in the order of the nodes.
 
@@ -37,10 +40,11 @@ def drawn_blobs(
         found: The checkpoint.
         files: Only these; empty for all.
         most: How many rows and columns a picture may have.
+        most_drawn: How many blobs get a drawing.
     """
     blobs = [(file.header.node, blob) for file in files or found.files for blob in file.blobs]
     return tuple(
-        _drawn(node, blob, most) if number < MOST_DRAWN else Drawn(node, blob)
+        _drawn(node, blob, most) if number < most_drawn else Drawn(node, blob)
         for number, (node, blob) in enumerate(blobs)
     )
 

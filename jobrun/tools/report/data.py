@@ -21,7 +21,7 @@ from jobrun.runner.rundir import Run
 from jobrun.runner.specdir import PLAN_NAME, RESOLVED_NAME, compiled
 from jobrun.tools.inspection import Inspection, checkpoints_of, inspect
 from jobrun.tools.profiling.profiler import FOLDER as PROFILES
-from jobrun.tools.report.blobs import Drawn, drawn_blobs
+from jobrun.tools.report.blobs import MOST_DRAWN, Drawn, drawn_blobs
 from jobrun.tools.report.history import History, read_history
 from jobrun.tools.report.hollow import hollow_job
 from jobrun.tools.report.lineage import Link, ancestors, children
@@ -102,12 +102,13 @@ class RunReport:
         return found
 
 
-def read_report(run: Run, run_dir: Path) -> RunReport:
+def read_report(run: Run, run_dir: Path, runs: int = 1) -> RunReport:
     """Gather everything about a run, whatever its state.
 
     Args:
         run: The run.
         run_dir: Where runs are looked for, for the commands that are named.
+        runs: How many runs share the page: so much less of the state of each is looked into.
     """
     status = status_of(run, _LINES)
     job, whole, faults = _job(run)
@@ -118,7 +119,7 @@ def read_report(run: Run, run_dir: Path) -> RunReport:
         job=job,
         whole=whole,
         expectations=_expectations(job, run) if job and whole else (),
-        stored=_stored(run),
+        stored=_stored(run, runs),
         ancestors=ancestors(run),
         children=children(run),
         profile=_profile(run.path / PROFILES),
@@ -159,7 +160,7 @@ def _expectations(job: Job, run: Run) -> tuple[Expectation, ...]:
     )
 
 
-def _stored(run: Run) -> Stored:
+def _stored(run: Run, runs: int) -> Stored:
     try:
         root = checkpoints_of(run)
         store = DirectoryStore(str(root))
@@ -169,7 +170,7 @@ def _stored(run: Run) -> Stored:
             return Stored()
         place = Path(store.path(epochs[-1]))
         size_bytes = sum(file.stat().st_size for file in place.iterdir())
-        if size_bytes > _MOST_STATE_BYTES:
+        if size_bytes > _MOST_STATE_BYTES // runs:
             fault = f"{size(size_bytes)} are too much to look into for a page; see it with"
             command = f"jobrun inspect-checkpoint {run.name}@{epochs[-1]} --html FILE"
             return Stored(epochs, pinned, fault=f"{fault} {command}")
@@ -181,7 +182,8 @@ def _stored(run: Run) -> Stored:
         newest = inspect(str(place), root)
     except (JobrunError, OSError) as error:
         return Stored(epochs, pinned, fault=_words(error))
-    return Stored(epochs, pinned, newest, drawn_blobs(newest))
+    blobs = drawn_blobs(newest, most_drawn=MOST_DRAWN // runs)
+    return Stored(epochs, pinned, newest, blobs)
 
 
 def _words(error: JobrunError | OSError) -> str:

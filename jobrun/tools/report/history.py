@@ -12,6 +12,7 @@ from typing import Any
 from jobrun.runner.logs import EVENTS_NAME
 
 KILLED, RUNNING = "killed", "running"
+_NOTICES = frozenset({"CheckpointFailed", "CheckpointSkipped", "GroupRetried", "Noted"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def read_history(run: Path, *, live: bool) -> History:
     seen = _Seen()
     for event in _events(run / EVENTS_NAME):
         try:
-            seen.see(event, datetime.fromisoformat(event["time"]).timestamp())
+            seen.see(event)
         except (AttributeError, KeyError, TypeError, ValueError):
             continue
     return seen.history(live=live)
@@ -113,39 +114,48 @@ class _Seen:
     groups: dict[str, float] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
     total_epochs: int | None = None
+    latest: str = ""
 
-    def see(self, event: Mapping[str, Any], at: float) -> None:
+    def see(self, event: Mapping[str, Any]) -> None:
         """Take one event in."""
-        match event["event"]:
-            case "RunStarted":
-                before = int(event["epoch"])
-                self.total_epochs = event["total_epochs"]
-                self.invocations.append(
-                    Invocation(at, at, before, before, int(event["generation"]))
-                )
-                return
-            case "RunEnded":
-                self._last(outcome=str(event["outcome"]), reason=str(event["reason"]))
+        kind = event["event"]
+        if kind == "RunStarted":
+            self._end()
+            at, before = _seconds(event["time"]), int(event["epoch"])
+            self.total_epochs = event["total_epochs"]
+            self.invocations.append(Invocation(at, at, before, before, int(event["generation"])))
+        elif kind in _NOTICES:
+            # The first words of the next process come before its start: they end none.
+            self._notice(event, _seconds(event["time"]))
+        else:
+            self._happened(kind, event)
+            self.latest = str(event["time"])
+
+    def _happened(self, kind: str, event: Mapping[str, Any]) -> None:
+        match kind:
+            # By far the most; their times are not looked at one by one.
             case "TaskEnded":
                 self._task(event)
             case "EpochEnded":
                 epoch, seconds = int(event["epoch"]), float(event["seconds"])
+                at = _seconds(event["time"])
                 self.epochs.append(Epoch(epoch, at, seconds, int(event["generation"])))
                 self._last(epoch=epoch)
             case "CheckpointCommitted":
                 size_bytes, seconds = int(event["size_bytes"]), float(event["seconds"])
+                at = _seconds(event["time"])
                 self.saves.append(Saved(int(event["epoch"]), at, size_bytes, seconds))
             case "GroupEnded":
                 group = str(event["group"])
                 self.groups[group] = self.groups.get(group, 0.0) + float(event["seconds"])
+            case "RunEnded":
+                self._last(outcome=str(event["outcome"]), reason=str(event["reason"]))
             case _:
-                self._notice(event, at)
-                # The first words of the next process come before its start.
-                return
-        self._last(ended=at)
+                pass
 
     def history(self, *, live: bool) -> History:
         """All of it."""
+        self._end()
         if live and self.invocations and self.invocations[-1].outcome == KILLED:
             self._last(outcome=RUNNING)
         tasks = sorted(self.tasks.values(), key=lambda one: -one.seconds)
@@ -153,6 +163,11 @@ class _Seen:
             tuple(self.invocations), tuple(self.epochs), tuple(self.saves), tuple(tasks),
             tuple(self.groups.items()), tuple(self.notices), self.total_epochs,
         )  # fmt: skip
+
+    def _end(self) -> None:
+        if self.latest:
+            self._last(ended=_seconds(self.latest))
+            self.latest = ""
 
     def _last(self, **changes: Any) -> None:
         if self.invocations:
@@ -182,6 +197,10 @@ class _Seen:
         self.notices.append(Notice(at, epoch, words))
 
 
+def _seconds(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()
+
+
 def _events(path: Path) -> Iterator[Mapping[str, Any]]:
     try:
         with path.open("rb") as file:
@@ -190,7 +209,7 @@ def _events(path: Path) -> Iterator[Mapping[str, Any]]:
                 if b'"CheckpointTimes"' in line[:40]:
                     continue
                 try:
-                    event = json.loads(line)
+                    event = json.loads(line.decode())
                 except ValueError:
                     continue
                 if isinstance(event, dict):

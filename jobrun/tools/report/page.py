@@ -1,7 +1,8 @@
 """One HTML document that needs nothing else: no network, no other file, no right but to show.
 
 Its size is bounded: at most 120,000 points of curves (3 MB), 120 blobs with drawings of at most
-160 by 160 items (6 MB), 200,000 letters of the spec of each of at most 16 runs.
+160 by 160 items (6 MB), all runs together; and of each of at most 16 runs 200,000 letters of the
+spec, 600 blobs in words, and 256 KiB of its log.
 """
 
 from __future__ import annotations

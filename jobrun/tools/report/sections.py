@@ -19,6 +19,7 @@ _LOOKS = {"finished": "good", "running": "good", "stopped": "warn", "interrupted
 _MOST_ROWS = 25
 _MOST_BARS = 14
 _MOST_NOTICES = 30
+_MOST_LETTERS = 400
 _WIDTHS = ((1140, "broad"), (340, "narrow"))
 
 Section = tuple[str, str, Html]
@@ -133,7 +134,9 @@ def _invocation(number_: int, one: Invocation) -> tuple[str, ...]:
         begun += f", generation {one.generation}"
     ran = f"{max(0, one.before) + 1} to {one.epoch}" if one.epoch > max(0, one.before) else "none"
     look = _LOOKS.get(one.outcome, "bad")
-    outcome = joined((tag("strong", one.outcome, class_=look), text(f" {one.reason}")))
+    # Some reasons begin with what the word before them has just said.
+    reason = one.reason.removeprefix(f"{one.outcome} ")
+    outcome = joined((tag("strong", one.outcome, class_=look), text(f" {reason}")))
     return (str(number_), begun, ran, span(one.ended - one.started), outcome)
 
 
@@ -225,6 +228,9 @@ def _lineage(report: RunReport) -> Html:
 
 
 def _value(value: Any) -> str:
+    """A value in words, cut where it is long."""
     if isinstance(value, list | tuple):
-        return ", ".join(map(_value, value))
-    return number(value) if isinstance(value, float) else str(value)
+        words = ", ".join(map(_value, value[:_MOST_LETTERS]))
+    else:
+        words = number(value) if isinstance(value, float) else str(value)
+    return words if len(words) <= _MOST_LETTERS else words[:_MOST_LETTERS] + "…"

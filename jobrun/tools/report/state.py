@@ -15,6 +15,7 @@ from jobrun.tools.report.html import Html, joined, table, tag
 from jobrun.tools.report.pictures import Picture, png
 
 _MOST_EPOCHS = 25
+_MOST_CARDS = 600
 _MOST_LETTERS = 400
 # A picture is shown so large at least, so that single items can be seen.
 _SIDE = 280
@@ -40,7 +41,10 @@ def stored_section(stored: Stored, history: History) -> Html:
 def blob_cards(blobs: tuple[Drawn, ...]) -> Html:
     """Each blob with what can be drawn of it."""
     several = len({one.node for one in blobs}) > 1
-    return tag("div", *(_card(one, several=several) for one in blobs), class_="blobs")
+    cards = (_card(one, several=several) for one in blobs[:_MOST_CARDS])
+    drawn = tag("div", *cards, class_="blobs")
+    more = len(blobs) - _MOST_CARDS
+    return joined((drawn, tag("p", f"and {more} more blobs"))) if more > 0 else drawn
 
 
 def _epochs(stored: Stored, history: History) -> Html:

@@ -64,7 +64,8 @@ def timeline(history: History, width: int, words: str) -> Html:
 
 def legend() -> Html:
     """What the marks mean."""
-    marks = [("save", "M0-5V5", "a save"), ("again", "M0-5L5 4h-10z", "went on from an epoch")]
+    marks = [("save", "M0-5V5", "a save"), ("again", "M0-5L5 4h-10z", "went on from an epoch"),
+             ("pause", "M-2-6v12M2-6v12", "nothing ran")]  # fmt: skip
     ends = [(look, path, word) for word, (path, look) in _ENDS.items() if word != "interrupted"]
     items = (
         tag(
@@ -72,7 +73,8 @@ def legend() -> Html:
         )
         for look, path, said in (*marks, *ends)
     )
-    return tag("ul", *items, class_="marks")
+    words = tag("li", "g1, g2 …: a later generation, begun by going back to an epoch")
+    return tag("ul", *items, words, class_="marks")
 
 
 def _parts(invocations: Sequence[Invocation], width: int) -> list[_Part]:

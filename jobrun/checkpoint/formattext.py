@@ -1,0 +1,130 @@
+"""The format of checkpoint files in words, made from what writes and reads them. Not code of it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from dataclasses import fields
+
+from jobrun.checkpoint import blocks, dtypes, image, layout, template, userblock
+from jobrun.core.compression import CODECS
+
+_TEXT = """\
+Checkpoint files, format {version}
+
+NODE.h5 in epoch-NNNNNN/ holds the state of one node: a plain HDF5 file that h5py, h5dump and h5web
+read without jobrun. Numbers are little-endian; places count from the first byte of the file.
+
+  0 to {userblock_last}     the user block, which HDF5 skips
+  {userblock}          HDF5 superblock (version 0, base address {userblock})
+  …             index: /_ck/layout, /_ck/names, /_ck/blobs
+  …             object headers, groups
+  …             data: blobs below {paged} bytes at multiples of {alignment}, then larger ones at
+                multiples of {page}, both in the order of their quoted names in UTF-8;
+                then chunks of compressed blobs, each blob's followed by its chunk B-tree
+  tail          /_ck/epoch, /_ck/chunks, /_ck/blocks; nothing is behind it
+
+User block
+  {magic}, a line feed; one line of JSON with sorted keys; NULs; in the last 32 bytes the
+  SHA-256 of all before them. The keys:
+{header}
+  and in parts:
+{parts}
+
+HDF5
+  /blobs/NAME    one dataset per blob: contiguous, or in chunks with filters where it is compressed.
+                 In NAME '%', '/', control characters, and a name that is '.' alone stand as '%' and
+                 two hexadecimal digits for each byte of their UTF-8
+    attributes   kind (array, numpy, bool, int, float, complex, text, counter), dtype (the logical
+                 one), role (state, or reader: a position), origin (where the spec makes it, if
+                 known); all constant while the layout is
+  /_ck/layout    JSON: "types", a list of [kind, dtype, shape]; "chunked", for each row of a
+                 compressed blob [codec, shape of a chunk, number of chunks]
+  /_ck/names     the quoted names, a line feed between two
+  /_ck/blobs     for each name: {blobs}; the place of its type in "types",
+                 of its data (of the chunk B-tree, if it is compressed), and its bytes
+  /_ck/epoch     the epoch
+  /_ck/chunks    for each chunk, row by row and in the order of the array:
+                 {chunks}
+  /_ck/blocks    XXH3 digests of {digest} bits of all bytes between user block and tail, in blocks
+                 of {block} bytes, the last one shorter
+
+  Objects with a state of their own will be groups in /blobs; this version writes none.
+
+How values are stored
+{storage}
+
+Integrity
+  manifest.json → SHA-256 of the user block → SHA-256 of the tail → digests of the blocks → all
+  bytes. A reader compares them in this order and uses no byte before; to read one blob it needs
+  the user block, the tail, the index and the blocks that hold the blob. HDF5's own library has no
+  part in that. Equal values give equal bytes.
+
+Compression
+{codecs}
+  A chunk is one piece of its array. 'deflate' is filter 2 (shuffle), if items have more than one
+  byte, and filter 1 (deflate).
+
+Format 1
+  The digest in manifest and user block is the SHA-256 of the whole file, or of all behind the user
+  block. Such files are read; none are written. Its HDF5 part:
+{format_1}"""
+
+
+def format_text() -> str:
+    """The whole description, in lines of at most 100 characters."""
+    return _TEXT.format(
+        version=userblock.FORMAT,
+        userblock=userblock.SIZE,
+        userblock_last=userblock.SIZE - 1,
+        paged=layout.PAGED_BYTES,
+        alignment=layout.ALIGNMENT,
+        page=layout.PAGE,
+        magic=userblock.MAGIC.decode().strip(),
+        header=_attributes(userblock.Header),
+        parts=_attributes(userblock.Parts),
+        blobs=_columns(template.BLOBS_TYPE),
+        chunks=_columns(template.CHUNKS_TYPE),
+        digest=8 * blocks.DIGEST_BYTES,
+        block=blocks.BLOCK_BYTES,
+        storage=_storage(),
+        codecs="\n".join(f"  {name:<13} {words}" for name, words in CODECS.items()),
+        format_1=_format_1(),
+    ).rstrip()
+
+
+def _attributes(cls: type) -> str:
+    """What the docstring of a class says of its fields."""
+    text = inspect.cleandoc(cls.__doc__ or "").partition("Attributes:")[2]
+    found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE)
+    told = {name: " ".join(words.split()) for name, words in found}
+    lines = [_item(one.name, told[one.name].rstrip(".")) for one in fields(cls)]
+    return "\n".join(lines).replace("``", "'")
+
+
+def _item(name: str, words: str) -> str:
+    return textwrap.fill(words, 98, initial_indent=f"  {name:<13} ", subsequent_indent=" " * 16)
+
+
+def _columns(dtype: object) -> str:
+    names: tuple[str, ...] = getattr(dtype, "names", ())
+    return ", ".join(names) + " (uint64)"
+
+
+def _storage() -> str:
+    text = inspect.cleandoc(dtypes.storage_dtype.__doc__ or "")
+    found = re.findall(r"^(?!=)(\S.*?) {2,}(\S.*)$", text.replace("``", ""), re.MULTILINE)
+    rows = [
+        *found,
+        ("Python int", "int64; beyond that, hexadecimal text"),
+        ("text", "bytes of UTF-8, in which half a surrogate pair has its three bytes"),
+        ("counter", "like an int"),
+    ]
+    return "\n".join(f"  {left:<24} {right}" for left, right in rows)
+
+
+def _format_1() -> str:
+    text = inspect.cleandoc(image.__doc__ or "")
+    rows = re.findall(r"^\* .*(?:\n  .*)*", text, re.MULTILINE)
+    return "\n".join(f"  {line}" for row in rows for line in row.replace("``", "").splitlines())

@@ -1,0 +1,232 @@
+"""What saving and loading a state costs, against the disk itself and against other formats.
+
+Run as ``python -m tests.benchmarks.bench_checkpoint [A B …]``. All variants take turns; told
+are medians, and medians of the ratios within each turn.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jobrun.checkpoint.loading import load
+from jobrun.checkpoint.mapped import open_mapped
+from jobrun.checkpoint.program import program_for
+from jobrun.checkpoint.recycling import SPARE
+from jobrun.checkpoint.statefile import open_state
+from jobrun.checkpoint.writer import NodeWriter
+from jobrun.formats.files import sync_directory
+from tests.benchmarks import peers
+from tests.benchmarks.checkpoint_cases import CASES, SCALE, Values, changed_in_part, size_bytes
+
+ROUNDS = int(os.environ.get("JOBRUN_BENCH_ROUNDS", "5"))
+RAW = "raw O_DIRECT write + fsync"
+_REQUEST = 1 << 24
+_SLOW = {"np.savez": 1 << 29, "h5py default": 1 << 29, "torch DCP": 1 << 29, "Orbax": 1 << 29}
+Turn = tuple[Callable[[], None], Callable[[], None]]
+
+
+def in_turns(variants: Mapping[str, Turn], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each variant in each round but the first; what is first of the pair is free."""
+    times: dict[str, list[float]] = {name: [] for name in variants}
+    for turn in range(rounds + 1):
+        for name, (prepare, act) in variants.items():
+            prepare()
+            begun = time.perf_counter()
+            act()
+            if turn:
+                times[name].append(time.perf_counter() - begun)
+    return times
+
+
+def show(title: str, times: Mapping[str, list[float]], baseline: str) -> None:
+    """Print medians, and ratios to the baseline and to each other."""
+    print(f"\n{title}")
+    for name, found in times.items():
+        ratios = [mine / base for mine, base in zip(found, times[baseline], strict=True)]
+        print(
+            f"  {name:40} {statistics.median(found) * 1e3:10,.1f} ms"
+            f"  {statistics.median(ratios):8.2f} x"
+        )
+
+
+class Raw:
+    """Writing as many bytes in one go: the best that the disk does."""
+
+    def __init__(self, folder: Path, size: int) -> None:
+        self._path = folder / "raw"
+        self._size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        # Random data once, so that every page is there.
+        self._memory = mmap.mmap(-1, self._size)
+        view = np.frombuffer(self._memory, np.uint8)
+        view[...] = np.resize(
+            np.random.default_rng(3).integers(0, 256, 1 << 20, np.uint8), view.size
+        )
+
+    def clean(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+    def write(self) -> None:
+        flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_DIRECT", 0)
+        descriptor = os.open(self._path, flags)
+        view = memoryview(self._memory)
+        for at in range(0, self._size, _REQUEST):
+            os.pwrite(descriptor, view[at : at + _REQUEST], at)
+        os.fsync(descriptor)
+        os.close(descriptor)
+        sync_directory(self._path.parent)
+
+
+class Ours:
+    """The writer of one node, as a run uses it."""
+
+    def __init__(
+        self, folder: Path, states: list[Values], *, recycles: bool, rules: Any = ()
+    ) -> None:
+        folder.mkdir()
+        self._path = folder / "n.h5"
+        self._states = states
+        self._turn = 0
+        self._recycles = recycles
+        self._writer = NodeWriter("n", rules)
+
+    def clean(self) -> None:
+        if self._recycles and self._path.exists():
+            self._path.rename(str(self._path) + SPARE)
+        else:
+            self._path.unlink(missing_ok=True)
+
+    def write(self) -> None:
+        self._turn += 1
+        values = self._states[self._turn % len(self._states)]
+        self._writer.write(str(self._path), epoch=self._turn, run_id="bench", values=values)
+        sync_directory(self._path.parent)
+
+
+def saves(name: str, values: Values, folder: Path) -> None:
+    """Full saves, saves of a tenth, and other formats."""
+    raw, again = Raw(folder, size_bytes(values)), Raw(folder / "again", size_bytes(values))
+    (folder / "again").mkdir()
+    other = {key: value + np.asarray(1, value.dtype) for key, value in values.items()}
+    variants: dict[str, Turn] = {
+        RAW: (raw.clean, raw.write),
+        "the same into the file that is there": (_nothing, again.write),
+    }
+    ours = {
+        "jobrun, new file": Ours(folder / "new", [values], recycles=False),
+        "jobrun, recycled, all changed": Ours(folder / "all", [values, other], recycles=True),
+        "jobrun, recycled, 10 % changed": Ours(
+            folder / "part", [values, changed_in_part(values, 0.1, 1)], recycles=True
+        ),
+    }
+    if name.startswith("D"):
+        ours["jobrun, deflate"] = Ours(
+            folder / "deflate", [values], recycles=False, rules=(("*", "deflate"),)
+        )
+    variants |= {key: (one.clean, one.write) for key, one in ours.items()}
+    for peer, save in peers.installed().items():
+        if size_bytes(values) > _SLOW.get(peer, 1 << 40) or (
+            len(values) > 1000 and SCALE < 1 and peer in _SLOW
+        ):
+            continue
+        place = folder / peer.replace(" ", "_")
+        place.mkdir()
+        variants[peer + " + fsync"] = _peer(peers.durable(save), place, values)
+    show(
+        f"save {name} x {SCALE:g}: {size_bytes(values) >> 20} MiB", in_turns(variants, ROUNDS), RAW
+    )
+
+
+def loads(name: str, values: Values, folder: Path) -> None:
+    """Verified loads of a file that is not in memory, and looking into it."""
+    path = folder / "n.h5"
+    NodeWriter("n").write(str(path), epoch=1, run_id="bench", values=values)
+    arrays = {key: np.empty_like(value) for key, value in values.items()}
+    memory = bytearray(_REQUEST)
+
+    def forget() -> None:
+        descriptor = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+
+    def read() -> None:
+        descriptor = os.open(path, os.O_RDONLY)
+        while os.readv(descriptor, [memory]):
+            pass
+        os.close(descriptor)
+
+    def whole(into: Any = None) -> None:
+        with open_state(str(path)) as file:
+            load(file, into=into)
+
+    def look() -> None:
+        with open_mapped(str(path)) as state:
+            len(state)
+
+    variants: dict[str, Turn] = {
+        "raw cold read": (forget, read),
+        "jobrun, all, verified, cold": (forget, whole),
+        "jobrun, into arrays that are there, cold": (forget, lambda: whole(arrays)),
+        "jobrun, into arrays that are there, hot": (_nothing, lambda: whole(arrays)),
+        "jobrun, lazy open": (forget, look),
+    }
+    show(f"load {name} x {SCALE:g}", in_turns(variants, ROUNDS), "raw cold read")
+
+
+def first_save(values: Values) -> None:
+    """What a layout costs once."""
+    times = {"metadata of a new layout": [], "of a layout that is known": []}  # type: ignore[var-annotated]
+    for _ in range(ROUNDS):
+        begun = time.perf_counter()
+        program, _ = program_for(values)
+        times["metadata of a new layout"].append(time.perf_counter() - begun)
+        begun = time.perf_counter()
+        program.arrays(values)
+        times["of a layout that is known"].append(time.perf_counter() - begun)
+    show("first save", times, "metadata of a new layout")
+
+
+def memory_of_a_save(values: Values, folder: Path) -> None:
+    """How much the process grows by saving."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    NodeWriter("n").write(str(folder / "memory.h5"), epoch=1, run_id="bench", values=values)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    print(f"\nmemory of a save: the process grew by {grown / 1024:.0f} MiB   (bound: 64 MiB)")
+
+
+def _peer(save: peers.Save, place: Path, values: Values) -> Turn:
+    return (lambda: peers.empty(place)), (lambda: save(place, values))
+
+
+def _nothing() -> None:
+    pass
+
+
+def main(wanted: list[str]) -> None:
+    """Print the tables of the cases whose first letters are given; of all by default."""
+    for name, make in CASES.items():
+        if wanted and name[0] not in wanted:
+            continue
+        values = make()
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder)
+            if name.startswith("A"):
+                memory_of_a_save(values, place)
+            saves(name, values, place)
+            loads(name, values, place)
+        if name.startswith("B"):
+            first_save(values)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,119 @@
+"""The document as a whole. In a browser it is looked at by ``tests/e2e/test_report.py``."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from jobrun.tools.report.blobs import Drawn
+from jobrun.tools.report.histogram import histogram
+from jobrun.tools.report.page import START, checkpoint_page, page
+from jobrun.tools.report.pictures import picture
+from jobrun.tools.runs.series import Metrics
+from tests.support.reports import HOSTILE, a_report, make_report
+
+
+class _Elements(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+def _hostile():
+    """A report with hostile names of metrics, blobs and the run's reason."""
+    report = a_report()
+    status = replace(report.status, metrics=Metrics((HOSTILE,), ((1, (0.5,)), (2, (1.5,)))))
+    blobs = tuple(
+        replace(one, node=HOSTILE, facts=replace(one.facts, name=HOSTILE))
+        for one in report.stored.blobs
+    )
+    return replace(report, status=status, stored=replace(report.stored, blobs=blobs))
+
+
+def test_hostile_names_and_texts_make_no_element(tmp_path):
+    elements = _Elements(page([_hostile()], "now")).found
+
+    assert [name for name, _ in elements].count("script") == 2
+    sources = [attributes["src"] for name, attributes in elements if name == "img"]
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert not any(key.startswith("on") for _, attributes in elements for key in attributes)
+
+
+def test_the_values_for_the_script_are_those_of_the_run(tmp_path):
+    text = page([_hostile()], "now")
+    script = '<script type="application/json" id="data">(.*?)</script>'
+    held = json.loads(re.search(script, text)[1])
+
+    assert held["charts"][0]["name"] == HOSTILE
+    assert held["charts"][0]["curves"][0]["y"] == [0.5, 1.5]
+
+
+def test_only_the_script_and_the_style_that_were_put_in_may_act():
+    text = page([a_report()], "now")
+    policy = re.search('Content-Security-Policy" content="([^"]*)"', text)[1]
+
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    for name in ("script", "style"):
+        inside = re.search(f"<{name}>(.*?)</{name}>", text, re.DOTALL)[1]
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{name}-src 'sha256-{digest}'" in policy
+
+
+def test_nothing_is_named_outside_the_page():
+    reports = [a_report()]
+    for name, attributes in _Elements(page([*reports, *reports], "now")).found:
+        for key in ("href", "src", "action", "data", "srcset", "poster"):
+            assert (attributes.get(key) or "#").startswith(("#", "data:")), (name, attributes)
+        assert "style" not in attributes
+
+
+def test_every_link_leads_somewhere():
+    one = a_report()
+    for reports in ([one], [one, one]):
+        elements = _Elements(page(reports, "now")).found
+        identities = {attributes.get("id") for _, attributes in elements}
+        for name, attributes in elements:
+            if name == "a":
+                assert attributes["href"].removeprefix("#") in identities
+
+
+def test_a_run_without_anything_has_a_page(tmp_path):
+    report = make_report(tmp_path, "--set", "checkpoint=none", "--max-epochs", "1")
+    (report.run.path / "events.jsonl").unlink()
+
+    assert "There is no checkpoint." in page([report], "now")
+
+
+@pytest.mark.long
+def test_the_page_stays_small_with_very_much_to_show():
+    report = a_report()
+    rows = tuple((epoch, (epoch / 3,) * 80) for epoch in range(10_000))
+    noise = np.random.default_rng(1).normal(size=(160, 160))
+    facts = report.stored.blobs[1].facts
+    drawn = Drawn("n", facts, histogram(noise), (picture(noise),))
+    status = replace(report.status, metrics=Metrics(tuple(f"m{n}" for n in range(80)), rows))
+    stored = replace(report.stored, blobs=(drawn,) * 120)
+    text = page([replace(report, status=status, stored=stored, spec="k: v\n" * 10**6)], "now")
+
+    assert len(text) < 16_000_000
+
+
+def test_a_checkpoint_has_a_page_without_a_script():
+    stored = a_report().stored
+    text = checkpoint_page(stored.newest, stored.blobs, "now")
+
+    assert text.startswith(START)
+    assert "<script" not in text
+    assert text.count('class="blob"') == 3
