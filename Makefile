@@ -54,6 +54,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.benchmarks.bench_numeric
 	$(BIN)/python -m tests.benchmarks.bench_profile
 	$(BIN)/python -m tests.benchmarks.bench_nets
+	$(BIN)/python -m tests.benchmarks.bench_checkpoint
 
 clean:
 	rm -rf $(VENV) runs specs/runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

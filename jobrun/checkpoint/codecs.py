@@ -74,12 +74,14 @@ class _Deflate:
         self._compress, self._decompress = _deflate_functions()
 
     def encode(self, chunk: Array) -> bytes:
+        """See ``Encoder.encode``."""
         planes: Any = chunk.reshape(-1).view(np.uint8)
         if self._itemsize > 1:
             planes = np.ascontiguousarray(planes.reshape(-1, self._itemsize).T)
         return self._compress(planes.data, _LEVEL)
 
     def decode(self, data: bytes) -> Bytes:
+        """See ``Encoder.decode``."""
         # The limit first: a few bytes can say that they stand for endlessly many.
         raw = np.frombuffer(self._decompress(data, self._size), np.uint8)
         if raw.size != self._size:
@@ -130,6 +132,7 @@ class _Plugin:
         ]
 
     def encode(self, chunk: Array) -> bytes:
+        """See ``Encoder.encode``."""
         with self._scratch() as dataset:
             dataset[...] = chunk
             dataset.flush()
@@ -137,6 +140,7 @@ class _Plugin:
         return bytes(data)
 
     def decode(self, data: bytes) -> Bytes:
+        """See ``Encoder.decode``."""
         with self._scratch() as dataset:
             dataset.id.write_direct_chunk((0,) * len(self._chunk), data)
             try:

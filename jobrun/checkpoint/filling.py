@@ -5,7 +5,9 @@ Not where the bytes come from (``writer``), nor how they get to the disk (``slab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +20,10 @@ from jobrun.checkpoint.slabs import FileWriter, SlabPool
 from jobrun.checkpoint.userblock import SIZE as USER_BLOCK
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+# Blocks whose digests are made by one call of a thread, and how many calls ahead.
+_TOGETHER = 16
+_AHEAD = 6
 
 
 @dataclass(slots=True)
@@ -39,6 +45,7 @@ class Filling:
         size_bytes: The most that the file can get; decides how large the slabs are.
         old: Digests of blocks that the file holds already: equal ones are not written again.
         first: The first block; those before it are left out, with empty digests.
+        hashers: Make digests ahead. Worth it where most blocks will not be written.
 
     Attributes:
         position: The next byte's place in the file.
@@ -53,10 +60,12 @@ class Filling:
         size_bytes: int,
         old: Sequence[bytes] = (),
         first: int = 0,
+        hashers: Executor | None = None,
     ) -> None:
         self._file = file
         self._pool = pool
         self._old = old
+        self._hashers = hashers
         self._wanted = size_bytes
         # The part of the file that the slab stands for; a slab is taken when it is needed.
         self._window = USER_BLOCK + first * BLOCK_BYTES
@@ -67,20 +76,24 @@ class Filling:
         self.digests: list[bytes] = [b""] * first
         self.written_bytes = 0
 
-    def put(self, data: Bytes) -> None:
+    def put(self, data: Bytes, known: Sequence[bytes] = ()) -> None:
         """Add bytes. Whole blocks that begin at a page of memory stay where they are.
 
         Args:
             data: uint8, one-dimensional, contiguous.
+            known: The digests of all blocks of the file, if these bytes are known to give them.
         """
         is_paged = self._file.is_direct and data.size and data.ctypes.data % PAGE == 0
         at, size = 0, data.size
         while at < size:
             within = (self.position - USER_BLOCK) % BLOCK_BYTES
             if within == 0 and size - at >= BLOCK_BYTES:
-                # Paged: as large data begin at a page of the file, too, so do their blocks.
-                self._put_block(data, at, stays=bool(is_paged) and at % PAGE == 0)
-                at += BLOCK_BYTES
+                whole = data[at : at + (size - at) // BLOCK_BYTES * BLOCK_BYTES]
+                # As large data begin at a page of the file, too, so do their blocks.
+                stays = bool(is_paged) and at % PAGE == 0
+                for place, found in enumerate(self._digests(whole, known)):
+                    self._put_block(whole, place * BLOCK_BYTES, found, stays=stays)
+                at += whole.size
                 continue
             piece = min(size - at, BLOCK_BYTES - within)
             self.room()[:piece] = data[at : at + piece]
@@ -130,15 +143,24 @@ class Filling:
         """Where the block ends that was begun last."""
         return block_span(len(self.digests), self.position + BLOCK_BYTES)[1]
 
-    def _put_block(self, data: Bytes, at: int, *, stays: bool) -> None:
-        block = data[at : at + BLOCK_BYTES]
-        # Its first touch; the copy then comes from the cache.
-        found = digest(block)
+    def _digests(self, data: Bytes, known: Sequence[bytes]) -> Iterator[bytes]:
+        """The digests of whole blocks; made ahead, where little else is to be done."""
+        first, count = len(self.digests), data.size // BLOCK_BYTES
+        if known:
+            yield from known[first : first + count]
+        elif self._hashers is None or count <= _TOGETHER:
+            # The first touch of each block; its copy then comes from the cache.
+            for number in range(count):
+                yield digest(data[number * BLOCK_BYTES : (number + 1) * BLOCK_BYTES])
+        else:
+            yield from _ahead(self._hashers, data)
+
+    def _put_block(self, data: Bytes, at: int, found: bytes, *, stays: bool) -> None:
         if not self._has(found):
             if stays:
                 self._mark(data, self.position, self.position + BLOCK_BYTES, at)
             else:
-                self.room()[:BLOCK_BYTES] = block
+                self.room()[:BLOCK_BYTES] = data[at : at + BLOCK_BYTES]
                 self._mark(self._slab, self.position, self.position + BLOCK_BYTES)
         self.digests.append(found)
         self.position += BLOCK_BYTES
@@ -192,3 +214,17 @@ class Filling:
             self._file.then(partial(self._pool.give, self._slab))
             self._slab = None
         self._window = self.position
+
+
+def _ahead(hashers: Executor, data: Bytes) -> Iterator[bytes]:
+    waiting: deque[Future[list[bytes]]] = deque()
+    for at in range(0, data.size, _TOGETHER * BLOCK_BYTES):
+        waiting.append(hashers.submit(_digests_of, data[at : at + _TOGETHER * BLOCK_BYTES]))
+        if len(waiting) >= _AHEAD:
+            yield from waiting.popleft().result()
+    while waiting:
+        yield from waiting.popleft().result()
+
+
+def _digests_of(data: Bytes) -> list[bytes]:
+    return [digest(data[at : at + BLOCK_BYTES]) for at in range(0, data.size, BLOCK_BYTES)]

@@ -17,15 +17,18 @@ import numpy as np
 from jobrun.blobs.values import Value
 from jobrun.checkpoint.blocks import blocks_of
 from jobrun.checkpoint.codec import Array, decode
+from jobrun.checkpoint.dtypes import dtype_text
 from jobrun.checkpoint.image import StructureError
 from jobrun.checkpoint.index import BlobType
 from jobrun.checkpoint.layout import PAGED_BYTES
 from jobrun.checkpoint.packing import portions, unpack
 from jobrun.checkpoint.portions import Portions, Spans, as_bytes
 from jobrun.checkpoint.statefile import Bytes, StateFile, units
-from jobrun.core.errors import CheckpointError
+from jobrun.core.errors import CheckpointError, Fault
 from jobrun.core.names import did_you_mean
 
+# Kind, dtype and shape; None where they do not matter.
+Expected = tuple[str | None, str | None, tuple[int, ...] | None]
 # More do not make a disk faster that two cannot keep busy.
 _MOST_THREADS = 4
 
@@ -75,17 +78,61 @@ def load(
     return {name: values[index.rows[name]] for name in found}
 
 
+def expect_types(file: StateFile, expected: Mapping[str, Expected]) -> None:
+    """Compare what is known of blobs with what the file has, before any of it is read.
+
+    Args:
+        file: An open one.
+        expected: Kind, dtype (as ``dtypes.dtype_text`` writes it) and shape by name; None for
+            what is not known. Names that the file does not have are passed over.
+
+    Raises:
+        CheckpointError: E325, one fault for each blob that differs.
+    """
+    index = file.index
+    there = {name: index.type_of(index.rows[name]) for name in expected if name in index.rows}
+    faults = [
+        Fault(
+            "E325",
+            f"blob '{name}' in {file.path} is {_words(*_facts(there[name]))}; "
+            f"expected was {_words(*wanted)}",
+            "use the spec that it was saved with, or fork the run without this blob",
+        )
+        for name, wanted in expected.items()
+        if name in there and not _fits(_facts(there[name]), wanted)
+    ]
+    if faults:
+        raise CheckpointError(*faults)
+
+
+def _facts(kind: BlobType) -> tuple[str, str, tuple[int, ...]]:
+    return kind.kind, kind.dtype, () if kind.kind == "text" else kind.shape
+
+
+def _fits(facts: Expected, wanted: Expected) -> bool:
+    return all(want in {None, fact} for want, fact in zip(wanted, facts, strict=True))
+
+
+def _words(kind: str | None, dtype: str | None, shape: tuple[int, ...] | None) -> str:
+    told = [
+        kind or "something",
+        "" if dtype is None else f"of dtype {dtype}",
+        "" if shape is None else f"of shape {shape}",
+    ]
+    return " ".join(filter(None, told))
+
+
 def _expect_fitting(file: StateFile, targets: Mapping[str, Array]) -> None:
+    expect_types(
+        file,
+        {name: ("array", dtype_text(one.dtype), one.shape) for name, one in targets.items()},
+    )
     for name, array in targets.items():
-        kind = file.index.type_of(file.index.rows[name])
-        fits = (kind.kind, kind.shape) == ("array", array.shape)
-        if not fits or str(array.dtype.str) != kind.dtype or not array.flags.c_contiguous:
+        if not array.flags.c_contiguous:
             raise CheckpointError.of(
                 "E325",
-                f"blob '{name}' in {file.path} is a {kind.dtype} {kind.kind} of shape "
-                f"{kind.shape}; it cannot be read into a {array.dtype.str} array of shape "
-                f"{array.shape}",
-                "give an array of that dtype and shape, in C order",
+                f"blob '{name}' in {file.path} cannot be read into an array that is not in C order",
+                "give one that is",
             )
 
 

@@ -6,7 +6,7 @@ node lives.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TypedDict
@@ -15,7 +15,16 @@ from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.core.errors import CheckpointError
 from jobrun.core.names import did_you_mean
 from jobrun.graph.expr import Name
-from jobrun.graph.steps import AdoptState, LoadState, SaveState
+from jobrun.graph.query import walk
+from jobrun.graph.steps import (
+    AdoptState,
+    Assign,
+    CallPython,
+    LoadState,
+    Net,
+    SaveState,
+    Step,
+)
 from jobrun.graph.types import Job, Output, Scope, Scopes, Task, TaskGroup
 
 # A slash: no task of a spec can have such a name.
@@ -58,6 +67,28 @@ def checkpointed_blobs(job: Job) -> dict[str, tuple[str, ...]]:
     return {node: tuple(sorted(state.get(node, ()))) for node in job.checkpoint.nodes}
 
 
+def _origins(job: Job, node: str, names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Where init makes blobs: the places of steps, which do not change with a text's lines."""
+    found: dict[str, str] = {}
+    for task in job.init.tasks:
+        for step in walk(task.steps) if task.node == node else ():
+            for name, path in _made(step):
+                found.setdefault(name, path)
+    return tuple((name, found[name]) for name in names if found.get(name))
+
+
+def _made(step: Step) -> Iterator[tuple[str, str]]:
+    """The names that a step binds, as far as its own text tells, and its place."""
+    if isinstance(step, Net):
+        for op in step.ops:
+            if isinstance(op, Assign):
+                for target in op.targets:
+                    yield target.name, op.path
+    elif isinstance(step, CallPython):
+        for name in step.outputs:
+            yield name, step.path
+
+
 def save_group(job: Job, run_id: str) -> TaskGroup:
     """Begin to save the state of every checkpointed node; the same group for all epochs.
 
@@ -75,6 +106,7 @@ def save_group(job: Job, run_id: str) -> TaskGroup:
                     run_id=run_id,
                     path=SAVE_TASK,
                     compression=job.checkpoint.compression,
+                    origins=_origins(job, node, names),
                 ),
             ),
             path=SAVE_TASK,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -84,6 +84,19 @@ class Filled:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the last file of the same program tells of the next one.
+
+    Attributes:
+        unchanged: Blobs whose values are the same.
+        digests: Of that file's blocks.
+    """
+
+    unchanged: Collection[str] = ()
+    digests: Sequence[bytes] = ()
+
+
 class Program:
     """The bytes of a layout's files.
 
@@ -104,8 +117,9 @@ class Program:
         coded: Mapping[str, Coded],
         plain: Mapping[str, DType],
         packed: Mapping[str, Packing],
+        origins: Mapping[str, str],
     ) -> None:
-        self.layout = Layout.of(entries_of(coded, packed))
+        self.layout = Layout.of(entries_of(coded, packed, origins))
         self._template = Template(self.layout)
         start = self._template.size_bytes
         self.first = block_count(start) if packed else 0
@@ -155,8 +169,11 @@ class Program:
             found[index] = coded.array
         return found
 
-    def fill(self, filling: Filling, arrays: list[Array], epoch: int) -> Filled:
+    def fill(
+        self, filling: Filling, arrays: list[Array], epoch: int, known: Known | None = None
+    ) -> Filled:
         """Give all bytes from block ``first`` on; what is not given is in the result."""
+        known = known or Known()
         if self._front is not None:
             filling.put(self._front)
         order = self.layout.order
@@ -164,7 +181,8 @@ class Program:
             if isinstance(step, int):
                 index = order[step]
                 filling.zero(int(self._offsets[index]))
-                filling.put(flat_bytes(arrays[index]))
+                same = known.digests if self._names[index] in known.unchanged else ()
+                filling.put(flat_bytes(arrays[index]), same)
             else:
                 members = order[step.first : step.first + step.count]
                 filling.zero(int(self._offsets[members[0]]))
@@ -257,13 +275,16 @@ class Program:
 
 
 def program_for(
-    values: Mapping[str, Value], compression: Rules = ()
+    values: Mapping[str, Value],
+    compression: Rules = (),
+    origins: Mapping[str, str] | None = None,
 ) -> tuple[Program, list[Array]]:
     """A program for the layout of these values, and the values as they are stored.
 
     Args:
         values: By name.
         compression: Which to compress, if a probe of the values finds it worth it.
+        origins: Where the spec makes some of them.
 
     Raises:
         EnvironmentFaultError: E326, a codec needs a package that is not there.
@@ -275,7 +296,7 @@ def program_for(
         for name, one in coded.items()
         if one.kind == "array" and is_reinterpreted(values[name].dtype)
     }
-    made = Program(coded, plain, packings(coded, compression))
+    made = Program(coded, plain, packings(coded, compression), origins or {})
     arrays = made.arrays(values)
     assert arrays is not None  # noqa: S101 - it was made for them
     return made, arrays

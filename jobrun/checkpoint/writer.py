@@ -7,10 +7,13 @@ allocated once.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +22,7 @@ from jobrun.blobs.values import Value
 from jobrun.checkpoint import userblock
 from jobrun.checkpoint.codec import Array
 from jobrun.checkpoint.filling import Filling
-from jobrun.checkpoint.program import Program, program_for
+from jobrun.checkpoint.program import Filled, Known, Program, program_for
 from jobrun.checkpoint.recycling import known_digests, take_spare
 from jobrun.checkpoint.slabs import FileWriter, SlabPool, aligned
 from jobrun.checkpoint.store import StoredFile
@@ -31,6 +34,18 @@ from jobrun.formats.files import disk_faults
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # From this length on, a thread and writing past the page cache are worth their beginning.
 _LARGE_BYTES = 1 << 20
+_MOST_HASHERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Save:
+    """What one call of ``write`` writes."""
+
+    program: Program
+    arrays: list[Array]
+    epoch: int
+    run_id: str
+    known: Known
 
 
 class NodeWriter:
@@ -44,14 +59,20 @@ class NodeWriter:
     Args:
         node: Whose state it is.
         compression: Which blobs to compress, and how, where that makes them smaller.
+        origins: Of some blobs where the spec makes them; becomes an attribute in the file.
     """
 
-    def __init__(self, node: str, compression: Rules = ()) -> None:
+    def __init__(
+        self, node: str, compression: Rules = (), origins: Mapping[str, str] | None = None
+    ) -> None:
         self._node = node
+        self._origins = origins or {}
         self._compression = compression
         self._lock = threading.Lock()
         self._pool = SlabPool()
         self._program: Program | None = None
+        # Of the blocks of the last file, which was one of the program's.
+        self._digests: Sequence[bytes] = ()
 
     def prepare(self, values: Mapping[str, Value]) -> None:
         """Make ready for values of these names, kinds, dtypes and shapes.
@@ -67,7 +88,13 @@ class NodeWriter:
             self._arrays(values)
 
     def write(
-        self, path: str, *, epoch: int, run_id: str, values: Mapping[str, Value]
+        self,
+        path: str,
+        *,
+        epoch: int,
+        run_id: str,
+        values: Mapping[str, Value],
+        unchanged: Collection[str] = (),
     ) -> StoredFile:
         """Write the values as a new file, durable when this returns; its name is not yet.
 
@@ -83,6 +110,8 @@ class NodeWriter:
             epoch: Of which epoch the values are.
             run_id: Of which run.
             values: By name. Read only.
+            unchanged: Names whose values are, bit for bit, those of the last ``write`` that
+                returned. They are not even read where a file that is used again has them.
 
         Raises:
             TaskFailedError: A blob holds what cannot be stored; nothing was written.
@@ -90,12 +119,17 @@ class NodeWriter:
         """
         started = time.perf_counter()
         with self._lock:
+            before = self._program
             program, arrays = self._arrays(values)
             end = program.most_bytes
             with disk_faults(
                 "E313", f"write {path}", place=str(Path(path).parent), needed_bytes=end
             ):
-                block, size = self._write(path, program, arrays, epoch, run_id)
+                known = Known(unchanged, self._digests if program is before else ())
+                save = _Save(program, arrays, epoch, run_id, known)
+                # Whatever happens now, the last file is no longer that of these digests.
+                self._digests = ()
+                block, size, self._digests = self._write(path, save)
         return StoredFile(
             node=self._node,
             name=Path(path).name,
@@ -114,22 +148,21 @@ class NodeWriter:
             arrays = self._program.arrays(values)
             if arrays is not None:
                 return self._program, arrays
-        self._program, arrays = program_for(values, self._compression)
+        self._program, arrays = program_for(values, self._compression, self._origins)
         return self._program, arrays
 
-    def _write(
-        self, path: str, program: Program, arrays: list[Array], epoch: int, run_id: str
-    ) -> tuple[bytes, int]:
-        """Write all of the file, durably; returns its user block and its length."""
+    def _write(self, path: str, save: _Save) -> tuple[bytes, int, list[bytes]]:
+        """Write all of the file, durably; returns its user block, its length, and its digests."""
         spare = take_spare(path)
         descriptor = os.open(path, _FLAGS, 0o644) if spare is None else spare
         try:
             reach("checkpoint.file-opened")
             old: list[bytes] = []
-            parts = program.parts()
+            parts = save.program.parts()
             if spare is not None and parts is not None:
-                old = known_digests(descriptor, program.layout.digest, parts, epoch)
-            made = self._fill(descriptor, program, arrays, old, epoch, run_id)
+                old = known_digests(descriptor, save.program.layout.digest, parts, save.epoch)
+            filled, digests = self._fill(descriptor, save, old)
+            block = self._seal(descriptor, save, filled)
             reach("checkpoint.file-written")
             # Once: after a failure the kernel may have dropped the bytes, and would say yes.
             os.fsync(descriptor)
@@ -139,38 +172,39 @@ class NodeWriter:
         # Some file systems report a failed write only here.
         os.close(descriptor)
         reach("checkpoint.file-synced")
-        return made
+        return block, filled.end, digests
 
-    def _fill(
-        self,
-        descriptor: int,
-        program: Program,
-        arrays: list[Array],
-        old: list[bytes],
-        epoch: int,
-        run_id: str,
-    ) -> tuple[bytes, int]:
-        most = program.most_bytes
+    def _fill(self, descriptor: int, save: _Save, old: list[bytes]) -> tuple[Filled, list[bytes]]:
+        """Write all but the user block."""
+        most = save.program.most_bytes
         is_large = most >= _LARGE_BYTES
         file = FileWriter(descriptor, direct=is_large)
-        filling = Filling(file, self._pool, most, old, program.first)
-        if is_large:
-            file.start()
-        try:
-            filled = program.fill(filling, arrays, epoch)
+        with contextlib.ExitStack() as stack:
+            stack.callback(file.stop)
+            hashers = None
+            if is_large:
+                file.start()
+            if old and is_large:
+                threads = min(_MOST_HASHERS, os.cpu_count() or 1)
+                hashers = stack.enter_context(ThreadPoolExecutor(threads, "checkpoint-hasher"))
+            filling = Filling(file, self._pool, most, old, save.program.first, hashers)
+            filled = save.program.fill(filling, save.arrays, save.epoch, save.known)
             file.wait()
-        finally:
-            file.stop()
         if filled.front is not None:
             file.write(filled.front, userblock.SIZE)
+            file.wait()
+        return filled, filling.digests
+
+    def _seal(self, descriptor: int, save: _Save, filled: Filled) -> bytes:
+        """Write the user block, and cut off what is behind the end; returns the block."""
         reach("checkpoint.file-half-written")
         header = Header(
             node=self._node,
-            epoch=epoch,
-            run_id=run_id,
+            epoch=save.epoch,
+            run_id=save.run_id,
             length=filled.end - userblock.SIZE,
             digest=userblock.sha256(filled.tail),
-            layout=program.layout.digest,
+            layout=save.program.layout.digest,
             parts=filled.parts,
             format=userblock.FORMAT,
         )
@@ -178,6 +212,6 @@ class NodeWriter:
         page = aligned(userblock.SIZE)
         page[...] = np.frombuffer(block, np.uint8)
         # Last: without it the file is none, however much of it there is.
-        file.write(page, 0)
+        FileWriter(descriptor, direct=filled.end >= _LARGE_BYTES).write(page, 0)
         os.ftruncate(descriptor, filled.end)
-        return block, filled.end
+        return block

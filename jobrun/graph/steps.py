@@ -270,6 +270,7 @@ class SaveState:
 
     Attributes:
         compression: Patterns of blob names and codecs; see ``core.compression``.
+        origins: Of some blobs the place of the step that makes them first.
     """
 
     file: str
@@ -278,6 +279,7 @@ class SaveState:
     path: str = ""
     origin: Origin = field(default=NOWHERE, compare=False)
     compression: Rules = ()
+    origins: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ class _Box:
 
     @property
     def height(self) -> int:
+        """In user units, which are those of all lengths here."""
         return _LINE * len(self.lines) + 12
 
 
@@ -53,6 +54,7 @@ class _Frame:
 
     @property
     def size(self) -> tuple[int, int]:
+        """Width and height, in user units."""
         right = max(box.x + _BOX for box in self.boxes)
         below = max(box.y + box.height for box in self.boxes)
         return right + _MARGIN, below + _MARGIN + (_LINE if self.left_out else 0)

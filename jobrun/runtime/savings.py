@@ -24,7 +24,6 @@ from jobrun.checkpoint.arena import Arena
 from jobrun.checkpoint.plan import Ticket
 from jobrun.checkpoint.times import NodeSave
 from jobrun.checkpoint.writer import NodeWriter
-from jobrun.core.compression import Rules
 from jobrun.core.errors import JobrunError
 from jobrun.graph.steps import SaveState
 
@@ -41,9 +40,9 @@ _NBYTES = attrgetter("nbytes")
 class Place:
     """What a node keeps from one save to the next."""
 
-    def __init__(self, node: str, compression: Rules) -> None:
+    def __init__(self, node: str, step: SaveState) -> None:
         self.arena = Arena()
-        self.writer = NodeWriter(node, compression)
+        self.writer = NodeWriter(node, step.compression, dict(step.origins))
         self._asked: tuple[tuple[str, ...], tuple[Names, ...]] = ((), ())
         self._at_risk = _NO_NAMES
 
@@ -231,7 +230,7 @@ class Savings:
         values = {name: blobs[name] for name in step.names}
         ticket = Ticket(node, epoch, next(self._numbers), _size_bytes(values))
         if node not in self._places:
-            self._places[node] = Place(node, step.compression)
+            self._places[node] = Place(node, step)
         self._held[ticket] = Held(ticket, step, values, self._places[node])
         return ticket
 

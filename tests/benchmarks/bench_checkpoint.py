@@ -88,10 +88,24 @@ class Raw:
 
 
 class Ours:
-    """The writer of one node, as a run uses it."""
+    """The writer of one node, as a run uses it.
+
+    Args:
+        folder: Made here.
+        states: Saved in turn.
+        recycles: Each file is the spare of the next one.
+        rules: For compression.
+        tells: The writer is told which arrays are those of the last save.
+    """
 
     def __init__(
-        self, folder: Path, states: list[Values], *, recycles: bool, rules: Any = ()
+        self,
+        folder: Path,
+        states: list[Values],
+        *,
+        recycles: bool,
+        rules: Any = (),
+        tells: bool = False,
     ) -> None:
         folder.mkdir()
         self._path = folder / "n.h5"
@@ -99,6 +113,8 @@ class Ours:
         self._turn = 0
         self._recycles = recycles
         self._writer = NodeWriter("n", rules)
+        first, last = states[0], states[-1]
+        self._same = {name for name in first if tells and first[name] is last[name]}
 
     def clean(self) -> None:
         if self._recycles and self._path.exists():
@@ -108,8 +124,13 @@ class Ours:
 
     def write(self) -> None:
         self._turn += 1
-        values = self._states[self._turn % len(self._states)]
-        self._writer.write(str(self._path), epoch=self._turn, run_id="bench", values=values)
+        self._writer.write(
+            str(self._path),
+            epoch=self._turn,
+            run_id="bench",
+            values=self._states[self._turn % len(self._states)],
+            unchanged=self._same,
+        )
         sync_directory(self._path.parent)
 
 
@@ -118,6 +139,7 @@ def saves(name: str, values: Values, folder: Path) -> None:
     raw, again = Raw(folder, size_bytes(values)), Raw(folder / "again", size_bytes(values))
     (folder / "again").mkdir()
     other = {key: value + np.asarray(1, value.dtype) for key, value in values.items()}
+    part = changed_in_part(values, 0.1, 1)
     variants: dict[str, Turn] = {
         RAW: (raw.clean, raw.write),
         "the same into the file that is there": (_nothing, again.write),
@@ -125,9 +147,8 @@ def saves(name: str, values: Values, folder: Path) -> None:
     ours = {
         "jobrun, new file": Ours(folder / "new", [values], recycles=False),
         "jobrun, recycled, all changed": Ours(folder / "all", [values, other], recycles=True),
-        "jobrun, recycled, 10 % changed": Ours(
-            folder / "part", [values, changed_in_part(values, 0.1, 1)], recycles=True
-        ),
+        "jobrun, recycled, 10 % changed": Ours(folder / "part", [values, part], recycles=True),
+        "the same, told which": Ours(folder / "told", [values, part], recycles=True, tells=True),
     }
     if name.startswith("D"):
         ours["jobrun, deflate"] = Ours(

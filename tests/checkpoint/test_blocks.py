@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -21,7 +23,7 @@ def test_blocks_cover_every_byte_behind_the_user_block_once(tail):
 
     assert spans[0][0] == 4096
     assert spans[-1][1] == tail
-    assert all(a[1] == b[0] for a, b in zip(spans, spans[1:], strict=False))
+    assert all(a[1] == b[0] for a, b in pairwise(spans))
     assert all(0 < end - begin <= B for begin, end in spans)
 
 

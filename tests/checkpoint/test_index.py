@@ -28,7 +28,7 @@ def forgery(words):
 
 def table(data, fields):
     """The table of blobs, as an array that changes the file."""
-    begin, end = index_span_of(fields)
+    _, end = index_span_of(fields)
     count = fields["parts"]["blobs"]
     raw = np.frombuffer(data, np.uint8)[end - count * BLOBS_TYPE.itemsize : end]
     return raw.view(BLOBS_TYPE)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ def test_no_two_blobs_overlap_and_large_ones_begin_at_a_page(sizes, start):
     spans = sorted(
         (int(at), int(at + size)) for at, size in zip(offsets, sizes, strict=True) if size
     )
-    assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+    assert all(a[1] <= b[0] for a, b in pairwise(spans))
     assert all(start <= begin and last <= end for begin, last in spans)
     for at, size in zip(offsets.tolist(), sizes, strict=True):
         assert at % (PAGE if size >= PAGED_BYTES else ALIGNMENT) == 0
@@ -46,10 +47,14 @@ def test_the_order_of_names_is_that_of_their_bytes_whatever_came_first():
 @pytest.mark.parametrize(
     "other",
     [
-        {"w": np.zeros(3), "k": 1, "v": 2}, {"w": np.zeros(4), "k": 1}, {"k": 1},
-        {"w": np.zeros(3, np.float32), "k": 1}, {"w": np.zeros(3), "k": 1.0}, {"w": np.zeros(3), "l": 1},
+        {"w": np.zeros(3), "k": 1, "v": 2},
+        {"w": np.zeros(4), "k": 1},
+        {"k": 1},
+        {"w": np.zeros(3, np.float32), "k": 1},
+        {"w": np.zeros(3), "k": 1.0},
+        {"w": np.zeros(3), "l": 1},
     ],
-)  # fmt: skip
+)
 def test_another_name_kind_dtype_or_shape_is_another_layout(other):
     assert layout_of(other).digest != layout_of({"w": np.zeros(3), "k": 1}).digest
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jobrun.blobs.values import same_bits
-from jobrun.checkpoint.loading import chosen, load
+from jobrun.checkpoint.loading import chosen, expect_types, load
 from jobrun.checkpoint.statefile import open_state
 from jobrun.checkpoint.writer import NodeWriter
 from jobrun.core.errors import CheckpointError
@@ -45,10 +45,13 @@ def test_the_result_is_in_the_order_of_the_names(path):
 @pytest.mark.parametrize(
     ("patterns", "names"),
     [
-        (["layer?/w"], {"layer0/w", "layer1/w"}), (["*"], set(LARGE)), (["k", "d*"], {"k", "dates"}),
-        (["none"], set()), ([], set()),
+        (["layer?/w"], {"layer0/w", "layer1/w"}),
+        (["*"], set(LARGE)),
+        (["k", "d*"], {"k", "dates"}),
+        (["none"], set()),
+        ([], set()),
     ],
-)  # fmt: skip
+)
 def test_blobs_are_chosen_by_pattern(path, patterns, names):
     with open_state(path) as file:
         found = chosen(file, patterns)
@@ -149,3 +152,23 @@ def test_a_format_with_chunks_is_read_in_part(tmp_path):
     with open_state(str(tmp_path / "n.h5")) as file:
         assert same_bits(load(file, ["w"])["w"], values["w"])
         assert same_bits(load(file, ["v"])["v"], values["v"])
+
+
+def test_types_that_differ_are_told_together_before_anything_is_read(path):
+    expected = {
+        "big": ("array", "<f4", (7, 100_000)),
+        "k": ("float", None, None),
+        "dates": (None, "<M8[s]", None),
+        "layer0/w": ("array", "<f4", (8,)),
+        "gone": ("int", "<i8", ()),
+    }
+
+    with open_state(path) as file, pytest.raises(CheckpointError) as caught:
+        expect_types(file, expected)
+
+    faults = caught.value.faults
+    assert [fault.code for fault in faults] == ["E325"] * 3
+    assert "'big'" in faults[0].message
+    assert "of dtype <f8 of shape (7, 100000); expected was array of dtype <f4" in faults[0].message
+    assert "is int" in faults[1].message
+    assert "expected was float" in faults[1].message

@@ -73,10 +73,14 @@ def test_the_rules_say_which_and_a_probe_leaves_out_what_does_not_shrink():
 @pytest.mark.parametrize(
     ("shape", "itemsize", "chunk"),
     [
-        ((10,), 8, (10,)), ((1 << 20,), 8, (1 << 17,)), ((700, 1000), 8, (131, 1000)),
-        ((3, 5, 100, 201), 8, (1, 5, 100, 201)), ((2, 1 << 20), 8, (1, 1 << 17)), ((4, 1), 1 << 21, (1, 1)),
+        ((10,), 8, (10,)),
+        ((1 << 20,), 8, (1 << 17,)),
+        ((700, 1000), 8, (131, 1000)),
+        ((3, 5, 100, 201), 8, (1, 5, 100, 201)),
+        ((2, 1 << 20), 8, (1, 1 << 17)),
+        ((4, 1), 1 << 21, (1, 1)),
     ],
-)  # fmt: skip
+)
 def test_a_chunk_is_one_piece_of_its_array_of_about_1_mib(shape, itemsize, chunk):
     assert chunk_shape(shape, itemsize) == chunk
 

@@ -256,3 +256,38 @@ def test_a_copy_of_a_file_that_is_mapped_is_never_changed_under_its_reader(folde
         offer(old, new)
         write(new, 2)
         assert w[0] == 1
+
+
+def test_what_is_said_to_be_unchanged_is_not_even_read(folders, monkeypatch):
+    old, new, fresh = folders
+    writer = NodeWriter("n")
+    first, second = values_of(1), values_of(2)
+    second["frozen"] = first["frozen"]
+    write(old, 1, first, writer)
+    offer(old, new)
+    digested = []
+    from jobrun.checkpoint import filling  # noqa: PLC0415
+
+    whole = filling.digest
+    monkeypatch.setattr(
+        filling, "digest", lambda data: (digested.append(len(data)), whole(data))[1]
+    )
+
+    path = str(new / "n.h5")
+    writer.write(path, epoch=2, run_id=RUN_ID, values=second, unchanged={"frozen"})
+
+    assert sum(digested) < 0.5 * first["frozen"].nbytes
+    assert (new / "n.h5").read_bytes() == write(fresh, 2, second)[0].read_bytes()
+
+
+def test_what_is_unchanged_is_forgotten_when_the_layout_changes(folders):
+    old, new, fresh = folders
+    writer = NodeWriter("n")
+    values = values_of(1)
+    write(old, 1, values, writer)
+    other = {"frozen": values["frozen"] + 1, "x": np.zeros(4)}
+
+    path = str(new / "n.h5")
+    writer.write(path, epoch=2, run_id=RUN_ID, values=other, unchanged={"frozen"})
+
+    assert (new / "n.h5").read_bytes() == write(fresh, 2, other)[0].read_bytes()

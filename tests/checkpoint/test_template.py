@@ -9,6 +9,7 @@ import pytest
 from jobrun.checkpoint.codec import encode
 from jobrun.checkpoint.layout import Layout, entries_of
 from jobrun.checkpoint.template import Places, Template
+from jobrun.checkpoint.writer import NodeWriter
 from jobrun.core.errors import TaskFailedError
 from tests.support.checkpoints import VALUES, write
 
@@ -35,6 +36,15 @@ def test_each_blob_is_one_contiguous_dataset_that_says_what_it_is(tmp_path):
         assert dict(dataset.attrs) == {"kind": b"array", "dtype": b">f4", "role": b"state"}
         assert dataset.dtype == np.dtype(">f4")
         assert file["blobs/readers%2Ft"].attrs["role"] == b"reader"
+
+
+def test_where_a_blob_is_made_is_told(tmp_path):
+    writer = NodeWriter("n", origins={"w": "init/make/steps[0]", "gone": "x"})
+    writer.write(str(tmp_path / "n.h5"), epoch=1, run_id="r", values={"w": np.zeros(3), "k": 1})
+
+    with h5py.File(tmp_path / "n.h5") as file:
+        assert file["blobs/w"].attrs["origin"] == b"init/make/steps[0]"
+        assert "origin" not in file["blobs/k"].attrs
 
 
 def test_what_changes_with_the_epoch_stands_in_no_attribute(tmp_path):

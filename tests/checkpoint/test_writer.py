@@ -106,9 +106,11 @@ def test_dtypes_that_numpy_lacks_keep_their_bits(tmp_path, name):
     dtype = np.dtype(getattr(ml_dtypes, name))
     raw = np.arange(16, dtype=np.uint8 if dtype.itemsize == 1 else np.uint16)
     values = {
-        "w": raw.view(dtype), "large": np.resize(raw, 100_000).view(dtype), "zero_d": raw.view(dtype)[3],
+        "w": raw.view(dtype),
+        "large": np.resize(raw, 100_000).view(dtype),
+        "zero_d": raw.view(dtype)[3],
         "record": np.zeros(3, [("a", dtype), ("b", "<i4")]),
-    }  # fmt: skip
+    }
     stored = write(NodeWriter("n"), tmp_path / "n.h5", values)
 
     expect(tmp_path / "n.h5", stored, values)

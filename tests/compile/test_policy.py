@@ -26,6 +26,23 @@ def test_without_a_word_every_epoch_is_saved_and_all_are_kept(tmp_path):
     assert job_of(tmp_path, "").checkpoint == CheckpointPolicy(nodes=("local",))
 
 
+@pytest.mark.parametrize(
+    ("written", "rules"),
+    [
+        ("deflate", (("*", "deflate"),)), ("none", (("*", "none"),)),
+        ("{'w*': zstd, '*': none}", (("w*", "zstd"), ("*", "none"))),
+    ],
+)  # fmt: skip
+def test_compression_is_for_all_blobs_or_by_pattern(tmp_path, written, rules):
+    assert _policy(tmp_path, f"{{compression: {written}}}").compression == rules
+
+
+def test_an_unknown_codec_is_told_with_the_known_ones(tmp_path):
+    fault = fault_of(tmp_path, "checkpoint: {compression: gzip}")
+
+    assert "deflate" in f"{fault.message} {fault.mend}"
+
+
 def test_none_means_none(tmp_path):
     assert not _policy(tmp_path, "none").enabled
 

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,12 +59,15 @@ def _spec(reader: str, source: str, nodes: int, instances: int) -> str:
         """
 
 
-@settings(max_examples=12, deadline=None)
-@given(
-    _readers(), st.sampled_from(["blobs: {x: X}", f"counter: {{stop: {ROWS}}}, fields: [x]"]),
-    st.integers(1, 2), st.integers(1, 3),
-)  # fmt: skip
-def test_a_run_resumed_from_any_epoch_ends_as_the_unbroken_one(reader, source, nodes, instances):
+_ARGUMENTS = (
+    _readers(),
+    st.sampled_from(["blobs: {x: X}", f"counter: {{stop: {ROWS}}}, fields: [x]"]),
+    st.integers(1, 2),
+    st.integers(1, 3),
+)
+
+
+def _check(reader, source, nodes, instances):
     folder = Path(tempfile.mkdtemp())
     try:
         trial = Trial(folder, _spec(reader, source, nodes, instances))
@@ -77,3 +81,16 @@ def test_a_run_resumed_from_any_epoch_ends_as_the_unbroken_one(reader, source, n
             assert different == [], f"resumed from {epoch}"
     finally:
         shutil.rmtree(folder)
+
+
+@settings(max_examples=3, deadline=None)
+@given(*_ARGUMENTS)
+def test_a_run_resumed_from_any_epoch_ends_as_the_unbroken_one(reader, source, nodes, instances):
+    _check(reader, source, nodes, instances)
+
+
+@pytest.mark.long
+@settings(max_examples=60, deadline=None)
+@given(*_ARGUMENTS)
+def test_many_runs_resumed_from_any_epoch_end_as_unbroken_ones(reader, source, nodes, instances):
+    _check(reader, source, nodes, instances)
