@@ -48,9 +48,7 @@ def vet_task(task: Task, params: Mapping[str, object], faults: Faults) -> None:
         _vet_words((output.value,), Place(f"{task.path}.{output.name}", task.origin), faults)
 
 
-def vet_report(
-    report: Report, place: Place, params: Mapping[str, object], faults: Faults
-) -> None:
+def vet_report(report: Report, place: Place, params: Mapping[str, object], faults: Faults) -> None:
     """Note what is wrong with a report's interval and its steps."""
     if not 0 < report.interval_s < math.inf:
         message = f"a report's interval must be longer than 0, and is {report.interval_s:g} s"

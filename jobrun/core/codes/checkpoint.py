@@ -158,7 +158,7 @@ CODES: dict[str, Code] = {
         "A checkpoint is asked for a blob of one kind, dtype and shape, and holds it with another. "
         "Nothing is converted: that would change bits. Nothing was read.",
         "init:   # saved with float32, resumed with float64\n"
-        "  - task: make\n    steps: [\"w = zeros(3, dtype=float32)\"]",
+        '  - task: make\n    steps: ["w = zeros(3, dtype=float32)"]',
     ),
     "E326": Code(
         "a codec is not installed",
