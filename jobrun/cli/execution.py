@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from jobrun.cli.ending import both, noting
 from jobrun.cli.options import Lines, log_format_option, option
 from jobrun.cli.profiled import profiled
 from jobrun.cli.progress import as_document, progress_of, tell_end
@@ -113,7 +114,8 @@ def execute(act: Act, shell: Shell, run_dir: Path, given: Mapping[str, Any]) -> 
     """
     verbosity = -1 if given["quiet"] else int(given["verbose"])
     tally = Tally()
-    with _not_writable_by_others(), progress_of(shell, tally, verbosity) as listener:
+    with _not_writable_by_others(), progress_of(shell, tally, verbosity) as progress:
+        listener = both(noting(shell.box), progress) if shell.box else progress
         options = run_options(run_dir, given)
         with profiled(given.get("profile", False), options, listener, shell) as (options, told):
             result = act(options, told)

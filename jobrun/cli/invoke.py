@@ -6,7 +6,7 @@ import errno
 import os
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,9 @@ from jobrun.cli.faults import from_click, show
 from jobrun.cli.shell import Shell
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, UsageError
 
+if TYPE_CHECKING:
+    from jobrun.cli.guard import Box
+
 # What the operating system says when the machine, not jobrun, is at its end.
 _LIMITS = {
     errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE,
@@ -24,9 +27,14 @@ _LIMITS = {
 }  # fmt: skip
 
 
-def invoke(arguments: Sequence[str]) -> int:
-    """Run one command line and return the exit code; errors are shown on stderr."""
-    shell = Shell()
+def invoke(arguments: Sequence[str], box: Box | None = None) -> int:
+    """Run one command line and return the exit code; errors are shown on stderr.
+
+    Args:
+        arguments: Without the program's name.
+        box: Where a watched process keeps what it is about; None where nobody watches.
+    """
+    shell = Shell(box=box)
     asked = shell.environment.get(VARIABLE)
     try:
         return answer(asked) if asked else _run(list(arguments), shell)

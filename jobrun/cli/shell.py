@@ -11,9 +11,12 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from jobrun.core.errors import EnvironmentFaultError
+
+if TYPE_CHECKING:
+    from jobrun.cli.guard import Box
 
 LogFormat = Literal["text", "json", "github"]
 
@@ -29,6 +32,7 @@ class Shell:
         log_format: How events and faults are said; ``github`` adds an annotation to each fault.
         texts: What was given by options that are no files, by the name that places in the
             spec give them, such as ``--set #1``.
+        box: Where a watched process keeps what it is about; None where nobody watches.
     """
 
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -36,6 +40,7 @@ class Shell:
     plain: bool = False
     log_format: LogFormat = "text"
     texts: dict[str, str] = field(default_factory=dict)
+    box: Box | None = None
 
     def print(self, text: str) -> None:
         """Write a result to stdout, with a line end.

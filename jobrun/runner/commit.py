@@ -132,7 +132,7 @@ class Commits:
             for other in others:
                 other.written(epoch, self._identity.generation)
             self.tell_times(times_of_save(epoch, saves, order.still, commit_s))
-            self._retain(order.progress)
+            self._delete_old(order.progress)
         except EnvironmentFaultError as error:
             self._pass_over(epoch, error)
 
@@ -140,6 +140,17 @@ class Commits:
         """Tell every handler how long something took."""
         for handler in self._place.handlers:
             handler.report(times)
+
+    def retain(self, progress: Progress) -> None:
+        """Delete what an epoch that is known to be good has made superfluous.
+
+        Raises:
+            EnvironmentFaultError: It could not be deleted.
+        """
+        try:
+            self._delete_old(progress)
+        except EnvironmentFaultError as error:
+            self._pass_over(progress.epoch, error)
 
     def _pass_over(self, epoch: int, error: JobrunError) -> None:
         """The epoch is saved, whatever failed after that."""
@@ -189,7 +200,7 @@ class Commits:
             environment=self._identity.environment,
         )
 
-    def _retain(self, progress: Progress) -> None:
+    def _delete_old(self, progress: Progress) -> None:
         policy = self._job.checkpoint
         if not (policy.keep_last or policy.keep_every or policy.keep_best[0]):
             # Keeps all: listing ten thousand epochs after each one would take its time.

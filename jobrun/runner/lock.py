@@ -11,7 +11,9 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
 import socket
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +25,10 @@ from jobrun.runner.durable import disk_faults, write_all
 
 LOCK_NAME = "run.lock"
 _TEXT_LIMIT_BYTES = 4096
+# A process that was killed while it waits for a disk holds its locks until the disk answers.
+_DYING_S, _LOOK_EVERY_S = 10.0, 0.01
+# Of /proc/PID/stat: the place of a process's flags behind its name, and PF_EXITING among them.
+_FLAGS, _EXITING = 6, 0x4
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +111,7 @@ class RunLock:
         with disk_faults(f"open {LOCK_NAME} in {self._run}"):
             self._descriptor = os.open(LOCK_NAME, flags, 0o644, dir_fd=self._directory)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock_unless_held()
         except BlockingIOError:
             raise
         except OSError as error:
@@ -116,6 +122,21 @@ class RunLock:
             ) from error
         self.check()
         self._sign()
+
+    def _lock_unless_held(self) -> None:
+        """Take the kernel's lock; a holder that is dying already is waited for."""
+        deadline = time.monotonic() + _DYING_S
+        while True:
+            # Looked at before the try: one that is gone by then holds nothing any more.
+            is_dying = time.monotonic() < deadline and _is_dying(owner_of(self._run))
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if not is_dying:
+                    raise
+            else:
+                return
+            time.sleep(_LOOK_EVERY_S)
 
     def _sign(self) -> None:
         since = datetime.now(UTC).isoformat(timespec="seconds")
@@ -156,6 +177,22 @@ def is_live(run: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def _is_dying(owner: Owner) -> bool:
+    """Whether the holder, if it is a process here, has been killed and is only not gone yet."""
+    if not owner.pid or owner.host != socket.gethostname():
+        return False
+    process = Path("/proc", str(owner.pid))
+    try:
+        flags = int((process / "stat").read_bytes().rpartition(b") ")[2].split()[_FLAGS])
+        said = (process / "status").read_text(errors="replace")
+    except (OSError, ValueError, IndexError):
+        # It is gone, or nothing tells about processes here.
+        return False
+    pending = [int(line.split()[1], 16) for line in said.splitlines() if line[3:6] == "Pnd"]
+    killed = 1 << (signal.SIGKILL - 1)
+    return bool(flags & _EXITING or any(mask & killed for mask in pending))
 
 
 def _facts(name: str, directory: int | None = None) -> os.stat_result | None:

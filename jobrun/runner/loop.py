@@ -179,7 +179,7 @@ class JobRunner:
         rebuilt = self._run_group(rebuild_group(self._job.init), 0, {})
         loaded = self._session.run(resumed.load, progress.epoch, {})
         if not resumed.adopted:
-            self._saver.loaded(progress.epoch, loaded)
+            self._saver.loaded(progress, loaded)
         self._session.settle(self._kept_names)
         constants = constants_of(self._job, self._session)
         check_constants(progress.constants, constants, resumed.accept)

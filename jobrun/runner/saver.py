@@ -55,8 +55,12 @@ class Saver(Protocol):
     def settle(self, progress: Progress) -> Progress:
         """Wait until what was begun is durable, then look; see ``look``."""
 
-    def loaded(self, epoch: int, outputs: Outputs) -> None:
-        """An epoch was loaded; ``outputs`` are those of its load group."""
+    def loaded(self, progress: Progress, outputs: Outputs) -> None:
+        """An epoch was loaded; ``outputs`` are those of its load group.
+
+        Raises:
+            EnvironmentFaultError: What it makes superfluous could not be deleted.
+        """
 
     def finish(self) -> None:
         """The last epoch has run: bring elsewhere what is to be brought.
@@ -100,7 +104,7 @@ class NoSaver:
         """Nothing was begun."""
         return progress
 
-    def loaded(self, epoch: int, outputs: Outputs) -> None:
+    def loaded(self, progress: Progress, outputs: Outputs) -> None:
         """Nothing happens."""
 
     def finish(self) -> None:
@@ -212,11 +216,13 @@ class CheckpointSaver:
             self._outcome = None
         return self.look(progress)
 
-    def loaded(self, epoch: int, outputs: Outputs) -> None:
+    def loaded(self, progress: Progress, outputs: Outputs) -> None:
         """See ``Saver.loaded``. A kill may have come between the epoch's save and its upload."""
-        self._report("load", epoch, outputs)
+        self._report("load", progress.epoch, outputs)
+        # A kill may have come between its save and this.
+        self._commits.retain(progress)
         if self._uploader:
-            self._uploader.committed(epoch)
+            self._uploader.committed(progress.epoch)
 
     def finish(self) -> None:
         """See ``Saver.finish``."""

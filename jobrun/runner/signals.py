@@ -26,6 +26,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from jobrun.core.errors import InterruptedRunError, StoppedEarlyError
+from jobrun.core.relayed import MEANT, RELAYS
 
 _STOPPING = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT)
 _NUDGE = 0  # no signal has this number
@@ -33,6 +34,8 @@ _REQUEST_POLL_S = 0.5
 # A cancel may fall between two groups, where there is nothing to cancel yet: say it again.
 _REPEAT_S = 0.05
 _EPOCHS_SEEN = 8
+# A signal to a whole group of processes comes here twice, once passed on, so soon.
+_SAME_S = 1.0
 REQUEST_NAME = "stop-request"
 
 
@@ -50,9 +53,8 @@ def early_stops() -> Iterator[None]:
         yield
         return
     previous = {}
-    for number in _STOPPING:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            previous[number] = signal.signal(number, _leave)
+    for number in _heard():
+        previous[number] = signal.signal(number, _leave)
     try:
         yield
     finally:
@@ -93,6 +95,7 @@ class StopRequests:
         self._drop_at = float("inf")
         self._expected_end: float | None = None
         self._over = False
+        self._heard: dict[int, tuple[int, float]] = {}
         self._previous: dict[int, Any] = {}
         self._previous_fd = -1
         self._thread = threading.Thread(target=self._watch, name="jobrun-stop", daemon=True)
@@ -147,10 +150,8 @@ class StopRequests:
         os.set_blocking(self._write_fd, False)
         if threading.current_thread() is threading.main_thread():
             self._previous_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
-            for number in _STOPPING:
-                # Ignored from outside (nohup, a shell's background job): stays so.
-                if signal.getsignal(number) is not signal.SIG_IGN:
-                    self._previous[number] = signal.signal(number, _do_nothing)
+            for number in _heard():
+                self._previous[number] = signal.signal(number, _do_nothing)
         self._thread.start()
         return self
 
@@ -179,11 +180,22 @@ class StopRequests:
         while not self._over:
             readable, _, _ = select.select([self._read_fd], [], [], self._wait_s())
             for number in os.read(self._read_fd, 4096) if readable else b"":
+                meant = MEANT.get(number, number)
                 # Others, such as an alarm's, are not ours.
-                if number in _STOPPING:
+                if meant in _STOPPING and not self._is_copy(number, meant):
                     self._insisted = bool(self._reason)
-                    self._note(_words(number), interrupted=number == signal.SIGINT)
+                    self._note(_words(meant), interrupted=meant == signal.SIGINT)
             self._look()
+
+    def _is_copy(self, number: int, meant: int) -> bool:
+        """Whether a signal that was heard already has come again on the other way."""
+        now = time.monotonic()
+        before, at = self._heard.get(meant, (number, now))
+        if before != number and now - at < _SAME_S:
+            del self._heard[meant]
+            return True
+        self._heard[meant] = (number, now)
+        return False
 
     def _look(self) -> None:
         """What the clock and the file say."""
@@ -221,6 +233,18 @@ class StopRequests:
         return None if wait == float("inf") else wait
 
 
+def _heard() -> Iterator[int]:
+    """The signals to listen to: those that nobody ignores, and, if somebody relays, the relays.
+
+    Ignored from outside (nohup, a shell's background job), a signal stays so.
+    """
+    for number in _STOPPING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            yield number
+        if callable(signal.getsignal(RELAYS[number])):
+            yield RELAYS[number]
+
+
 def _words(number: int) -> str:
     return f"signal {signal.Signals(number).name}"
 
@@ -228,6 +252,7 @@ def _words(number: int) -> str:
 def _leave(number: int, frame: FrameType | None) -> None:
     """The handler before the loop: end now."""
     del frame
+    number = MEANT.get(number, number)
     message = f"stopped ({_words(number)}) before any epoch ran"
     mend = "start it again: what was saved is there"
     if number == signal.SIGINT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -131,6 +132,7 @@ def read_only(value: Value) -> Value:
 
 
 def _invoke(target: str, function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    process = os.getpid()
     try:
         # The callable's own code expects numpy's own way of warning.
         with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
@@ -139,6 +141,10 @@ def _invoke(target: str, function: Callable[..., Any], values: Mapping[str, Any]
         raise
     except BaseException as error:  # also SystemExit: a callable may not end the process
         raise failure(target, error) from error
+    finally:
+        if os.getpid() != process:
+            # The callable forked, and this is its copy, which must not go on with the run.
+            os._exit(1)
 
 
 def failure(target: str, error: BaseException) -> TaskFailedError:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import subprocess
 import threading
 from collections.abc import Iterator
 
+# The variable by which a program is known before anybody could write down its number.
+MARK = "JOBRUN_LEASH"
+
 # A shell that outlives this process by a moment: its standard input ends when this process
-# is gone, for whatever reason, and then it ends the process groups that are still alive.
+# is gone, for whatever reason, and then it ends the process groups that are still alive, and
+# what carries the mark: it may have been started in the instant before this process died.
 _WATCH = """
 live=
 while read -r sign group; do
   case $sign in
+    .) exit 0 ;;
     +) live="$live $group" ;;
     -) rest=
        for one in $live; do [ "$one" = "$group" ] || rest="$rest $one"; done
@@ -20,6 +26,13 @@ while read -r sign group; do
   esac
 done
 for one in $live; do kill -s KILL -- "-$one" 2>/dev/null; done
+for pause in 0 0.2 1; do
+  sleep "$pause"
+  for file in $(grep -l -e "$1" /proc/[0-9]*/environ 2>/dev/null); do
+    one=${file#/proc/}
+    kill -s KILL "${one%/environ}" 2>/dev/null
+  done
+done
 """
 
 
@@ -29,6 +42,13 @@ class Leash:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._watcher: subprocess.Popen[str] | None = None
+        self._mark = secrets.token_hex(16)
+
+    def mark(self) -> dict[str, str]:
+        """What a program's environment holds, so that it ends from its first moment on."""
+        with self._lock:
+            self._started()
+        return {MARK: self._mark}
 
     @contextlib.contextmanager
     def holding(self, group: int) -> Iterator[None]:
@@ -45,25 +65,29 @@ class Leash:
             watcher, self._watcher = self._watcher, None
         if watcher is not None and watcher.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
+                watcher.stdin.write(".\n")
                 watcher.stdin.close()
             watcher.wait()
 
     def _tell(self, sign: str, group: int) -> None:
         with self._lock:
-            if self._watcher is None:
-                self._watcher = _start()
-            pipe = self._watcher.stdin
+            pipe = self._started().stdin
             # Somebody may have killed the shell: then programs are only less well held.
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.write(f"{sign} {group}\n")
                     pipe.flush()
 
+    def _started(self) -> subprocess.Popen[str]:
+        if self._watcher is None:
+            self._watcher = _start(f"{MARK}={self._mark}")
+        return self._watcher
 
-def _start() -> subprocess.Popen[str]:
+
+def _start(mark: str) -> subprocess.Popen[str]:
     # A session of its own: a Ctrl-C at the terminal must not reach it.
     return subprocess.Popen(  # noqa: S603 - a fixed text
-        ["/bin/sh", "-c", _WATCH],
+        ["/bin/sh", "-c", _WATCH, "sh", mark],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -69,7 +69,7 @@ def program_action(
 def _run(prepared: _Prepared, frame: Frame, scratch: str) -> None:
     command = [text(frame) for text in prepared.command]
     given = {name: get(frame) for name, get in prepared.values}
-    environment = environment_of(prepared.step, frame, given, scratch)
+    environment = environment_of(prepared.step, frame, given, scratch) | frame.run.leash.mark()
     while True:
         frame.cancel.check()
         code, last = _once(prepared.step, frame, command, environment)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import FrameType
 
@@ -23,6 +25,8 @@ from jobrun.runtime.positions import Place, place_at
 Work = Callable[[GroupRun], bool]
 
 _MOST_PLACES = 3
+_MOST_FRAMES = 12
+_PACKAGE = str(Path(__file__).parent.parent)
 
 
 def ends_apart(task: Task) -> bool:
@@ -122,7 +126,10 @@ class Watch:
         place = places[0] if places else Place(task.path, task.origin)
         origin = place.origin if place.origin.line else None
         self._own.body.at_once = True
-        self._own.fail(TaskFailedError(Fault("E220", message, mend, origin, place.path or "?")))
+        error = TaskFailedError(Fault("E220", message, mend, origin, place.path or "?"))
+        for stack in stacks(self._own):
+            error.add_note(stack)
+        self._own.fail(error)
 
 
 def whereabouts(run: GroupRun) -> tuple[Place, ...]:
@@ -138,14 +145,50 @@ def whereabouts(run: GroupRun) -> tuple[Place, ...]:
     return tuple(found[path] for path in sorted(found))
 
 
+def stacks(run: GroupRun, *, all_tasks: bool = False) -> tuple[str, ...]:
+    """What each thread of a run is doing at this moment: lines of the spec and of the user's code.
+
+    Args:
+        run: As the task sees it.
+        all_tasks: Of the other tasks of the group too.
+    """
+    found = []
+    for top in sys._current_frames().values():
+        block = _innermost_block(top)
+        ours = block is not None and (
+            block.run is run or (all_tasks and block.run.outputs is run.outputs)
+        )
+        frames = [one for one in traceback.extract_stack(top) if ours and not _is_own(one.filename)]
+        if frames:
+            found.append("".join(traceback.format_list(frames[-_MOST_FRAMES:])).rstrip())
+    return tuple(found)
+
+
+def _is_own(file: str) -> bool:
+    return file.startswith((_PACKAGE, threading.__file__, "<frozen"))
+
+
 def _innermost(top: FrameType, run: GroupRun) -> Place | None:
+    found = _block_under(top)
+    if found is None or found[1].run is not run:
+        return None
+    frame, _ = found
+    return place_at(frame.f_code, frame.f_lasti, frame.f_globals[PLACES])
+
+
+def _innermost_block(top: FrameType) -> Frame | None:
+    found = _block_under(top)
+    return found[1] if found else None
+
+
+def _block_under(top: FrameType) -> tuple[FrameType, Frame] | None:
+    """The innermost frame of generated code, and the view that it works with."""
     frame: FrameType | None = top
     while frame is not None:
-        places = frame.f_globals.get(PLACES)
-        if places:
+        if frame.f_globals.get(PLACES):
             view = frame.f_locals.get("f")
-            if isinstance(view, Frame) and view.run is run:
-                return place_at(frame.f_code, frame.f_lasti, places)
+            if isinstance(view, Frame):
+                return frame, view
         frame = frame.f_back
     return None
 

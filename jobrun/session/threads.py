@@ -21,7 +21,7 @@ from jobrun.runtime.midway import Points
 from jobrun.runtime.notices import Notices
 from jobrun.runtime.plan import GroupPlan, plan_group
 from jobrun.runtime.savings import Savings
-from jobrun.runtime.watch import ends_apart
+from jobrun.runtime.watch import ends_apart, stacks
 from jobrun.runtime.workspace import Blobs
 from jobrun.session.base import Outputs, RunContext
 from jobrun.session.cancel import GroupCancelledError, TasksStuckError
@@ -317,10 +317,14 @@ class _Conductor:
             "look for a callable that does not return; resume continues from the last saved epoch",
         )
         if not self._run.errors:
+            for stack in stacks(self._run, all_tasks=True):
+                error.add_note(stack)
             return error
         first = combined(self._run.errors)
         if isinstance(first, JobrunError):
             error = TasksStuckError(*first.faults, *error.faults)
+            for note in getattr(first, "__notes__", ()):
+                error.add_note(note)
         error.__cause__ = first
         return error
 

@@ -63,6 +63,17 @@ def test_row_80_killed_at_any_later_point_too(place, unbroken, point, occurrence
     assert place.outcome() == unbroken.outcome()
 
 
+@pytest.mark.parametrize("point", ["runner.acknowledged:5", "checkpoint.removal-renamed:2"])
+def test_row_80_killed_while_it_makes_room_after_the_last_save_the_resume_makes_it(
+    place, unbroken, point
+):
+    assert place.process("auto", crash=point).returncode == -signal.SIGKILL
+
+    assert place.policy("auto").exit_code == 0
+
+    assert place.outcome() == unbroken.outcome()
+
+
 def test_row_80_killed_again_and_again_it_still_ends_the_same(place, unbroken):
     for point in ("checkpoint.renamed:2", "runner.epoch-ended", "runner.saved", "runner.recovered"):
         assert place.process("auto", crash=point).returncode == -signal.SIGKILL

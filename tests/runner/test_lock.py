@@ -5,13 +5,14 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 
 import pytest
 
 from jobrun.core.errors import EnvironmentFaultError, LockedError
-from jobrun.runner.lock import LOCK_NAME, RunLock, is_live, owner_of
+from jobrun.runner.lock import LOCK_NAME, Owner, RunLock, _is_dying, is_live, owner_of
 
 HOLDER = """
 import pathlib, sys
@@ -164,3 +165,32 @@ def test_row_49_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
 
     with pytest.raises(EnvironmentFaultError, match="knows no locks"):
         RunLock.acquire(tmp_path)
+
+
+def test_a_holder_that_was_killed_and_is_not_gone_yet_is_waited_for(tmp_path, monkeypatch):
+    held = RunLock.acquire(tmp_path)
+    looked = []
+
+    def _dies(owner):
+        looked.append(owner.pid)
+        if len(looked) == 3:
+            held.release()
+        return True
+
+    monkeypatch.setattr("jobrun.runner.lock._is_dying", _dies)
+    RunLock.acquire(tmp_path).release()
+    assert looked == [os.getpid()] * 3
+
+
+def test_who_lives_or_is_gone_is_not_dying():
+    assert not _is_dying(Owner(os.getpid(), socket.gethostname()))
+    assert not _is_dying(Owner(2**22 + 1, socket.gethostname()))
+    assert not _is_dying(Owner(os.getpid(), "elsewhere"))
+    assert not _is_dying(Owner())
+
+
+def test_a_dead_process_that_nobody_has_waited_for_is_dying():
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert _is_dying(Owner(child.pid, socket.gethostname()))
+    child.wait()

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from jobrun.core.relayed import RELAYS
 from jobrun.runner.signals import StopRequests, early_stops
 
 SIGNALS = [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT]
@@ -243,3 +244,51 @@ def test_in_another_thread_early_signals_are_left_alone():
     thread.join()
 
     assert found == [before]
+
+
+@pytest.fixture
+def relayed():
+    """As in a process that is watched by one that passes signals on."""
+    for number in RELAYS.values():
+        signal.signal(number, lambda *_: None)
+    yield RELAYS
+    for number in RELAYS.values():
+        signal.signal(number, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_that_is_passed_on_asks_like_one_that_came_by_itself(number, relayed):
+    with StopRequests(lambda: None, grace_s=1000) as requests:
+        os.kill(os.getpid(), relayed[number])
+        until(lambda: requests.reason)
+
+        assert requests.reason == f"signal {number.name}"
+        assert requests.interrupted == (number == signal.SIGINT)
+
+
+@pytest.mark.parametrize("first", ["by itself", "passed on"])
+def test_a_signal_to_all_processes_of_a_run_counts_once(first, relayed):
+    ways = [signal.SIGTERM, relayed[signal.SIGTERM]]
+    with StopRequests(lambda: None, grace_s=1000) as requests:
+        for number in ways if first == "by itself" else reversed(ways):
+            os.kill(os.getpid(), number)
+        until(lambda: requests.reason)
+        time.sleep(0.1)
+        assert not requests.dropping
+
+        for number in ways:
+            os.kill(os.getpid(), number)
+        until(lambda: requests.dropping)
+
+
+def test_two_that_are_passed_on_are_two(relayed):
+    with StopRequests(lambda: None, grace_s=1000) as requests:
+        os.kill(os.getpid(), relayed[signal.SIGTERM])
+        until(lambda: requests.reason)
+        os.kill(os.getpid(), relayed[signal.SIGTERM])
+        until(lambda: requests.dropping)
+
+
+def test_nobody_listens_to_what_nobody_passes_on():
+    with StopRequests(lambda: None):
+        assert signal.getsignal(RELAYS[signal.SIGTERM]) is signal.SIG_DFL

@@ -36,6 +36,26 @@ def test_a_program_ends_when_its_holder_is_killed():
     os.kill(free, signal.SIGKILL)
 
 
+EARLY = """
+import os, signal, subprocess
+from jobrun.runtime.leash import Leash
+leash = Leash()
+program = subprocess.Popen(["sleep", "1000"], process_group=0, env={**os.environ, **leash.mark()})
+print(program.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_program_ends_when_its_holder_dies_before_it_could_write_down_its_number():
+    holder = subprocess.Popen([sys.executable, "-c", EARLY], stdout=subprocess.PIPE, text=True)
+    started = int(holder.stdout.readline())
+
+    holder.wait()
+    holder.stdout.close()
+
+    assert _ends(started)
+
+
 def test_closing_lets_go():
     program = subprocess.Popen(["sleep", "1000"], process_group=0)
     leash = Leash()

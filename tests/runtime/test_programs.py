@@ -63,7 +63,7 @@ def test_it_sees_only_the_variables_that_are_meant_for_it(bench, monkeypatch, tm
     seen = dict(line.split("=", 1) for line in said(bench))
     assert set(seen) - {"PATH", "HOME", "LANG", "TZ", "TMPDIR"} == {
         "WANTED", "JOBRUN_EPOCH", "JOBRUN_INSTANCE", "JOBRUN_INSTANCES", "JOBRUN_NODE",
-        "JOBRUN_RUN_PATH", "JOBRUN_SEED", "JOBRUN_TASK", "JOBRUN_LR",
+        "JOBRUN_RUN_PATH", "JOBRUN_SEED", "JOBRUN_TASK", "JOBRUN_LR", "JOBRUN_LEASH",
     }  # fmt: skip
     assert (seen["JOBRUN_EPOCH"], seen["JOBRUN_NODE"], seen["JOBRUN_TASK"]) == ("3", "local", "t")
     assert seen["JOBRUN_RUN_PATH"] == f"{tmp_path}/run"

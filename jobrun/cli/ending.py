@@ -1,0 +1,131 @@
+"""What is said about a run whose process has ended without a word of its own. Ends nothing."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import jobrun
+from jobrun.cli.faults import show
+from jobrun.cli.guard import Box, Ended, end_alike
+from jobrun.cli.output import size
+from jobrun.cli.shell import Shell
+from jobrun.core.errors import Fault, TaskFailedError
+from jobrun.core.events import Event, GroupEnded, GroupStarted, Listener, RunStarted
+
+_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
+_MOST_FRAMES = 12
+_OWN = str(Path(jobrun.__file__).parent)
+_CRASHES = {
+    signal.SIGSEGV: "it touched memory that is not its own",
+    signal.SIGBUS: "it touched memory that has no place behind it, such as a file cut short",
+    signal.SIGABRT: "a library gave up",
+    signal.SIGFPE: "a division that the processor refuses",
+    signal.SIGILL: "an instruction that this processor does not know",
+}
+_LIMITS = {
+    signal.SIGXCPU: "its limit of processor time (ulimit -t) is used up",
+    signal.SIGXFSZ: "a file grew beyond its limit (ulimit -f)",
+}
+
+
+def noting(box: Box) -> Listener:
+    """A listener that keeps in the box what is being run."""
+
+    def hear(event: Event) -> None:
+        match event:
+            case RunStarted():
+                box.note("run", event.directory)
+            case GroupStarted():
+                box.note("group", f"{event.group}\n{event.epoch}\n{', '.join(event.tasks)}")
+            case GroupEnded():
+                box.note("group", "")
+            case _:
+                pass
+
+    return hear
+
+
+def both(first: Listener, second: Listener) -> Callable[[Event], None]:
+    """A listener that tells two."""
+
+    def hear(event: Event) -> None:
+        first(event)
+        second(event)
+
+    return hear
+
+
+def tell_unexpected_end(box: Box, ended: Ended, lacked_memory: Callable[[], bool]) -> int:
+    """Say how a run's process ended, where it was, and what to do; returns the exit code.
+
+    Where somebody killed it (SIGKILL, and no lack of memory), this process ends in the same way
+    after that: whoever waits for it must see a kill.
+
+    Args:
+        box: What the process left behind.
+        ended: How it ended.
+        lacked_memory: Whether the kernel has ended a process for lack of memory meanwhile.
+    """
+    shell = Shell()
+    stack = frames_of(box.stacks)
+    lacked = lacked_memory()
+    how = _how(box, ended, lacked=lacked)
+    mend = "what was saved is intact"
+    run = box.text("run")
+    mend += f"; to go on from it: jobrun resume {run}" if run else ""
+    show((Fault("E386", f"{how} {_where(box)}", mend),), shell)
+    for line in stack:
+        shell.say(f"  {line}")
+    if ended.status == -signal.SIGKILL and not lacked:
+        end_alike(signal.SIGKILL)
+    return TaskFailedError.exit_code
+
+
+def frames_of(stacks: str) -> tuple[str, ...]:
+    """The frames of the thread that ended the process, innermost last, without jobrun's own.
+
+    Args:
+        stacks: As the interpreter writes them when it crashes, or is asked to.
+    """
+    _, found, rest = stacks.rpartition("Current thread ")
+    if not found:
+        _, _, rest = stacks.rpartition("Stack (most recent call first):")
+    frames = []
+    for line in rest.splitlines()[1:]:
+        match = _FRAME.match(line)
+        if match is None:
+            break
+        file, number, name = match.groups()
+        if not file.startswith((_OWN, "<frozen")) and Path(file).name != "threading.py":
+            frames.append(f'File "{file}", line {number}, in {name}')
+    return tuple(reversed(frames[:_MOST_FRAMES]))
+
+
+def _how(box: Box, ended: Ended, *, lacked: bool) -> str:
+    who = "the process that computes"
+    if ended.status >= 0:
+        left = box.text("exit")
+        if left:
+            return f"{who} was ended by {left}, called"
+        return f"{who} ended with exit code {ended.status}, without a word,"
+    number = signal.Signals(-ended.status)
+    if number in _CRASHES:
+        return f"{who} crashed ({number.name}: {_CRASHES[number]})"
+    if number in _LIMITS:
+        return f"{who} was ended ({number.name}: {_LIMITS[number]})"
+    if number != signal.SIGKILL:
+        return f"{who} was ended by {number.name}"
+    reason = "; the kernel was out of memory" if lacked else ""
+    return f"{who} was killed (SIGKILL{reason}; it had used up to {size(ended.most_bytes)})"
+
+
+def _where(box: Box) -> str:
+    group, _, rest = box.text("group").partition("\n")
+    epoch, _, tasks = rest.partition("\n")
+    if not group:
+        return "between two groups of tasks" if box.text("run") else "before any task ran"
+    what = f"in epoch {epoch}" if group == "epoch" else f"in the group '{group}'"
+    return f"{what} (tasks: {tasks})" if tasks else what

@@ -1,0 +1,202 @@
+"""Tasks that crash, end the process, or get stuck: exit 1, words, a stack, and nothing lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import JOBRUN, environment, jobrun
+from tests.support.stored import blobs, epochs, only_run
+
+SPEC = """\
+jobrun: 1
+name: ends
+seed: 5
+init: [{task: start, steps: ["w = zeros(8)"]}]
+epoch:
+  - task: step
+    timeout: 20s
+    steps:
+      - w += rng.normal(size=8)
+      - {call: "ends:step", with: {x: w, epoch: epoch}, out: w}
+stop: [{epochs: 4}]
+checkpoint: {async: false}
+"""
+# What the callable does in epoch 3, as long as the file `armed` is there.
+MODULE = """\
+import ctypes, os, pathlib, signal, subprocess, sys, threading, time
+
+def end():
+    {what}
+
+def step(x, epoch):
+    armed = pathlib.Path(__file__).with_name("armed")
+    if epoch == 3 and armed.exists():
+        end()
+    return x
+"""
+TREE = (
+    "one = subprocess.Popen(['setsid', 'sh', '-c', 'setsid sleep 300 & echo $! > pid; sleep 300'])"
+)
+
+
+def _folder(path: Path, what: str, *changes: tuple[str, str]) -> Path:
+    path.mkdir()
+    text = SPEC
+    for old, new in changes:
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (path / "ends.yaml").write_text(text)
+    (path / "ends.py").write_text(MODULE.format(what=what))
+    (path / "armed").touch()
+    return path
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    folder = _folder(tmp_path_factory.mktemp("unbroken") / "x", "pass")
+    done = jobrun("run", "ends.yaml", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return _content(folder)
+
+
+def _content(folder: Path) -> dict[int, object]:
+    return {number: blobs(path) for number, path in epochs(only_run(folder / "runs")).items()}
+
+
+def _goes_on(folder: Path, unbroken: dict[int, object]) -> None:
+    """What was committed is intact, and a resume of it ends as an unbroken run."""
+    kept = _content(folder)
+    assert list(kept) == [0, 1, 2]
+    assert kept == {number: unbroken[number] for number in kept}
+    (folder / "armed").unlink()
+    done = jobrun("resume", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert _content(folder) == unbroken
+
+
+@pytest.mark.parametrize(
+    ("what", "words", "has_stack"),
+    [
+        ("os._exit(0)", "was ended by os._exit(0), called in epoch 3 (tasks: step)", True),
+        ("ctypes.CDLL(None)._exit(0)", "ended with exit code 0, without a word, in epoch 3", False),
+        ("ctypes.string_at(0)", "crashed (SIGSEGV", True),
+        ("os.abort()", "crashed (SIGABRT", True),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "was killed (SIGKILL; it had used", False),
+    ],
+)
+def test_row_68_whatever_ends_the_process_is_told_and_loses_nothing(
+    what, words, has_stack, tmp_path, unbroken
+):
+    folder = _folder(tmp_path / "x", what)
+    done = jobrun("run", "ends.yaml", cwd=folder)
+    # A kill stays a kill for whoever waits.
+    assert done.returncode == (-signal.SIGKILL if "SIGKILL" in what else 1), done.stderr
+    assert "error[E386]" in done.stderr
+    assert words in done.stderr
+    assert f"jobrun resume {only_run(folder / 'runs')}" in done.stderr
+    assert (f'File "{folder / "ends.py"}", line 4, in end' in done.stderr) == has_stack
+    assert ('File "ends.yaml"' in done.stderr) == has_stack
+    _goes_on(folder, unbroken)
+
+
+def test_row_68_sys_exit_is_a_failure_of_the_callable(tmp_path, unbroken):
+    folder = _folder(tmp_path / "x", "sys.exit(0)")
+    done = jobrun("run", "ends.yaml", cwd=folder)
+    assert (done.returncode, "error[E206]" in done.stderr) == (1, True)
+    _goes_on(folder, unbroken)
+
+
+def test_row_68_the_copy_of_a_callable_that_forks_does_not_go_on_with_the_run(tmp_path, unbroken):
+    folder = _folder(tmp_path / "x", "pid = os.fork(); pid and os.waitpid(pid, 0)")
+    done = jobrun("run", "ends.yaml", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert _content(folder) == unbroken
+    told = (only_run(folder / "runs") / "committed.jsonl").read_text()
+    assert told.count("\n") == 5
+
+
+@pytest.mark.parametrize(
+    ("what", "line"),
+    [
+        ("time.sleep(1000)", 4),
+        ("lock = threading.Lock(); lock.acquire(); lock.acquire()", 4),
+    ],
+)
+@pytest.mark.long
+def test_row_69_a_thread_that_cannot_be_ended_ends_the_process(what, line, tmp_path, unbroken):
+    folder = _folder(tmp_path / "x", what, ("timeout: 20s", "timeout: 0.5s"))
+    done = jobrun("run", "ends.yaml", cwd=folder)
+    assert done.returncode == 1, done.stderr
+    assert "error[E220]" in done.stderr
+    assert "error[E215]" in done.stderr
+    assert f'File "{folder / "ends.py"}", line {line}, in end' in done.stderr
+    _goes_on(folder, unbroken)
+
+
+def test_row_69_a_program_that_ignores_sigterm_is_killed(tmp_path, unbroken):
+    call = '- {call: "ends:step", with: {x: w, epoch: epoch}, out: w}'
+    deaf = "if [ -e armed ]; then trap '' TERM; sleep 300; fi"
+    deaf = f"""{call}\n      - {{if: "epoch == 3", then: [{{run: "{deaf}"}}]}}"""
+    folder = _folder(tmp_path / "x", "pass", (call, deaf), ("timeout: 20s", "timeout: 0.5s"))
+    done = jobrun("run", "ends.yaml", cwd=folder)
+    assert (done.returncode, "error[E220]" in done.stderr) == (1, True), done.stderr
+    _goes_on(folder, unbroken)
+
+
+def test_row_70_a_limit_of_memory_is_told_with_the_place(tmp_path, unbroken):
+    hog = "import resource; limit = 3 << 30; "
+    hog += "resource.setrlimit(resource.RLIMIT_AS, (limit, limit)); bytearray(limit)"
+    folder = _folder(tmp_path / "x", hog)
+    done = jobrun("run", "ends.yaml", cwd=folder)
+    assert done.returncode == 1, done.stderr
+    assert "raised MemoryError, at ends.py:4 in end" in done.stderr
+    _goes_on(folder, unbroken)
+
+
+@pytest.mark.parametrize("what", ["pass", "os._exit(0)"])
+def test_row_77_what_has_a_session_of_its_own_ends_with_the_run(what, tmp_path):
+    folder = _folder(tmp_path / "x", f"{TREE}; time.sleep(0.3); {what}")
+    done = jobrun("run", "ends.yaml", cwd=folder)
+    assert done.returncode == (0 if what == "pass" else 1), done.stderr
+    assert not Path("/proc", (folder / "pid").read_text().strip()).exists()
+
+
+def _started(folder: Path) -> subprocess.Popen[str]:
+    """A run that is inside epoch 3, for as long as that is let."""
+    process = subprocess.Popen(
+        [*JOBRUN, "run", "ends.yaml", "--grace", "60s"], cwd=folder, env=environment(),
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not (folder / "inside").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return process
+
+
+INSIDE = "open(armed := __file__.replace('ends.py', 'inside'), 'w').close(); time.sleep(1.5)"
+
+
+@pytest.mark.parametrize("to", ["one process", "the whole group"])
+def test_row_82_a_signal_is_one_request_to_whomever_it_is_sent(to, tmp_path):
+    folder = _folder(tmp_path / "x", INSIDE)
+    process = _started(folder)
+    (os.kill if to == "one process" else os.killpg)(process.pid, signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 75, said
+    assert "epoch 3 is saved" in said
+    assert list(_content(folder)) == [0, 1, 2, 3]
+
+
+def test_row_80_who_is_killed_holds_nothing_that_a_resume_at_once_would_meet(tmp_path, unbroken):
+    folder = _folder(tmp_path / "x", INSIDE.replace("1.5", "300"))
+    process = _started(folder)
+    process.kill()
+    process.communicate(timeout=60)
+    _goes_on(folder, unbroken)
