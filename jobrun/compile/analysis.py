@@ -50,9 +50,13 @@ class Analysis:
                 if self.outputs.reads_outputs(task):
                     self.outputs.check_reads(task, task.nodes)
 
-    def left_by_init(self) -> dict[str, Left]:
-        """Check init; what it leaves on each node."""
-        return state_of(self._checked("init", {}, {}), self._faults)
+    def left_by_init(self, there: Names) -> dict[str, Left]:
+        """Check init; what it leaves on each node.
+
+        Args:
+            there: Per node, what is there before.
+        """
+        return state_of(self._checked("init", there, {}), self._faults)
 
     def kept(self, left: Mapping[str, Left], policy: CheckpointPolicy) -> dict[str, Left]:
         """What is there at each epoch boundary: state only where it is checkpointed."""

@@ -154,10 +154,6 @@ class Effects:
 
     def _run(self, spec: RunStep, at: Path, place: Place, origin: Origin, env: Env) -> Step:
         path = place.path
-        if spec.state_dir is not None:
-            where = Place(path, self._context.source.key((*at, "state_dir")))
-            not_yet(self._faults, "'state_dir' is not carried out yet",
-                    "keep the program's state in blobs: 'with' and 'out'", where)  # fmt: skip
         written = (spec.run,) if isinstance(spec.run, str) else spec.run
         shell = isinstance(spec.run, str)
         if not shell and not written:
@@ -173,6 +169,7 @@ class Effects:
             command, shell, spec.env, self._values(spec.values, (*at, "with"), path, env),
             tuple((file.blob, file.path, file.member) for file in results),
             deterministic=spec.deterministic, path=path, origin=origin,
+            state_dir=spec.state_dir or "",
         )  # fmt: skip
 
     def _values(

@@ -35,6 +35,14 @@ from jobrun.compile.remote import check_local
 from jobrun.compile.settings import vet_settings
 from jobrun.compile.shapes import job_types
 from jobrun.compile.state import Left
+from jobrun.compile.state_dirs import (
+    StateDirs,
+    check_state_dirs,
+    state_dirs_of,
+    with_empty_state_dirs,
+    with_state_dirs,
+    without_empty_state_dirs,
+)
 from jobrun.compile.tasks import Draft
 from jobrun.compile.upload import local_upload
 from jobrun.compile.vetting import vet_name, vet_report, vet_steps, vet_stop, vet_task
@@ -84,7 +92,9 @@ class _Completion:
     def __init__(self, job: Job) -> None:
         self._faults = Faults()
         job = self._job = replace(
-            job, cluster=_with_families(job.cluster), init=without_first_positions(job.init)
+            job,
+            cluster=_with_families(job.cluster),
+            init=without_empty_state_dirs(without_first_positions(job.init)),
         )
         self._params = dict(job.params)
         self._nodes = NodeNames(job.cluster)
@@ -106,16 +116,21 @@ class _Completion:
         # Faults of names and needs would have others follow from them.
         self._faults.raise_if_any()
         analysis.check_tasks()
-        left = analysis.left_by_init()
-        policy = self._policy()
+        folders = state_dirs_of(self._drafts)
+        left = analysis.left_by_init({node: frozenset(one) for node, one in folders.items()})
+        policy = self._policy(folders)
         kept = with_positions(analysis.kept(left, policy), self._drafts)
+        kept = with_state_dirs(kept, folders)
         analysis.check_later(kept)
+        check_state_dirs(folders, policy, NOWHERE, self._faults)
         check_orders(self._drafts, self._faults)
         probed = self._probed(kept)
         self._faults.raise_if_any()
         job = replace(
             self._job,
-            init=with_first_positions(self._assembled("init"), self._drafts),
+            init=with_empty_state_dirs(
+                with_first_positions(self._assembled("init"), self._drafts), folders
+            ),
             epoch=self._assembled("epoch"),
             download=self._assembled("download"),
             exit=self._assembled("exit"),
@@ -238,7 +253,7 @@ class _Completion:
                     mend = f"give '{need}' rebuild=True too, or take the need out"
                     self._faults.error("E140", message, mend, Place(task.path, task.origin))
 
-    def _policy(self) -> CheckpointPolicy:
+    def _policy(self, folders: StateDirs) -> CheckpointPolicy:
         policy = self._job.checkpoint
         for index, node in enumerate(policy.nodes):
             if node not in self._nodes:
@@ -251,7 +266,7 @@ class _Completion:
         if policy.upload is not None:
             place = Place("checkpoint.upload.to", NOWHERE)
             policy = replace(policy, upload=local_upload(policy.upload, place, self._faults))
-        nodes = policy.nodes or keeping_nodes(self._drafts, self._job.cluster)
+        nodes = policy.nodes or keeping_nodes(self._drafts, self._job.cluster, folders)
         return replace(policy, nodes=nodes)
 
     def _context(self) -> Context:

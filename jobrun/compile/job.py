@@ -31,6 +31,12 @@ from jobrun.compile.readers import reader_table
 from jobrun.compile.settings import check_node_settings
 from jobrun.compile.shapes import job_types
 from jobrun.compile.state import Left
+from jobrun.compile.state_dirs import (
+    check_state_dirs,
+    state_dirs_of,
+    with_empty_state_dirs,
+    with_state_dirs,
+)
 from jobrun.core.errors import Fault
 from jobrun.graph.conditions import Probe
 from jobrun.graph.types import Job
@@ -98,21 +104,27 @@ class _Compilation:
         check_pipelines(self._groups, queues, self._loaded.source, self._faults)
         analysis = self._analysis
         analysis.check_tasks()
-        left = analysis.left_by_init()
+        folders = state_dirs_of(self._groups)
+        left = analysis.left_by_init({node: frozenset(one) for node, one in folders.items()})
         policy = checkpoint_policy(
             self._spec, self._context, self._nodes,
-            keeping_nodes(self._groups, self._cluster),
+            keeping_nodes(self._groups, self._cluster, folders),
         )  # fmt: skip
         kept = with_positions(analysis.kept(left, policy), self._groups)
+        kept = with_state_dirs(kept, folders)
         analysis.check_later(kept)
         check_reading(self._spec, self._context, self._groups, policy)
+        saved_at = self._loaded.source.at(("checkpoint", "nodes"))
+        check_state_dirs(folders, policy, saved_at, self._faults)
         give_advice(self._context, self._spec, self._groups, kept, policy)
         probed = self._probed(kept)
         deadline = deadline_of(self._spec, self._context)
         self._faults.raise_if_any()
         job = Job(
             name=self._spec.name, cluster=self._cluster,
-            init=with_first_positions(analysis.assembled("init"), self._groups),
+            init=with_empty_state_dirs(
+                with_first_positions(analysis.assembled("init"), self._groups), folders
+            ),
             epoch=analysis.assembled("epoch"),
             download=analysis.assembled("download"), exit=analysis.assembled("exit"),
             seed=self._spec.seed, description=self._spec.description,

@@ -5,7 +5,7 @@ What one reader means is told by ``readers``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from jobrun.compile.context import Context
@@ -34,11 +34,14 @@ def placed_read(draft: Draft, node: str) -> ReadRecords | ReadQueue | None:
     return replace(read, part=draft.nodes.index(node), parts=len(draft.nodes))
 
 
-def keeping_nodes(groups: Groups, cluster: Cluster) -> tuple[str, ...]:
-    """The nodes that hold state: those of init, and those that read."""
+def keeping_nodes(
+    groups: Groups, cluster: Cluster, others: Collection[str] = ()
+) -> tuple[str, ...]:
+    """The nodes that hold state: those of init, those that read, and ``others``."""
     used = dict.fromkeys(groups["init"].nodes())
-    reading = {node for _, task in _reading(groups) for node in task.nodes} - used.keys()
-    return (*used, *(node.name for node in cluster if node.name in reading))
+    reading = {node for _, task in _reading(groups) for node in task.nodes}
+    late = reading.union(others) - used.keys()
+    return (*used, *(node.name for node in cluster if node.name in late))
 
 
 def with_positions(kept: Mapping[str, Left], groups: Groups) -> dict[str, Left]:

@@ -69,7 +69,8 @@ def _walk(view: NodeView) -> dict[str, _Name]:
     for position in sorted(view.tasks, key=view.group.order.rank.__getitem__):
         task = view.tasks[position]
         for name in sorted(task.flow.made() | task.flow.inner.atomic.keys()):
-            if view.shared_scope(name) is not Scope.NODE:
+            # What is there before init is state already, of whoever put it there.
+            if view.shared_scope(name) is not Scope.NODE or name in view.start:
                 continue
             one = _touched(names, name, task.flow.total.end.get(name))
             if task.spec.rebuild:

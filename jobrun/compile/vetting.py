@@ -18,7 +18,7 @@ from jobrun.graph.conditions import (
 )
 from jobrun.graph.expr import BUILTINS, DTYPES, Builtin, Call, Draw, Dtype, Expr
 from jobrun.graph.query import expressions, walk
-from jobrun.graph.steps import NOWHERE, Step
+from jobrun.graph.steps import NOWHERE, RunProgram, Step
 from jobrun.graph.types import Report, Task
 from jobrun.graph.walk import walk_expr
 from jobrun.ops.plugins import find_operator
@@ -74,7 +74,13 @@ def vet_steps(steps: tuple[Step, ...], params: Mapping[str, object], faults: Fau
     for step in walk(steps):
         place = Place(step.path, step.origin)
         _vet_words(expressions(step), place, faults)
+        folders: tuple[str, ...] = ()
+        if isinstance(step, RunProgram) and step.state_dir:
+            folders = step.folders
+            vet_name(step.state_dir, "state_dir", place, faults)
         for name in FINDER.of_step(step).binds:
+            if name in folders:
+                continue
             # Names of a compiled net carry the place of its use before a colon.
             own = name.rpartition(":")[2]
             refused = refused_name(own, params)

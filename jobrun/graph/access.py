@@ -109,7 +109,8 @@ class AccessFinder:
                 access.changes += [changed[n] for n in step.writable if n in changed]
                 access.binds += step.outputs
             case RunProgram():
-                access.binds += [blob for blob, _, _ in step.results]
+                access.reads += step.folders
+                access.binds += [*(blob for blob, _, _ in step.results), *step.folders]
             case Load():
                 access.binds += [file.blob for file in step.files]
             case Save():

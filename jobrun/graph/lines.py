@@ -68,8 +68,10 @@ def render_step(  # noqa: C901, PLR0912 - one case per kind of a closed union
         case CallPython():
             return f"{_results(step.outputs)}call {step.target}({_call_arguments(step)})"
         case RunProgram():
-            words = [render_text(text) for text in step.command]
-            return f"{_results(blob for blob, _, _ in step.results)}run {' '.join(words)}"
+            words = " ".join(render_text(text) for text in step.command).strip().split("\n")
+            first = words[0] + (" …" if len(words) > 1 else "")
+            kept = f" (state_dir {step.state_dir})" if step.state_dir else ""
+            return f"{_results(blob for blob, _, _ in step.results)}run {first}{kept}"
         case Loop():
             return "loop forever" if step.count is None else f"loop {render_expr(step.count)}"
         case While():

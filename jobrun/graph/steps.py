@@ -128,6 +128,8 @@ class RunProgram:
         values: ``with``: handed over as ``JOBRUN_<NAME>``.
         results: ``out``: blob, path, member.
         folder: The working directory: the spec's own folder.
+        state_dir: The name of a folder that is the program's own, and state of the node; empty
+            for none.
     """
 
     command: tuple[Text, ...]
@@ -139,6 +141,12 @@ class RunProgram:
     deterministic: bool = True
     path: str = ""
     origin: Origin = field(default=NOWHERE, compare=False)
+    state_dir: str = ""
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The blob that keeps the folder, if there is one: read before, bound after."""
+        return (f"state_dirs/{self.state_dir}",) if self.state_dir else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from jobrun.formats.data import read_member
 from jobrun.graph.expr import Expr
 from jobrun.graph.steps import RunProgram
 from jobrun.runtime.files import folder_of
+from jobrun.runtime.folders import packed, unpack
 from jobrun.runtime.frame import Frame
 from jobrun.runtime.landing import own
 from jobrun.runtime.output import follow
@@ -42,6 +44,7 @@ class _Prepared:
     command: list[Getter]
     values: list[tuple[str, Getter]]
     results: list[tuple[str, Getter, str, str]]
+    kept: str = ""
 
 
 def program_action(
@@ -56,12 +59,15 @@ def program_action(
             (blob, getter(path), member, LEVELS[names.scope(blob)])
             for blob, path, member in step.results
         ],
+        "".join(LEVELS[names.scope(blob)] for blob in step.folders),
     )
 
     def run(frame: Frame) -> None:
         with tempfile.TemporaryDirectory(prefix="jobrun-") as folder:
             _run(prepared, frame, folder)
         _read_results(prepared, frame)
+        if step.state_dir:
+            getattr(frame, prepared.kept)[step.folders[0]] = packed(state_dir_of(step, frame))
 
     return run
 
@@ -70,6 +76,10 @@ def _run(prepared: _Prepared, frame: Frame, scratch: str) -> None:
     command = [text(frame) for text in prepared.command]
     given = {name: get(frame) for name, get in prepared.values}
     environment = environment_of(prepared.step, frame, given, scratch) | frame.run.leash.mark()
+    if prepared.step.state_dir:
+        folder = state_dir_of(prepared.step, frame)
+        _restore(folder, getattr(frame, prepared.kept)[prepared.step.folders[0]])
+        environment["JOBRUN_STATE_DIR"] = str(folder)
     while True:
         frame.cancel.check()
         code, last = _once(prepared.step, frame, command, environment)
@@ -78,6 +88,20 @@ def _run(prepared: _Prepared, frame: Frame, scratch: str) -> None:
     frame.cancel.check()
     if code != 0:
         raise failure(command[0], code, last, shell=prepared.step.shell)
+
+
+def state_dir_of(step: RunProgram, frame: Frame) -> Path:
+    """Where a program's folder is while it runs: in the run's directory."""
+    return Path(frame.run.run_dir, "state_dirs", frame.node.name, step.state_dir).absolute()
+
+
+def _restore(folder: Path, content: Any) -> None:
+    """Bring a folder to what is stored, if anybody has changed it since: a failed try, say."""
+    with contextlib.suppress(TaskFailedError):
+        # Such as a pipe that a killed program has left: it is not what was stored.
+        if folder.is_dir() and np.array_equal(packed(folder), content):
+            return
+    unpack(content, folder)
 
 
 def environment_of(

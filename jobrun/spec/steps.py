@@ -56,7 +56,7 @@ class RunStep(Model):
         {}, alias="with", description="values passed as JOBRUN_<NAME>"
     )
     out: dict[BlobName, Str] = Field({}, description="blobs read back: 'file' or 'file::member'")
-    state_dir: Maybe[Name] = Field(None, description="a folder captured in the checkpoint")
+    state_dir: Maybe[Name] = Field(None, description="the program's own folder, which is state")
     deterministic: Bool = Field(True, description="false: equal inputs may give other results")
 
 

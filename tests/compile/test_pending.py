@@ -8,7 +8,6 @@ from tests.support.compiling import codes_of, faults_of
 
 CASES = {
     "pull": "epoch: [{task: t, steps: [{pull: {x: {from: a, blob: w}}}, y = x]}]",
-    "state_dir": "epoch: [{task: t, steps: [{run: ls, state_dir: s}]}]",
     "records": "checkpoint: {every: 100 records}\nepoch: [{task: t, steps: [x = 1]}]",
 }
 

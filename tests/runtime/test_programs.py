@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import Logged
 from jobrun.graph.steps import RunProgram
 from jobrun.runtime.cancel import CancelledError
+from jobrun.runtime.folders import unpack
 from jobrun.runtime.programs import failure
 from tests.support.graphs import expr, text
 from tests.support.running import Bench
@@ -185,3 +187,49 @@ def _is_gone(pid: int) -> bool:
             return True
         threading.Event().wait(0.005)
     return False
+
+
+def keeping(line):
+    made = shell(line)
+    return replace(made, state_dir="own")
+
+
+def test_its_own_folder_is_a_value_afterwards(bench, tmp_path):
+    bench.blobs["state_dirs/own"] = np.empty(0, np.uint8)
+
+    bench.do(keeping("echo one > $JOBRUN_STATE_DIR/a; echo $JOBRUN_STATE_DIR"))
+
+    assert said(bench) == [str(tmp_path / "run" / "state_dirs" / "local" / "own")]
+    unpack(bench.blobs["state_dirs/own"], tmp_path / "copy")
+    assert (tmp_path / "copy" / "a").read_text() == "one\n"
+
+
+def test_its_own_folder_is_as_the_value_says_whatever_happened_to_it(bench, tmp_path):
+    bench.blobs["state_dirs/own"] = np.empty(0, np.uint8)
+    bench.do(keeping("echo one > $JOBRUN_STATE_DIR/a"))
+    folder = tmp_path / "run" / "state_dirs" / "local" / "own"
+    (folder / "a").write_text("other")
+    os.mkfifo(folder / "pipe")
+
+    bench.do(keeping("ls $JOBRUN_STATE_DIR; cat $JOBRUN_STATE_DIR/a"))
+
+    assert said(bench) == ["a", "one"]
+
+
+def test_what_a_program_that_fails_did_to_its_folder_is_undone(bench):
+    bench.blobs["state_dirs/own"] = np.empty(0, np.uint8)
+    with pytest.raises(TaskFailedError):
+        bench.do(keeping("echo half > $JOBRUN_STATE_DIR/a; exit 3"))
+    assert bench.blobs["state_dirs/own"].size == 0
+
+    bench.do(keeping("ls $JOBRUN_STATE_DIR"))
+
+    assert said(bench) == []
+
+
+def test_a_program_that_is_called_again_finds_its_folder_as_it_left_it(bench):
+    bench.blobs["state_dirs/own"] = np.empty(0, np.uint8)
+
+    bench.do(keeping("cd $JOBRUN_STATE_DIR; echo x >> a; [ $(wc -l < a) = 3 ] || exit 75; cat a"))
+
+    assert said(bench) == ["x", "x", "x"]

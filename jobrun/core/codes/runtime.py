@@ -90,6 +90,13 @@ CODES: dict[str, Code] = {
         "The format behind the colon in {value:format} is Python's; it must suit the value's kind.",
         "steps: [{log: '{name:.3f}'}]   # name is text",
     ),
+    "E214": Code(
+        "a program's folder cannot be kept",
+        "What a state_dir holds is stored in the checkpoint: files, folders, and links from one to"
+        " another inside it. A pipe, a socket, a device, or a link that leads out of the folder"
+        " would not be the same on another machine.",
+        "steps: [{run: 'mkfifo $JOBRUN_STATE_DIR/pipe', state_dir: solver}]",
+    ),
     "E215": Code(
         "tasks did not end",
         "After a failure or a stop, tasks have a limited time to reach their next step boundary."
