@@ -132,8 +132,10 @@ def guarded(work: Callable[[Box], int], explain: Callable[[Box, Ended], int]) ->
     # Ignored by whoever started us, the ends of children could not be seen.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     is_alone = _adopt_orphans()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        # None where it was closed from the start.
+        if stream is not None:
+            stream.flush()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
     parent = os.getpid()
     child = os.fork()

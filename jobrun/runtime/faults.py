@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from jobrun.core.errors import Fault, JobrunError, TaskFailedError
+from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, TaskFailedError
 from jobrun.graph.steps import NOWHERE
 from jobrun.runtime.cancel import CancelledError
 from jobrun.runtime.codegen import Block
@@ -76,6 +76,14 @@ def explain_at(
         for note in getattr(error, "__notes__", ()):
             explained.add_note(note)
         return explained
+    if isinstance(error, OSError):
+        # What callables raise has a place already: here the system has refused a step of ours.
+        refused = Fault(
+            "E222",
+            f"the system refuses: {error.strerror or error}",
+            "see the limits (ulimit -a), the permissions and the space (df)",
+        )
+        return EnvironmentFaultError(_placed(refused, place, frame))
     return TaskFailedError(_placed(_fault(error, variables), place, frame))
 
 

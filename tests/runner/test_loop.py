@@ -87,8 +87,8 @@ class RecordingSaver:
     def close(self):
         pass
 
-    def loaded(self, epoch, outputs):
-        self.calls.append(f"loaded {epoch}")
+    def loaded(self, progress, outputs):
+        self.calls.append(f"loaded {progress.epoch}")
 
     def finish(self):
         self.calls.append("finish")

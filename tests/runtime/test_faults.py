@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 
 import pytest
@@ -78,3 +79,12 @@ def test_echoes_are_told_from_errors():
 
     assert missing_only(TaskFailedError(echo, echo))
     assert not missing_only(TaskFailedError(echo, other))
+
+
+def test_what_the_system_refuses_is_no_fault_of_the_job(bench):
+    error = explain_at(OSError(errno.EMFILE, "Too many open files", "x.py"), PLACE, bench.frame)
+
+    assert isinstance(error, EnvironmentFaultError)
+    assert error.exit_code == 7
+    assert error.faults[0].code == "E222"
+    assert "Too many open files (task t" in error.faults[0].message

@@ -134,6 +134,12 @@ CODES: dict[str, Code] = {
         " epoch is dropped, exits run. Programs are killed at once. The message names the step.",
         "epoch: [{task: t, timeout: 10m, steps: [{run: ./solve}]}]",
     ),
+    "E222": Code(
+        "the system refuses a step",
+        "A limit of the process (open files, memory), a permission or a full disk, met while a step"
+        " ran. Nothing that was saved is lost; 'jobrun resume' continues once it is mended.",
+        "ulimit -n 10; jobrun run kmeans.yaml",
+    ),
     "E221": Code(
         "records that cannot be joined",
         "A queue with batch gives out several records as one, each value joined along its first"
