@@ -23,7 +23,7 @@ from jobrun.checkpoint import userblock
 from jobrun.checkpoint.codec import Array
 from jobrun.checkpoint.filling import Filling
 from jobrun.checkpoint.program import Filled, Known, Program, program_for
-from jobrun.checkpoint.recycling import known_digests, take_spare
+from jobrun.checkpoint.recycling import known_digests, share, take_spare
 from jobrun.checkpoint.slabs import FileWriter, SlabPool, aligned
 from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.userblock import Header
@@ -73,6 +73,9 @@ class NodeWriter:
         self._program: Program | None = None
         # Of the blocks of the last file, which was one of the program's.
         self._digests: Sequence[bytes] = ()
+        # That file, as long as the next one may share its blocks; -1 for none.
+        self._last = -1
+        self._may_share = True
 
     def prepare(self, values: Mapping[str, Value]) -> None:
         """Make ready for values of these names, kinds, dtypes and shapes.
@@ -142,6 +145,7 @@ class NodeWriter:
         """Give back the memory; a later ``write`` allocates it again."""
         with self._lock:
             self._pool = SlabPool()
+            self._let_go()
 
     def _arrays(self, values: Mapping[str, Value]) -> tuple[Program, list[Array]]:
         if self._program is not None:
@@ -157,10 +161,12 @@ class NodeWriter:
         descriptor = os.open(path, _FLAGS, 0o644) if spare is None else spare
         try:
             reach("checkpoint.file-opened")
-            old: list[bytes] = []
+            old: Sequence[bytes] = ()
             parts = save.program.parts()
             if spare is not None and parts is not None:
                 old = known_digests(descriptor, save.program.layout.digest, parts, save.epoch)
+            elif spare is None and parts is not None:
+                old = self._shared(descriptor, save)
             filled, digests = self._fill(descriptor, save, old)
             block = self._seal(descriptor, save, filled)
             reach("checkpoint.file-written")
@@ -172,9 +178,30 @@ class NodeWriter:
         # Some file systems report a failed write only here.
         os.close(descriptor)
         reach("checkpoint.file-synced")
+        self._let_go()
+        if self._may_share:
+            self._last = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         return block, filled.end, digests
 
-    def _fill(self, descriptor: int, save: _Save, old: list[bytes]) -> tuple[Filled, list[bytes]]:
+    def _shared(self, descriptor: int, save: _Save) -> Sequence[bytes]:
+        """Begin as the last file, if it is of the same layout; returns the digests of its blocks.
+
+        Nobody writes to the last one: it is the newest that there is.
+        """
+        if self._last < 0 or not save.known.digests:
+            return ()
+        old = share(self._last, descriptor, save.known.digests, save.epoch)
+        self._may_share = old is not None
+        return old or ()
+
+    def _let_go(self) -> None:
+        if self._last >= 0:
+            os.close(self._last)
+        self._last = -1
+
+    def _fill(
+        self, descriptor: int, save: _Save, old: Sequence[bytes]
+    ) -> tuple[Filled, list[bytes]]:
         """Write all but the user block."""
         most = save.program.most_bytes
         is_large = most >= _LARGE_BYTES

@@ -16,11 +16,14 @@ from dataclasses import replace
 from itertools import count, islice
 from operator import attrgetter, is_
 from pathlib import PurePath
+from typing import Any
+from weakref import ref
 
 import numpy as np
 
 from jobrun.blobs.values import Value, detach, size_bytes
 from jobrun.checkpoint.arena import Arena
+from jobrun.checkpoint.blocks import BLOCK_BYTES
 from jobrun.checkpoint.plan import Ticket
 from jobrun.checkpoint.times import NodeSave
 from jobrun.checkpoint.writer import NodeWriter
@@ -28,6 +31,8 @@ from jobrun.core.errors import JobrunError
 from jobrun.graph.steps import SaveState
 
 Names = frozenset[str]
+# One that does not keep it alive.
+Array = ref[np.ndarray[Any, Any]]
 NodeNames = Mapping[str, Names]
 
 # So much is copied before another thread is let to choose what comes next.
@@ -43,6 +48,7 @@ class Place:
     def __init__(self, node: str, step: SaveState) -> None:
         self.arena = Arena()
         self.writer = NodeWriter(node, step.compression, dict(step.origins))
+        self.since = Since()
         self._asked: tuple[tuple[str, ...], tuple[Names, ...]] = ((), ())
         self._at_risk = _NO_NAMES
 
@@ -53,6 +59,53 @@ class Place:
             self._asked = (held, changed)
             self._at_risk = frozenset(held) & _NO_NAMES.union(*changed)
         return self._at_risk
+
+
+class Since:
+    """Which arrays are, bit for bit, those of the last file that was written.
+
+    That is an array that no other has taken the place of, and that no group has changed in place.
+    Without a look at what is in it: that would be as dear as the digest it saves. Small ones are
+    not asked about.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._written: Mapping[str, Array] = {}
+        self._changed = _NO_NAMES
+        self._changed_after_hold = _NO_NAMES
+        self._asked: int = -1
+        self._large: tuple[str, ...] = ()
+
+    def group(self, changed: Names) -> None:
+        """A group runs that may change these names in place."""
+        if changed and self._large:
+            with self._lock:
+                self._changed |= changed
+                self._changed_after_hold |= changed
+
+    def hold(self, values: Mapping[str, Value]) -> tuple[Mapping[str, Array], Names]:
+        """A save begins; returns what it stands for, for ``written``, and the unchanged names."""
+        if self._asked != len(values):
+            # What is small once and large later is only written without being asked about.
+            self._asked = len(values)
+            self._large = tuple(name for name, one in values.items() if _is_large(one))
+        arrays = {name: ref(values[name]) for name in self._large if _is_large(values.get(name))}
+        with self._lock:
+            known, changed = self._written, self._changed
+            self._changed_after_hold = _NO_NAMES
+        same = (
+            name
+            for name in arrays.keys() & known.keys()
+            if known[name]() is values[name] and name not in changed
+        )
+        return arrays, frozenset(same)
+
+    def written(self, arrays: Mapping[str, Array]) -> None:
+        """The file of the last ``hold`` is durable."""
+        with self._lock:
+            self._written = arrays
+            self._changed = self._changed_after_hold
 
 
 class Held:
@@ -75,6 +128,7 @@ class Held:
         self._values = values
         self._place = place
         self._arena = place.arena
+        self._arrays, self._unchanged = place.since.hold(values)
         self._announced: tuple[Names, ...] = ()
         # Names that are copied, or will be before anyone changes them.
         self._covered: Names = _NO_NAMES
@@ -137,7 +191,9 @@ class Held:
                 epoch=self.ticket.epoch,
                 run_id=self._step.run_id,
                 values=self._values,
+                unchanged=self._unchanged,
             )
+            self._place.since.written(self._arrays)
         except JobrunError as error:
             raise type(error)(*(replace(f, path=self._step.path) for f in error.faults)) from error
         finally:
@@ -243,8 +299,13 @@ class Savings:
             self._held[ticket].protect(names, opaque.get(ticket.node, _NO_NAMES))
 
     def gates(self, changed: NodeNames) -> Mapping[str, Held]:
-        """By node, what has to be passed by the blocks of a group that changes these names."""
+        """By node, what has to be passed by the blocks of a group that changes these names.
+
+        Asked before each group runs.
+        """
         found: dict[str, Held] = {}
+        for node, place in self._places.items():
+            place.since.group(changed.get(node, _NO_NAMES))
         for held in tuple(self._held.values()):
             names = changed.get(held.ticket.node, _NO_NAMES)
             if names:
@@ -268,6 +329,10 @@ class Savings:
             place.writer.close()
         self._places.clear()
         self._held.clear()
+
+
+def _is_large(value: Value) -> bool:
+    return type(value) is np.ndarray and value.nbytes >= BLOCK_BYTES
 
 
 def _size_bytes(values: Mapping[str, Value]) -> int:

@@ -291,3 +291,92 @@ def test_what_is_unchanged_is_forgotten_when_the_layout_changes(folders):
     writer.write(path, epoch=2, run_id=RUN_ID, values=other, unchanged={"frozen"})
 
     assert (new / "n.h5").read_bytes() == write(fresh, 2, other)[0].read_bytes()
+
+
+@pytest.fixture
+def sharing(monkeypatch):
+    """As on a file system whose files share blocks: what a clone does, but not how fast."""
+    clones = []
+
+    def ioctl(target, request, source):
+        assert request == 0x40049409
+        assert os.fstat(target).st_size == 0
+        os.pwrite(target, os.pread(source, 1 << 30, 0), 0)
+        clones.append((source, target))
+
+    monkeypatch.setattr(fcntl, "ioctl", ioctl)
+    return clones
+
+
+def test_a_file_that_begins_as_a_copy_of_the_last_gets_the_bytes_of_a_new_one(tmp_path, sharing):
+    writer = NodeWriter("n")
+    for epoch in range(10):
+        folder, fresh = tmp_path / f"{epoch}", tmp_path / f"fresh-{epoch}"
+        folder.mkdir()
+        fresh.mkdir()
+
+        path, stored = write(folder, epoch, writer=writer)
+
+        assert path.read_bytes() == write(fresh, epoch)[0].read_bytes()
+        expect(path, stored, values_of(epoch), epoch)
+    assert len(sharing) == 9
+
+
+def test_of_a_copy_only_what_differs_is_written_and_all_of_it_within_eight(
+    tmp_path, sharing, monkeypatch
+):
+    writer = NodeWriter("n")
+    write_into = {}
+    whole = os.pwrite
+
+    def see(descriptor, data, at):
+        if write_into:
+            span = range(at // 4096, -(-(at + len(data)) // 4096))
+            write_into["pages"].update(span)
+            write_into["bytes"] += len(data)
+        return whole(descriptor, data, at)
+
+    path, _ = write(tmp_path, 0, writer=writer)
+    size = path.stat().st_size
+    monkeypatch.setattr(os, "pwrite", see)
+    pages = set()
+    for epoch in range(1, 9):
+        (tmp_path / str(epoch)).mkdir()
+        source = sharing.copy()
+        write_into = {"pages": set(), "bytes": -size}
+        write(tmp_path / str(epoch), epoch, writer=writer)
+        assert len(sharing) == len(source) + 1
+        # The emulated copy itself is not counted.
+        assert write_into["bytes"] < 0.5 * size
+        pages |= write_into["pages"]
+    assert len(pages) >= size // 4096
+
+
+def test_another_layout_shares_nothing(tmp_path, sharing):
+    writer = NodeWriter("n")
+    write(tmp_path, 0, writer=writer)
+    (tmp_path / "1").mkdir()
+
+    path, stored = write(tmp_path / "1", 1, {"w": np.arange(900_000)}, writer=writer)
+
+    assert sharing == []
+    expect(path, stored, {"w": np.arange(900_000)}, 1)
+
+
+def test_where_files_cannot_share_blocks_it_is_tried_once(tmp_path, monkeypatch):
+    asked = []
+
+    def ioctl(target, request, source):
+        asked.append(request)
+        raise OSError(95, "not supported")
+
+    monkeypatch.setattr(fcntl, "ioctl", ioctl)
+    writer = NodeWriter("n")
+    for epoch in range(4):
+        (tmp_path / str(epoch)).mkdir()
+        path, stored = write(tmp_path / str(epoch), epoch, writer=writer)
+        expect(path, stored, values_of(epoch), epoch)
+
+    assert len(asked) == 1
+    writer.close()
+    assert writer._last == -1

@@ -13,7 +13,7 @@ from jobrun.blobs.values import same_bits
 from jobrun.checkpoint.hdf5 import read_state
 from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.writer import NodeWriter
-from jobrun.core.errors import TaskFailedError
+from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.graph.steps import SaveState
 from jobrun.runtime import savings as module
 from jobrun.runtime.savings import Savings
@@ -42,7 +42,7 @@ def written(monkeypatch):
     """What is written, instead of a file."""
     found = []
 
-    def write(self, path, *, epoch, run_id, values):
+    def write(self, path, *, epoch, run_id, values, unchanged=()):
         found.append({name: np.copy(value) for name, value in values.items()})
         return StoredFile("n", Path(path).name, 0, "")
 
@@ -262,3 +262,79 @@ def test_copies_take_the_size_of_what_is_changed_once_and_for_all(written, monke
 def rss_bytes() -> int:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """What the writer is told to be unchanged, file by file."""
+    found = []
+    original = NodeWriter.write
+
+    def write(self, path, **more):
+        found.append(set(more["unchanged"]))
+        return original(self, path, **more)
+
+    monkeypatch.setattr(NodeWriter, "write", write)
+    return found
+
+
+LARGE = 1 << 18
+
+
+def test_what_nobody_has_touched_is_told_to_be_unchanged(told, tmp_path):
+    node = Node(w=np.zeros(LARGE), still=np.ones(LARGE), bound=np.ones(LARGE), small=np.ones(2))
+    for number in range(3):
+        ticket = node.hold()
+        (tmp_path / str(number)).mkdir()
+        node.savings.persist(ticket, str(tmp_path / str(number)))
+        node.savings.release([ticket])
+        node.savings.gates(names("w"))
+        node.blobs["w"] += 1
+        node.blobs["bound"] = np.copy(node.blobs["bound"])
+
+    assert told == [set(), {"still"}, {"still"}]
+
+
+def test_what_changes_while_it_is_written_has_changed_afterwards(told, tmp_path):
+    node = Node(w=np.zeros(LARGE), still=np.ones(LARGE))
+    for number in range(2):
+        ticket = node.hold()
+        node.savings.protect([ticket], (names("w"),), NONE)
+        gate = node.savings.gates(names("w"))["n"]
+        gate.pass_gate({"w"})
+        node.blobs["w"] += 1
+        (tmp_path / str(number)).mkdir()
+        node.savings.persist(ticket, str(tmp_path / str(number)))
+        node.savings.release([ticket])
+
+    assert told == [set(), {"still"}]
+
+
+def test_after_a_save_that_failed_nothing_newer_is_taken_for_written(told, tmp_path):
+    node = Node(w=np.zeros(LARGE))
+    for number, fails in enumerate([False, True, False, False]):
+        node.savings.gates(names("w") if number == 1 else names())
+        ticket = node.hold()
+        if fails:
+            with pytest.raises(EnvironmentFaultError):
+                node.savings.persist(ticket, str(tmp_path / "not-there"))
+        else:
+            (tmp_path / str(number)).mkdir()
+            node.savings.persist(ticket, str(tmp_path / str(number)))
+        node.savings.release([ticket])
+
+    # The second changed it, and never became a file.
+    assert told == [set(), set(), set(), {"w"}]
+
+
+def test_an_array_at_the_place_of_one_that_is_gone_is_another(told, tmp_path):
+    node = Node(w=np.zeros(LARGE))
+    for number in range(3):
+        ticket = node.hold()
+        (tmp_path / str(number)).mkdir()
+        node.savings.persist(ticket, str(tmp_path / str(number)))
+        node.savings.release([ticket])
+        del node.blobs["w"]
+        node.blobs["w"] = np.full(LARGE, float(number))
+
+    assert told == [set(), set(), set()]
