@@ -59,6 +59,7 @@ def checkpoint_policy(
         on_error=written.on_error,
         upload=upload_policy(written.upload, context),
         compression=_compression(written.compression),
+        compression_at=context.source.at(("checkpoint", "compression")),
         asynchronous=written.asynchronous,
     )
 

@@ -16,6 +16,13 @@ CODECS: dict[str, str] = {
 }
 # In a mapping: do not compress what fits this pattern.
 NONE = "none"
+# What makes all but deflate.
+PLUGIN = "hdf5plugin"
+
+
+def needs_plugin(rules: Rules) -> str:
+    """The first codec of some rules that the package ``hdf5plugin`` makes; empty for none."""
+    return next((codec for _, codec in rules if codec not in {NONE, "deflate"}), "")
 
 
 def codec_for(name: str, rules: Rules) -> str:

@@ -122,6 +122,7 @@ class CheckpointPolicy:
         upload: None for no copies.
         compression: Patterns of blob names and codecs; see ``core.compression``.
         asynchronous: Whether the run goes on while an epoch is saved; None: as memory allows.
+        compression_at: Where that is written.
     """
 
     enabled: bool = True
@@ -137,6 +138,7 @@ class CheckpointPolicy:
     upload: UploadPolicy | None = None
     compression: Rules = ()
     asynchronous: bool | None = None
+    compression_at: Origin = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from jobrun.runner.parts import outputs_read_later
 from jobrun.runner.progress import from_json
 from jobrun.runner.recover import inspector
 from jobrun.runner.rundir import Run
+from jobrun.runner.storedtypes import expect_stored_types
 
 # Its constants are made again, by another spec perhaps: that is what a fork is for.
 _ACCEPTED = ("constants",)
@@ -57,6 +58,7 @@ def adopted(run: Run, job: Job) -> Resumed | None:
         failed_saves=0,
         outputs={ref: value for ref, value in progress.outputs.items() if ref in kept},
     )
+    expect_stored_types(job, run.folder, store, epoch)
     load = load_group(job, manifest, store.path(epoch))
     return Resumed(progress, load, _ACCEPTED, adopted=True)
 

@@ -6,7 +6,7 @@ together; what a step of the job may still make is only a warning.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import shutil
 import sys
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from jobrun.core.compression import PLUGIN, needs_plugin
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError
 from jobrun.core.names import did_you_mean
 from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save
@@ -63,6 +64,7 @@ def preflight(job: Job, folder: Path, *, imports: bool = False) -> tuple[Fault, 
                 faults += _program_faults(step)
             case _:
                 pass
+    faults += _codec_faults(job)
     return tuple(dict.fromkeys(faults))
 
 
@@ -168,6 +170,28 @@ def _import_faults(step: CallPython, module: str, function: str, base: Path) -> 
         yield Fault("E374", message, mend, step.origin, step.path)
     finally:
         sys.path.remove(str(base))
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ValueError:
+        # It is put out of reach.
+        return False
+
+
+def _codec_faults(job: Job) -> Iterator[Fault]:
+    """Else it would show at the first save, when init has run."""
+    codec = needs_plugin(job.checkpoint.compression)
+    if codec and not _is_installed(PLUGIN):
+        yield Fault(
+            "E326",
+            f"checkpoints are to be compressed with {codec}, which the package {PLUGIN} makes, and "
+            "it is not installed",
+            "pip install 'jobrun[hdf5plugin]', or write compression: deflate",
+            job.checkpoint.compression_at,
+            "checkpoint.compression",
+        )
 
 
 def _program_faults(step: RunProgram) -> Iterator[Fault]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.origin import Origin
+from jobrun.graph.conditions import CheckpointPolicy
 from jobrun.graph.expr import Builtin, Text
 from jobrun.graph.steps import CallPython, DataFile, If, Load, RunProgram, Save
 from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
@@ -162,3 +164,24 @@ def test_errors_are_refused_all_together_and_warnings_are_not(tmp_path):
         refuse(preflight(job(load("a.npy"), load("b.npy")), tmp_path))
     assert len(raised.value.faults) == 2
     assert raised.value.exit_code == 7
+
+
+@pytest.mark.parametrize(
+    "rules", [(("*", "zstd"),), (("w", "none"), ("*", "deflate"), ("v", "lz4"))]
+)
+def test_a_codec_whose_package_is_not_there_is_told(rules, tmp_path, monkeypatch):
+    policy = CheckpointPolicy(compression=rules, compression_at=WHERE)
+    monkeypatch.setitem(sys.modules, "hdf5plugin", None)
+
+    (fault,) = preflight(replace(job(), checkpoint=policy), tmp_path)
+
+    assert (fault.code, fault.severity, fault.where) == ("E326", "error", WHERE)
+    assert rules[-1][1] in fault.message
+    assert "pip install 'jobrun[hdf5plugin]'" in fault.mend
+
+
+def test_deflate_needs_no_package(tmp_path, monkeypatch):
+    policy = CheckpointPolicy(compression=(("w", "none"), ("*", "deflate")))
+    monkeypatch.setitem(sys.modules, "hdf5plugin", None)
+
+    assert preflight(replace(job(), checkpoint=policy), tmp_path) == ()

@@ -1,0 +1,117 @@
+"""Whether what a checkpoint holds is what the spec makes: dtypes and shapes, before a load.
+
+Only what is known without running is compared: a spec that has been changed since, or that a
+fork changes, may know better than the checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from jobrun.checkpoint.dtypes import parse_dtype
+from jobrun.checkpoint.index import BlobType
+from jobrun.checkpoint.plan import checkpointed_blobs
+from jobrun.checkpoint.statefile import open_state
+from jobrun.checkpoint.store import CheckpointStore
+from jobrun.checkpoint.userblock import FORMAT
+from jobrun.core.errors import CheckpointError, Fault
+from jobrun.core.origin import Origin
+from jobrun.graph.query import walk
+from jobrun.graph.steps import Assign, CallPython, Load, Net, Step
+from jobrun.graph.types import Job
+from jobrun.ops.known import UNKNOWN, Known
+from jobrun.runner.typecheck import header_types
+
+_ARRAYS = {"array", "numpy"}
+
+
+def expect_stored_types(job: Job, folder: Path, store: CheckpointStore, epoch: int) -> None:
+    """Compare an epoch's blobs with what is known of the job's.
+
+    Args:
+        job: The job that is to go on from there.
+        folder: The spec's folder, absolute.
+        store: Where the epoch is, verified.
+        epoch: Its number.
+
+    Raises:
+        CheckpointError: E325, one fault for each blob that differs. Nothing was loaded.
+    """
+    known = header_types(job, folder).owned
+    faults = []
+    for file in store.manifest(epoch).files:
+        names = checkpointed_blobs(job).get(file.node, ())
+        stored = _types_in(Path(store.path(epoch), file.name))
+        for blob in ((file.node, name) for name in names if name in stored):
+            expected = known.get(blob, UNKNOWN)
+            if not _fits(stored[blob[1]], expected):
+                faults.append(_fault(job, epoch, blob, stored[blob[1]], expected))
+    if faults:
+        raise CheckpointError(*faults)
+
+
+def _types_in(path: Path) -> dict[str, BlobType]:
+    with open_state(str(path)) as file:
+        if file.header.format != FORMAT:
+            # Older ones tell types only when all of them is read.
+            return {}
+        index = file.index
+        return {name: index.type_of(row) for name, row in index.rows.items()}
+
+
+def _fits(stored: BlobType, known: Known) -> bool:
+    if stored.kind not in _ARRAYS or known.weak is not False or known.dtype is None:
+        return True
+    # The byte order of a file's data is kept, and is not told apart when compiling.
+    if parse_dtype(stored.dtype).name != known.dtype:
+        return False
+    if known.shape is None:
+        return True
+    return len(known.shape) == len(stored.shape) and all(
+        length in {None, there} for length, there in zip(known.shape, stored.shape, strict=True)
+    )
+
+
+def _fault(job: Job, epoch: int, blob: tuple[str, str], stored: BlobType, known: Known) -> Fault:
+    node, name = blob
+    of_node = f" of node '{node}'" if len(tuple(job.cluster)) > 1 else ""
+    there = _words(parse_dtype(stored.dtype).name, stored.shape)
+    here = _words(known.dtype or "?", known.shape)
+    path, origin = next(_makers(job, node, name), ("", None))
+    return Fault(
+        "E325",
+        f"blob '{name}'{of_node} is {there} in the checkpoint of epoch {epoch}, and {here} in "
+        "the spec",
+        "go on with the spec that it was saved with; or fork, and name the blobs to take: --blobs",
+        origin,
+        path,
+    )
+
+
+def _words(dtype: str, shape: tuple[int | None, ...] | None) -> str:
+    lengths = ["?" if length is None else str(length) for length in shape or ()]
+    return f"{dtype} {' x '.join(lengths)}".strip()
+
+
+def _makers(job: Job, node: str, name: str) -> Iterator[tuple[str, Origin]]:
+    """The places in init that bind a blob."""
+    for task in job.init.tasks:
+        for step in walk(task.steps) if task.node == node else ():
+            for bound, path, origin in _bound(step):
+                if bound == name:
+                    yield path, origin
+
+
+def _bound(step: Step) -> Iterator[tuple[str, str, Origin]]:
+    match step:
+        case Net():
+            for op in step.ops:
+                if isinstance(op, Assign):
+                    yield from ((one.name, op.path, op.origin) for one in op.targets)
+        case CallPython():
+            yield from ((one, step.path, step.origin) for one in step.outputs)
+        case Load():
+            yield from ((one.blob, step.path, step.origin) for one in step.files)
+        case _:
+            pass
