@@ -12,6 +12,7 @@ import time
 import numpy as np
 import pytest
 
+from jobrun.checkpoint.recycling import take_spare
 from jobrun.core.crashpoints import POINTS
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import GroupStarted
@@ -61,6 +62,54 @@ def test_row_80_killed_at_any_later_point_too(place, unbroken, point, occurrence
     assert killed in {0, -signal.SIGKILL}
     assert place.policy("auto").exit_code == 0
     assert place.outcome() == unbroken.outcome()
+
+
+# Small files are not worth it.
+LARGE = (("arange(12.0)", "arange(300000.0)"), ("normal(size=12)", "normal(size=300000)"),
+         ("normal(size=3)", "normal(size=300000)"), RETENTION)  # fmt: skip
+INTO_USED_FILES = [
+    "checkpoint.file-opened", "checkpoint.file-half-written", "checkpoint.file-written",
+    "checkpoint.file-synced", "checkpoint.manifest-written", "checkpoint.renamed",
+]  # fmt: skip
+
+
+def test_the_files_that_retention_frees_are_used_again(tmp_path, monkeypatch):
+    used = []
+
+    def see(path):
+        found = take_spare(path)
+        used.append(found is not None)
+        return found
+
+    monkeypatch.setattr("jobrun.checkpoint.writer.take_spare", see)
+    Place(tmp_path, *LARGE).start()
+
+    # Of two nodes, init and four epochs; what epoch 3 frees becomes epoch 4.
+    assert used == [False] * 8 + [True] * 2
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    place = Place(tmp_path_factory.mktemp("large"), *LARGE)
+    place.start()
+    return place.outcome()
+
+
+@pytest.mark.parametrize("point", INTO_USED_FILES)
+@pytest.mark.parametrize("node", [0, 1])
+def test_row_80_killed_while_it_writes_into_a_used_file_no_epoch_that_is_kept_is_touched(
+    tmp_path, large, point, node
+):
+    place = Place(tmp_path, *LARGE)
+    per_epoch = 2 if "file-" in point else 1
+    occurrence = 4 * per_epoch + 1 + (node if per_epoch == 2 else 0)
+    killed = place.process("auto", crash=f"{point}:{occurrence}").returncode
+
+    assert killed == -signal.SIGKILL
+    whole = [epoch for epoch in place.store.epochs() if place.store.verify(epoch) is None]
+    assert set(whole) >= {0, 2, 3}
+    assert place.policy("auto").exit_code == 0
+    assert place.outcome() == large
 
 
 @pytest.mark.parametrize("point", ["runner.acknowledged:5", "checkpoint.removal-renamed:2"])
