@@ -132,20 +132,28 @@ class NodeWriter:
                 save = _Save(program, arrays, epoch, run_id, known)
                 # Whatever happens now, the last file is no longer that of these digests.
                 self._digests = ()
-                block, size, self._digests = self._write(path, save)
+                block, size, self._digests, sync_s = self._write(path, save)
         return StoredFile(
             node=self._node,
             name=Path(path).name,
             size_bytes=size,
             digest=userblock.sha256(block),
             seconds=time.perf_counter() - started,
+            sync_seconds=sync_s,
         )
 
     def close(self) -> None:
-        """Give back the memory; a later ``write`` allocates it again."""
-        with self._lock:
-            self._pool = SlabPool()
-            self._let_go()
+        """Give back the memory; a later ``write`` allocates it again.
+
+        Does not wait for a ``write`` that goes on in another thread: it may hang at the disk, and
+        whoever closes has given it up.
+        """
+        if self._lock.acquire(blocking=False):
+            try:
+                self._pool = SlabPool()
+                self._let_go()
+            finally:
+                self._lock.release()
 
     def _arrays(self, values: Mapping[str, Value]) -> tuple[Program, list[Array]]:
         if self._program is not None:
@@ -155,8 +163,12 @@ class NodeWriter:
         self._program, arrays = program_for(values, self._compression, self._origins)
         return self._program, arrays
 
-    def _write(self, path: str, save: _Save) -> tuple[bytes, int, list[bytes]]:
-        """Write all of the file, durably; returns its user block, its length, and its digests."""
+    def _write(self, path: str, save: _Save) -> tuple[bytes, int, list[bytes], float]:
+        """Write all of the file, durably.
+
+        Returns:
+            Its user block, its length, the digests of its blocks, and the seconds of its fsync.
+        """
         spare = take_spare(path)
         descriptor = os.open(path, _FLAGS, 0o644) if spare is None else spare
         try:
@@ -171,7 +183,9 @@ class NodeWriter:
             block = self._seal(descriptor, save, filled)
             reach("checkpoint.file-written")
             # Once: after a failure the kernel may have dropped the bytes, and would say yes.
+            synced = time.perf_counter()
             os.fsync(descriptor)
+            sync_s = time.perf_counter() - synced
         except BaseException:
             os.close(descriptor)
             raise
@@ -181,7 +195,7 @@ class NodeWriter:
         self._let_go()
         if self._may_share:
             self._last = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        return block, filled.end, digests
+        return block, filled.end, digests, sync_s
 
     def _shared(self, descriptor: int, save: _Save) -> Sequence[bytes]:
         """Begin as the last file, if it is of the same layout; returns the digests of its blocks.

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import mmap
+import os
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import h5py
@@ -191,3 +193,19 @@ def test_data_far_larger_than_the_slabs_are_whole(tmp_path):
     stored = write(NodeWriter("n"), tmp_path / "n.h5", values)
 
     expect(tmp_path / "n.h5", stored, values)
+
+
+def test_it_tells_how_long_it_waited_for_the_disk(tmp_path, monkeypatch):
+    whole = os.fsync
+
+    def slow(descriptor):
+        time.sleep(0.05)
+        whole(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+
+    stored = NodeWriter("n").write(
+        str(tmp_path / "n.h5"), epoch=1, run_id=RUN_ID, values={"w": np.arange(9.0)}
+    )
+
+    assert 0.05 <= stored.sync_seconds <= stored.seconds
