@@ -59,7 +59,7 @@ def acknowledged(run: Path) -> list[int]:
         assert crc == f"{zlib.crc32(json.dumps(entry, sort_keys=True).encode()):08x}"
         if entry["kind"] == "rewind":
             told = [epoch for epoch in told if epoch <= entry["epoch"]]
-        else:
+        elif not entry.get("records"):
             told.append(entry["epoch"])
     return told
 

@@ -21,11 +21,12 @@ class Stored:
 
 
 def epochs(run: Path) -> dict[int, Path]:
-    """The epochs that exist, by number."""
+    """The whole epochs that exist, by number."""
     found = {
         int(path.name.removeprefix("epoch-")): path
         for path in (run / "checkpoints").glob("epoch-*")
-        if path.is_dir()
+        # Saved within an epoch: "epoch-000002.records-000012".
+        if path.is_dir() and path.name.removeprefix("epoch-").isdigit()
     }
     return dict(sorted(found.items()))
 

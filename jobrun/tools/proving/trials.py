@@ -66,6 +66,13 @@ class Outcome:
 
 
 Compare = Callable[[Run, Run], Difference | None]
+# Of the folder in which a killed run is: what it has lost, in words; empty for nothing.
+Loss = Callable[[Path], str]
+
+
+def lost_in(folder: Path) -> str:
+    """What any run of a folder has lost of what it had promised; empty for nothing."""
+    return next((words for run in runs(folder) if (words := lost(run))), "")
 
 
 def run_unbroken(forge: Forge, command: Sequence[str], folder: Path) -> Reference:
@@ -105,6 +112,7 @@ def carry_out(
     command: Sequence[str],
     folder: Path,
     compare: Compare = difference,
+    loss: Loss = lost_in,
 ) -> Outcome:
     """Run one trial to its end.
 
@@ -118,12 +126,13 @@ def carry_out(
         command: As of ``run_unbroken``; the same for the start and each resume.
         folder: A missing directory for the trial.
         compare: Tells the first difference of two ended runs.
+        loss: Is asked after each kill.
     """
     attempt = 0
     while True:
         place = folder / f"try-{attempt}"
         place.mkdir(parents=True)
-        outcome = _once(forge, trial, reference, command, place, compare)
+        outcome = _once(forge, trial, reference, command, place, compare, loss)
         attempt += 1
         too_late = isinstance(trial.kills[0], AtTime) and not outcome.landed[0]
         if not (outcome.good and too_late) or attempt == _TRIES:
@@ -144,6 +153,7 @@ def _once(
     command: Sequence[str],
     folder: Path,
     compare: Compare,
+    loss: Loss,
 ) -> Outcome:
     outcome = Outcome(trial, folder=folder)
     landed: list[bool] = []
@@ -155,7 +165,7 @@ def _once(
             if ended.exit_code != reference.exit_code:
                 return replace(outcome, failure=_ended_badly(ended, folder))
             break
-        gone = _lost(folder)
+        gone = loss(folder)
         if gone:
             return replace(outcome, lost=gone)
     ended = _start(forge, command, folder, {})
@@ -185,10 +195,6 @@ def _start(
 
 def _padded(landed: list[bool], trial: Trial) -> tuple[bool, ...]:
     return (*landed, *([False] * (len(trial.kills) - len(landed))))
-
-
-def _lost(folder: Path) -> str:
-    return next((words for run in runs(folder) if (words := lost(run))), "")
 
 
 def _only_run(folder: Path) -> Run:

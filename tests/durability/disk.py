@@ -1,0 +1,326 @@
+"""What a disk may hold after a power cut: a model of what POSIX promises, and of less. No run.
+
+Recorded calls are applied one by one. What an ``fsync`` has made durable is in every state; of the
+rest a state has any part that the model allows:
+
+* ``weak``: of a file's bytes that are not synced any sectors, any length that it had on the way,
+  zeros or old bytes in the gaps; of the changes of names any, in any order, but that a rename is
+  one act, and that two changes of one name, or of the name of one file, keep their order. A name
+  is durable when its directory was synced.
+* ``ordered``: names become durable in the order in which they were changed, as with a journal;
+  a file's bytes in the order in which they were written, or none (delayed allocation).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from tests.support.recorder import Change
+
+Model = Literal["weak", "ordered"]
+ROOT = 0
+_SECTOR_BYTES = 512
+# What a sector holds that was given to a file and never written: somebody's old bytes.
+_STALE = b"\xa5"
+Write = tuple[int, bytes]
+
+
+@dataclass(slots=True)
+class Inode:
+    """A file, a link or a directory.
+
+    Attributes:
+        name: The last one that it had.
+        durable: A file's content as of its last sync.
+        pending: Since then; a write with its offset, or a new length.
+        target: Of a symbolic link.
+    """
+
+    name: str
+    is_directory: bool = False
+    durable: bytes = b""
+    pending: list[Write | int] = field(default_factory=list)
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Naming:
+    """A change of names: one is taken away, one is given, or both in one act."""
+
+    taken: tuple[int, str] | None
+    given: tuple[int, str, int] | None
+    inode: int
+
+    def touches(self, directory: int) -> bool:
+        """Whether it changes this directory."""
+        return any(place is not None and place[0] == directory for place in (self.taken, self.given))
+
+    def precedes(self, later: Naming) -> bool:
+        """Whether the later one cannot be there without this one."""
+        if self.inode == later.inode:
+            return True
+        mine = {place[:2] for place in (self.taken, self.given) if place}
+        return any(place[:2] in mine for place in (later.taken, later.given) if place)
+
+
+Names = dict[int, dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """One state: which pending changes of names are there, and how much of each file.
+
+    Attributes:
+        names: Numbers of pending changes.
+        files: By inode how its pending bytes are; those that are not named have all of them.
+    """
+
+    names: frozenset[int]
+    files: tuple[tuple[int, str], ...] = ()
+
+
+class Disk:
+    """A directory's files, as far as they are durable, and all that may be.
+
+    Args:
+        root: The directory, absolute, without links in its path. What it holds is durable.
+        model: What a power cut may leave.
+    """
+
+    def __init__(self, root: Path, model: Model = "weak") -> None:
+        self._root = str(root)
+        self._model = model
+        self.inodes: dict[int, Inode] = {ROOT: Inode("", is_directory=True)}
+        self._ids = {root.stat().st_ino: ROOT}
+        self._next = 1
+        self.durable: Names = {ROOT: {}}
+        self._scan(root, ROOT)
+        self.live: Names = {number: dict(names) for number, names in self.durable.items()}
+        self.pending: list[Naming] = []
+
+    def inode(self, number: int) -> Inode:
+        """What has this inode number in the real directory."""
+        return self.inodes[self._ids[number]]
+
+    def apply(self, change: Change) -> None:
+        """Do what was done."""
+        match change.kind:
+            case "created" | "made":
+                self._create(change)
+            case "written":
+                self.inode(change.inode).pending.append((change.offset, change.data))
+            case "cut":
+                self.inode(change.inode).pending.append(change.offset)
+            case "renamed":
+                place, target = self._place(change.path), self._place(change.other)
+                moved = self.live[place[0]][place[1]]
+                self.inodes[moved].name = target[1]
+                self._name(Naming(place, (*target, moved), moved))
+            case "linked":
+                linked = self._ids[change.inode]
+                self._name(Naming(None, (*self._place(change.other), linked), linked))
+            case "removed":
+                place = self._place(change.path)
+                self._name(Naming(place, None, self.live[place[0]][place[1]]))
+            case "synced":
+                self._sync(change.inode)
+
+    def content(self, number: int, how: str = "all") -> bytes:
+        """A file's bytes in a state.
+
+        Args:
+            number: Of ours.
+            how: ``all``, ``none``; ``empty``: the length, and nothing written; ``stale``: likewise,
+                and there are old bytes; ``first:N``: as long as only N changes were made;
+                ``cut:SEED``: as long as it became, up to some byte; ``sectors:SEED``: some.
+        """
+        inode = self.inodes[number]
+        what, _, given = how.partition(":")
+        if what == "none" or not inode.pending:
+            return inode.durable
+        if what == "all":
+            return _written(inode.durable, inode.pending)
+        if what == "first":
+            return _written(inode.durable, inode.pending[: int(given)])
+        if what in {"empty", "stale"}:
+            gap = b"\0" if what == "empty" else _STALE
+            return _gaps(inode.durable, inode.pending, gap)
+        chosen = random.Random(int(given))
+        if what == "cut":
+            whole = _written(inode.durable, inode.pending)
+            least = min(len(inode.durable), len(whole))
+            return whole[: chosen.randint(least, len(whole))]
+        return _sectors(inode.durable, inode.pending, chosen)
+
+    def names_of(self, crash: Crash) -> Names:
+        """The directories of a state."""
+        found = {number: dict(names) for number, names in self.durable.items()}
+        for number, naming in enumerate(self.pending):
+            if number in crash.names:
+                _rename(found, naming)
+        return found
+
+    def closed(self, wanted: set[int]) -> frozenset[int]:
+        """Pending changes of names, with those that must then be there too."""
+        if not wanted:
+            return frozenset()
+        if self._model == "ordered":
+            return frozenset(range(max(wanted) + 1))
+        found = set(wanted)
+        for number in range(max(wanted), -1, -1):
+            if number in found:
+                later = self.pending[number]
+                found.update(
+                    other for other in range(number) if self.pending[other].precedes(later)
+                )
+        return frozenset(found)
+
+    def without(self, lost: int) -> frozenset[int]:
+        """All pending changes of names but one, and those that need it."""
+        if self._model == "ordered":
+            return frozenset(range(lost))
+        gone = {lost}
+        for number in range(lost + 1, len(self.pending)):
+            if any(self.pending[other].precedes(self.pending[number]) for other in gone):
+                gone.add(number)
+        return frozenset(range(len(self.pending))) - gone
+
+    def unsynced(self) -> list[int]:
+        """Files with pending bytes that have, or may have, a name."""
+        named = {one for names in self.live.values() for one in names.values()}
+        named |= {one for names in self.durable.values() for one in names.values()}
+        return [one for one in sorted(named) if self.inodes[one].pending]
+
+    def files(self, crash: Crash) -> Iterator[tuple[str, int, str]]:
+        """Relative path, inode and how of each file, and of each directory (``/`` behind it)."""
+        names, how = self.names_of(crash), dict(crash.files)
+        waiting = [("", ROOT)]
+        seen: set[int] = set()
+        while waiting:
+            path, directory = waiting.pop()
+            for name, number in sorted(names.get(directory, {}).items()):
+                if not self.inodes[number].is_directory:
+                    yield path + name, number, how.get(number, "all")
+                elif number not in seen:
+                    # One that two names lead to, which no file system has, is there once.
+                    seen.add(number)
+                    yield f"{path}{name}/", number, ""
+                    waiting.append((f"{path}{name}/", number))
+
+    def write(self, crash: Crash, target: Path) -> None:
+        """Make a directory that holds a state."""
+        target.mkdir()
+        base = f"{target}/"
+        for path, number, how in self.files(crash):
+            link = self.inodes[number].target
+            if path.endswith("/"):
+                os.mkdir(base + path)  # noqa: PTH102 - thousands of them a second
+            elif link is not None:
+                os.symlink(link, base + path)
+            else:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                descriptor = os.open(base + path, flags, 0o644)
+                os.write(descriptor, self.content(number, how))
+                os.close(descriptor)
+
+    def _scan(self, directory: Path, number: int) -> None:
+        for path in sorted(directory.iterdir()):
+            facts = path.lstat()
+            inode = Inode(path.name)
+            if path.is_symlink():
+                inode.target = str(path.readlink())
+            elif path.is_dir():
+                inode.is_directory = True
+            else:
+                inode.durable = path.read_bytes()
+            new = self._add(facts.st_ino, inode)
+            self.durable[number][path.name] = new
+            if inode.is_directory:
+                self.durable[new] = {}
+                self._scan(path, new)
+
+    def _add(self, number: int, inode: Inode) -> int:
+        new, self._next = self._next, self._next + 1
+        # A number that was freed is given again.
+        self._ids[number], self.inodes[new] = new, inode
+        return new
+
+    def _create(self, change: Change) -> None:
+        place = self._place(change.path)
+        inode = Inode(place[1], is_directory=change.kind == "made")
+        if Path(change.path).is_symlink():
+            inode.target = str(Path(change.path).readlink())
+        new = self._add(change.inode, inode)
+        if inode.is_directory:
+            self.durable[new], self.live[new] = {}, {}
+        self._name(Naming(None, (*place, new), new))
+
+    def _name(self, naming: Naming) -> None:
+        self.pending.append(naming)
+        _rename(self.live, naming)
+
+    def _sync(self, number: int) -> None:
+        mine = self._ids[number]
+        inode = self.inodes[mine]
+        if not inode.is_directory:
+            inode.durable = _written(inode.durable, inode.pending)
+            inode.pending.clear()
+            return
+        touched = {at for at, naming in enumerate(self.pending) if naming.touches(mine)}
+        kept = self.closed(touched)
+        for at in sorted(kept):
+            _rename(self.durable, self.pending[at])
+        self.pending = [naming for at, naming in enumerate(self.pending) if at not in kept]
+
+    def _place(self, path: str) -> tuple[int, str]:
+        relative = os.path.relpath(os.path.normpath(path), self._root)
+        *folders, name = relative.split("/")
+        directory = ROOT
+        for folder in folders:
+            directory = self.live[directory][folder]
+        return directory, name
+
+
+def _rename(names: Names, naming: Naming) -> None:
+    if naming.taken:
+        directory, name = naming.taken
+        if names[directory].get(name) == naming.inode:
+            del names[directory][name]
+    if naming.given:
+        directory, name, number = naming.given
+        names[directory][name] = number
+
+
+def _written(durable: bytes, pending: list[Write | int]) -> bytes:
+    data = bytearray(durable)
+    for one in pending:
+        if isinstance(one, int):
+            del data[one:]
+            data.extend(bytes(one - len(data)))
+            continue
+        offset, piece = one
+        data.extend(bytes(max(0, offset - len(data))))
+        data[offset : offset + len(piece)] = piece
+    return bytes(data)
+
+
+def _gaps(durable: bytes, pending: list[Write | int], gap: bytes) -> bytes:
+    """As long as it became, with nothing of what was written."""
+    length = len(_written(durable, pending))
+    kept = durable[:length]
+    return kept + gap * (length - len(kept))
+
+
+def _sectors(durable: bytes, pending: list[Write | int], chosen: random.Random) -> bytes:
+    """Some sectors as they became, the others as they were."""
+    whole = _written(durable, pending)
+    data = bytearray(_gaps(durable, pending, chosen.choice([b"\0", _STALE])))
+    for at in range(0, len(whole), _SECTOR_BYTES):
+        if chosen.random() < 0.5:
+            data[at : at + _SECTOR_BYTES] = whole[at : at + _SECTOR_BYTES]
+    return bytes(data)

@@ -1,0 +1,161 @@
+"""Kills runs by the hundred: at named places, at random instants, and their resumes too.
+
+Each kill is a SIGKILL that has ended a process; one that came too late is not counted. After each
+of them, and at the end, another process with a reader of its own says whether anything is lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from jobrun.runner.rundir import Run
+from jobrun.tools.proving.forge import Forge
+from jobrun.tools.proving.judge import Difference
+from jobrun.tools.proving.schedule import Trial, trials
+from jobrun.tools.proving.trials import Outcome, Reference, carry_out, run_unbroken
+from tests.durability.scenarios import SCENARIOS, Scenario
+from tests.support.forks import ROOT
+
+_PRELOAD = ("numpy", "h5py", "jobrun.runner.invocation", "jobrun.cli.run", "jobrun.compile.job")
+_BATCH = 50
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one scenario.
+
+    Attributes:
+        name: Of the scenario.
+        copies: How many runs were killed and resumed to their end.
+        kills: How many kills have landed.
+        bad: What went wrong, in words.
+    """
+
+    name: str
+    copies: int
+    kills: int
+    bad: tuple[str, ...]
+
+
+class Judge:
+    """Asks the process that judges."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def ask(self, *question: object) -> str:
+        """Its words; empty when all is well."""
+        pipe_in, pipe_out = self._process.stdin, self._process.stdout
+        assert pipe_in is not None
+        assert pipe_out is not None
+        pipe_in.write(json.dumps([str(one) if isinstance(one, Path) else one for one in question]))
+        pipe_in.write("\n")
+        pipe_in.flush()
+        answer: str = json.loads(pipe_out.readline())
+        return answer
+
+
+@contextmanager
+def judge() -> Iterator[Judge]:
+    """One, until the end of the context."""
+    command = [sys.executable, "-m", "tests.durability.judging"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield Judge(process)
+
+
+def kill(name: str, wanted: int, seed: int = 0) -> Row:
+    """Kill copies of one scenario until so many kills have landed."""
+    scenario = SCENARIOS[name]
+    folder = Path(tempfile.mkdtemp(prefix="kills-")).resolve()
+    try:
+        with judge() as judging, _forge() as forge:
+            return _Killing(name, scenario, folder, judging, forge).run(wanted, seed)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def kills(count: int, seed: int = 0, tell: Callable[[Row], None] = lambda _: None) -> list[Row]:
+    """Kill copies of all scenarios, in turn as many of each; two scenarios at a time."""
+    share = -(-count // len(SCENARIOS))
+
+    def one(name: str) -> Row:
+        row = kill(name, share, seed)
+        tell(row)
+        return row
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return list(pool.map(one, SCENARIOS))
+
+
+def _forge() -> Forge:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
+    return Forge("jobrun", _PRELOAD, kept | {"JOBRUN_UNGUARDED": "1"})
+
+
+class _Killing:
+    def __init__(
+        self, name: str, scenario: Scenario, folder: Path, judging: Judge, forge: Forge
+    ) -> None:
+        self._name = name
+        self._folder = folder
+        self._judge = judging
+        self._forge = forge
+        self._kept = scenario.kept
+        whole, killed = scenario.write(folder / "spec")
+        # With every epoch, to know what each of them must hold.
+        keeping = run_unbroken(forge, _command(whole), folder / "whole")
+        self._reference = keeping.run.path
+        self._command = _command(killed)
+        self._unbroken: Reference = run_unbroken(forge, self._command, folder / "unbroken")
+
+    def run(self, wanted: int, seed: int) -> Row:
+        copies = landed = 0
+        bad: list[str] = []
+        for batch in count(seed * 1_000_003):
+            for trial in trials(self._unbroken.course, _BATCH, batch):
+                outcome = self._one(trial, self._folder / f"copy-{copies}")
+                copies += 1
+                landed += sum(outcome.landed)
+                if not outcome.good:
+                    bad.append(f"{outcome.trial}: {_words(outcome)}")
+                if landed >= wanted or len(bad) > 5:
+                    return Row(self._name, copies, landed, tuple(bad))
+        raise AssertionError
+
+    def _one(self, trial: Trial, place: Path) -> Outcome:
+        shutil.rmtree(self._folder / "spec" / "copies", ignore_errors=True)
+        outcome = carry_out(
+            self._forge, trial, self._unbroken, self._command, place, self._unlike, self._lost
+        )
+        shutil.rmtree(place)
+        return outcome
+
+    def _lost(self, place: Path) -> str:
+        return self._judge.ask("lost", self._reference, place, self._kept)
+
+    def _unlike(self, unbroken: Run, run: Run) -> Difference | None:
+        words = self._judge.ask("unlike", self._reference, unbroken.path, run.path)
+        return Difference(words) if words else None
+
+
+def _command(spec: Path) -> list[str]:
+    return ["run", str(spec), "--resume", "auto", "--quiet"]
+
+
+def _words(outcome: Outcome) -> str:
+    return (
+        outcome.lost or outcome.failure or (outcome.difference.what if outcome.difference else "")
+    )

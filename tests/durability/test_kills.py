@@ -1,0 +1,29 @@
+"""A thousand kills: nothing that was promised is lost, and every run ends with the same bits."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.durability.kills import kill
+from tests.durability.scenarios import SCENARIOS
+
+# In sum more than a thousand.
+KILLS = -(-1008 // len(SCENARIOS))
+
+
+@pytest.mark.parametrize("name", ["saved beside the run", "within epochs"])
+def test_some_kills_lose_nothing(name):
+    row = kill(name, 10, seed=1)
+
+    assert row.bad == ()
+    assert row.kills >= 10
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_thousand_kills_lose_nothing(name):
+    row = kill(name, KILLS)
+
+    assert row.bad == ()
+    assert row.kills >= KILLS
