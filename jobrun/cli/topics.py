@@ -5,10 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Mapping
 
+from jobrun.cli.keys import key_tables
 from jobrun.compile import limits, scalar
 from jobrun.core.names import did_you_mean
 from jobrun.graph.expr import ATTRIBUTES, BUILTINS, DTYPES
 from jobrun.ops.table import DRAWS, OPERATORS
+from jobrun.tools.manual.keys import words
 
 _EXPRESSIONS = """\
 Expressions: a subset of Python over blobs
@@ -121,4 +123,4 @@ TOPICS: Mapping[str, Callable[[], str]] = {
 def nearest_topic(given: str) -> str:
     """What was probably meant by a word that nothing is known of."""
     draws = (f"rng.{name}" for name in DRAWS)
-    return did_you_mean(given, (*TOPICS, *OPERATORS, *draws))
+    return did_you_mean(given, (*TOPICS, *OPERATORS, *draws, *words(key_tables())))

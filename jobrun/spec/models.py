@@ -32,10 +32,10 @@ class ParamSpec(Model):
         None, description="else the default's"
     )
     default: SingleValue = Field(None, description="without one, the value must be given")
-    min: Maybe[Float] = None
-    max: Maybe[Float] = None
-    choices: tuple[SingleValue, ...] = ()
-    help: Str = ""
+    min: Maybe[Float] = Field(None, description="the least value")
+    max: Maybe[Float] = Field(None, description="the greatest value")
+    choices: tuple[SingleValue, ...] = Field((), description="the only values")
+    help: Str = Field("", description="what it is, shown by plan and report")
     drift: Maybe[Literal["safe"]] = Field(None, description="safe: may change on resume")
 
 
@@ -56,8 +56,10 @@ Param = Annotated[
 class NodeSpec(Model):
     """A logical node, or with 'count' a family of them."""
 
-    count: Maybe[Annotated[Int, Field(ge=1, le=100_000)]] = None
-    props: dict[Str, Any] = {}
+    count: Maybe[Annotated[Int, Field(ge=1, le=100_000)]] = Field(
+        None, description="so many nodes: NAME_0, NAME_1, …"
+    )
+    props: dict[Str, Any] = Field({}, description="anything, for whoever reads the plan")
     resources: dict[Str, Float] = Field({}, description="for sessions that place nodes")
     host: Maybe[Str] = Field(None, description="for sessions that place nodes")
 
@@ -65,10 +67,10 @@ class NodeSpec(Model):
 class NetSpec(Model):
     """A net with parameters, results and temporaries of its own."""
 
-    inputs: tuple[BlobName, ...] = Field((), alias="in")
-    outputs: tuple[BlobName, ...] = Field((), alias="out")
+    inputs: tuple[BlobName, ...] = Field((), alias="in", description="the names of its parameters")
+    outputs: tuple[BlobName, ...] = Field((), alias="out", description="the names of its results")
     setup: dict[Literal["node", "task", "instance"], SetupSpec] = {}
-    steps: Steps
+    steps: Steps = Field(description="over its parameters and temporaries of its own")
 
 
 class RetrySpec(Model):
@@ -89,14 +91,20 @@ class TaskSpec(Model):
     task: Name = Field(description="unique in the job")
     node: Maybe[Str] = Field(None, description="a node, a counted name, or a pattern such as a_*")
     needs: tuple[Name, ...] = Field((), description="tasks of the group that must have ended")
-    instances: Annotated[Int, Field(ge=1, le=100_000)] = 1
-    workspace: Maybe[Literal["private", "global"]] = None
+    instances: Annotated[Int, Field(ge=1, le=100_000)] = Field(
+        1, description="copies of the task that run at the same time"
+    )
+    workspace: Maybe[Literal["private", "global"]] = Field(
+        None, description="where the names that it makes live; else as the group's"
+    )
     hogwild: Bool = Field(False, description="races on shared blobs are wanted")
     rebuild: Bool = Field(False, description="init only: runs at every start, never stored")
     setup: dict[Literal["node", "task", "instance"], SetupSpec] = {}
-    steps: Steps = ()
+    steps: Steps = Field((), description="what it does; with read, for each record")
     report: tuple[ReportSpec, ...] = ()
-    outputs: tuple[Output, ...] = ()
+    outputs: tuple[Output, ...] = Field(
+        (), description="blobs, or name: expression, read by others as task.name"
+    )
     read: Maybe[Name] = Field(None, description="a reader or a queue: the steps run per record")
     write: dict[Name, tuple[BlobName, ...]] = Field({}, description="queue: blobs sent on")
     timeout: Maybe[Seconds] = Field(None, description="the task fails when it takes longer")
@@ -109,26 +117,28 @@ class TaskSpec(Model):
 class RemoteNet(Model):
     """A net kept for another place: the group does not run it, the session may."""
 
-    net: Name
-    node: Name
+    net: Name = Field(description="a net of nets")
+    node: Name = Field(description="where it is to run")
 
 
 class NodeSetupSpec(SetupSpec):
     """Set-up around the group run on each node, or on one."""
 
-    node: Maybe[Name] = None
+    node: Maybe[Name] = Field(None, description="on that node; without it on each")
 
 
 class GroupSpec(Model):
     """A task group, long form."""
 
-    workspace: Maybe[Literal["private", "global"]] = None
+    workspace: Maybe[Literal["private", "global"]] = Field(
+        None, description="global: names that its tasks make are there for the groups after it"
+    )
     tasks: tuple[TaskSpec, ...] = ()
     setup: Annotated[
         Annotated[NodeSetupSpec, Tag("mapping")]
         | Annotated[tuple[NodeSetupSpec, ...], Tag("list")],
         ByKind,
-    ] = ()
+    ] = Field((), description="around the group's tasks, on each of its nodes")
     report: tuple[ReportSpec, ...] = ()
     remote: tuple[RemoteNet, ...] = ()
 
@@ -212,9 +222,11 @@ class ReaderSpec(Model):
 class QueueSpec(Model):
     """A bounded queue between tasks."""
 
-    capacity: Annotated[Int, Field(ge=1)] = 100
-    shared: Bool = False
-    ordered: Bool = False
+    capacity: Annotated[Int, Field(ge=1)] = Field(
+        100, description="records that may wait in it; writers wait when it is full"
+    )
+    shared: Bool = Field(False, description="one queue for all nodes; else each node has its own")
+    ordered: Bool = Field(False, description="readers get records in the order of what was read")
     batch: Maybe[Annotated[Int, Field(ge=1)]] = Field(
         None, description="so many records are read as one, joined along their first axis"
     )
@@ -223,9 +235,11 @@ class QueueSpec(Model):
 class OverNodes(Model):
     """An expression on several nodes, reduced to one value."""
 
-    of: Expression
-    nodes: Str
-    reduce: Literal["max", "min", "mean", "sum", "any", "all"]
+    of: Expression = Field(description="an expression over each node's own blobs")
+    nodes: Str = Field(description="a counted name, or a pattern such as trainer_*")
+    reduce: Literal["max", "min", "mean", "sum", "any", "all"] = Field(
+        description="how the values become one"
+    )
 
 
 ProbeSpec = Annotated[
@@ -240,9 +254,11 @@ class NoImprovement(Model):
     """Patience, in epochs."""
 
     of: Name = Field(description="a metric")
-    epochs: Annotated[Int, Field(ge=1)] = Field(alias="for")
-    mode: Literal["min", "max"] = "min"
-    min_delta: Annotated[Float, Field(ge=0)] = 0.0
+    epochs: Annotated[Int, Field(ge=1)] = Field(
+        alias="for", description="so many epochs without a better value"
+    )
+    mode: Literal["min", "max"] = Field("min", description="which way is better")
+    min_delta: Annotated[Float, Field(ge=0)] = Field(0.0, description="what counts as better")
 
 
 def _true(value: Any) -> Any:
@@ -261,7 +277,9 @@ class StopSpec(Model):
     data_finished: Maybe[Name] = Field(None, description="a reader with 'restart: never'")
     time: Maybe[Seconds] = Field(None, description="of the whole run")
     no_improvement: Maybe[NoImprovement] = None
-    endless: Maybe[Annotated[Literal[True], BeforeValidator(_true)]] = None
+    endless: Maybe[Annotated[Literal[True], BeforeValidator(_true)]] = Field(
+        None, description="it never ends by itself, and says so"
+    )
 
     @model_validator(mode="after")
     def _has_one_key(self) -> Self:
@@ -272,17 +290,17 @@ class StopSpec(Model):
 class KeepSpec(Model):
     """Which checkpoints stay; without it, all."""
 
-    last: Maybe[Annotated[Int, Field(ge=2)]] = None
-    every: Maybe[EveryValue] = None
+    last: Maybe[Annotated[Int, Field(ge=2)]] = Field(None, description="so many of the newest")
+    every: Maybe[EveryValue] = Field(None, description="each of that distance, such as 10ep")
     best: Maybe[BestSpec] = None
 
 
 class BestSpec(Model):
     """Those with the best value of a metric."""
 
-    metric: Name
-    mode: Literal["min", "max"] = "min"
-    n: Annotated[Int, Field(ge=1)] = 1
+    metric: Name = Field(description="a metric of metrics")
+    mode: Literal["min", "max"] = Field("min", description="which values are best")
+    n: Annotated[Int, Field(ge=1)] = Field(1, description="how many")
 
 
 class UploadSpec(Model):
@@ -302,17 +320,25 @@ Codec = Literal["none", "deflate", "zstd", "lz4", "blosc2", "bitshuffle"]
 class CheckpointSpec(Model):
     """When to checkpoint, where to, and what to keep."""
 
-    dir: Maybe[Str] = None
-    every: Maybe[EveryValue] = None
+    dir: Maybe[Str] = Field(None, description="where to; without it, into the run")
+    every: Maybe[EveryValue] = Field(
+        None, description="how often, such as 5ep, 10m or 50 records; each epoch without it"
+    )
     keep: Maybe[KeepSpec] = None
-    nodes: Maybe[tuple[Name, ...]] = None
+    nodes: Maybe[tuple[Name, ...]] = Field(
+        None, description="whose state is saved; else all that hold some"
+    )
     compression: Maybe[
         Annotated[
             Annotated[Codec, Tag("text")] | Annotated[dict[Str, Codec], Tag("mapping")], ByKind
         ]
     ] = Field(None, description="of all blobs, or by patterns of names; the first that fits counts")
-    on_error: Literal["fail", "warn"] = "fail"
-    asynchronous: Maybe[Bool] = Field(None, alias="async")
+    on_error: Literal["fail", "warn"] = Field(
+        "fail", description="warn: a save that fails is counted and told, and the run goes on"
+    )
+    asynchronous: Maybe[Bool] = Field(
+        None, alias="async", description="save beside the run; without it, where memory allows"
+    )
     upload: Maybe[UploadSpec] = None
 
 
@@ -334,25 +360,41 @@ class JobSpec(Model):
         Int, BeforeValidator(_version), WithJsonSchema({"const": 1, "type": "integer"})
     ] = Field(description="the version of the spec language")
     name: Name = Field(description="names the job, and the folder of its runs")
-    description: Str = ""
+    description: Str = Field("", description="one line about the job")
     seed: Annotated[Int, Field(ge=0)] = Field(0, description="the root of all random streams")
-    blas_threads: Annotated[Int, Field(ge=1)] = 1
+    blas_threads: Annotated[Int, Field(ge=1)] = Field(
+        1, description="threads of a matrix product, per process"
+    )
     params: dict[BlobName, Param] = Field({}, description="name: default, or the long form")
     nodes: dict[Name, NodeSpec] = Field({}, description="without it, one node: local")
-    nets: dict[Name, Net] = {}
-    readers: dict[Name, ReaderSpec] = {}
-    queues: dict[Name, QueueSpec] = {}
-    init: Group = ()
-    epoch: Group = ()
-    download: Group = ()
-    exit: Group = ()
-    metrics: dict[BlobName, ProbeSpec] = {}
-    stop: tuple[StopSpec, ...] = ()
-    fail_if: tuple[ProbeSpec, ...] = ()
-    deadline: Maybe[Str] = None
-    margin: Maybe[Seconds] = None
+    nets: dict[Name, Net] = Field(
+        {}, description="steps with a name, to be used any number of times"
+    )
+    readers: dict[Name, ReaderSpec] = Field({}, description="where records come from")
+    queues: dict[Name, QueueSpec] = Field(
+        {}, description="between a task that writes and one that reads"
+    )
+    init: Group = Field((), description="tasks that make the state, once")
+    epoch: Group = Field((), description="tasks of one epoch, again and again")
+    download: Group = Field(
+        (), description="tasks that bring scattered results together, once after the last epoch"
+    )
+    exit: Group = Field((), description="tasks at the end, after download")
+    metrics: dict[BlobName, ProbeSpec] = Field(
+        {}, description="name: what is written down after each epoch"
+    )
+    stop: tuple[StopSpec, ...] = Field((), description="any of these, looked at after each epoch")
+    fail_if: tuple[ProbeSpec, ...] = Field(
+        (), description="the run fails when one holds, before the save"
+    )
+    deadline: Maybe[Str] = Field(
+        None, description="auto (of the batch system) or a time: all is saved before it"
+    )
+    margin: Maybe[Seconds] = Field(None, description="how long before the deadline; 60s without it")
     checkpoint: Checkpoint = CheckpointSpec()
-    expect: tuple[ProbeSpec, ...] = ()
+    expect: tuple[ProbeSpec, ...] = Field(
+        (), description="at the end each must hold; else the exit code is 9"
+    )
 
 
 KeepSpec.model_rebuild()

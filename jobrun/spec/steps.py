@@ -72,7 +72,7 @@ class LoopStep(Model):
     """Repeat a number of times; the count is read again at each pass."""
 
     loop: Expression = Field(description="the count, or 'forever'")
-    steps: Steps
+    steps: Steps = Field(description="what is repeated")
     index: Maybe[BlobName] = Field(None, alias="as", description="names the pass number")
     name: Maybe[Name] = Field(None, description="a name that 'stop' can say")
 
@@ -80,8 +80,8 @@ class LoopStep(Model):
 class WhileStep(Model):
     """Repeat while a condition holds."""
 
-    condition: Expression = Field(alias="while")
-    steps: Steps
+    condition: Expression = Field(alias="while", description="a bool, looked at before each pass")
+    steps: Steps = Field(description="what is repeated")
     index: Maybe[BlobName] = Field(None, alias="as", description="names the pass number")
     name: Maybe[Name] = Field(None, description="a name that 'stop' can say")
 
@@ -89,52 +89,56 @@ class WhileStep(Model):
 class ElifBranch(Model):
     """A further branch of an 'if'."""
 
-    condition: Expression = Field(alias="if")
-    then: Steps
+    condition: Expression = Field(alias="if", description="a bool")
+    then: Steps = Field(description="what is done if it holds")
 
 
 class IfStep(Model):
     """The first branch whose condition holds."""
 
-    condition: Expression = Field(alias="if")
-    then: Steps
+    condition: Expression = Field(alias="if", description="a bool")
+    then: Steps = Field(description="what is done if it holds")
     elifs: tuple[ElifBranch, ...] = Field((), alias="elif")
-    otherwise: Steps = Field((), alias="else")
+    otherwise: Steps = Field((), alias="else", description="what is done if no condition holds")
 
 
 class StopIfStep(Model):
     """Leave the innermost block, or the named one, if a condition holds."""
 
-    stop_if: Expression
+    stop_if: Expression = Field(description="a bool")
     block: Maybe[Name] = Field(None, alias="stop", description="the block to leave")
 
 
 class StopStep(Model):
     """Leave the named block; 'task' is the task's body."""
 
-    stop: Name
+    stop: Name = Field(description="the block to leave")
 
 
 class GuardStep(Model):
     """A block; afterwards the bool blob of its name tells whether it was stopped."""
 
-    guard: BlobName
-    steps: Steps
+    guard: BlobName = Field(description="becomes true if the block was stopped, else false")
+    steps: Steps = Field(description="the block")
     name: Maybe[Name] = Field(None, description="a name that 'stop' can say")
 
 
 class ParallelStep(Model):
     """Branches that run at the same time."""
 
-    parallel: tuple[Steps, ...] = Field(min_length=1)
+    parallel: tuple[Steps, ...] = Field(
+        min_length=1, description="the branches, each a list of steps"
+    )
 
 
 class PullSource(Model):
     """Which blob of which nodes, and how several become one."""
 
     source: Str = Field(alias="from", description="a node, or a pattern such as trainer_*")
-    blob: BlobName
-    reduce: Literal["mean", "sum", "stack", "concat", "first"] = "first"
+    blob: BlobName = Field(description="its name there")
+    reduce: Literal["mean", "sum", "stack", "concat", "first"] = Field(
+        "first", description="how the values of several nodes become one, in the order of nodes"
+    )
 
 
 class PullStep(Model):
@@ -158,19 +162,19 @@ class SaveStep(Model):
 class LogStep(Model):
     """A line for the reader of the run; '{expr:format}' is filled in."""
 
-    log: Str
+    log: Str = Field(description="the line")
 
 
 class MetricStep(Model):
     """Named numbers for the run's metrics."""
 
-    metric: dict[BlobName, Expression] = Field(min_length=1)
+    metric: dict[BlobName, Expression] = Field(min_length=1, description="name: a number")
 
 
 class AssertStep(Model):
     """Fail the task unless a condition holds."""
 
-    condition: Expression = Field(alias="assert")
+    condition: Expression = Field(alias="assert", description="a bool")
     message: Str = Field("", description="what to say then; '{expr:format}' is filled in")
 
 
@@ -232,15 +236,15 @@ _FORM_OF: dict[type, str] = {
 class SetupSpec(Model):
     """Steps to run once before and once after a scope."""
 
-    init: Steps = ()
+    init: Steps = Field((), description="before it")
     exit: Steps = Field((), description="runs also after a failure, with 'failed' readable")
 
 
 class ReportSpec(Model):
     """Steps that run at an interval beside a body, and once more after it."""
 
-    every: Seconds = 1.0
-    steps: Steps
+    every: Seconds = Field(1.0, description="the time from one run to the next")
+    steps: Steps = Field(description="what is done then")
     node: Maybe[Name] = Field(None, description="on a group's report: the node")
 
 

@@ -40,3 +40,31 @@ def test_a_function_and_a_topic_are_explained(capsys):
     assert "CountDown" in capsys.readouterr().out
     assert invoke(["explain", "expressoins"]) == 2
     assert "did you mean 'expressions'?" in capsys.readouterr().err
+
+
+def test_a_key_is_explained_wherever_it_stands(capsys):
+    assert invoke(["explain", "state_dir"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("steps.run: A shell command.\n")
+    assert "state_dir  name: the program's own folder" in out
+
+
+def test_a_word_that_is_a_function_and_a_step_is_explained_as_both(capsys):
+    assert invoke(["explain", "log"]) == 0
+    out = capsys.readouterr().out
+    assert "natural logarithm" in out
+    assert "steps.log: A line for the reader of the run" in out
+
+
+def test_a_word_that_is_nearly_a_key_gets_the_key(capsys):
+    assert invoke(["explain", "chekpoint"]) == 2
+    assert "did you mean 'checkpoint'?" in capsys.readouterr().err
+
+
+def test_all_of_it_is_one_page(tmp_path, capsys):
+    assert invoke(["explain", "--html", str(tmp_path / "manual.html")]) == 0
+    text = (tmp_path / "manual.html").read_text()
+    assert "E021" in text
+    assert "user block" in text
+    assert invoke(["explain", "E021", "--html", "x.html"]) == 2
+    assert "--html is about everything" in capsys.readouterr().err

@@ -44,14 +44,14 @@ def page(reports: Sequence[RunReport], made: str) -> str:
         title, top = f"{len(reports)} runs compared", summary(reports)
         parts = [*curves, *difference_sections(reports)]
         parts.append(("runs", "The runs", joined(_run(n, one) for n, one in enumerate(reports))))
-    return _document(title, top, parts, made, data("data", _chart_data(charts, names)))
+    return document_page(title, top, parts, made, data("data", _chart_data(charts, names)))
 
 
 def checkpoint_page(found: Inspection, blobs: tuple[Drawn, ...], made: str) -> str:
     """One checkpoint with its blobs."""
     top = tag("p", f"epoch {found.epoch} of run {found.run_id}, every byte verified")
     parts = [("blobs", "Blobs", blob_cards(blobs))]
-    return _document(f"Checkpoint of epoch {found.epoch}", top, parts, made, Html(""))
+    return document_page(f"Checkpoint of epoch {found.epoch}", top, parts, made, Html(""))
 
 
 def _chart_data(charts: Charts, names: list[str]) -> dict[str, object]:
@@ -68,7 +68,16 @@ def _run(number: int, report: RunReport) -> Html:
     )
 
 
-def _document(title: str, top: Html, parts: Sequence[Section], made: str, held: Html) -> str:
+def document_page(title: str, top: Html, parts: Sequence[Section], made: str, held: Html) -> str:
+    """A whole page.
+
+    Args:
+        title: Of the page, also at its top.
+        top: What stands under it.
+        parts: The sections; each gets a link at the top.
+        made: When, in words.
+        held: Values for the script of curves; without them there is no script.
+    """
     links = (tag("li", tag("a", name, href=f"#{identity}")) for identity, name, _ in parts)
     body = tag(
         "body",

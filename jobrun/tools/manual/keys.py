@@ -1,0 +1,197 @@
+"""The keys of the spec language as tables, read off its JSON schema. Makes no pages."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Schema = Mapping[str, Any]
+
+_REF = "#/$defs/"
+# A value may always be a reference such as ${k}: that is said once, and not of every key.
+_REFERENCE = "Reference"
+_WORDS = {
+    "boolean": "true or false", "integer": "whole number", "number": "number", "string": "text",
+    "object": "mapping", "array": "list", "null": "nothing",
+    "Name": "name", "BlobName": "blob", "Expression": "expression", "Duration": "duration",
+    "Every": "epochs or duration", "Step": "step", "Reference": "reference",
+}  # fmt: skip
+_GROUPS = ("init", "epoch", "download", "exit")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key.
+
+    Attributes:
+        name: As it is written.
+        kind: What its value is, in a few words.
+        required: It must be there.
+        default: What counts without it, as YAML would write it; empty where that is nothing.
+        about: What it means.
+        leads_to: The tables of mappings that may be its value.
+    """
+
+    name: str
+    kind: str
+    required: bool
+    default: str
+    about: str
+    leads_to: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The keys of one mapping.
+
+    Attributes:
+        name: Of the model.
+        path: Where it stands, such as ``checkpoint.keep``; empty for the file itself.
+        about: What it is.
+    """
+
+    name: str
+    path: str
+    about: str
+    keys: tuple[Key, ...]
+
+
+def tables(schema: Schema) -> tuple[Table, ...]:
+    """All tables, the whole file first, then by the order in which keys lead to them."""
+    definitions = schema["$defs"]
+    found: dict[str, Table] = {}
+    waiting = deque([("", "", schema)])
+    seen = {""}
+    while waiting:
+        name, path, body = waiting.popleft()
+        table = _table(name, path, body, definitions)
+        found[name] = table
+        for key in table.keys:
+            for other in key.leads_to:
+                if other not in seen:
+                    seen.add(other)
+                    place = _place(path, key.name, other, definitions)
+                    waiting.append((other, place, definitions[other]))
+    return tuple(found.values())
+
+
+def find(all_tables: tuple[Table, ...], given: str) -> tuple[Table, ...]:
+    """The tables that a name means, each with the keys that are meant; none if it means none.
+
+    Args:
+        all_tables: As ``tables`` gives them.
+        given: A key such as ``state_dir``, a path or the end of one such as ``keep.last``, or a
+            table's own path, for all of its keys.
+    """
+    own = tuple(one for one in all_tables if given and one.path == given)
+    if own:
+        return own
+    parent, _, last = given.rpartition(".")
+    return tuple(
+        Table(one.name, one.path, one.about, keys)
+        for one in all_tables
+        if one.path == parent or one.path.endswith(f".{parent}") or not parent
+        if (keys := tuple(key for key in one.keys if key.name == last))
+    )
+
+
+def words(all_tables: tuple[Table, ...]) -> tuple[str, ...]:
+    """Everything that can be looked up, for suggestions."""
+    found = dict.fromkeys(one.path for one in all_tables if one.path)
+    for one in all_tables:
+        found |= dict.fromkeys(key.name for key in one.keys)
+    return tuple(found)
+
+
+def _table(name: str, path: str, body: Schema, definitions: Schema) -> Table:
+    required = set(body.get("required", ()))
+    keys = tuple(
+        Key(
+            name=key,
+            kind=_kind(value),
+            required=key in required,
+            default=_default(value),
+            about=_about(value, definitions),
+            leads_to=tuple(dict.fromkeys(_models(value, definitions))),
+        )
+        for key, value in body["properties"].items()
+    )
+    return Table(name, path, str(body.get("description", "")), keys)
+
+
+def _place(path: str, key: str, model: str, definitions: Schema) -> str:
+    if model.endswith("Step"):
+        # A step is known by the key that makes it one.
+        first = next(iter(definitions[model]["properties"]))
+        return f"steps.{first}"
+    if path == "" and key in _GROUPS:
+        return "group" if "tasks" in definitions[model]["properties"] else "task"
+    return f"{path}.{key}" if path else key
+
+
+def _about(value: Schema, definitions: Schema) -> str:
+    said = value.get("description", "")
+    if said:
+        return str(said)
+    models = [one for one in _models(value, definitions) if not one.endswith("Step")]
+    return str(definitions[models[0]].get("description", "")) if len(models) == 1 else ""
+
+
+def _default(value: Schema) -> str:
+    default = value.get("default")
+    if default in (None, [], {}, "") or isinstance(default, dict | list):
+        return ""
+    if isinstance(default, bool):
+        return str(default).lower()
+    return str(default)
+
+
+def _models(value: Any, definitions: Schema) -> Iterator[str]:
+    """The models with keys of their own that a value may be, or hold."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _models(one, definitions)
+        return
+    if not isinstance(value, Mapping):
+        return
+    name = str(value.get("$ref", "")).removeprefix(_REF)
+    if name in definitions:
+        if "properties" in definitions[name]:
+            yield name
+        elif name == "Step":
+            yield from _models(definitions[name], definitions)
+    for key in ("oneOf", "anyOf", "items", "additionalProperties"):
+        yield from _models(value.get(key), definitions)
+    yield from _models(list(value.get("patternProperties", {}).values()), definitions)
+
+
+def _kind(value: Schema) -> str:
+    """What a value is, in words: ``list of names``, ``text or mapping``, ``fail or warn``."""
+    return " or ".join(dict.fromkeys(_kinds(value))) or "anything"
+
+
+def _kinds(value: Schema) -> Iterator[str]:
+    if "$ref" in value:
+        name = value["$ref"].removeprefix(_REF)
+        if name != _REFERENCE:
+            yield _WORDS.get(name, "mapping")
+    elif "oneOf" in value or "anyOf" in value:
+        for one in value.get("oneOf", value.get("anyOf")):
+            yield from _kinds(one)
+    elif "enum" in value:
+        yield from map(str, value["enum"])
+    elif "const" in value:
+        const = value["const"]
+        yield str(const).lower() if isinstance(const, bool) else str(const)
+    elif value.get("type") == "array":
+        items = " or ".join(dict.fromkeys(_kinds(value.get("items", {}))))
+        yield f"list of {_plural(items)}" if items else "list"
+    else:
+        yield _WORDS.get(value.get("type", ""), "anything")
+
+
+def _plural(words: str) -> str:
+    words = words.replace("true or false", "bool")
+    return " or ".join(one if one.endswith("s") else f"{one}s" for one in words.split(" or "))
