@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # pytest-benchmark warns beside xdist, and warnings are errors here.
 PYTEST := $(BIN)/python -m pytest --benchmark-disable -n 2 --dist worksteal
 
-.PHONY: run test test-all static check schema golden bench clean
+.PHONY: run test test-all static check schema golden bench release-check clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -13,11 +13,13 @@ help:
 	@echo "make run       install into $(VENV) and run specs/digits-kmeans.yaml"
 	@echo "make test      the tests, without the long ones"
 	@echo "make test-all  all tests"
+	@echo "make prove     kills, crash states, power cuts and damage by the thousand; about an hour"
 	@echo "make static    style, types, layers and schema; runs no test"
 	@echo "make check     make static, and make test"
 	@echo "make schema    write schemas/job.schema.json anew"
 	@echo "make golden    write the expected texts of the tests anew; look at the diff"
 	@echo "make bench     print ratios; no test depends on them"
+	@echo "make release-check  build, install into clean environments, and use what was built"
 	@echo "make clean     remove $(VENV), caches and ./runs"
 
 run: $(VENV)/.installed
@@ -29,6 +31,10 @@ test: $(VENV)/.installed-dev
 test-all: $(VENV)/.installed-dev
 	$(PYTEST) -m "not benchmark"
 
+.PHONY: prove
+prove: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.durability.programme --kills 10000 --states 100000 --cuts 300
+
 check: static test
 
 static: $(VENV)/.installed-dev
@@ -37,7 +43,7 @@ static: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/jobrun schema | diff -u schemas/job.schema.json -
-	$(BIN)/check-jsonschema --schemafile schemas/job.schema.json specs/*.yaml
+	$(BIN)/check-jsonschema --schemafile schemas/job.schema.json specs/*.yaml specs/ci/smoke.yaml
 
 schema: $(VENV)/.installed-dev
 	$(BIN)/jobrun schema --out schemas/job.schema.json
@@ -51,10 +57,18 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.benchmarks.bench_epoch
 	$(BIN)/python -m tests.benchmarks.bench_tasks
 	$(BIN)/python -m tests.benchmarks.bench_queues
+	$(BIN)/python -m tests.benchmarks.bench_sessions
 	$(BIN)/python -m tests.benchmarks.bench_numeric
 	$(BIN)/python -m tests.benchmarks.bench_profile
 	$(BIN)/python -m tests.benchmarks.bench_nets
 	$(BIN)/python -m tests.benchmarks.bench_checkpoint
+	$(BIN)/python -m tests.benchmarks.bench_added
+	$(BIN)/python -m tests.benchmarks.bench_durability
+	$(BIN)/python -m tests.benchmarks.bench_durability --soak 10000
+
+# Everything that can be checked of a release by a machine; it prints what is left.
+release-check: static
+	$(BIN)/python -m tests.support.release
 
 clean:
 	rm -rf $(VENV) runs specs/runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -5,6 +5,7 @@ What the command line does, from Python::
     prepared = jobrun.prepare("specs/digits-kmeans.yaml")
     result = jobrun.run(prepared, jobrun.RunOptions(max_epochs=3))
     result = jobrun.resume(result.run_path)
+    other = jobrun.fork(result.run_path, "specs/other.yaml")
     print(jobrun.inspect(result.run_path).epoch)
 
 A job may also be built here, of plain values. Nothing is registered anywhere; ``prepare``
@@ -37,6 +38,7 @@ from jobrun.version import __version__
 
 if TYPE_CHECKING:
     from jobrun.api import expression, load, prepare, run, steps
+    from jobrun.api import fork_from as fork
     from jobrun.api import inspect_checkpoint as inspect
     from jobrun.api import resume_from as resume
     from jobrun.graph.conditions import StopAfterEpochs
@@ -45,12 +47,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cluster", "Job", "Node", "RunOptions", "StopAfterEpochs", "Task", "TaskGroup",
-    "__version__", "expression", "inspect", "load", "prepare", "resume", "run", "steps",
+    "__version__", "expression", "fork", "inspect", "load", "prepare", "resume", "run", "steps",
 ]  # fmt: skip
 
 # Looked up when first used: whoever needs the version alone loads nothing else.
 _PLACES = {
     "expression": "jobrun.api:expression",
+    "fork": "jobrun.api:fork_from",
     "inspect": "jobrun.api:inspect_checkpoint",
     "load": "jobrun.api:load",
     "prepare": "jobrun.api:prepare",

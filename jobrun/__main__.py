@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jobrun.cli.guard import Box, Ended
 
 # Commands that run tasks, which may end their process in any way.
-_GUARDED = {"run", "resume"}
+_GUARDED = {"run", "resume", "fork"}
 # For debuggers and profilers, and for whoever kills the process to see what happens.
 _UNGUARDED_VARIABLE = "JOBRUN_UNGUARDED"
 

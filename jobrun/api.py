@@ -1,4 +1,4 @@
-"""The functions of ``import jobrun``: load, prepare, run, resume, inspect, and text to steps.
+"""The functions of ``import jobrun``: load, prepare, run, resume, fork, inspect, text to steps.
 
 The command line calls the same ones. Says nothing on a terminal, and imports no numpy by itself:
 a job decides how many threads BLAS has, which counts when numpy is first imported.
@@ -21,7 +21,7 @@ from jobrun.core.events import Listener, ignore
 from jobrun.graph.expr import Expr
 from jobrun.graph.steps import NOWHERE, Net, Op, Step
 from jobrun.graph.types import Job
-from jobrun.runner.authored import Authored, PythonJob
+from jobrun.runner.authored import Authored, PythonJob, refuse_python
 from jobrun.runner.rundir import find_run
 from jobrun.runner.settings import Resume, RunOptions, RunResult
 from jobrun.runner.start import resume_run, run_with_policy
@@ -160,6 +160,43 @@ def resume_from(
     found = find_run(os.fspath(path), options.run_dir)
     authored = None if source is None else prepare(source).authored
     return resume_run(found, options, listener, loaded=authored)
+
+
+def fork_from(
+    path: str | os.PathLike[str],
+    source: Source | None = None,
+    options: RunOptions = _DEFAULTS,
+    *,
+    blobs: Sequence[str] = (),
+    listener: Listener = ignore,
+) -> RunResult:
+    """Start a new run from a checkpoint of another one, which stays as it is.
+
+    Args:
+        path: The other run, as of ``resume``.
+        source: What the new run runs; None for what the other one ran, which needs to be given
+            where that was made from Python.
+        options: Of the new run; ``options.epoch`` says from which epoch, None from the newest
+            good one.
+        blobs: Patterns such as ``w*`` or ``node.w`` of what is taken over, after init has made
+            the rest; the run then begins with epoch 1. Empty for the whole state, with which it
+            begins after that epoch.
+        listener: As of ``run``.
+
+    Raises:
+        CheckpointError: The other run has no such epoch, or it is damaged.
+        UsageError: The epoch lacks state that the job has, or a pattern means nothing.
+        JobrunError: As ``run``.
+    """
+    # Brings numpy in.
+    from jobrun.runner.fork import Fork, fork_run  # noqa: PLC0415
+
+    options = _usable(options)
+    parent = Fork(find_run(os.fspath(path), options.run_dir), options.epoch, tuple(blobs))
+    authored = None if source is None else prepare(source).authored
+    if authored is None:
+        refuse_python(parent.run)
+    return fork_run(parent, authored, replace(options, epoch=None), listener)
 
 
 def inspect_checkpoint(

@@ -128,6 +128,40 @@ def test_the_command_line_refuses_a_run_made_in_python(tmp_path):
     assert "jobrun.resume(" in done.stderr
 
 
+def test_a_fork_begins_after_the_epoch_it_is_taken_from(tmp_path):
+    first = jobrun.run(_job(), _at(tmp_path))
+
+    other = jobrun.fork(
+        first.run_path, _job(statement="total += 10 * epoch"), _at(tmp_path, epoch=1)
+    )
+
+    assert other.run_path != first.run_path
+    assert (_total(first.run_path), _total(other.run_path)) == (6, 1 + 20 + 30)
+
+
+def test_a_fork_that_takes_over_some_blobs_begins_with_epoch_1(tmp_path):
+    first = jobrun.run(_job(), _at(tmp_path))
+
+    other = jobrun.fork(first.run_path, _job(), _at(tmp_path), blobs=["tot*"])
+
+    assert _total(other.run_path) == 6 + 6
+
+
+def test_a_fork_of_a_run_made_from_a_spec_needs_no_job(tmp_path):
+    spec = tmp_path / "walk.yaml"
+    spec.write_text(SPEC)
+    first = jobrun.run(spec, _at(tmp_path, max_epochs=1))
+
+    assert jobrun.fork(first.run_path, options=_at(tmp_path)).epoch == 4
+
+
+def test_a_fork_of_a_run_made_in_python_needs_the_job(tmp_path):
+    first = jobrun.run(_job(), _at(tmp_path))
+
+    with pytest.raises(UsageError, match="was started from Python"):
+        jobrun.fork(first.run_path, options=_at(tmp_path))
+
+
 def test_a_run_made_from_a_spec_needs_no_job_to_go_on(tmp_path):
     spec = tmp_path / "walk.yaml"
     spec.write_text(SPEC)

@@ -25,7 +25,7 @@ from jobrun.checkpoint.rename import rename_new
 from jobrun.checkpoint.store import Damage, Manifest, StoredFile
 from jobrun.core.crashpoints import reach
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
-from jobrun.formats.files import disk_faults, sync_directory, write_all
+from jobrun.formats.files import disk_faults, make_directory, sync_directory, write_all
 
 _EPOCH = re.compile(r"epoch-([0-9]{6,18})")
 _LEFTOVER = re.compile(r"\.(tmp|del)-epoch-[0-9]{6,18}-[0-9]+-[0-9a-f]{8}")
@@ -47,8 +47,7 @@ class DirectoryStore:
         path = self._root / _leftover("tmp", epoch)
         with disk_faults("E313", f"make {path}"):
             if not self._root.is_dir():
-                self._root.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
-                sync_directory(self._root.parent)
+                make_directory(self._root, _DIRECTORY_MODE)
             path.mkdir(mode=_DIRECTORY_MODE)
             self._offer_spare(path)
         reach("checkpoint.staged")
@@ -210,7 +209,7 @@ class DirectoryStore:
 
     def _make_place(self, where: str) -> Path:
         place = Path(where)
-        place.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        make_directory(place, _DIRECTORY_MODE)
         if place.stat().st_dev != self._root.stat().st_dev:
             place = self._root / place.name
             place.mkdir(mode=_DIRECTORY_MODE, exist_ok=True)

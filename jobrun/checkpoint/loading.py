@@ -123,10 +123,15 @@ def _words(kind: str | None, dtype: str | None, shape: tuple[int, ...] | None) -
 
 
 def _expect_fitting(file: StateFile, targets: Mapping[str, Array]) -> None:
-    expect_types(
-        file,
-        {name: ("array", dtype_text(one.dtype), one.shape) for name, one in targets.items()},
-    )
+    index = file.index
+    numbers = index.table["type"][[index.rows[name] for name in targets]].tolist()
+    # Ten thousand that fit are passed over quickly; words are made for the others.
+    doubtful = {
+        name: ("array", dtype_text(one.dtype), one.shape)
+        for (name, one), number in zip(targets.items(), numbers, strict=True)
+        if not _is_of(one, index.types[number])
+    }
+    expect_types(file, doubtful)
     for name, array in targets.items():
         if not array.flags.c_contiguous:
             raise CheckpointError.of(
@@ -134,6 +139,10 @@ def _expect_fitting(file: StateFile, targets: Mapping[str, Array]) -> None:
                 f"blob '{name}' in {file.path} cannot be read into an array that is not in C order",
                 "give one that is",
             )
+
+
+def _is_of(array: Array, kind: BlobType) -> bool:
+    return kind.is_plain and array.dtype == kind.stored and array.shape == kind.shape
 
 
 class _Loading:
@@ -208,11 +217,23 @@ class _Loading:
         """Small blobs of one type, back to back."""
         kind = self._file.index.type_of(rows[0])
         matrix = data.view(kind.stored).reshape(len(rows), *kind.shape)
-        if kind.is_plain and kind.shape and not self._targets:
+        if not (kind.is_plain and kind.shape):
+            for number, row in enumerate(rows):
+                self._give(row, matrix[number, ...].copy())
+        elif not self._targets:
             self._values.update(zip(rows, [array.copy() for array in matrix], strict=True))
-            return
-        for number, row in enumerate(rows):
-            self._give(row, matrix[number, ...].copy())
+        else:
+            self._take_to_targets(rows, matrix)
+
+    def _take_to_targets(self, rows: list[int], matrix: Array) -> None:
+        names, targets, values = self._names, self._targets, self._values
+        for row, array in zip(rows, matrix, strict=True):
+            target = targets.get(names[row])
+            if target is None:
+                values[row] = array.copy()
+            else:
+                target[...] = array
+                values[row] = target
 
     def _unpack(self) -> None:
         arrays = {row: self._target(row) for row in self._packed}

@@ -22,6 +22,8 @@ class StoredFile:
         digest: ``sha256:<hex>`` of its whole content.
         seconds: How long writing it took, fsync included; not compared.
         sync_seconds: Of these, waiting for the disk to have it; not compared.
+        written_bytes: How much was handed to the disk: what had not changed since the file was
+            last in use, or the last file was written, was there already; not compared.
     """
 
     node: str
@@ -30,6 +32,7 @@ class StoredFile:
     digest: str
     seconds: float = field(default=0.0, compare=False)
     sync_seconds: float = field(default=0.0, compare=False)
+    written_bytes: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

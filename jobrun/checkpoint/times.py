@@ -84,6 +84,7 @@ def times_of_save(
             copy_s=round(save.copy_s, _DIGITS),
             gate_s=round(save.gate_s, _DIGITS),
             sync_s=round(save.file.sync_seconds, _DIGITS),
+            written_bytes=save.file.written_bytes,
         )
         for node, save in zip(times.nodes, saves, strict=True)
     )
@@ -97,6 +98,7 @@ def times_of_save(
         commit_s=round(commit_s, _DIGITS),
         beside=still.beside,
         stall_s=round(still.hold_s + still.wait_s + stood_s, _DIGITS),
+        written_bytes=sum(node.written_bytes for node in nodes),
     )
 
 

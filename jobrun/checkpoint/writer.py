@@ -38,6 +38,17 @@ _MOST_HASHERS = 4
 
 
 @dataclass(frozen=True, slots=True)
+class _Written:
+    """What a file has become: its user block, and digests of the blocks behind it."""
+
+    block: bytes
+    size_bytes: int
+    digests: list[bytes]
+    handed_bytes: int
+    sync_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Save:
     """What one call of ``write`` writes."""
 
@@ -132,14 +143,16 @@ class NodeWriter:
                 save = _Save(program, arrays, epoch, run_id, known)
                 # Whatever happens now, the last file is no longer that of these digests.
                 self._digests = ()
-                block, size, self._digests, sync_s = self._write(path, save)
+                made = self._write(path, save)
+                self._digests = made.digests
         return StoredFile(
             node=self._node,
             name=Path(path).name,
-            size_bytes=size,
-            digest=userblock.sha256(block),
+            size_bytes=made.size_bytes,
+            digest=userblock.sha256(made.block),
             seconds=time.perf_counter() - started,
-            sync_seconds=sync_s,
+            sync_seconds=made.sync_s,
+            written_bytes=made.handed_bytes,
         )
 
     def close(self) -> None:
@@ -163,12 +176,8 @@ class NodeWriter:
         self._program, arrays = program_for(values, self._compression, self._origins)
         return self._program, arrays
 
-    def _write(self, path: str, save: _Save) -> tuple[bytes, int, list[bytes], float]:
-        """Write all of the file, durably.
-
-        Returns:
-            Its user block, its length, the digests of its blocks, and the seconds of its fsync.
-        """
+    def _write(self, path: str, save: _Save) -> _Written:
+        """Write all of the file, durably."""
         spare = take_spare(path)
         descriptor = os.open(path, _FLAGS, 0o644) if spare is None else spare
         try:
@@ -179,7 +188,7 @@ class NodeWriter:
                 old = known_digests(descriptor, save.program.layout.digest, parts, save.epoch)
             elif spare is None and parts is not None:
                 old = self._shared(descriptor, save)
-            filled, digests = self._fill(descriptor, save, old)
+            filled, digests, handed_bytes = self._fill(descriptor, save, old)
             block = self._seal(descriptor, save, filled)
             reach("checkpoint.file-written")
             # Once: after a failure the kernel may have dropped the bytes, and would say yes.
@@ -195,7 +204,7 @@ class NodeWriter:
         self._let_go()
         if self._may_share:
             self._last = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        return block, filled.end, digests, sync_s
+        return _Written(block, filled.end, digests, handed_bytes + len(block), sync_s)
 
     def _shared(self, descriptor: int, save: _Save) -> Sequence[bytes]:
         """Begin as the last file, if it is of the same layout; returns the digests of its blocks.
@@ -215,8 +224,8 @@ class NodeWriter:
 
     def _fill(
         self, descriptor: int, save: _Save, old: Sequence[bytes]
-    ) -> tuple[Filled, list[bytes]]:
-        """Write all but the user block."""
+    ) -> tuple[Filled, list[bytes], int]:
+        """Write all but the user block; also returns how many bytes that took."""
         most = save.program.most_bytes
         is_large = most >= _LARGE_BYTES
         file = FileWriter(descriptor, direct=is_large)
@@ -231,10 +240,12 @@ class NodeWriter:
             filling = Filling(file, self._pool, most, old, save.program.first, hashers)
             filled = save.program.fill(filling, save.arrays, save.epoch, save.known)
             file.wait()
+        handed_bytes = filling.written_bytes
         if filled.front is not None:
             file.write(filled.front, userblock.SIZE)
             file.wait()
-        return filled, filling.digests
+            handed_bytes += filled.front.size
+        return filled, filling.digests, handed_bytes
 
     def _seal(self, descriptor: int, save: _Save, filled: Filled) -> bytes:
         """Write the user block, and cut off what is behind the end; returns the block."""

@@ -16,8 +16,10 @@ from jobrun.version import __version__
 
 # Name, module, one line of help: what ``jobrun --help`` shows without importing the module.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "new": ("jobrun.cli.new", "Write a spec to begin with, that runs as it stands."),
     "run": ("jobrun.cli.run", "Run a job from its spec to the end."),
     "resume": ("jobrun.cli.resume", "Continue a run from its last checkpoint."),
+    "sweep": ("jobrun.cli.sweep", "Run a spec at many points of its params."),
     "runs": ("jobrun.cli.runs", "List runs; tag, remove, or find them."),
     "status": ("jobrun.cli.status", "Show how a run stands, from any terminal."),
     "logs": ("jobrun.cli.logs", "Print what the tasks of a run said."),
@@ -28,11 +30,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fork": ("jobrun.cli.fork", "Start a new run from a checkpoint of another one."),
     "inspect-checkpoint": ("jobrun.cli.inspect_checkpoint", "Show what a checkpoint holds."),
     "test": ("jobrun.cli.smoke", "Run specs as smoke tests, and tell CI the results."),
-    "ckpt": ("jobrun.cli.ckpt", "Verify, pin and prune the checkpoints of a run."),
+    "ckpt": ("jobrun.cli.ckpt", "Verify, compare, keep and copy the checkpoints of a run."),
     "prove": ("jobrun.cli.prove", "Kill and resume copies of a run, and compare."),
     "doctor": ("jobrun.cli.doctor", "Look whether this machine is fit for runs."),
     "validate": ("jobrun.cli.validate", "Check specs; nothing is executed."),
     "plan": ("jobrun.cli.plan", "Show what a run would do, in order."),
+    "lock": ("jobrun.cli.lock", "Pin the data files of a spec by their digests."),
+    "fmt": ("jobrun.cli.fmt", "Put the keys of specs in the usual order."),
     "graph": ("jobrun.cli.graph", "Draw the tasks of a job."),
     "completion": ("jobrun.cli.completion", "Let the shell complete command lines."),
     "schema": ("jobrun.cli.schema", "Print the JSON schema of specs, for editors."),
@@ -41,6 +45,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 EXIT_CODES = """\b
+Examples:
+  jobrun new kmeans && jobrun run kmeans.yaml
+  jobrun resume
+
+\b
 Exit codes:
    0  finished                        6  refused: the run is in use
    1  a step or a check failed        7  disk, permissions, import, host

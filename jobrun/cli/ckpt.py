@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from jobrun.checkpoint.store import Damage
+from jobrun.cli import ckptfiles
 from jobrun.cli.completing import RUN
 from jobrun.cli.groups import SubcommandGroup
 from jobrun.cli.options import Command, json_option, option, run_dir_option
@@ -25,9 +26,14 @@ from jobrun.tools.checkpoints import (
     plan_pruning,
     prune,
     verify,
+    verify_within,
 )
 
-command = SubcommandGroup("ckpt", "Verify, pin and prune the checkpoints of a run.")
+command = SubcommandGroup(
+    "ckpt",
+    "Verify, compare, keep and copy the checkpoints of a run.",
+    examples=("jobrun ckpt verify", "jobrun ckpt diff kmeans@5 kmeans@6"),
+)
 
 
 @command.command("verify", cls=Command)
@@ -47,14 +53,28 @@ def _verify(shell: Shell, /, target: str, as_json: bool, run_dir: str) -> int:
     """
     found, epochs = _chosen(target, run_dir)
 
+    within: list[dict[str, Any]] = []
+
     def told(epoch: int, damage: Damage | None) -> None:
         if not as_json:
-            shell.print(_condition(epoch, damage, shell))
+            shell.print(_condition(f"epoch {epoch}", damage, shell))
+
+    def told_within(epoch: int, records: int, damage: Damage | None) -> None:
+        reason = "" if damage is None else damage.reason
+        within.append(
+            {"epoch": epoch, "records": records, "good": damage is None, "reason": reason}
+        )
+        if not as_json:
+            words = f"epoch {epoch} after {records} of its records"
+            shell.print(_condition(words, damage, shell))
 
     damaged = verify(found, epochs, told)
+    # Whoever names an epoch means the whole of it.
+    torn = () if "@" in target else verify_within(found, told_within)
     if as_json:
-        shell.print(document("ckpt-verify", _verified(found, epochs, damaged)))
-    return ProofError.exit_code if damaged else 0
+        form = {**_verified(found, epochs, damaged), "good": not (damaged or torn)}
+        shell.print(document("ckpt-verify", {**form, "within": within}))
+    return ProofError.exit_code if damaged or torn else 0
 
 
 @command.command("pin", cls=Command)
@@ -62,7 +82,13 @@ def _verify(shell: Shell, /, target: str, as_json: bool, run_dir: str) -> int:
 @run_dir_option
 @click.pass_obj
 def _pin(shell: Shell, target: str, run_dir: str) -> None:
-    """Keep an epoch, whatever 'keep' says; RUN@latest is the newest."""
+    r"""Keep an epoch, whatever 'keep' says; RUN@latest is the newest.
+
+    \b
+    Examples:
+      jobrun ckpt pin kmeans@12
+      jobrun ckpt pin kmeans@latest
+    """
     _change_pins(shell, target, run_dir, pin=True)
 
 
@@ -71,7 +97,13 @@ def _pin(shell: Shell, target: str, run_dir: str) -> None:
 @run_dir_option
 @click.pass_obj
 def _unpin(shell: Shell, target: str, run_dir: str) -> None:
-    """Take the pin off an epoch; the next prune, or save, may delete it."""
+    r"""Take the pin off an epoch; the next prune, or save, may delete it.
+
+    \b
+    Examples:
+      jobrun ckpt unpin kmeans@12
+      jobrun ckpt unpin brisk-heron@latest
+    """
     _change_pins(shell, target, run_dir, pin=False)
 
 
@@ -109,6 +141,10 @@ def _prune(
     shell.say(_pruning_words(planned, dry_run=dry_run))
 
 
+for _command in (ckptfiles.diff, ckptfiles.export, ckptfiles.copy):
+    command.add_command(_command)
+
+
 def _chosen(target: str, run_dir: str) -> tuple[Checkpoints, tuple[int, ...]]:
     name, at, epoch = target.rpartition("@")
     found = checkpoints_of(name if at else target, Path(run_dir))
@@ -125,11 +161,11 @@ def _change_pins(shell: Shell, target: str, run_dir: str, *, pin: bool) -> None:
     shell.say(f"{found.run.name}: pinned epochs: {listed}")
 
 
-def _condition(epoch: int, damage: Damage | None, shell: Shell) -> str:
+def _condition(what: str, damage: Damage | None, shell: Shell) -> str:
     if damage is None:
-        return f"epoch {epoch}  " + shell.paint("good", "green", result=True)
+        return f"{what}  " + shell.paint("good", "green", result=True)
     word = shell.paint("damaged", "red", result=True)
-    return f"epoch {epoch}  {word}  {visible(damage.reason)}"
+    return f"{what}  {word}  {visible(damage.reason)}"
 
 
 def _pruning_words(planned: Pruning, *, dry_run: bool) -> str:

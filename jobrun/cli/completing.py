@@ -9,18 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from jobrun.core.errors import JobrunError
 
+if TYPE_CHECKING:
+    _TextType = click.ParamType[str]
+else:
+    # It is generic for type checkers only, in the oldest click that is allowed.
+    _TextType = click.ParamType
+
 Offer = Callable[[click.Context, str], Iterable[tuple[str, str]]]
 _MOST = 200
 
 
-class Completed(click.ParamType[str]):
+class Completed(_TextType):
     """Text for which ``offer`` knows completions.
 
     Args:
@@ -113,6 +119,24 @@ def _settings(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
     yield from ((word, "") for word in ("seed=", "name=", "blas_threads="))
 
 
+def _axes(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
+    """Params of the spec that is named before, and its seed."""
+    for word, about in _settings(ctx, incomplete):
+        if word.startswith("params."):
+            yield word.removeprefix("params."), about
+    yield "seed=", ""
+
+
+def _metrics_of_spec(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
+    from jobrun import api  # noqa: PLC0415
+
+    del incomplete
+    spec = ctx.params.get("spec") or next(iter(ctx.args), "")
+    names = api.load(spec).spec.metrics if spec else ()
+    yield from ((name, "less is better") for name in names)
+    yield from ((f"max:{name}", "more is better") for name in names)
+
+
 def _blobs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
     from jobrun.tools.inspection import inspect  # noqa: PLC0415
 
@@ -137,6 +161,13 @@ def _specs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
             yield f"{prefix}{path.name}", ""
 
 
+def _templates(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
+    from jobrun.tools.templates import TEMPLATES  # noqa: PLC0415
+
+    del ctx, incomplete
+    yield from TEMPLATES.items()
+
+
 def run_dir_of(ctx: click.Context) -> Path:
     """Where the command line that is being written looks for runs."""
     return Path(ctx.params.get("run_dir") or "runs")
@@ -155,4 +186,7 @@ TASK = Completed("task", _tasks)
 METRIC = Completed("metric", _metrics)
 BLOB = Completed("blob", _blobs)
 SETTING = Completed("setting", _settings)
+AXIS = Completed("axis", _axes)
+METRIC_OF_SPEC = Completed("metric", _metrics_of_spec)
 SPEC = Completed("spec", _specs)
+TEMPLATE = Completed("template", _templates)

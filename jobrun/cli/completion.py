@@ -8,6 +8,7 @@ import click
 
 from jobrun.cli.options import Command
 from jobrun.cli.shell import Shell
+from jobrun.core.errors import JobrunError
 
 VARIABLE = "_JOBRUN_COMPLETE"
 _SHELLS = ("bash", "zsh", "fish")
@@ -22,9 +23,14 @@ _HOW = {
 @click.argument("shell_name", metavar="[bash|zsh|fish]", type=click.Choice(_SHELLS), required=False)
 @click.pass_obj
 def command(shell: Shell, shell_name: str | None) -> None:
-    """Print the script that completes commands, options, runs, epochs, tasks, blobs, params.
+    r"""Print the script that completes commands, options, runs, epochs, tasks, blobs, params.
 
     Without a name, the shell is that of the variable SHELL.
+
+    \b
+    Examples:
+      jobrun completion bash >> ~/.bashrc
+      jobrun completion fish > ~/.config/fish/completions/jobrun.fish
     """
     from click.shell_completion import get_completion_class  # noqa: PLC0415 - rarely used
 
@@ -48,4 +54,8 @@ def answer(instruction: str) -> int:
 
     from jobrun.cli.app import group  # noqa: PLC0415
 
-    return shell_complete(group, {"obj": Shell()}, "jobrun", VARIABLE, instruction)
+    try:
+        return shell_complete(group, {"obj": Shell()}, "jobrun", VARIABLE, instruction)
+    except (JobrunError, click.ClickException):
+        # A line that cannot be meant yet, with a mistyped command, say: whoever types sees it.
+        return 0

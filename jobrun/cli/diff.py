@@ -18,11 +18,7 @@ from jobrun.core.excerpt import visible
 from jobrun.runner.drift import Change
 from jobrun.runner.rundir import Run, find_run
 from jobrun.tools.comparing.runs import RunsApart, run_apart_from, runs_apart
-from jobrun.tools.comparing.states import BlobApart
-from jobrun.tools.comparing.values import Apart
-
-# As a count nobody reads a longer number.
-_MANY = 10**6
+from jobrun.tools.comparing.words import columns, state_lines
 
 
 @click.command("diff", cls=Command)
@@ -84,10 +80,10 @@ def _text(found: RunsApart) -> list[str]:
             lines += ["", title, *(f"  {_change(change)}" for change in changes)]
     metrics = [one for one in found.metrics if one[1] != one[2]]
     if metrics:
-        lines += ["", "metrics, the last of each", *_columns([_metric(*one) for one in metrics])]
+        lines += ["", "metrics, the last of each", *columns(_metric(*one) for one in metrics)]
     if found.state:
         lines += ["", f"state after epoch {found.epochs[0]} | {found.epochs[1]}"]
-        lines += _state(found.state)
+        lines += state_lines(found.state)
     return lines[1:]
 
 
@@ -99,36 +95,6 @@ def _change(change: Change) -> str:
 def _metric(name: str, before: Any, after: Any) -> tuple[str, str]:
     first, second = ("-" if value is None else number(value) for value in (before, after))
     return visible(name), f"{first} | {second}"
-
-
-def _state(blobs: tuple[BlobApart, ...]) -> list[str]:
-    several = len({blob.node for blob in blobs}) > 1
-    equal = sum(blob.apart.equal for blob in blobs)
-    rows = [
-        (f"{blob.node}.{blob.name}" if several else blob.name, _how(blob.apart))
-        for blob in blobs
-        if not blob.apart.equal
-    ]
-    alike = [f"  {equal} of {len(blobs)} blobs have the same bits"] if equal else []
-    return [*_columns([(visible(name), how) for name, how in rows]), *alike]
-
-
-def _how(how: Apart) -> str:
-    if how.words:
-        return visible(how.words)
-    parts = [f"{how.count} of {how.size} differ"]
-    if how.largest is not None:
-        parts.append(f"max {number(how.largest)}")
-    if how.ulps is not None:
-        parts.append(f"{how.ulps} ULP" if how.ulps < _MANY else f"{how.ulps:.1e} ULP")
-    if how.relative is not None:
-        parts.append(f"relative norm {how.relative:.2e}")
-    return ", ".join(parts)
-
-
-def _columns(rows: list[tuple[str, str]]) -> list[str]:
-    width = max((len(name) for name, _ in rows), default=0)
-    return [f"  {name:<{width}}  {text}" for name, text in rows]
 
 
 def _as_values(found: RunsApart) -> dict[str, Any]:

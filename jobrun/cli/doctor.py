@@ -21,10 +21,15 @@ _MARKS = {"good": ("ok", "green"), "note": ("note", "yellow"), "bad": ("BAD", "r
 @run_dir_option
 @click.pass_obj
 def command(shell: Shell, as_json: bool, run_dir: str) -> int:
-    """Look at this machine and at the directory for runs: by trying, not by guessing.
+    r"""Look at this machine and at the directory for runs: by trying, not by guessing.
 
     Versions, processors, memory, the clock; the file system, its space, and whether fsync,
     rename and locks do there what a run relies on. Exit code 7 when something is bad.
+
+    \b
+    Examples:
+      jobrun doctor
+      jobrun doctor --run-dir /scratch/runs --json
     """
     findings = examine(Path(run_dir))
     if as_json:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,6 +17,7 @@ from jobrun.cli.profiled import profiled
 from jobrun.cli.progress import as_document, progress_of, tell_end
 from jobrun.cli.shell import Shell
 from jobrun.cli.tally import Tally
+from jobrun.core.errors import UsageError
 from jobrun.core.events import Listener
 from jobrun.runner.settings import RunOptions, RunResult
 
@@ -27,7 +28,14 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _EPOCHS = click.IntRange(min=1)
 
 
-class Duration(click.ParamType[float]):
+if TYPE_CHECKING:
+    _SecondsType = click.ParamType[float]
+else:
+    # It is generic for type checkers only, in the oldest click that is allowed.
+    _SecondsType = click.ParamType
+
+
+class Duration(_SecondsType):
     """A span of time with its unit, such as ``90s`` or ``2h``; in seconds."""
 
     name = "duration"
@@ -53,22 +61,25 @@ def limit_options(function: Function) -> Function:
     for decorate in reversed(
         (
             option("--epochs", type=_EPOCHS, metavar="N",
-                   help="Also stop when N epochs have run in all, and finish."),
+                   help="Finish when N epochs have run in all."),
             option("--max-epochs", type=_EPOCHS, metavar="N",
-                   help="Run at most N epochs now, then exit with 75."),
+                   help="Run at most N epochs now; exit with 75."),
             option("--time", "time_s", type=Duration(), metavar="2h",
-                   help="Run at most so long now, then exit with 75."),
+                   help="Run at most so long now; exit with 75."),
             option("--grace", "grace_s", type=Duration(), default="25s", show_default=True,
                    metavar="25s",
-                   help="After a signal, let an epoch end and be saved that takes no longer."),
+                   help="To end an epoch after a signal."),
             option("--trust-dir", "trust", is_flag=True,
-                   help="Use the run directory although other users may write into it."),
-            option("--session", type=click.Choice(["threads"]), default="threads",
-                   show_default=True, help="Where the nodes run."),
+                   help="Use a run directory that others may write into."),
+            option("--session", type=click.Choice(["threads", "processes"]), default="threads",
+                   show_default=True, metavar="KIND", help="Nodes: threads or processes."),
+            option("--max-failures", type=click.IntRange(min=0), default=3, show_default=True,
+                   metavar="N",
+                   help="Losses of nodes to go on after, until one more epoch is saved."),
             option("-q", "--quiet", is_flag=True, help="Say warnings and errors only."),
             option("-v", "--verbose", is_flag=True, help="Say every epoch, task and save."),
             option("--profile", is_flag=True,
-                   help="Measure each step; show where the time goes, and write a trace."),
+                   help="Show where the time goes; write a trace."),
             log_format_option(),
             option("--json", "as_json", is_flag=True, help="Print how it ended as JSON."),
         )
@@ -82,11 +93,11 @@ def drift_options(function: Function) -> Function:
     for decorate in reversed(
         (
             option("--accept-drift", "accept", type=Lines(), multiple=True, metavar="FIELD",
-                   help="Go on although FIELD is not what it was; may be given several times."),
+                   help="Go on although FIELD changed; can be repeated."),
             option("--strict", is_flag=True,
-                   help="Refuse other versions and processors, not only warn."),
+                   help="Refuse other versions and processors."),
             option("--allow-lost", is_flag=True,
-                   help="Go on from an older epoch when the newest that was saved is gone."),
+                   help="Go on though the newest saved epoch is gone."),
         )
     ):  # fmt: skip
         function = decorate(function)
@@ -112,6 +123,12 @@ def execute(act: Act, shell: Shell, run_dir: Path, given: Mapping[str, Any]) -> 
         run_dir: Where runs live.
         given: The values of ``limit_options``, and those of ``resume`` where there are any.
     """
+    if given.get("profile") and given["session"] != "threads":
+        # Before anything is made: the session itself would say so only when it is opened.
+        raise UsageError.of(
+            "E397", f"steps in the session '{given['session']}' cannot be measured yet",
+            "leave --profile out, or use --session threads",
+        )  # fmt: skip
     verbosity = -1 if given["quiet"] else int(given["verbose"])
     tally = Tally()
     with _not_writable_by_others(), progress_of(shell, tally, verbosity) as progress:
@@ -150,5 +167,6 @@ def run_options(run_dir: Path, given: Mapping[str, Any]) -> RunOptions:
         accept=given.get("accept", ()),
         allow_lost=given.get("allow_lost", False),
         trust=given.get("trust", False),
+        max_failures=given.get("max_failures", 3),
         given=given.get("given", ()),
     )

@@ -31,7 +31,7 @@ from jobrun.spec.load import LoadedSpec
     type=Lines(),
     multiple=True,
     metavar="PATTERN",
-    help="Take over only blobs of these names, such as 'w*' or node.w; init makes the rest.",
+    help="Only blobs of these names, such as 'w*' or node.w.",
 )
 @value_options
 @run_dir_option
@@ -48,11 +48,16 @@ def command(
     run_dir: str,
     **limits: Any,
 ) -> int:
-    """Start a new run from a checkpoint of RUN, which stays as it is.
+    r"""Start a new run from a checkpoint of RUN, which stays as it is.
 
     Without RUN, of the newest run; without EPOCH, from its newest good epoch; without SPEC, with
     what RUN ran. The new run begins after that epoch, with all its state; with '--blobs' it runs
     init first, takes over those blobs, and begins with epoch 1.
+
+    \b
+    Examples:
+      jobrun fork kmeans@12 --set params.k=12
+      jobrun fork brisk-heron other.yaml --blobs 'w*'
     """
     shell.texts |= option_texts(overrides)
     name, epoch = _split(run)

@@ -40,7 +40,13 @@ def command(
     form: str,
     types: bool,
 ) -> None:
-    """Draw the tasks of SPEC: groups in their order, tasks by what they wait for."""
+    r"""Draw the tasks of SPEC: groups in their order, tasks by what they wait for.
+
+    \b
+    Examples:
+      jobrun graph kmeans.yaml
+      jobrun graph kmeans.yaml --format svg > kmeans.svg
+    """
     shell.texts |= option_texts(overrides)
     prepared = prepare(spec, values, overrides)
     show(prepared.warnings, shell)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from jobrun.cli.options import nearest_option, settings, shared_options
@@ -16,11 +18,15 @@ class SubcommandGroup(click.Group):
         name: The group's.
         help: Of the group.
         default: The command that is used without a name; empty for none.
+        examples: Command lines to show.
     """
 
-    def __init__(self, name: str, help: str, default: str = "") -> None:  # noqa: A002 - click's
+    def __init__(
+        self, name: str, help: str, default: str = "", examples: Sequence[str] = ()  # noqa: A002
+    ) -> None:  # fmt: skip
         super().__init__(
             name, help=help, context_settings=settings(), no_args_is_help=not default,
+            epilog="\n  ".join(["\b\nExamples:", *examples]) if examples else None,
             params=shared_options(), subcommand_metavar="COMMAND [ARGUMENTS]...",
         )  # fmt: skip
         self._default = default

@@ -13,13 +13,19 @@ from jobrun.checkpoint.hdf5 import BlobFacts, FileFacts
 from jobrun.checkpoint.times import parts_of
 from jobrun.cli.completing import BLOB, RUN_AT_EPOCH
 from jobrun.cli.options import Command, json_option, option, run_dir_option
-from jobrun.cli.output import document, number, size, span
-from jobrun.cli.progress import short_path
+from jobrun.cli.output import document, number, short_path, size, span
 from jobrun.cli.shell import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.events import CheckpointTimes, NodeTime
 from jobrun.core.excerpt import visible
-from jobrun.tools.inspection import Inspection, as_values, chosen, dtype_name, value_text
+from jobrun.tools.inspection import (
+    Inspection,
+    as_values,
+    chosen,
+    dtype_name,
+    position_words,
+    value_text,
+)
 
 # Half of what is shown as 1 ms.
 _NOTHING = 0.0005
@@ -52,9 +58,14 @@ _NOTHING = 0.0005
 def command(
     shell: Shell, /, target: str, node: str, blob: str, as_json: bool, run_dir: str, **form: Any
 ) -> None:
-    """Show what a checkpoint holds: a .h5 file, an epoch's directory, or a run.
+    r"""Show what a checkpoint holds: a .h5 file, an epoch's directory, or a run.
 
     Of a run the newest epoch is shown, or the one behind '@'. Every byte is verified first.
+
+    \b
+    Examples:
+      jobrun inspect-checkpoint kmeans@12
+      jobrun inspect-checkpoint latest --blob C --values
     """
     if as_json + form["plot"] + bool(form["html"]) > 1:
         raise UsageError.of("E404", "--plot, --html and --json exclude each other", "choose one")
@@ -97,6 +108,9 @@ def _text(found: Inspection, files: tuple[FileFacts, ...], *, values: bool) -> l
     if found.times is not None:
         facts.append(("saved in", _speed(found.times) + f", slowest node {found.times.slowest}"))
         facts.append(("made of", _made_of(found.times)))
+        if 0 < found.times.written_bytes < found.times.size_bytes:
+            facts.append(("written", _written(found.times)))
+    facts += [("stream", f"{visible(place)} ({kind})") for place, kind in found.streams.items()]
     facts += [(visible(name), number(value)) for name, value in found.metrics.items()]
     width = max(len(name) for name, _ in facts)
     lines = [f"{name:<{width}}  {text}" for name, text in facts]
@@ -116,6 +130,11 @@ def _made_of(times: CheckpointTimes) -> str:
     parts = [f"{name} {span(seconds)}" for name, seconds in parts_of(times) if seconds >= _NOTHING]
     stall = "went on meanwhile, and waited" if times.beside else "waited"
     return f"{', '.join(parts) or 'nothing to speak of'}; the run {stall} {span(times.stall_s)}"
+
+
+def _written(times: CheckpointTimes) -> str:
+    what = f"{size(times.written_bytes)} of {size(times.size_bytes)}"
+    return f"{what}; the disk had the rest, which had not changed"
 
 
 def _took(found: Inspection, node: str) -> str:
@@ -151,6 +170,8 @@ def _contents(blob: BlobFacts) -> str:
     """The value of what is one number, else between which values the numbers lie."""
     if not blob.shape:
         return visible(value_text(blob.value))
+    if position := position_words(blob):
+        return position
     parts = []
     if blob.minimum is not None and blob.mean is not None and blob.maximum is not None:
         parts.append(

@@ -12,7 +12,6 @@ import click
 
 from jobrun.cli.app import group
 from jobrun.cli.completion import VARIABLE, answer
-from jobrun.cli.crash import write_report
 from jobrun.cli.faults import from_click, show
 from jobrun.cli.shell import Shell
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, UsageError
@@ -110,6 +109,8 @@ def _failed(error: BaseException, faults: Sequence[Fault], exit_code: int, shell
 
 
 def _crashed(error: Exception, arguments: Sequence[str], shell: Shell) -> int:
+    from jobrun.cli.crash import write_report  # noqa: PLC0415 - never needed, one hopes
+
     trace = "".join(traceback.format_exception(error))
     report = write_report(trace, arguments)
     if shell.debug or report is None:

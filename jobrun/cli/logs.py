@@ -68,7 +68,7 @@ def command(
             name = "" if task else f"{path.stem} "
             for line in _new_lines(path, places, lines):
                 shell.print(f"{name}{visible(line)}")
-        if not follow or not live:
+        if not follow or not live or not shell.is_heard:
             return
         time.sleep(_LOOK_EVERY_S)
 

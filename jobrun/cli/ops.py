@@ -24,7 +24,13 @@ Definition = OpDef | DrawDef
 @json_option
 @click.pass_obj
 def command(shell: Shell, name: str | None, left_out: bool, as_json: bool) -> None:
-    """List the functions that expressions can use, or show one of them by NAME."""
+    r"""List the functions that expressions can use, or show one of them by NAME.
+
+    \b
+    Examples:
+      jobrun ops
+      jobrun ops segment_sum
+    """
     if left_out:
         _show_left_out(shell, as_json=as_json)
         return

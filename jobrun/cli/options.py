@@ -16,6 +16,10 @@ from jobrun.core.names import did_you_mean
 Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Function], Function]
 
+# Of the names of options; a longer one has a line of its own.
+_MOST_COLUMNS = 27
+_SHARED_ROW = ("--debug, --no-color, --help", "Tracebacks; no colours, as NO_COLOR; this text.")
+
 
 class Lines(click.types.StringParamType):
     """Text; in an environment variable several stand on lines of their own."""
@@ -34,6 +38,18 @@ class Command(click.Command):
         # follows the rules can only hold as two.
         self.help = (self.help or "").replace("\\b\n", "\b\n")
         self.params.extend(shared_options())
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options; those that every command has share a line."""
+        shared = {"--debug", "--no-color", "--help"}
+        own = [
+            param
+            for param in self.get_params(ctx)
+            if isinstance(param, click.Option) and not shared & set(param.opts)
+        ]
+        rows = [row for param in own if (row := param.get_help_record(ctx)) is not None]
+        with formatter.section("Options"):
+            formatter.write_dl([*rows, _SHARED_ROW], col_max=_MOST_COLUMNS)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse, with the nearest option in the error for an unknown one.
@@ -136,7 +152,7 @@ def log_format_option() -> Decorator[Any]:
     return option(
         "--log-format", type=click.Choice(["text", "json", "github"]), default="text",
         show_default=True, is_eager=True, expose_value=False, callback=_set_log_format,
-        help="json: a line of JSON for each event; github: annotations too.",
+        metavar="FORM", help="text, json (a line for each event) or github (annotations).",
     )  # fmt: skip
 
 

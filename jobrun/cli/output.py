@@ -1,16 +1,26 @@
-"""How commands write values: JSON documents, sizes, spans of time. Pure."""
+"""How commands write values: JSON documents, sizes, spans of time, paths. Shows nothing."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from jobrun.core.quantities import number, size, span
 
-__all__ = ["document", "json_text", "number", "size", "span", "sparkline"]
+__all__ = [
+    "STATUS_COLOURS", "TASK_MARKS", "document", "json_text", "number", "short_path", "size",
+    "span", "sparkline",
+]  # fmt: skip
+# How a run stands, as it is recorded, or seen by whoever looks.
+STATUS_COLOURS = {
+    "running": "cyan", "finished": "green", "stopped": "yellow", "interrupted": "yellow",
+    "failed": "red", "killed": "red",
+}  # fmt: skip
 
+TASK_MARKS = {"waiting": "·", "running": "▸", "ended": "✓", "failed": "✗"}
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -22,6 +32,16 @@ def document(what: str, content: Mapping[str, Any]) -> str:
 def json_text(content: Mapping[str, Any]) -> str:
     """Content as JSON; what JSON has no number for (NaN, infinity) is text."""
     return json.dumps(_plain(dict(content)), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def short_path(path: str) -> str:
+    """Relative to the working directory where that is shorter."""
+    try:
+        relative = os.path.relpath(path)
+    except OSError:
+        # The working directory is gone.
+        return path
+    return min(relative, path, key=len)
 
 
 def sparkline(values: list[float], width: int = 16) -> str:

@@ -12,6 +12,7 @@ from jobrun.core.events import (
     CheckpointFailed,
     CheckpointSkipped,
     CheckpointTimes,
+    CheckpointWithin,
     EpochEnded,
     Event,
     Logged,
@@ -74,6 +75,9 @@ class PlainProgress:
                 self._say(event.text, 0)
             case CheckpointCommitted():
                 self._say(f"  saved epoch {event.epoch}, {size(event.size_bytes)}", 1)
+            case CheckpointWithin():
+                text = f"  saved epoch {event.epoch} after {event.records} of its records"
+                self._say(f"{text}, {size(event.size_bytes)}", 1)
             case CheckpointTimes() if event.action != "save":
                 self._say(f"  {times_line(event)}", 1)
             case TaskEnded():

@@ -26,7 +26,13 @@ from jobrun.runner.typecheck import header_types
 def command(
     shell: Shell, spec: str, values: tuple[str, ...], overrides: tuple[str, ...], as_json: bool
 ) -> int:
-    """Show what a run of SPEC would do, in order: tasks, blobs and their sizes, exactness."""
+    r"""Show what a run of SPEC would do, in order: tasks, blobs and their sizes, exactness.
+
+    \b
+    Examples:
+      jobrun plan kmeans.yaml
+      jobrun plan kmeans.yaml --set params.k=12 --json
+    """
     shell.texts |= option_texts(overrides)
     prepared = prepare(spec, values, overrides)
     show(prepared.warnings, shell)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobrun.cli.progress import short_path
+from jobrun.cli.output import short_path
 from jobrun.cli.shell import Shell
 from jobrun.core.events import Event, Listener
 from jobrun.runner.settings import RunOptions

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from jobrun.cli.faults import show
-from jobrun.cli.output import document, number, size, span
+from jobrun.cli.output import document, number, short_path, size, span
 from jobrun.cli.plain import PlainProgress
 from jobrun.cli.shell import Shell
 from jobrun.cli.tally import Tally
@@ -28,7 +27,7 @@ def progress_of(shell: Shell, tally: Tally, verbosity: int) -> Any:
     if shell.log_format == "json":
         from jobrun.cli.lines import JsonLines  # noqa: PLC0415 - rarely used
 
-        return JsonLines(shell, tally)
+        return JsonLines(shell, tally, quiet=verbosity < 0)
     if shell.live and verbosity == 0:
         # rich takes longer to load than most of the rest; only a terminal needs it.
         from jobrun.cli.live import LiveProgress  # noqa: PLC0415
@@ -47,9 +46,9 @@ def tell_end(result: RunResult, tally: Tally, shell: Shell, verbosity: int) -> N
             shell.say(line.replace(word, shell.paint(word, "bold", colour), 1))
     if result.exit_code == 9:
         show(result.faults, shell)
-    shell_next = _next_command(result)
     if verbosity >= 0:
-        shell.say(f"next: {shell_next}")
+        for label, words in zip(("next:", "     "), _next_commands(result), strict=False):
+            shell.say(f"{label} {words}")
 
 
 def summary(result: RunResult, tally: Tally) -> list[str]:
@@ -99,21 +98,12 @@ def as_document(result: RunResult, tally: Tally) -> str:
     )
 
 
-def short_path(path: str) -> str:
-    """Relative to the working directory where that is shorter."""
-    try:
-        relative = os.path.relpath(path)
-    except OSError:
-        # The working directory is gone.
-        return path
-    return min(relative, path, key=len)
-
-
-def _next_command(result: RunResult) -> str:
+def _next_commands(result: RunResult) -> tuple[str, ...]:
+    """The one that matters most first; at most two."""
     run = short_path(result.run_path)
     if result.exit_code in (75, 130):
-        return f"jobrun resume {run}"
-    return f"jobrun inspect-checkpoint {run}"
+        return (f"jobrun resume {run}",)
+    return f"jobrun inspect-checkpoint {run}", f"jobrun report {run}"
 
 
 def _artifacts(run: Path) -> Sequence[str]:

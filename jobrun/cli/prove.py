@@ -13,14 +13,16 @@ from jobrun.cli.completing import SPEC
 from jobrun.cli.faults import show
 from jobrun.cli.loading import option_texts, prepare
 from jobrun.cli.options import Command, json_option, option, run_dir_option, value_options
-from jobrun.cli.output import document, span
-from jobrun.cli.progress import short_path
+from jobrun.cli.output import document, short_path, span
 from jobrun.cli.shell import Shell
 from jobrun.core.errors import ProofError, UsageError
 from jobrun.tools.proving.judge import Difference
 from jobrun.tools.proving.prove import Demand, Proof, last_writer, prove
 from jobrun.tools.proving.trials import Outcome
 
+_LIKELY = (
+    "what is kept outside of blobs (a module's variable, a file, the time) is in no checkpoint"
+)
 # What every command line of the proof would import anew.
 _PRELOAD = ("jobrun.cli.invoke", "jobrun.cli.run", "jobrun.cli.plain", "jobrun.cli.live")
 
@@ -56,7 +58,7 @@ _PRELOAD = ("jobrun.cli.invoke", "jobrun.cli.run", "jobrun.cli.plain", "jobrun.c
 )
 @option(
     "--session",
-    type=click.Choice(["threads"]),
+    type=click.Choice(["threads", "processes"]),
     default="threads",
     show_default=True,
     help="Where the nodes run.",
@@ -176,6 +178,7 @@ def _text(proof: Proof, demand: Demand) -> list[str]:
     if proof.unsteady is not None:
         lines = [
             "two unbroken runs differ, so no resumed one can be compared with them",
+            f"  {_where(proof.unsteady)}",
             *_advice(proof.unsteady, demand),
         ]
     for outcome in proof.bad:
@@ -190,7 +193,7 @@ def _text(proof: Proof, demand: Demand) -> list[str]:
 def _advice(found: Difference, demand: Demand) -> list[str]:
     step = last_writer(demand.job, found.node, found.blob) if found.blob else ""
     last = [f"  the last step of an epoch that writes it: {step}"] if step else []
-    return [f"  {_where(found)}", *last]
+    return [*last, f"  {_LIKELY}"]
 
 
 def _table(proof: Proof) -> list[str]:

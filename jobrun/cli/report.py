@@ -9,8 +9,7 @@ import click
 
 from jobrun.cli.completing import RUN
 from jobrun.cli.options import Command, json_option, option, run_dir_option
-from jobrun.cli.output import document, size
-from jobrun.cli.progress import short_path
+from jobrun.cli.output import document, short_path, size
 from jobrun.cli.shell import Shell
 from jobrun.core.errors import UsageError
 from jobrun.runner.durable import disk_faults, write_whole

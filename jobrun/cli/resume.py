@@ -63,9 +63,14 @@ def command(
     dry_run: bool,
     **limits: Any,
 ) -> int:
-    """Continue RUN: a directory, a name, the start of one, or 'latest'.
+    r"""Continue RUN: a directory, a name, the start of one, or 'latest'.
 
     Without RUN, the newest unfinished run. A finished run returns at once.
+
+    \b
+    Examples:
+      jobrun resume
+      jobrun resume brisk-heron --epoch 12
     """
     shell.texts |= option_texts(overrides)
     limits["given"] = given_words(spec, values, overrides)

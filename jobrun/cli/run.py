@@ -24,8 +24,8 @@ from jobrun.runner.settings import Resume, RunOptions
 @option(
     "--resume",
     type=click.Choice(["auto", "must", "never"]),
-    help="auto: continue the newest run of this job, or start one; must: only continue; "
-    "never: always start. Without it, an unfinished newest run is an error.",
+    help="auto: continue the newest run, or start one; must: only continue; never: only start. "
+    "Without it, an unfinished run is an error.",
 )
 @limit_options
 @drift_options
@@ -40,12 +40,15 @@ def command(
     resume: Resume | None,
     **limits: Any,
 ) -> int:
-    """Run the job of SPEC to its end.
-
-    The options on what has changed or is lost count with '--resume auto' and 'must' only.
+    r"""Run the job of SPEC to its end.
 
     With '--resume auto' one command serves for the first start and for each one after a
     kill: in a batch script, call it again as long as it ends with exit code 75.
+
+    \b
+    Examples:
+      jobrun run kmeans.yaml --set params.k=12
+      jobrun run kmeans.yaml --resume auto --time 2h
     """
     shell.texts |= option_texts(overrides)
     prepared = prepare(spec, values, overrides)

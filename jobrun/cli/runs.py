@@ -11,23 +11,25 @@ import click
 from jobrun.cli.completing import JOB, RUN
 from jobrun.cli.groups import SubcommandGroup
 from jobrun.cli.options import Command, json_option, option, run_dir_option
-from jobrun.cli.output import document, size, span
-from jobrun.cli.progress import short_path
+from jobrun.cli.output import STATUS_COLOURS, document, short_path, size, span
 from jobrun.cli.shell import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.names import did_you_mean
 from jobrun.runner.rundir import find_run
-from jobrun.tools.runs.listing import KILLED, Listed, listed_runs
+from jobrun.runner.runindex import Indexed
+from jobrun.tools.runs.listing import listed_runs
 from jobrun.tools.runs.removal import remove_run, size_of
 from jobrun.tools.runs.tags import change_tags, tags_of
 
-STATUS_COLOURS = {
-    "running": "cyan", "finished": "green", "stopped": "yellow", "interrupted": "yellow",
-    "failed": "red", KILLED: "red",
-}  # fmt: skip
+_LEAST_WHY = 12
 _HEAD = ("run", "status", "epoch", "age", "why it ended")
 
-command = SubcommandGroup("runs", "List runs; tag, remove, or find them.", default="list")
+command = SubcommandGroup(
+    "runs",
+    "List runs; tag, remove, or find them.",
+    default="list",
+    examples=("jobrun runs kmeans --status failed", "jobrun runs tag brisk-heron baseline"),
+)
 
 
 @command.command("list", cls=Command)
@@ -54,6 +56,9 @@ def _list(
     if job and job not in jobs:
         raise UsageError.of("E351", f"no run of '{job}' in {root}", did_you_mean(job, jobs))
     kept = [one for one in known if job in ("", one.job) and given["status"] in (None, one.status)]
+    if given["limit"] and not wanted:
+        # Before their tags are read: that is a file of each.
+        kept = kept[-given["limit"] :]
     tagged = [(one, tags_of(root / one.path)) for one in kept]
     found = [(one, tags) for one, tags in tagged if set(wanted) <= set(tags)]
     found = found[-given["limit"] :] if given["limit"] else found
@@ -72,7 +77,13 @@ def _list(
 @run_dir_option
 @click.pass_obj
 def _tag(shell: Shell, run: str, tags: tuple[str, ...], remove: bool, run_dir: str) -> None:
-    """Put words on a RUN, to find it by."""
+    r"""Put words on a RUN, to find it by.
+
+    \b
+    Examples:
+      jobrun runs tag brisk-heron baseline
+      jobrun runs tag brisk-heron baseline --remove
+    """
     found = find_run(run, Path(run_dir))
     left = change_tags(found.path, () if remove else tags, tags if remove else ())
     shell.say(f"{found.name}: {_words(left) or 'no tags'}")
@@ -85,7 +96,13 @@ def _tag(shell: Shell, run: str, tags: tuple[str, ...], remove: bool, run_dir: s
 @run_dir_option
 @click.pass_obj
 def _remove(shell: Shell, runs: tuple[str, ...], unfinished: bool, yes: bool, run_dir: str) -> None:
-    """Delete RUNs with all their checkpoints. One that lives is never touched."""
+    r"""Delete RUNs with all their checkpoints. One that lives is never touched.
+
+    \b
+    Examples:
+      jobrun runs remove brisk-heron calm-otter
+      jobrun runs remove brisk-heron --yes
+    """
     found = [find_run(name, Path(run_dir)) for name in runs]
     if not yes:
         if not shell.terminal:
@@ -103,11 +120,17 @@ def _remove(shell: Shell, runs: tuple[str, ...], unfinished: bool, yes: bool, ru
 @run_dir_option
 @click.pass_obj
 def _path(shell: Shell, run: str, run_dir: str) -> None:
-    """Print the directory of a RUN."""
+    r"""Print the directory of a RUN.
+
+    \b
+    Examples:
+      jobrun runs path
+      jobrun runs path brisk-heron
+    """
     shell.print(str(find_run(run, Path(run_dir)).path))
 
 
-def _as_values(one: Listed, tags: tuple[str, ...]) -> dict[str, Any]:
+def _as_values(one: Indexed, tags: tuple[str, ...]) -> dict[str, Any]:
     return {
         "run": one.path,
         "job": one.job,
@@ -121,7 +144,7 @@ def _as_values(one: Listed, tags: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _table(found: list[tuple[Listed, tuple[str, ...]]], shell: Shell) -> list[str]:
+def _table(found: list[tuple[Indexed, tuple[str, ...]]], shell: Shell) -> list[str]:
     rows = [_HEAD, *(_row(one, tags) for one, tags in found)]
     widths = [max(len(row[at]) for row in rows) for at in range(4)]
     lines = []
@@ -129,11 +152,19 @@ def _table(found: list[tuple[Listed, tuple[str, ...]]], shell: Shell) -> list[st
         cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
         if number:
             cells[1] = shell.paint(cells[1], STATUS_COLOURS[row[1]], result=True)
-        lines.append("  ".join((*cells, row[4])).rstrip())
+        room = shell.result_width - sum(widths) - 2 * len(widths)
+        lines.append("  ".join((*cells, _cut(row[4], room))).rstrip())
     return lines
 
 
-def _row(one: Listed, tags: tuple[str, ...]) -> tuple[str, str, str, str, str]:
+def _cut(text: str, room: int) -> str:
+    """What fits into the room of a terminal; nothing where that would say nothing."""
+    if len(text) <= room:
+        return text
+    return f"{text[: room - 1]}…" if room >= _LEAST_WHY else ""
+
+
+def _row(one: Indexed, tags: tuple[str, ...]) -> tuple[str, str, str, str, str]:
     born = datetime.fromisoformat(one.created)
     age = span(max(0.0, (datetime.now(UTC) - born).total_seconds()))
     why = "  ".join(filter(None, (one.reason, _words(tags))))

@@ -15,11 +15,16 @@ from jobrun.spec.schema import schema_text
 @option("--out", metavar="FILE", help="Write it here instead of printing it.")
 @click.pass_obj
 def command(shell: Shell, out: str | None) -> None:
-    """Print the JSON schema of specs.
+    r"""Print the JSON schema of specs.
 
     Editors that know YAML schemas complete and check a spec whose first line is
 
         # yaml-language-server: $schema=PATH/job.schema.json
+
+    \b
+    Examples:
+      jobrun schema > job.schema.json
+      jobrun schema --out schemas/job.schema.json
     """
     text = schema_text()
     if out is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from jobrun.core.errors import EnvironmentFaultError
 if TYPE_CHECKING:
     from jobrun.cli.guard import Box
 
+_ENDLESS = 1 << 30
 LogFormat = Literal["text", "json", "github"]
 
 
@@ -32,6 +34,7 @@ class Shell:
         log_format: How events and faults are said; ``github`` adds an annotation to each fault.
         texts: What was given by options that are no files, by the name that places in the
             spec give them, such as ``--set #1``.
+        is_heard: Whether results reach anybody; False once their reader has gone away.
         box: Where a watched process keeps what it is about; None where nobody watches.
     """
 
@@ -41,6 +44,7 @@ class Shell:
     log_format: LogFormat = "text"
     texts: dict[str, str] = field(default_factory=dict)
     box: Box | None = None
+    is_heard: bool = True
 
     def print(self, text: str) -> None:
         """Write a result to stdout, with a line end.
@@ -52,6 +56,7 @@ class Shell:
             _write(sys.stdout, text + "\n")
         except OSError as error:
             _silence(sys.stdout)
+            self.is_heard = False
             if error.errno not in (errno.EPIPE, errno.ESHUTDOWN):
                 raise EnvironmentFaultError.of(
                     "E410",
@@ -81,6 +86,16 @@ class Shell:
         """Whether results on stdout may have colours."""
         return self._colours_on(sys.stdout)
 
+    @property
+    def result_width(self) -> int:
+        """The columns that a line of a result may take; very many where it is no terminal's."""
+        return shutil.get_terminal_size().columns if self.on_terminal else _ENDLESS
+
+    @property
+    def on_terminal(self) -> bool:
+        """Whether results go to a terminal."""
+        return sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty()
+
     def _colours_on(self, stream: TextIO | None) -> bool:
         quiet = self.plain or self.environment.get("NO_COLOR") or self._dumb
         return stream is not None and not stream.closed and stream.isatty() and not quiet
@@ -88,7 +103,8 @@ class Shell:
     @property
     def live(self) -> bool:
         """Whether a display that redraws itself is in place."""
-        return self.terminal and not self.environment.get("CI") and not self._dumb
+        able = self.terminal and not self._dumb and _draws(sys.stderr)
+        return able and not self.environment.get("CI")
 
     @property
     def _dumb(self) -> bool:
@@ -110,6 +126,11 @@ class Shell:
 
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+def _draws(stream: TextIO) -> bool:
+    """Whether bars and marks can be written to it."""
+    return (stream.encoding or "utf-8").lower().replace("-", "").startswith("utf")
 
 
 def _write(stream: TextIO | None, text: str) -> None:

@@ -10,17 +10,28 @@ import click
 
 from jobrun.cli.completing import RUN
 from jobrun.cli.options import Command, json_option, option, run_dir_option
-from jobrun.cli.output import document, number, size, span, sparkline
-from jobrun.cli.progress import short_path
-from jobrun.cli.runs import STATUS_COLOURS
+from jobrun.cli.output import (
+    STATUS_COLOURS,
+    TASK_MARKS,
+    document,
+    number,
+    short_path,
+    size,
+    span,
+    sparkline,
+)
 from jobrun.cli.shell import Shell
 from jobrun.core.excerpt import visible
 from jobrun.runner.rundir import find_run
 from jobrun.tools.runs.status import Status, status_of
 
 _MOST_METRICS = 8
+_MOST_NODES = 6
 _LOOK_EVERY_S = 1.0
-_CLEAR = "\x1b[H\x1b[2J"
+# Tasks of shorter epochs have ended before anybody has read of them.
+_CALM_S = 1.0
+# Home, and what is left of an older text taken away line by line: a cleared screen would flicker.
+_CLEAR, _HOME, _REST_OF_LINE, _REST = "\x1b[2J", "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 @click.command("status", cls=Command)
@@ -41,6 +52,7 @@ def command(shell: Shell, run: str, watch: bool, as_json: bool, run_dir: str) ->
       jobrun status kmeans --watch
     """
     found = find_run(run, Path(run_dir))
+    place = _CLEAR
     while True:
         # Its record changes when it ends.
         found = find_run(str(found.path), Path(run_dir))
@@ -48,17 +60,25 @@ def command(shell: Shell, run: str, watch: bool, as_json: bool, run_dir: str) ->
         if as_json:
             shell.print(document("status", _as_values(state)))
         else:
-            clear = _CLEAR if watch and shell.terminal else ""
-            shell.print(clear + "\n".join(_text(state, shell)))
-        if not watch or state.owner is None:
+            lines = _text(state, shell)
+            redraws = watch and shell.on_terminal
+            shell.print(_in_place(lines, place) if redraws else "\n".join(lines))
+            place = ""
+        if not watch or state.owner is None or not shell.is_heard:
             return
         time.sleep(_LOOK_EVERY_S)
+
+
+def _in_place(lines: list[str], before: str) -> str:
+    """The lines at the top of the terminal, over those that stood there."""
+    return before + _HOME + "\n".join(f"{line}{_REST_OF_LINE}" for line in lines) + _REST
 
 
 def _text(state: Status, shell: Shell) -> list[str]:
     colour = STATUS_COLOURS.get(state.status, "dim")
     rows = [("status", shell.paint(state.status, "bold", colour, result=True) + _why(state))]
     rows.append(("epoch", _position(state)))
+    rows += _tasks(state)
     for name in state.metrics.names[:_MOST_METRICS]:
         values = [value for _, value in state.metrics.column(name)]
         last = state.metrics.rows[-1][1][state.metrics.names.index(name)]
@@ -70,16 +90,34 @@ def _text(state: Status, shell: Shell) -> list[str]:
     rows.append(("path", short_path(str(state.run.path))))
     width = max(len(name) for name, _ in rows)
     lines = [state.run.name, *(f"  {name:<{width}}  {text}" for name, text in rows)]
-    lines += [f"  {shell.paint(visible(line), 'dim', result=True)}" for line in state.lines]
+    lines += [f"  {shell.paint(_fitting(line, shell), 'dim', result=True)}" for line in state.lines]
     following = _next(state)
     return [*lines, f"next: {following}"] if following else lines
+
+
+def _fitting(line: str, shell: Shell) -> str:
+    """The line as far as the terminal's width goes, behind its margin of two."""
+    text, room = visible(line), max(1, shell.result_width - 2)
+    return text if len(text) <= room else f"{text[: room - 1]}…"
+
+
+def _tasks(state: Status) -> list[tuple[str, str]]:
+    """Per node its tasks, where there are several, and epochs long enough to be looked at."""
+    if len(state.tasks) < 2 or (state.epoch_s or _CALM_S) < _CALM_S:
+        return []
+    nodes: dict[str, list[str]] = {}
+    for node, task, how in state.tasks:
+        nodes.setdefault(node, []).append(f"{TASK_MARKS[how]} {visible(task)}")
+    shown = [(visible(node), "   ".join(words)) for node, words in nodes.items()]
+    left_out = len(shown) - _MOST_NODES
+    return shown[:_MOST_NODES] + ([("", f"and {left_out} more nodes")] if left_out > 0 else [])
 
 
 def _why(state: Status) -> str:
     if state.owner is not None:
         return f"   {state.owner}"
     if state.run.record.reason and state.run.record.status != "running":
-        return f"   {state.run.record.reason}"
+        return "   " + state.run.record.reason.removeprefix(f"{state.status} ")
     return ""
 
 
@@ -133,4 +171,5 @@ def _as_values(state: Status) -> dict[str, Any]:
         "metrics": dict(zip(state.metrics.names, latest, strict=False)),
         "tags": list(state.tags),
         "lines": list(state.lines),
+        "tasks": [{"node": node, "task": task, "state": how} for node, task, how in state.tasks],
     }

@@ -28,9 +28,14 @@ from jobrun.tools.runs.ending import ask_to_end, wait_for_end
 @run_dir_option
 @click.pass_obj
 def command(shell: Shell, run: str, now: bool, wait_s: float | None, run_dir: str) -> None:
-    """Ask RUN to end; the newest if none is named. It ends with 75, and resume continues it.
+    r"""Ask RUN to end; the newest if none is named. It ends with 75, and resume continues it.
 
     The epoch that runs is finished and saved if that does not take too long, else dropped.
+
+    \b
+    Examples:
+      jobrun stop
+      jobrun stop brisk-heron --wait 30s
     """
     found = find_run(run, Path(run_dir))
     owner = ask_to_end(found, now=now)

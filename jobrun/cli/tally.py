@@ -13,16 +13,35 @@ from jobrun.core.events import (
     CheckpointFailed,
     EpochEnded,
     Event,
+    GroupRetried,
     GroupStarted,
     Logged,
     Measured,
     RunEnded,
     RunStarted,
+    TaskEnded,
+    TaskFacts,
 )
 from jobrun.core.excerpt import visible
 
 # As much as a sparkline or a mean of times can use.
 _HISTORY = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """How a task of the group that runs stands on one node.
+
+    Attributes:
+        state: ``waiting``, ``running``, ``ended`` or ``failed``.
+        seconds: What it took, this time or, of one that has not ended, in the mean; None when not
+            known.
+    """
+
+    task: str
+    node: str
+    state: str
+    seconds: float | None
 
 
 @dataclass(slots=True)
@@ -36,6 +55,9 @@ class Tally:
         first_epoch: The epoch this invocation began behind; -1 for a new run.
         epoch: The newest epoch that ended; 0 is init.
         failed_saves: How many checkpoints could not be saved.
+        epoch_at: When the newest epoch ended, and the one before it.
+        ends: Of the group that runs: the tasks that have ended, by name and node.
+        times: What each task took lately, by group, name and node.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -52,6 +74,9 @@ class Tally:
     saved_at: float = 0.0
     failed_saves: int = 0
     ended: RunEnded | None = None
+    epoch_at: deque[float] = field(default_factory=lambda: deque(maxlen=_HISTORY))
+    ends: dict[tuple[str, str], TaskEnded] = field(default_factory=dict)
+    times: dict[tuple[str, str, str], deque[float]] = field(default_factory=dict)
 
     def see(self, event: Event) -> None:
         """Take one event in."""
@@ -59,8 +84,10 @@ class Tally:
             case RunStarted():
                 self.started, self.started_at = event, self.clock()
                 self.first_epoch, self.epoch = event.epoch, max(event.epoch, 0)
-            case GroupStarted():
-                self.group = event.group
+            case GroupStarted() | GroupRetried():
+                self.group, self.ends = event.group, {}
+            case TaskEnded():
+                self._task_ended(event)
             case Logged():
                 self.lines.append(log_line(event))
             case Measured():
@@ -73,6 +100,7 @@ class Tally:
                 self.epoch = event.epoch
                 self.epochs_seen += 1
                 self.seconds.append(event.seconds)
+                self.epoch_at.append(self.clock())
             case RunEnded():
                 self.ended = event
             case _:
@@ -94,7 +122,33 @@ class Tally:
         total = self.started.total_epochs if self.started else None
         if total is None or not self.seconds:
             return None
-        return max(0, total - self.epoch) * fmean(self.seconds)
+        # From end to end, since saves and probes take time, too; counting down between the ends.
+        spread = self.epoch_at[-1] - self.epoch_at[0]
+        each = max(fmean(self.seconds), spread / max(1, len(self.epoch_at) - 1))
+        begun = min(each, self.clock() - self.epoch_at[-1])
+        return max(0.0, max(0, total - self.epoch) * each - begun)
+
+    def tasks(self) -> list[TaskState]:
+        """The tasks of the group that runs, in their order; a node's tasks need not be together."""
+        known = self.started.tasks if self.started else ()
+        facts = [one for one in known if one.group == self.group]
+        left = {one.task for one in facts if (one.task, one.node) not in self.ends}
+        return [self._state(one, left) for one in facts]
+
+    def _state(self, one: TaskFacts, left: set[str]) -> TaskState:
+        ended = self.ends.get((one.task, one.node))
+        if ended is not None:
+            state = "failed" if ended.failed else "ended"
+            return TaskState(one.task, one.node, state, ended.seconds)
+        times = self.times.get((self.group, one.task, one.node))
+        # It starts as soon as those that it needs have ended, on all their nodes.
+        state = "waiting" if left & set(one.needs) else "running"
+        return TaskState(one.task, one.node, state, fmean(times) if times else None)
+
+    def _task_ended(self, event: TaskEnded) -> None:
+        self.ends[event.task, event.node] = event
+        key = (self.group, event.task, event.node)
+        self.times.setdefault(key, deque(maxlen=_HISTORY)).append(event.seconds)
 
     def latest(self) -> dict[str, float | int | bool | str]:
         """Each metric's last value."""

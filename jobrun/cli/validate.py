@@ -59,9 +59,14 @@ def command(
     strict: bool,
     imports: bool,
 ) -> int:
-    """Check one or more specs: syntax, names, shapes, races. Nothing is executed.
+    r"""Check one or more specs: syntax, names, shapes, races. Nothing is executed.
 
     Exit code 0 when all are valid, 3 when one is not.
+
+    \b
+    Examples:
+      jobrun validate kmeans.yaml
+      jobrun validate specs/*.yaml --strict --format github
     """
     shell.texts |= option_texts(overrides)
     verdicts = [_judged(spec, values, overrides, imports) for spec in specs]

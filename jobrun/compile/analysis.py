@@ -13,6 +13,7 @@ from jobrun.compile.faults import Faults
 from jobrun.compile.groups import GroupDraft
 from jobrun.compile.missing import Missing
 from jobrun.compile.outputs import OutputTable
+from jobrun.compile.pulls import check_pulls
 from jobrun.compile.races import check_races
 from jobrun.compile.scopes import NodeView, node_views
 from jobrun.compile.state import Left, left_by, state_of
@@ -100,6 +101,7 @@ class Analysis:
             Visibility(view, owned.get(node, Owned()), self._faults, self._missing).check()
             check_races(view, self._missing.unordered, self._faults)
             check_tolerance(view, self._faults)
+        check_pulls(self._groups[name], views, start, self._faults)
         return views
 
 

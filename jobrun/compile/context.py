@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.nets import NetDef
+from jobrun.compile.nodes import NodeNames
 from jobrun.compile.queues import QueueTable
 from jobrun.compile.reserved import refused_name
 from jobrun.graph.access import AccessFinder
+from jobrun.graph.types import Cluster
 from jobrun.ops.table import OPERATORS
 from jobrun.spec.source import SourceMap
 
@@ -28,6 +30,7 @@ class Context:
     faults: Faults
     nets: Mapping[str, NetDef]
     queues: QueueTable = field(default_factory=QueueTable)
+    nodes: NodeNames = field(default_factory=lambda: NodeNames(Cluster(())))
 
     def place(self, path: str, *spec_path: str | int) -> Place:
         """The place of a step or task, by its own path and that in the spec."""

@@ -7,11 +7,11 @@ from typing import Any, assert_never
 from jobrun.compile.calls import check_call
 from jobrun.compile.context import Context, Env
 from jobrun.compile.faults import Place
-from jobrun.compile.pending import not_yet
 from jobrun.compile.reading import UNREADABLE, Reading
 from jobrun.core.names import did_you_mean
 from jobrun.core.origin import Origin
 from jobrun.graph.expr import Call, Const, Expr, Name
+from jobrun.graph.pulled import PulledBlob
 from jobrun.graph.steps import (
     Assert,
     Assign,
@@ -22,6 +22,7 @@ from jobrun.graph.steps import (
     NameTarget,
     Op,
     Perform,
+    Pull,
     Record,
     RunProgram,
     Save,
@@ -78,10 +79,7 @@ class Effects:
                 message = self._read.text(spec.message, (*at, "message"), path, env, holes=True)
                 return Assert(condition, message, str(spec.condition), path, origin)
             case PullStep():
-                not_yet(self._faults, "'pull' is not carried out yet",
-                        "write an output in one group and read it in the next", place)  # fmt: skip
-                targets = tuple(NameTarget(self._read.blob(name, place, env)) for name in spec.pull)
-                return Assign(targets, UNREADABLE, path, origin)
+                return self._pull(spec, at, place, origin, env)
             case _:
                 assert_never(spec)
 
@@ -171,6 +169,15 @@ class Effects:
             deterministic=spec.deterministic, path=path, origin=origin,
             state_dir=spec.state_dir or "",
         )  # fmt: skip
+
+    def _pull(self, spec: PullStep, at: Path, place: Place, origin: Origin, env: Env) -> Step:
+        pulled = []
+        for name, one in spec.pull.items():
+            blob = self._read.blob(name, place, env)
+            where = Place(place.path, self._context.source.at((*at, "pull", name, "from")))
+            nodes = self._context.nodes.resolve(one.source, where, self._faults)
+            pulled.append(PulledBlob(blob, nodes, one.blob, one.reduce))
+        return Pull(tuple(pulled), place.path, origin)
 
     def _values(
         self, values: dict[str, Any], at: Path, path: str, env: Env

@@ -33,6 +33,7 @@ from jobrun.graph.steps import (
     Op,
     Parallel,
     PublishCopy,
+    Pull,
     Record,
     RunProgram,
     Save,
@@ -197,8 +198,9 @@ class FlowFinder:
         for sent, place in zip(records.write, records.write_at, strict=True):
             # Where a stop is certain nothing is ever sent.
             for name in () if one.dead else sent.names:
-                self.ledger.reads.setdefault(name, place)
-                one.read((name,), place, self.problems)
+                at = records.sent_at.get((sent.queue.name, name), place)
+                self.ledger.reads.setdefault(name, at)
+                one.read((name,), at, self.problems)
         one.leave(record_path(path) if records.is_loop else path)
         own, self.ledger = self.ledger, outer
         outer.add(own)
@@ -240,8 +242,8 @@ class FlowFinder:
                 into.stop(step.target, into.end)
                 into.dead = step.condition is None
             case (
-                CallPython() | RunProgram() | Load() | Save() | Log() | Record() | Assert()
-                | SaveState() | LoadState() | AdoptState() | CopyState() | PublishCopy()
+                CallPython() | RunProgram() | Pull() | Load() | Save() | Log() | Record()
+                | Assert() | SaveState() | LoadState() | AdoptState() | CopyState() | PublishCopy()
             ):  # fmt: skip
                 self._touch(FINDER.of_step(step), place, into)
             case _:

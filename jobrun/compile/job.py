@@ -32,14 +32,16 @@ from jobrun.compile.settings import check_node_settings
 from jobrun.compile.shapes import job_types
 from jobrun.compile.state import Left
 from jobrun.compile.state_dirs import (
+    StateDirs,
     check_state_dirs,
     state_dirs_of,
     with_empty_state_dirs,
     with_state_dirs,
 )
 from jobrun.core.errors import Fault
+from jobrun.core.origin import Origin
 from jobrun.graph.conditions import Probe
-from jobrun.graph.types import Job
+from jobrun.graph.types import Job, TaskGroup
 from jobrun.spec.load import LoadedSpec
 
 
@@ -89,9 +91,11 @@ class _Compilation:
         self._faults = Faults(loaded.files)
         nets = net_table(loaded.spec, loaded.source, self._faults)
         queues = queue_table(loaded.spec, loaded.source, self._faults)
-        self._context = Context(loaded.source, loaded.params, self._faults, nets, queues)
         self._cluster = cluster(loaded.spec, loaded.source)
         self._nodes = NodeNames(self._cluster)
+        self._context = Context(
+            loaded.source, loaded.params, self._faults, nets, queues, self._nodes
+        )
         self._readers = reader_table(loaded.spec, self._context)
         self._lowering = GroupLowering(self._context, self._nodes, self._readers)
         self._groups = self._lowering.drafts(loaded.spec)
@@ -114,17 +118,14 @@ class _Compilation:
         kept = with_state_dirs(kept, folders)
         analysis.check_later(kept)
         check_reading(self._spec, self._context, self._groups, policy)
-        saved_at = self._loaded.source.at(("checkpoint", "nodes"))
-        check_state_dirs(folders, policy, saved_at, self._faults)
+        check_state_dirs(folders, policy, self._at("checkpoint", "nodes"), self._faults)
         give_advice(self._context, self._spec, self._groups, kept, policy)
         probed = self._probed(kept)
         deadline = deadline_of(self._spec, self._context)
         self._faults.raise_if_any()
         job = Job(
             name=self._spec.name, cluster=self._cluster,
-            init=with_empty_state_dirs(
-                with_first_positions(analysis.assembled("init"), self._groups), folders
-            ),
+            init=self._init(folders),
             epoch=analysis.assembled("epoch"),
             download=analysis.assembled("download"), exit=analysis.assembled("exit"),
             seed=self._spec.seed, description=self._spec.description,
@@ -135,12 +136,20 @@ class _Compilation:
             folder=self._loaded.folder, **probed,
             deadline=deadline, queues=queues,
         )  # fmt: skip
-        every = Place("checkpoint.every", self._loaded.source.key(("checkpoint", "every")))
+        every = Place("checkpoint.every", self._at("checkpoint", "every"))
         check_midway(job, every, self._faults)
         # What needs a data file's header is found in preflight.
         self._faults.extend(job_types(job).faults)
         self._faults.raise_if_any()
         return Compiled(job, self._faults.warnings())
+
+    def _at(self, *path: str) -> Origin:
+        return self._loaded.source.key(path)
+
+    def _init(self, folders: StateDirs) -> TaskGroup:
+        """Init, with what the runner makes before it."""
+        init = with_first_positions(self._analysis.assembled("init"), self._groups)
+        return with_empty_state_dirs(init, folders)
 
     def _probed(self, kept: Mapping[str, Left]) -> dict[str, Any]:
         """All that the runner looks at, by its field of the job."""

@@ -38,6 +38,12 @@ def check_midway(job: Job, place: Place, faults: Faults) -> None:
         faults: Where to.
     """
     if job.checkpoint.every_records:
+        if job.checkpoint.upload is not None:
+            faults.warn(
+                "W143", "only whole epochs are brought elsewhere: what is saved within one stays "
+                "in the run's directory", "save whole epochs more often if the copy must be newer",
+                place,
+            )  # fmt: skip
         for message, mend in obstacles(job):
             text = f"checkpoints within an epoch are not carried out yet {message}"
             not_yet(faults, text, f"{mend}, or {_MEND}", place)

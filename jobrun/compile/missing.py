@@ -154,7 +154,8 @@ class Missing:
         known = set(view.start) | view.global_names | view.group_names | set(self._params)
         if task is not None:
             known |= task.flow.made()
-        known = {one for one in known if ":" not in one}
+        # Names inside nets, and positions of readers, are none that a spec could say.
+        known = {one for one in known if ":" not in one and "/" not in one}
         message = f"unknown blob '{name}'"
         if len(known) > _MOST_NAMES:
             return _Words("E180", message, "make it first")

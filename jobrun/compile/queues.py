@@ -59,6 +59,16 @@ class QueueTable:
                 self._not_found(name, place, faults)
         return tuple(found), tuple(places)
 
+    def sent_places(
+        self, spec: TaskSpec, at: Path, path: str, source: SourceMap
+    ) -> dict[tuple[str, str], Place]:
+        """Where each name that a task sends stands, by queue and name."""
+        return {
+            (queue, name): Place(f"{path}/write.{queue}", source.at((*at, "write", queue, number)))
+            for queue, names in spec.write.items()
+            for number, name in reversed(tuple(enumerate(names)))
+        }
+
     def _not_found(self, name: str, place: Place, faults: Faults) -> None:
         if name in self.readers:
             faults.error("E192", f"'{name}' is a reader, and records are written to queues",

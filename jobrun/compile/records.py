@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from jobrun.compile.faults import Place
 from jobrun.graph.data import ReadQueue, ReadRecords, WriteQueue
@@ -21,6 +22,7 @@ class Records:
         read_at: The place of ``read``.
         write: What is sent, in the order in which it is.
         write_at: The place of each.
+        sent_at: The places of the names in each, by queue and name; as far as they are written.
         is_loop: The steps run once for each record.
     """
 
@@ -28,6 +30,7 @@ class Records:
     read_at: Place = _NO_PLACE
     write: tuple[WriteQueue, ...] = ()
     write_at: tuple[Place, ...] = ()
+    sent_at: Mapping[tuple[str, str], Place] = field(default_factory=dict)
     is_loop: bool = False
 
     @property

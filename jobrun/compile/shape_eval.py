@@ -66,7 +66,8 @@ def evaluate(expr: Expr, names: Mapping[str, Known], report: Report = lambda _: 
 
     Args:
         expr: The expression.
-        names: What is known of blobs; of an output under ``output_key``.
+        names: What is known of blobs; of an output under ``output_key``, of a node's blob as
+            the runner sees it under ``blob_key``.
         report: Is told of each part that cannot be computed; its value is unknown.
     """
     return _Evaluation(names, report).of(expr)
@@ -75,6 +76,17 @@ def evaluate(expr: Expr, names: Mapping[str, Known], report: Report = lambda _: 
 def output_key(node: str, task: str, output: str) -> str:
     """The name of a task's output among those of blobs; no blob can have it."""
     return f"{node}/{task}.{output}"
+
+
+def blob_key(node: str, name: str) -> str:
+    """The name of a node's blob, looked at from outside, among those of blobs."""
+    return f"{node}//{name}"
+
+
+def _key(leaf: OutputRead | NodeBlob) -> str:
+    if isinstance(leaf, NodeBlob):
+        return blob_key(leaf.node, leaf.name)
+    return output_key(leaf.node, leaf.task, leaf.output)
 
 
 class _Evaluation:
@@ -130,8 +142,8 @@ class _Evaluation:
                 return _builtin(name)
             case LoopIndex():
                 return Known("int64", (), weak=True)
-            case OutputRead():
-                return self._names.get(output_key(expr.node, expr.task, expr.output), UNKNOWN)
+            case OutputRead() | NodeBlob():
+                return self._names.get(_key(expr), UNKNOWN)
             case Dtype(name=name):
                 return Known(DTYPE, (), dtype_name(name))
             case Text(parts=parts):
@@ -141,7 +153,7 @@ class _Evaluation:
                 return Known(TEXT, (), weak=True)
             case Sequence(items=items):
                 return Known(items=tuple(map(self.of, items)))
-            case Slice() | NodeBlob():
+            case Slice():
                 return UNKNOWN
             case _:
                 assert_never(expr)

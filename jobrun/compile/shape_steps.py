@@ -40,6 +40,7 @@ from jobrun.graph.steps import (
     Parallel,
     Perform,
     PublishCopy,
+    Pull,
     Record,
     RunProgram,
     Save,
@@ -181,7 +182,7 @@ class Walk:
                 for file in files:
                     self.bind(file.blob, self._in_file(file))
                 return True
-            case CallPython() | RunProgram():
+            case CallPython() | RunProgram() | Pull():
                 self._foreign(step)
                 return True
             case (
@@ -275,11 +276,13 @@ class Walk:
         found = self._headers(path, file.member)
         return Known(dtype_name(found[0]), found[1]) if found else UNKNOWN
 
-    def _foreign(self, step: CallPython | RunProgram) -> None:
+    def _foreign(self, step: CallPython | RunProgram | Pull) -> None:
         for expr in expressions(step):
             self.value(expr, step)
         if isinstance(step, RunProgram):
             made: tuple[str, ...] = tuple(blob for blob, _, _ in step.results)
+        elif isinstance(step, Pull):
+            made = tuple(one.blob for one in step.blobs)
         else:
             changed = [value.name for name, value in step.arguments
                        if name in step.writable and isinstance(value, Name)]  # fmt: skip

@@ -13,8 +13,9 @@ from graphlib import TopologicalSorter
 
 from jobrun.compile.faults import Faults
 from jobrun.compile.record_shapes import Headers, record_shapes
-from jobrun.compile.shape_eval import output_key
+from jobrun.compile.shape_eval import blob_key, output_key
 from jobrun.compile.shape_judge import Judge
+from jobrun.compile.shape_probes import judge_probes
 from jobrun.compile.shape_steps import Names, Walk
 from jobrun.core.errors import Fault
 from jobrun.graph.data import ReadQueue, ReadRecords
@@ -99,6 +100,8 @@ class _JobWalk:
             owned |= {
                 (node.name, name): names.get(name, UNKNOWN) for name in self._owned(node.name)
             }
+        seen_from_outside = {blob_key(*place): known for place, known in owned.items()}
+        judge_probes(self._job, {**self._outputs, **seen_from_outside}, self._judge)
         return Types(owned, self._made, self._judge.faults.all())
 
     def _likeness(self, node: str) -> object:

@@ -142,12 +142,13 @@ class TaskLowering:
     def _records(self, spec: TaskSpec, at: Path, path: str, group: GroupName) -> Records:
         context, queues = self._context, self._context.queues
         write, places = queues.written(spec, at, path, context.source, context.faults)
+        sent = queues.sent_places(spec, at, path, context.source)
         if spec.read is None:
-            return Records(write=write, write_at=places)
+            return Records(write=write, write_at=places, sent_at=sent)
         place = context.place(f"{path}/read", *at, "read")
         queues.check_read(spec.read, place, context.faults)
         read = self._readers.read(spec.read) or queues.read(spec.read, group)
-        return Records(read, place, write, places, is_loop=True)
+        return Records(read, place, write, places, sent, is_loop=True)
 
     def report(self, spec: ReportSpec, at: Path, path: str, used: dict[str, None]) -> Report:
         """Lower a report."""

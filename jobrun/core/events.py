@@ -10,14 +10,32 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """A task on one of its nodes; it starts when those that it ``needs`` have ended, everywhere."""
+
+    group: str
+    task: str
+    node: str
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RunStarted:
-    """``epoch``: the last epoch that was already there; -1 for a new run."""
+    """A run begins, or goes on.
+
+    Attributes:
+        epoch: The last epoch that was already there; -1 for a new run.
+        total_epochs: After which it ends, if nothing ends it before; None when not known.
+        tasks: All of them: with the ends of tasks, they tell which ones run at any time, so that
+            no epoch has to tell it. None at all, if they are very many.
+    """
 
     run: str
     job: str
     directory: str
     epoch: int
     total_epochs: int | None
+    tasks: tuple[TaskFacts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +62,17 @@ class GroupRetried:
     group: str
     epoch: int
     attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReplaced:
+    """A node was lost, and has a new place; the run goes on after ``epoch``, -1 for from init.
+
+    What was measured after that epoch does not count.
+    """
+
+    node: str
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +119,17 @@ class CheckpointCommitted:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointWithin:
+    """The epoch is durable as it stood after so many of its records; a later save replaces it."""
+
+    epoch: int
+    records: int
+    size_bytes: int
+    seconds: float
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeTime:
     """How long one node's file took. A megabyte is a million bytes.
 
@@ -97,6 +137,7 @@ class NodeTime:
         copy_s: (save) Copying what tasks change in place, all threads together.
         gate_s: (save) How long tasks waited for such a copy.
         sync_s: (save) Of ``seconds``, waiting for the disk to have it.
+        written_bytes: (save) Of ``size_bytes``, what the disk did not have yet, in whole pages.
     """
 
     node: str
@@ -106,6 +147,7 @@ class NodeTime:
     copy_s: float = 0.0
     gate_s: float = 0.0
     sync_s: float = 0.0
+    written_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +166,7 @@ class CheckpointTimes:
         commit_s: (save) From the last file to an epoch that is there to stay.
         beside: (save) The run went on meanwhile.
         stall_s: (save) How much later the run is for it, as far as it waited.
+        written_bytes: (save) Of all nodes; the rest had not changed.
     """
 
     action: str
@@ -138,6 +181,7 @@ class CheckpointTimes:
     commit_s: float = 0.0
     beside: bool = False
     stall_s: float = 0.0
+    written_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +231,12 @@ Event = (
     | GroupStarted
     | GroupEnded
     | GroupRetried
+    | NodeReplaced
     | TaskEnded
     | Logged
     | Measured
     | CheckpointCommitted
+    | CheckpointWithin
     | CheckpointTimes
     | CheckpointFailed
     | CheckpointSkipped

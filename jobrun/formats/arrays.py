@@ -18,7 +18,7 @@ from jobrun.formats.headers import NpyHeader, choose, npz_members, open_zip, rea
 Array = np.ndarray[Any, Any]
 _SHORT_HEADER = 1 << 15
 # The oldest a zip file knows: equal values give equal bytes.
-_NO_TIME = (1980, 1, 1, 0, 0, 0)
+NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def read_npy(path: str) -> Array:
@@ -68,7 +68,7 @@ def write_npz(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
     """Write arrays as an npz stream, not compressed. Equal arrays give equal bytes."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for name, array in arrays.items():
-            entry = zipfile.ZipInfo(f"{name}.npy", _NO_TIME)
+            entry = zipfile.ZipInfo(f"{name}.npy", NO_TIME)
             entry.external_attr = 0o644 << 16
             with archive.open(entry, "w", force_zip64=True) as stream:
                 write_npy(stream, array)

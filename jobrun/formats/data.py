@@ -25,9 +25,11 @@ import numpy as np
 
 from jobrun.blobs.counter import Counter
 from jobrun.blobs.values import Value
+from jobrun.core.errors import EnvironmentFaultError
 from jobrun.formats import arrays, faults, tables
 from jobrun.formats.files import disk_faults, replace_whole
-from jobrun.formats.headers import DELIMITERS, HDF5, require_file, suffix_of
+from jobrun.formats.headers import DELIMITERS, HDF5, inside, require_file, suffix_of
+from jobrun.formats.row_fields import field_of
 from jobrun.formats.rows import open_rows
 
 Array = np.ndarray[Any, Any]
@@ -41,6 +43,14 @@ def read_member(path: str, member: str = "") -> Array:
             objects, or are of an unknown format.
     """
     require_file(path)
+    try:
+        return _read_member(path, member)
+    except EnvironmentFaultError as error:
+        base, fields = inside(path, member, error)
+    return field_of(_read_member(path, base), fields)
+
+
+def _read_member(path: str, member: str) -> Array:
     match suffix_of(path):
         case ".npy":
             if member:

@@ -52,6 +52,11 @@ def unreadable(path: str, why: object) -> EnvironmentFaultError:
     )
 
 
+def cut_short(path: str, size_bytes: int, expected_bytes: int) -> EnvironmentFaultError:
+    """The file ends before its data do."""
+    return unreadable(path, f"it is cut short: {size_bytes} bytes, expected {expected_bytes}")
+
+
 def no_format(path: str) -> EnvironmentFaultError:
     """No reader or writer goes by the end of that name."""
     suffix = Path(path).suffix

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
@@ -65,6 +64,19 @@ def sync_directory(path: str | Path) -> None:
         os.close(descriptor)
 
 
+def make_directory(path: str | Path, mode: int = 0o777) -> None:
+    """Make a directory and those that it is in, where they are not there; their names stay.
+
+    Raises:
+        OSError: The disk says no.
+    """
+    wanted = Path(path).absolute()
+    missing = [one for one in (wanted, *wanted.parents) if not one.exists()]
+    wanted.mkdir(mode=mode, parents=True, exist_ok=True)
+    for one in missing:
+        sync_directory(one.parent)
+
+
 def replace_whole(path: str, write: Callable[[IO[bytes]], None]) -> None:
     """Put what ``write`` writes at ``path``, durably, in place of what may be there.
 
@@ -75,7 +87,7 @@ def replace_whole(path: str, write: Callable[[IO[bytes]], None]) -> None:
         OSError: The disk says no; what was there is unchanged.
     """
     final = Path(path).resolve()
-    beside = final.with_name(f".tmp-{secrets.token_hex(8)}")
+    beside = final.with_name(f".tmp-{os.urandom(8).hex()}")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(beside, flags, 0o666)
     try:

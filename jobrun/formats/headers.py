@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import csv
 import importlib
+import math
 import os
 import stat
 import struct
@@ -16,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from jobrun.formats import faults
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.formats import faults, nested
 
 NPY_MAGIC = b"\x93NUMPY"
 # numpy writes at most 64 KiB; ``ast`` would take very long for very long texts.
@@ -107,13 +109,61 @@ def describe(path: str, member: str = "") -> MemberInfo:
 
     Args:
         path: The file.
-        member: Its member; may be empty where there is one only, and for a whole table.
+        member: Its member; may be empty where there is one only, and for a whole table. A field
+            inside a member of records is named after it, with slashes between.
 
     Raises:
         EnvironmentFaultError: File or member are missing, damaged, hold Python objects, or
             are of an unknown format.
     """
     require_file(path)
+    try:
+        return describe_member(path, member)
+    except EnvironmentFaultError as error:
+        base, fields = inside(path, member, error)
+        form = _form_of(path, base)
+        found = None if form is None else nested.form_inside(form, fields)
+        if found is None:
+            raise
+        return MemberInfo(*found)
+
+
+def inside(path: str, member: str, error: EnvironmentFaultError) -> tuple[str, tuple[str, ...]]:
+    """The member of records, and the fields inside it, that a name means which is no member.
+
+    Args:
+        path: The file.
+        member: The name.
+        error: What was raised for it; raised again when it means nothing else, or was another.
+
+    Raises:
+        EnvironmentFaultError: It means nothing else, either.
+    """
+    kind = suffix_of(path)
+    if error.faults[0].code != "E281" or not member or kind not in {".npy", ".npz", *HDF5}:
+        raise error
+    alone = kind == ".npy"
+    found = nested.located(member, lambda base: _form_of(path, base), alone=alone)
+    if found is not None:
+        return found
+    for base, _ in nested.splits(member, alone=alone):
+        form = _form_of(path, base)
+        names = () if form is None else nested.names_inside(base, form)
+        if names:
+            raise faults.missing_member(path, member, names) from error
+    raise error
+
+
+def _form_of(path: str, member: str) -> nested.Form | None:
+    try:
+        info = describe_member(path, member)
+    except EnvironmentFaultError:
+        return None
+    return info.dtype, info.shape
+
+
+def describe_member(path: str, member: str) -> MemberInfo:
+    """As ``describe``, of members only, not of fields inside them."""
     match suffix_of(path):
         case ".npy":
             return _describe_npy(path, member)
@@ -251,10 +301,16 @@ def _describe_npy(path: str, member: str) -> MemberInfo:
     try:
         with Path(path).open("rb") as file:
             header = read_npy_header(file, path)
+            size_bytes = os.fstat(file.fileno()).st_size
     except OSError as error:
         raise faults.unreadable(path, error.strerror or error) from error
     if header.objects:
         raise faults.holds_objects(path)
+    item_bytes = nested.item_bytes(header.info.dtype)
+    if item_bytes is not None:
+        expected = header.size + item_bytes * math.prod(header.info.shape)
+        if size_bytes < expected:
+            raise faults.cut_short(path, size_bytes, expected)
     return header.info
 
 

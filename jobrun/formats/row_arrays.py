@@ -22,7 +22,7 @@ from jobrun.formats.headers import (
     read_npy_header,
     suffix_of,
 )
-from jobrun.formats.rows import Array, Column, Piece, common_length, in_file_order, put_back
+from jobrun.formats.rows import Array, Column, Piece, common_length
 
 MOST_COMPRESSED_BYTES = 1 << 30
 # Rows in any order are taken from a mapping of what is no larger than this; of larger files they
@@ -109,8 +109,7 @@ class ArrayRows:
 
     def pick(self, rows: Array) -> Piece:
         """Rows in any order."""
-        ordered, place = in_file_order(rows)
-        return put_back(tuple(source.pick(ordered) for source in self._sources), place)
+        return tuple(source.pick(rows) for source in self._sources)
 
     def close(self) -> None:
         """Close the file."""
@@ -132,7 +131,7 @@ class _Held:
         return self._array[start:stop].copy(order="C")
 
     def pick(self, rows: Array) -> Array:
-        """Rows in the order of the file."""
+        """Rows in any order."""
         return self._array.take(rows, axis=0)
 
     def close(self) -> None:
@@ -169,7 +168,7 @@ class _Extent:
         return rows
 
     def pick(self, rows: Array) -> Array:
-        """Rows in the order of the file."""
+        """Rows in any order."""
         extent = self._extent
         self._check_size()
         if extent.fortran and len(extent.shape) > 1:
@@ -188,7 +187,9 @@ class _Extent:
             # No row is out of bounds; to have that checked would take a copy.
             self._mapped().take(rows, axis=0, out=target, mode="clip")
             return
-        for at, row in enumerate(rows.tolist()):
+        # Through the file once, each row to where it was asked for.
+        order = np.argsort(rows, kind="stable")
+        for at, row in zip(order.tolist(), rows[order].tolist(), strict=True):
             self._fill(target[at : at + 1], extent.offset + row * self._row_bytes)
 
     def close(self) -> None:
@@ -215,6 +216,8 @@ class _Extent:
             else:
                 shape = (extent.shape[0], self._row_bytes)
                 self._map = np.memmap(self._path, np.uint8, "r", extent.offset, shape)
+                # Rows will be asked for in any order: the disk had better give them in its own.
+                self._map._mmap.madvise(mmap.MADV_WILLNEED)
             # What is mapped, without what numpy's class for it costs at each use.
             self._rows = np.asarray(self._map)
         return self._rows

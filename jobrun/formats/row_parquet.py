@@ -1,4 +1,7 @@
-"""Rows of parquet files, by row groups. Needs pyarrow: the extra ``jobrun[parquet]``."""
+"""Rows of parquet files, by row groups. Needs pyarrow: the extra ``jobrun[parquet]``.
+
+A field of a struct is named after its column, with slashes between: ``user/id``.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,9 @@ def members(path: str) -> tuple[str, ...]:
     Raises:
         EnvironmentFaultError: The file is damaged, or pyarrow is not installed.
     """
-    _, file = _opened(path)
+    arrow, file = _opened(path)
     with file:
-        return tuple(file.schema_arrow.names)
+        return _names(arrow, file.schema_arrow)
 
 
 def describe(path: str, member: str) -> MemberInfo:
@@ -43,10 +46,7 @@ def describe(path: str, member: str) -> MemberInfo:
     """
     arrow, file = _opened(path)
     with file:
-        names = tuple(file.schema_arrow.names)
-        if member not in names:
-            raise faults.missing_member(path, member, names)
-        kind = file.schema_arrow.field(member).type
+        kind = _kind(arrow, file.schema_arrow, path, member)
         shape: tuple[int, ...] = (file.metadata.num_rows,)
     if arrow.types.is_fixed_size_list(kind):
         shape, kind = (*shape, kind.list_size), kind.value_type
@@ -68,6 +68,37 @@ def _opened(path: str) -> tuple[Any, Any]:
         raise faults.unreadable(path, str(error).partition("\n")[0]) from error
 
 
+def _names(arrow: Any, fields: Any, before: str = "") -> tuple[str, ...]:
+    """The columns; in place of a struct, its fields."""
+    found: list[str] = []
+    for field in fields:
+        name = f"{before}{field.name}"
+        inner = arrow.types.is_struct(field.type)
+        found += _names(arrow, field.type, f"{name}/") if inner else [name]
+    return tuple(found)
+
+
+def _way(schema: Any, member: str) -> tuple[str, ...]:
+    """The column that a name means, and the fields inside it."""
+    return (member,) if member in schema.names else tuple(member.split("/"))
+
+
+def _kind(arrow: Any, schema: Any, path: str, member: str) -> Any:
+    """The type of a column, or of a field inside one."""
+    column, *fields = _way(schema, member)
+    if column not in schema.names:
+        raise faults.missing_member(path, member, _names(arrow, schema))
+    kind = schema.field(column).type
+    for name in fields:
+        if not arrow.types.is_struct(kind) or kind.get_field_index(name) < 0:
+            raise faults.missing_member(path, member, _names(arrow, schema))
+        kind = kind.field(name).type
+    if arrow.types.is_struct(kind):
+        inner = [one for one in _names(arrow, schema) if one.startswith(f"{member}/")]
+        raise faults.no_column(path, member, f"it has fields of its own: {', '.join(inner)}")
+    return kind
+
+
 class ParquetRows:
     """Rows of columns; a list of fixed length is one more axis."""
 
@@ -76,10 +107,8 @@ class ParquetRows:
         self._members = members
         self._file = file
         self._arrow = arrow
-        known = tuple(file.schema_arrow.names)
         for member in members:
-            if member not in known:
-                raise faults.missing_member(path, member, known)
+            _kind(arrow, file.schema_arrow, path, member)
         counts = [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]
         self._ends = list(accumulate(counts))
         self._kept: OrderedDict[int, Piece] = OrderedDict()
@@ -142,13 +171,15 @@ class ParquetRows:
         return sum(column.nbytes for piece in self._kept.values() for column in piece)
 
     def _read(self, number: int, members: list[str]) -> Any:
+        ways = (_way(self._file.schema_arrow, member) for member in members)
+        columns = list(dict.fromkeys(".".join(way) for way in ways))
         try:
-            return self._file.read_row_group(number, columns=members, use_threads=False)
+            return self._file.read_row_group(number, columns=columns, use_threads=False)
         except (self._arrow.ArrowException, OSError) as error:
             raise faults.unreadable(self._path, str(error).partition("\n")[0]) from error
 
     def _array(self, table: Any, member: str) -> Array:
-        column = table.column(member).combine_chunks()
+        column = self._inside(table, member).combine_chunks()
         kind = column.type
         if self._arrow.types.is_dictionary(kind):
             column = column.dictionary_decode()
@@ -156,6 +187,13 @@ class ParquetRows:
             flat = self._plain(column.flatten(), member)
             return flat.reshape(len(column), kind.list_size)
         return self._plain(column, member)
+
+    def _inside(self, table: Any, member: str) -> Any:
+        name, *fields = _way(self._file.schema_arrow, member)
+        column = table.column(name)
+        if fields:
+            column = importlib.import_module("pyarrow.compute").struct_field(column, fields)
+        return column
 
     def _plain(self, column: Any, member: str) -> Array:
         if column.null_count and not self._arrow.types.is_floating(column.type):
@@ -169,7 +207,8 @@ class ParquetRows:
         return np.ascontiguousarray(found)
 
     def _is_text(self, member: str) -> bool:
-        kind, types = self._file.schema_arrow.field(member).type, self._arrow.types
+        types = self._arrow.types
+        kind = _kind(self._arrow, self._file.schema_arrow, self._path, member)
         if types.is_dictionary(kind):
             kind = kind.value_type
         return bool(types.is_string(kind) or types.is_large_string(kind))
@@ -178,13 +217,14 @@ class ParquetRows:
         """The longest text of a column, so that all pieces have one dtype."""
         width = 1
         for number in range(self._file.num_row_groups):
-            texts = self._read(number, [member]).column(member).to_pylist()
+            texts = self._inside(self._read(number, [member]), member).to_pylist()
             width = max([width, *(len(text) for text in texts if text is not None)])
         return width
 
     def _column(self, member: str) -> Column:
         if not self._ends or not self._ends[-1]:
-            empty = self._file.schema_arrow.empty_table().select([member])
+            way = _way(self._file.schema_arrow, member)
+            empty = self._file.schema_arrow.empty_table().select(way[:1])
             sample = self._array(empty, member)
         else:
             sample = self._group(0)[self._members.index(member)]

@@ -24,8 +24,9 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from jobrun.core.errors import EnvironmentFaultError
 from jobrun.formats import faults
-from jobrun.formats.headers import require_file
+from jobrun.formats.headers import describe_member, inside, require_file
 
 Array = np.ndarray[Any, Any]
 Piece = tuple[Array, ...]
@@ -92,8 +93,45 @@ def open_rows(kind: Format, path: str, members: Sequence[str]) -> Rows:
     """
     require_file(path)
     module = importlib.import_module(f"jobrun.formats.{_MODULES[kind]}")
-    rows: Rows = module.open_file(path, tuple(members))
+    rows: Rows
+    try:
+        rows = module.open_file(path, tuple(members))
+    except EnvironmentFaultError as error:
+        return _open_fields(module, path, members, error)
     return rows
+
+
+def _open_fields(
+    module: Any, path: str, members: Sequence[str], error: EnvironmentFaultError
+) -> Rows:
+    """Some members are fields inside others; the error again when they are not."""
+    parts = []
+    bases: dict[str, int] = {}
+    for member in members:
+        base, fields = whole(path, member, error)
+        parts.append((bases.setdefault(base, len(bases)), fields))
+    if list(bases) == list(members):
+        raise error
+    rows: Rows = module.open_file(path, tuple(bases))
+    try:
+        wrapped: Rows = importlib.import_module("jobrun.formats.row_fields").FieldRows(
+            rows, parts, members
+        )
+    except BaseException:
+        rows.close()
+        raise
+    return wrapped
+
+
+def whole(path: str, member: str, error: EnvironmentFaultError) -> tuple[str, tuple[str, ...]]:
+    """The member that a name means, and the fields inside it; the error when it means none."""
+    if error.faults[0].code != "E281":
+        raise error
+    try:
+        describe_member(path, member)
+    except EnvironmentFaultError as missing:
+        return inside(path, member, missing)
+    return member, ()
 
 
 def common_length(path: str, lengths: Sequence[tuple[str, int]]) -> int:

@@ -23,6 +23,7 @@ from jobrun.graph.steps import (
     Net,
     Op,
     Perform,
+    Pull,
     RunProgram,
     Save,
     Step,
@@ -111,6 +112,8 @@ class AccessFinder:
             case RunProgram():
                 access.reads += step.folders
                 access.binds += [*(blob for blob, _, _ in step.results), *step.folders]
+            case Pull():
+                access.binds += [one.blob for one in step.blobs]
             case Load():
                 access.binds += [file.blob for file in step.files]
             case Save():

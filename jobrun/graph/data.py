@@ -15,7 +15,8 @@ from jobrun.graph.expr import Expr, Text
 from jobrun.graph.steps import NOWHERE
 
 # What a row of the state blob of a reader's position holds, as int64. There is one row for each
-# share of the data that the node gives out: one, or one for each instance.
+# share of the data that the node gives out: one, or one for each instance. Where a pass was
+# divided anew, further rows tell which places of it the shares have (``runtime.standing``).
 POSITION: tuple[str, ...] = (
     "passes",  # begun so far
     "records",  # given out in the pass
@@ -25,6 +26,8 @@ POSITION: tuple[str, ...] = (
     "parts",  # of how many
     "length",  # rows of the whole; -1 when the source does not tell
 )
+
+POSITION_PREFIX = "readers/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +134,7 @@ class Reader:
     @property
     def position(self) -> str:
         """The name of the state blob that holds the position."""
-        return f"readers/{self.name}"
+        return f"{POSITION_PREFIX}{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

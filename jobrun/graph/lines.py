@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from jobrun.graph.expr import Index, Name
+from jobrun.graph.pulled import PulledBlob
 from jobrun.graph.steps import (
     AdoptState,
     Assert,
@@ -27,6 +28,7 @@ from jobrun.graph.steps import (
     Parallel,
     Perform,
     PublishCopy,
+    Pull,
     Record,
     RunProgram,
     Save,
@@ -96,14 +98,24 @@ def render_step(  # noqa: C901, PLR0912 - one case per kind of a closed union
             return f"metric {', '.join(values)}"
         case Assert():
             return f"assert {render_expr(step.condition)}"
-        case SaveState() | LoadState() | AdoptState() | CopyState() | PublishCopy():
-            return _render_state(step)
+        case Pull() | SaveState() | LoadState() | AdoptState() | CopyState() | PublishCopy():
+            return _render_move(step)
         case _:
             assert_never(step)
 
 
-def _render_state(step: SaveState | LoadState | AdoptState | CopyState | PublishCopy) -> str:
+def _pulled(one: PulledBlob) -> str:
+    first, last = one.nodes[0], one.nodes[-1]
+    nodes = first if len(one.nodes) == 1 else f"{first} … {last}"
+    return f"{one.blob} <- {one.reduce} of {one.name} on {nodes}"
+
+
+def _render_move(
+    step: Pull | SaveState | LoadState | AdoptState | CopyState | PublishCopy,
+) -> str:
     match step:
+        case Pull():
+            return f"pull {', '.join(map(_pulled, step.blobs))}"
         case SaveState():
             return f"save state {', '.join(step.names)} -> {step.file}"
         case LoadState():

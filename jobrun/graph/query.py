@@ -9,6 +9,8 @@ from typing import TypeVar, assert_never
 from jobrun.core.errors import SpecError
 from jobrun.core.names import did_you_mean
 from jobrun.graph.expr import Expr, Hole, Text
+from jobrun.graph.pulled import PulledBlob
+from jobrun.graph.rewrite import rewritten
 from jobrun.graph.steps import (
     AdoptState,
     Assert,
@@ -29,6 +31,7 @@ from jobrun.graph.steps import (
     Parallel,
     Perform,
     PublishCopy,
+    Pull,
     Record,
     RunProgram,
     Save,
@@ -126,7 +129,7 @@ def expressions(step: Step) -> tuple[Expr, ...]:  # noqa: C901 - one case per ki
         case Assert():
             return (step.condition, *text_expressions(step.message))
         case (
-            UseNet() | Guard() | Parallel() | Load() | Save()
+            UseNet() | Guard() | Parallel() | Pull() | Load() | Save()
             | SaveState() | LoadState() | AdoptState() | CopyState() | PublishCopy()
         ):  # fmt: skip
             return ()
@@ -162,6 +165,9 @@ def remapped(group: TaskGroup, remap: Remap) -> TaskGroup:
     ('n0',)
     """
     move = _mover(group, remap)
+    group = rewritten(
+        group, PulledBlob, lambda one: replace(one, nodes=tuple(map(move, one.nodes)))
+    )
     tasks = tuple(_moved(task, move(task.node)) for task in group.tasks)
     taken: dict[str, Task] = {}
     for new, old in zip(tasks, group.tasks, strict=True):

@@ -21,10 +21,10 @@ from jobrun.graph.unparse import render_expr, render_text
 
 _SHARES = {
     "none": "",
-    "node": "each node reads a part of the rows; other nodes divide them anew with the next pass",
-    "instance": "each instance reads a part of the rows; other instances divide them anew with the "
-    "next pass",
+    "node": "each node reads a part of the rows; other nodes divide",
+    "instance": "each instance reads a part of the rows; other instances divide",
 }
+_ANEW = {"epoch": "them anew with the next pass", "never": "anew what is left of the pass"}
 
 
 def used_readers(job: Job) -> tuple[Reader, ...]:
@@ -78,4 +78,4 @@ def _notes(reader: Reader) -> Iterator[str]:
     if reader.delay_s:
         yield f"{reader.delay_s:g} s before each record"
     if reader.shard != "none":
-        yield _SHARES[reader.shard]
+        yield f"{_SHARES[reader.shard]} {_ANEW[reader.restart]}"

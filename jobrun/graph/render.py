@@ -168,6 +168,6 @@ def _policy(policy: CheckpointPolicy) -> str:
     changed = [
         f"{one.name}={getattr(policy, one.name)!r}"
         for one in fields(policy)
-        if getattr(policy, one.name) != getattr(default, one.name)
+        if one.compare and getattr(policy, one.name) != getattr(default, one.name)
     ]
     return " ".join(changed) or "default"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from jobrun.core.compression import Rules
 from jobrun.core.origin import Origin
 from jobrun.graph.expr import Expr, Text
+from jobrun.graph.pulled import PulledBlob
 
 NOWHERE = Origin("<python>")
 
@@ -222,6 +223,15 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Pull:
+    """Read blobs of nodes' global workspaces, a copy of each, and bind what they make together."""
+
+    blobs: tuple[PulledBlob, ...]
+    path: str = ""
+    origin: Origin = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """Read data files into blobs."""
 
@@ -372,6 +382,7 @@ Step = (
     | Stop
     | Guard
     | Parallel
+    | Pull
     | Load
     | Save
     | Log

@@ -126,7 +126,7 @@ def refuse_python(run: Run) -> None:
         raise UsageError.of(
             "E376",
             f"run {run.name} was started from Python, so there is no spec to go on with",
-            f"resume it from Python, with the job: jobrun.resume({str(run.path)!r}, job)",
+            f"resume or fork it from Python, with the job: jobrun.resume({str(run.path)!r}, job)",
         )
 
 

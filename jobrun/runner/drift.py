@@ -66,8 +66,9 @@ def spec_changes(recorded: LoadedSpec, present: LoadedSpec) -> tuple[Change, ...
         meant_before, meant_after = _at(before, path), _at(after, path)
         if meant_before is not _ABSENT and meant_before == meant_after:
             continue
+        kind: Kind = "numerics" if _moves_safe_points(path, old, new) else _kind(path)
         changes.append(
-            Change(path_text(path), _kind(path), _shown(old), _shown(new), present.source.at(path))
+            Change(path_text(path), kind, _shown(old), _shown(new), present.source.at(path))
         )
     return (*_param_changes(recorded, present), *changes)
 
@@ -178,6 +179,18 @@ def _param_changes(recorded: LoadedSpec, present: LoadedSpec) -> Iterator[Change
         kind: Kind = "declared safe" if declared else "semantic"
         where = present.source.at(("params", name, "default"))
         yield Change(f"params.{name}", kind, _shown(old), _shown(new), where)
+
+
+def _moves_safe_points(path: _Path, *values: Any) -> bool:
+    """Whether saves between records come elsewhere: arrays get another layout there.
+
+    In which order the numbers of an array lie decides in which order they are added.
+    """
+    if path == ("checkpoint",):
+        found = [one.get("every") for one in values if isinstance(one, dict)]
+    else:
+        found = list(values) if path == ("checkpoint", "every") else []
+    return any("record" in str(one) for one in found)
 
 
 def _kind(path: _Path) -> Kind:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from jobrun.formats import files
-from jobrun.formats.files import sync_directory, write_all
+from jobrun.formats.files import make_directory, sync_directory, write_all
 
-__all__ = ["disk_faults", "read_plain", "sync_directory", "write_all", "write_whole"]
+__all__ = [
+    "disk_faults", "make_directory", "read_plain", "sync_directory", "write_all", "write_whole",
+]  # fmt: skip
 
 
 def disk_faults(what: str) -> AbstractContextManager[None]:
@@ -49,7 +50,7 @@ def write_whole(path: Path, data: bytes) -> None:
     Raises:
         OSError: The disk says no; what was there is unchanged.
     """
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    beside = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(beside, flags, 0o644)
     try:

@@ -10,13 +10,10 @@ import os
 import shlex
 import socket
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from jobrun.checkpoint.metadata import MetadataHandler
-from jobrun.checkpoint.plan import load_group
 from jobrun.checkpoint.store import CheckpointStore
 from jobrun.core.errors import (
     ExpectationError,
@@ -25,21 +22,23 @@ from jobrun.core.errors import (
     JobrunError,
     StoppedEarlyError,
 )
-from jobrun.core.events import Event, Listener, Noted, RunEnded, RunStarted
+from jobrun.core.events import Listener, Noted, RunEnded, RunStarted
 from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.types import Job
 from jobrun.runner.authored import Authored, digest_of, write_authored
 from jobrun.runner.commit import Identity, Place
+from jobrun.runner.datalock import expect_locked
 from jobrun.runner.deadline import time_left
-from jobrun.runner.drift import Change, check_drift
+from jobrun.runner.drift import check_drift
 from jobrun.runner.entering import EntryPlan
 from jobrun.runner.environment import describe_environment
 from jobrun.runner.filesystem import file_system
 from jobrun.runner.fingerprints import data_fingerprints
-from jobrun.runner.lineage import adopted, parent_words, seeds
+from jobrun.runner.lineage import adopted, seeds
 from jobrun.runner.lock import RunLock
-from jobrun.runner.logs import RunLogs, cut_metrics, trim_metrics
+from jobrun.runner.logs import cut_metrics, trim_metrics
 from jobrun.runner.loop import JobRunner, Limits, Resumed
+from jobrun.runner.losses import Losses, Saves
 from jobrun.runner.metadata import Guarded, RunMetadata, told_choice
 from jobrun.runner.midway import Hooks, MidwaySaver, midway_store, read_midpoint
 from jobrun.runner.places import store_of, upload_of
@@ -48,11 +47,15 @@ from jobrun.runner.progress import Progress, from_json
 from jobrun.runner.prospect import look_ahead
 from jobrun.runner.record import Status
 from jobrun.runner.recover import FROM_THE_START, Recovery
+from jobrun.runner.repartition import load_divided
 from jobrun.runner.rundir import Run
 from jobrun.runner.saver import CheckpointSaver, NoSaver, Saver
 from jobrun.runner.settings import RunOptions, RunResult
 from jobrun.runner.signals import REQUEST_NAME, StopRequests
 from jobrun.runner.stopping import total_epochs
+from jobrun.runner.storedtypes import expect_stored_types
+from jobrun.runner.taskfacts import task_facts
+from jobrun.runner.telling import tell_changes, tell_lineage, tell_warnings, telling
 from jobrun.runner.trust import expect_own_unless
 from jobrun.runtime.midway import Midpoint
 from jobrun.session.base import RunContext, Session
@@ -107,14 +110,14 @@ def begin(
     run = run.write(environment=describe_environment())
     store = store_of(run, job, run.folder)
     own = RunMetadata(store, run.path, run.record.run_id)
-    with _telling(run, job, listener, 0) as listen:
-        _tell_warnings(warnings, listen)
+    with telling(run, job, listener, 0) as listen:
+        tell_warnings(warnings, listen)
         work = Invocation(run, job, run.folder, lock, options, store, listen)
         if not job.checkpoint.enabled:
             listen(Noted("checkpoint: none: this run cannot be resumed", "warning"))
             return _run(work, (), None)
         with own.opened(listen):
-            _tell_lineage(run, listen)
+            tell_lineage(run, listen)
             others = (Guarded(options.metadata),) if options.metadata else ()
             return _run(work, (own, *others), adopted(run, job))
 
@@ -147,12 +150,16 @@ def go_on(
     commands = _choices(run, options)
     check_drift(found.changes, strict=options.strict, accept=accept, commands=commands)
     refuse(found.faults)
-    warnings = found.faults + probe_directory(run.path)
-    with _telling(run, job, listener, plan.generation) as listen, own.opened(listen):
+    unpinned = expect_locked(present, job)
+    is_whole = plan.epoch != FROM_THE_START and not own.entry.records
+    if is_whole and digest_of(present) != run.record.spec_digest:
+        expect_stored_types(job, Path(present.folder), found.store, plan.epoch)
+    warnings = found.faults + unpinned + probe_directory(run.path)
+    with telling(run, job, listener, plan.generation) as listen, own.opened(listen):
         own.recover(listen)
         listen(told_choice(found.chosen))
-        _tell_changes(found.changes, listen)
-        _tell_warnings(warnings, listen)
+        tell_changes(found.changes, listen)
+        tell_warnings(warnings, listen)
         before = run.record
         run = _update(run, present, job, plan, options)
         ended = before.status == "finished"
@@ -186,7 +193,8 @@ def _run(
     epoch = resumed.progress.epoch if resumed else FROM_THE_START
     saved = FROM_THE_START if resumed and resumed.adopted else epoch
     total = total_epochs(work.job.stop + work.added_stop)
-    work.listen(RunStarted(work.run.name, work.job.name, str(work.run.path), epoch, total))
+    name, path, tasks = work.run.name, str(work.run.path), task_facts(work.job)
+    work.listen(RunStarted(name, work.job.name, path, epoch, total, tasks))
     with (
         contextlib.closing(open_session(work.options.session)) as session,
         _requests(work, session) as requests,
@@ -253,9 +261,22 @@ def _loop(
     context = RunContext(work.job.seed, str(work.run.path), str(work.folder), work.listen, meter)
     session.open(work.job.cluster, context)
     again = f"jobrun resume {work.run.handle(work.options.run_dir)}"
-    limits = Limits(work.added_stop, work.options.max_epochs, again, midway)
+    # Between two records there is more to go back to than the loop knows of.
+    losses = None if midway else _losses(work, session, saver, requests)
+    limits = Limits(work.added_stop, work.options.max_epochs, again, midway, losses)
     seeded = seeds(work.run, work.job) if resumed is None else None
     return JobRunner(work.job, session, saver, requests, work.listen, limits).run(resumed, seeded)
+
+
+def _losses(
+    work: Invocation, session: Session, saver: Saver, requests: StopRequests
+) -> Losses | None:
+    """Who goes back after the loss of a node; None where losses are not to be borne."""
+    if not work.options.max_failures:
+        return None
+    accept = (*work.run.record.accepted, *work.options.accept)
+    saves = Saves(work.job, work.store, saver, accept)
+    return Losses(session, saves, requests, work.listen, work.options.max_failures)
 
 
 def _saver(
@@ -328,7 +349,7 @@ def _resumed(
         cut_metrics(path, metrics_bytes)
     else:
         trim_metrics(path, epoch)
-    load = load_group(job, manifest, store.path(epoch))
+    load = load_divided(job, manifest, store.path(epoch))
     accept = (*work.run.record.accepted, *work.options.accept)
     return Resumed(from_json(manifest.runner), load, accept, ended=ended), midpoint
 
@@ -362,39 +383,3 @@ def _update(
         host=socket.gethostname(),
         version=__version__,
     )
-
-
-@contextlib.contextmanager
-def _telling(run: Run, job: Job, listener: Listener, generation: int) -> Iterator[Listener]:
-    """Who is told: the run's own files, then the caller, whose terminal may go away."""
-    with contextlib.closing(RunLogs(run.path, job, generation)) as logs:
-        listen = partial(_tell, logs, [listener])
-        yield listen
-        if logs.failed_writes:
-            listen(Noted(f"{logs.failed_writes} lines of the run's logs were lost", "warning"))
-
-
-def _tell(logs: RunLogs, others: list[Listener], event: Event) -> None:
-    logs(event)
-    try:
-        for other in others:
-            other(event)
-    except (OSError, ValueError):
-        # A closed pipe or terminal ends the display, never the run.
-        others.clear()
-
-
-def _tell_warnings(warnings: tuple[Fault, ...], listen: Listener) -> None:
-    for fault in warnings:
-        listen(Noted(f"{fault.message} ({fault.mend})", "warning"))
-
-
-def _tell_lineage(run: Run, listen: Listener) -> None:
-    if run.record.parent:
-        listen(Noted(f"forked from {parent_words(run.record.parent)}"))
-
-
-def _tell_changes(changes: tuple[Change, ...], listen: Listener) -> None:
-    for change in changes:
-        level = "info" if change.kind in {"safe", "declared safe"} else "warning"
-        listen(Noted(f"changed ({change.kind}): {change}", level))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.checkpoint.directory import DirectoryStore
-from jobrun.checkpoint.plan import checkpointed_blobs, load_group, partial_group
+from jobrun.checkpoint.plan import checkpointed_blobs, partial_group
 from jobrun.checkpoint.store import CheckpointStore
 from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.core.names import did_you_mean
@@ -22,6 +22,7 @@ from jobrun.runner.loop import Resumed
 from jobrun.runner.parts import outputs_read_later
 from jobrun.runner.progress import from_json
 from jobrun.runner.recover import inspector
+from jobrun.runner.repartition import load_divided
 from jobrun.runner.rundir import Run
 from jobrun.runner.storedtypes import expect_stored_types
 
@@ -59,7 +60,7 @@ def adopted(run: Run, job: Job) -> Resumed | None:
         outputs={ref: value for ref, value in progress.outputs.items() if ref in kept},
     )
     expect_stored_types(job, run.folder, store, epoch)
-    load = load_group(job, manifest, store.path(epoch))
+    load = load_divided(job, manifest, store.path(epoch))
     return Resumed(progress, load, _ACCEPTED, adopted=True)
 
 

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from jobrun.core.errors import JobrunError
 from jobrun.core.events import (
     CheckpointTimes,
     Event,
@@ -22,12 +23,12 @@ from jobrun.core.events import (
     GroupStarted,
     Logged,
     Measured,
+    NodeReplaced,
 )
 from jobrun.graph.types import Job
 from jobrun.runner.durable import disk_faults, write_whole
+from jobrun.runner.rundir import EVENTS_NAME, METRICS_NAME
 
-METRICS_NAME = "metrics.jsonl"
-EVENTS_NAME = "events.jsonl"
 LOG_LIMIT_BYTES = 256 << 20
 
 
@@ -63,6 +64,8 @@ class RunLogs:
                     self._begun[event.group] = _size_bytes(self._metrics_path)
                 elif isinstance(event, GroupRetried):
                     self._drop(self._begun.get(event.group, 0))
+                elif isinstance(event, NodeReplaced):
+                    self._go_back(event.epoch)
                 line = event_json(event, self._generation)
                 self._append(self._events_path, line)
                 if isinstance(event, CheckpointTimes) and event.action == "save":
@@ -82,6 +85,17 @@ class RunLogs:
             try:
                 _set_aside(self._run, start)
             except OSError:
+                self.failed_writes += 1
+
+    def _go_back(self, epoch: int) -> None:
+        """Set aside the metrics of all epochs after this one."""
+        with self._lock:
+            try:
+                # Another file takes the place of this one.
+                if file := self._files.pop(self._metrics_path, None):
+                    file.close()
+                trim_metrics(self._run, epoch)
+            except (OSError, JobrunError):
                 self.failed_writes += 1
 
     def _append(self, path: Path, line: str) -> None:

@@ -25,6 +25,7 @@ from jobrun.graph.conditions import StopCondition
 from jobrun.graph.types import Job, OutputRef, TaskGroup
 from jobrun.runner.constants import constants_of
 from jobrun.runner.drift import check_constants
+from jobrun.runner.losses import Losses
 from jobrun.runner.midway import MidwaySaver
 from jobrun.runner.parts import kept_names, outputs_of, outputs_read_later, rebuild_group
 from jobrun.runner.probes import Looker
@@ -36,6 +37,7 @@ from jobrun.runner.stopping import next_patience, reasons
 from jobrun.runtime.midway import Points
 from jobrun.session.base import Session
 from jobrun.session.cancel import GroupCancelledError, TasksStuckError
+from jobrun.session.lost import NodeLostError
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +68,14 @@ class Limits:
         max_epochs: How many epochs this invocation may run; 0 for no limit.
         resume: The command that continues the run, for people.
         midway: Saves between two records; None where nobody asked for that.
+        losses: Makes good for lost nodes; None where a loss ends the invocation.
     """
 
     stop: tuple[StopCondition, ...] = ()
     max_epochs: int = 0
     resume: str = "jobrun resume"
     midway: MidwaySaver | None = None
+    losses: Losses | None = None
 
 
 class JobRunner:
@@ -92,6 +96,7 @@ class JobRunner:
         wait until all is durable; obey requests to end
         upload; run download; run exit
         fail if an expect does not hold
+        wherever a node is lost: begin anew in this process, from what is durable
     """
 
     def __init__(
@@ -116,6 +121,8 @@ class JobRunner:
         self._started = time.monotonic()
         self._elapsed_before_s = 0.0
         self._epochs_run = 0
+        # The one that is run, or was begun with.
+        self._epoch = 0
 
     def run(self, resumed: Resumed | None = None, seeds: TaskGroup | None = None) -> Progress:
         """Run to the end, and return how the run stood after its last epoch.
@@ -131,24 +138,19 @@ class JobRunner:
             TaskFailedError: A step failed, or a ``fail_if`` holds; the epoch was dropped.
             DriftError: A constant is not what it was.
         """
-        epoch = resumed.progress.epoch if resumed else 0
+        start = resumed
         try:
-            progress = self._resume(resumed) if resumed else self._begin(seeds)
-            while not progress.stopping:
-                self._obey(progress, more_epochs=True)
-                epoch = progress.epoch + 1
-                progress = self._run_epoch(progress)
-            if not (resumed and resumed.ended and self._epochs_run == 0):
-                progress = self._saver.settle(progress)
-                if self._limits.midway:
-                    self._limits.midway.clear()
-                self._obey(progress, more_epochs=False)
-                self._finish(progress)
+            while True:
+                try:
+                    return self._run_from(start, seeds)
+                except NodeLostError as error:
+                    start = self._after_loss(error, resumed)
         except (GroupCancelledError, TasksStuckError) as error:
             # Stuck without a request is a failure of the tasks; with one, the request stands.
             if isinstance(error, TasksStuckError) and not self._requests.reason:
                 raise
             self._saver.close()
+            epoch = self._epoch
             what = f"epoch {epoch} was dropped"
             if self._limits.midway and self._limits.midway.left:
                 what = f"epoch {epoch} is saved after {self._limits.midway.left} of its records"
@@ -158,7 +160,38 @@ class JobRunner:
         finally:
             # Whatever ended the run: what was begun is saved first.
             self._saver.close()
+
+    def _run_from(self, start: Resumed | None, seeds: TaskGroup | None) -> Progress:
+        self._started = time.monotonic()
+        self._epoch = start.progress.epoch if start else 0
+        progress = self._resume(start) if start else self._begin(seeds)
+        while not progress.stopping:
+            self._obey(progress, more_epochs=True)
+            self._epoch = progress.epoch + 1
+            progress = self._run_epoch(progress)
+        if not (start and start.ended and self._epochs_run == 0):
+            progress = self._saver.settle(progress)
+            if self._limits.midway:
+                self._limits.midway.clear()
+            self._obey(progress, more_epochs=False)
+            self._finish(progress)
         return progress
+
+    def _after_loss(self, error: NodeLostError, first: Resumed | None) -> Resumed | None:
+        """Where to begin anew; ``first`` is where this invocation began, None for init."""
+        losses = self._limits.losses
+        if losses is None:
+            raise error
+        if self._requests.reason:
+            raise self._stopped(f"epoch {self._epoch} was dropped") from error
+        newest = losses.make_good(error)
+        if newest is None:
+            self._epochs_run = 0
+            return first
+        progress, load = newest
+        self._epochs_run -= max(0, self._epoch - 1 - progress.epoch)
+        ended = first is not None and first.ended
+        return Resumed(progress, load, losses.saves.accept, ended=ended)
 
     def _begin(self, seeds: TaskGroup | None) -> Progress:
         outputs = self._run_group(self._job.init, 0, {})

@@ -26,13 +26,13 @@ from jobrun.checkpoint.store import CheckpointStore, Manifest
 from jobrun.checkpoint.writer import NodeWriter
 from jobrun.compile.midway import obstacles
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, SpecError
-from jobrun.core.events import Listener, Noted
+from jobrun.core.events import CheckpointWithin, Listener, Noted
 from jobrun.graph.types import Job
 from jobrun.runner.commit import Identity, Place
 from jobrun.runner.entering import remove_midways
-from jobrun.runner.logs import METRICS_NAME
 from jobrun.runner.parts import kept_names
 from jobrun.runner.progress import Progress, to_json
+from jobrun.runner.rundir import METRICS_NAME
 from jobrun.runner.saver import Saver
 from jobrun.runner.signals import StopRequests
 from jobrun.runtime.midway import Midpoint, Points
@@ -143,6 +143,7 @@ class MidwaySaver:
 
     def _commit(self, before: Progress, point: Midpoint) -> None:
         epoch, identity = before.epoch + 1, self._identity
+        began = time.monotonic()
         store = MidwayStore(self._root, point.records)
         staged = store.stage(epoch)
         try:
@@ -165,6 +166,11 @@ class MidwaySaver:
             store.discard(staged)
             raise
         self._hooks.acknowledge(epoch, point.records, identity.generation)
+        self._hooks.listen(
+            CheckpointWithin(
+                epoch, point.records, file.size_bytes, time.monotonic() - began, store.path(epoch)
+            )
+        )
         others = (one for one in midways(self._root) if one != (epoch, point.records))
         remove_midways(self._root, tuple(others))
 

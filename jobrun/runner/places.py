@@ -8,7 +8,7 @@ from jobrun.checkpoint.directory import DirectoryStore
 from jobrun.checkpoint.store import CheckpointStore
 from jobrun.checkpoint.upload import DirectoryUpload, UploadBuilder
 from jobrun.graph.types import Job
-from jobrun.runner.durable import disk_faults
+from jobrun.runner.durable import disk_faults, make_directory
 from jobrun.runner.rundir import Run
 
 
@@ -27,7 +27,7 @@ def store_of(run: Run, job: Job, folder: Path) -> CheckpointStore:
         return DirectoryStore(str(run.path / "checkpoints"))
     root = _of_run(run, folder / job.checkpoint.directory)
     with disk_faults(f"make {root}"):
-        root.mkdir(parents=True, exist_ok=True)
+        make_directory(root)
     return DirectoryStore(str(root))
 
 

@@ -62,7 +62,10 @@ def _file_faults(reader: Reader, source: FileSource, shares: int, folder: Path) 
         mend = "read them with readers of their own, or make them one length"
         yield _fault("E288", message, mend, reader)
     for count in set(lengths.values()):
-        if count < shares:
+        if not count:
+            mend = "see how it was made, or take the reader out"
+            yield _fault("E232", f"{text} has no rows to read", mend, reader)
+        elif count < shares:
             message = f"reader '{reader.name}' has {count} rows for {shares} shares"
             mend = "use fewer nodes or instances, or leave 'shard' out"
             yield _fault("E232", message, mend, reader)

@@ -15,6 +15,7 @@ from jobrun.checkpoint.store import CheckpointStore, Damage
 from jobrun.core.crashpoints import reach
 from jobrun.core.errors import CheckpointError
 from jobrun.core.events import CheckpointSkipped, Listener, Noted
+from jobrun.runner.durable import disk_faults, sync_directory
 from jobrun.runner.journal import Acknowledged, Journal
 
 FROM_THE_START = -1
@@ -115,6 +116,12 @@ def carry_out(
     Raises:
         EnvironmentFaultError: The disk says no.
     """
+    root = Path(store.path(0)).parent
+    if root.is_dir():
+        with disk_faults(f"sync {root}"):
+            # A process that was killed may have renamed an epoch and not synced that: what is
+            # seen now is not promised, and what was removed is not deleted, before it stays so.
+            sync_directory(root)
     if plan.rewind:
         journal.rewind(plan.epoch, plan.generation)
         reach("runner.rewound")

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
 from jobrun.core.names import did_you_mean
-from jobrun.runner.durable import disk_faults, sync_directory
+from jobrun.runner.durable import disk_faults, make_directory, sync_directory
 from jobrun.runner.journal import JOURNAL_NAME
 from jobrun.runner.record import RECORD_NAME, RunRecord, read_record, write_record
+from jobrun.runner.runindex import Indexed, indexed_runs
 from jobrun.runner.words import two_words
 
 LATEST = "latest"
@@ -21,6 +22,12 @@ LATEST = "latest"
 _DIRECTORY_MODE = 0o755
 _TRIES = 100
 DEFAULT_RUN_DIR = "runs"
+# Files of a run, beside its record and its checkpoints.
+METRICS_NAME = "metrics.jsonl"
+EVENTS_NAME = "events.jsonl"
+# Of fewer runs, all records are read in no time.
+_WORTH_AN_INDEX = 64
+_MOST_COMPARED = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +85,7 @@ def create_directory(run_dir: Path, job: str) -> Path:
     """
     parent = run_dir.absolute() / job
     with disk_faults(f"make a run directory in {parent}"):
-        parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        make_directory(parent, _DIRECTORY_MODE)
         path = _make_exclusively(parent)
         for part in ("spec", "checkpoints", "logs", "artifacts", "superseded"):
             (path / part).mkdir(mode=_DIRECTORY_MODE)
@@ -164,19 +171,19 @@ def find_run(text: str, run_dir: Path) -> Run:
     """
     if (Path(text) / RECORD_NAME).is_file():
         return open_run(Path(text))
-    known = runs(run_dir)
+    known = indexed_runs(run_dir, _WORTH_AN_INDEX)
     if text == LATEST and known:
-        return known[-1]
+        return open_run(run_dir / known[-1].path)
     job, slash, start = text.rpartition("/")
-    of_job = [run for run in known if run.record.job == (job if slash else text)]
+    of_job = [run for run in known if run.job == (job if slash else text)]
     if not slash and of_job:
-        return of_job[-1]
+        return open_run(run_dir / of_job[-1].path)
     if slash and start == LATEST and of_job:
-        return of_job[-1]
+        return open_run(run_dir / of_job[-1].path)
     matches = [run for run in (of_job if slash else known) if _is_called(run, start)]
-    exact = [run for run in matches if run.path.name == start]
+    exact = [run for run in matches if run.name == start]
     if len(exact or matches) == 1:
-        return (exact or matches)[0]
+        return open_run(run_dir / (exact or matches)[0].path)
     if len(matches) > 1:
         raise _ambiguous(text, matches)
     if Path(text).exists() or _is_path(text, known):
@@ -222,24 +229,30 @@ def _try_open(path: Path) -> Run | None:
         return None
 
 
-def _is_called(run: Run, start: str) -> bool:
-    words = run.path.name.split("-", 2)[-1]
-    return bool(start) and (run.path.name.startswith(start) or words.startswith(start))
+def _is_called(run: Indexed, start: str) -> bool:
+    words = run.name.split("-", 2)[-1]
+    return bool(start) and (run.name.startswith(start) or words.startswith(start))
 
 
-def _is_path(text: str, known: tuple[Run, ...]) -> bool:
+def _is_path(text: str, known: tuple[Indexed, ...]) -> bool:
     if not any(character in text for character in "/\\"):
         return False
     return text.startswith(("/", ".", "~")) or text.partition("/")[0] not in {
-        run.record.job for run in known
+        run.job for run in known
     }
 
 
-def _ambiguous(text: str, matches: list[Run]) -> UsageError:
-    names = ", ".join(run.name for run in matches[:6])
+def _ambiguous(text: str, matches: list[Indexed]) -> UsageError:
+    names = ", ".join(_whole_name(run) for run in matches[:6])
     return UsageError.of("E351", f"'{text}' may be any of {names}", "write more of the name")
 
 
-def _unknown(text: str, run_dir: Path, known: tuple[Run, ...]) -> UsageError:
-    names = [run.name for run in known] + sorted({run.record.job for run in known})
+def _unknown(text: str, run_dir: Path, known: tuple[Indexed, ...]) -> UsageError:
+    # The newest are meant most often; comparing with ten thousand names takes a second.
+    names = [_whole_name(run) for run in known[-_MOST_COMPARED:]]
+    names += sorted({run.job for run in known})[:_MOST_COMPARED]
     return UsageError.of("E351", f"no run '{text}' in {run_dir}", did_you_mean(text, names))
+
+
+def _whole_name(run: Indexed) -> str:
+    return f"{run.job}/{run.name}"

@@ -6,7 +6,8 @@
     epoch E + 1     |  write, commit, acknowledge, tell, delete old ones
     boundary E + 1  wait for that; tell what it came to; upload; hold the state again …
 
-Without memory for it, or where the spec says so, all of it happens at the boundary.
+Without memory for it, for many small blobs, or where the spec says so, all of it happens at the
+boundary.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from jobrun.checkpoint.plan import TICKET_OUTPUT, save_group
+from jobrun.checkpoint.plan import TICKET_OUTPUT, checkpointed_blobs, save_group
 from jobrun.checkpoint.times import Stillness, stored_files, times_of
 from jobrun.checkpoint.upload import UploadBuilder
 from jobrun.compile.plan_text import size_text
@@ -159,7 +160,8 @@ class CheckpointSaver:
         self._commits = Commits(job, session, place, identity, listen)
         self._commits.saved = saved
         self._group = save_group(job, identity.run_id)
-        self._headroom = Headroom(job.checkpoint.asynchronous, free_memory_bytes)
+        blobs = sum(map(len, checkpointed_blobs(job).values()))
+        self._headroom = Headroom(job.checkpoint.asynchronous, free_memory_bytes, blobs)
         self._background = Background("jobrun-save")
         self._outcome: _Outcome | None = None
         self._saved_at = time.monotonic()
@@ -253,6 +255,8 @@ class CheckpointSaver:
         return Order(progress, form, tickets, started, still)
 
     def _goes_beside(self, state_bytes: int) -> bool:
+        if not self._headroom.gains(state_bytes, self.seconds):
+            return False
         if self._headroom.allows(state_bytes):
             return True
         if self._job.checkpoint.asynchronous is None and not self._told_why:

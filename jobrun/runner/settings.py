@@ -47,6 +47,7 @@ class RunOptions:
             what a failure means, stays as it says (without it: at the end, required).
         metadata: Is asked about the run's checkpoints and told of them, beside the run's own
             journal.
+        max_failures: How many losses of nodes in a row, with no epoch saved in between, are borne.
         profiler: Gives what measures the steps; None for code without any of that.
     """
 
@@ -66,6 +67,7 @@ class RunOptions:
     upload: UploadBuilder | None = None
     metadata: MetadataHandler | None = None
     profiler: Profiling | None = None
+    max_failures: int = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ arrive at any instant, also while the main thread is inside a long numpy call or
     grace is over:   drop it
     second request:  drop it at once
     a deadline:      begin no epoch that would not be saved before it; drop one that is late
+    a time limit:    begin no epoch that would not be saved before it; at it, a first request
 
 All spans are of the monotonic clock: a wall clock that jumps changes nothing.
 """
@@ -129,15 +130,23 @@ class StopRequests:
             self._nudge()
 
     def foresee(self, seconds: float) -> None:
-        """Ask to end when another epoch would not be over before the deadline.
+        """Ask to end when another epoch would not be over before the deadline or the time limit.
 
         Args:
             seconds: How long the last one took, with its save. The longest of the last few
                 counts: a save now and then takes longer than most.
         """
         self._took_s.append(seconds)
-        if not self._reason and time.monotonic() + max(self._took_s) > self._deadline_at:
-            self._note("the next epoch would not be saved before the deadline")
+        longest = max(self._took_s)
+        over_at = time.monotonic() + longest
+        if self._reason or over_at <= min(self._deadline_at, self._time_at):
+            return
+        what = "before the deadline"
+        if over_at <= self._deadline_at:
+            what = "within the time limit of this invocation"
+        self._note(
+            f"the next epoch would not be saved {what}; one of the last took {longest:.3g} s"
+        )
 
     def ask(self, reason: str) -> None:
         """Ask to end, from inside the process."""

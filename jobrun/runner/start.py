@@ -20,6 +20,7 @@ from jobrun.core.errors import CheckpointError, Fault, UsageError
 from jobrun.core.events import Listener, ignore
 from jobrun.graph.types import Job
 from jobrun.runner.authored import Authored, digest_of, job_of, recorded, write_authored
+from jobrun.runner.datalock import expect_locked
 from jobrun.runner.deadline import expect_time
 from jobrun.runner.durable import write_whole
 from jobrun.runner.environment import set_blas_threads
@@ -90,6 +91,7 @@ def _start(
     expect_time(job.deadline, os.environ)
     warnings = preflight(job, folder, imports=options.imports)
     refuse(warnings)
+    warnings += expect_locked(loaded, job)
     if not options.trust:
         for place in (options.run_dir, options.run_dir / job.name):
             expect_own_place(place)

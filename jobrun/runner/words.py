@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 
 _ADJECTIVES = """
     able airy amber ample azure blithe bold brave bright brisk calm candid civil clear clever cool
@@ -24,4 +24,9 @@ _ANIMALS = """
 
 def two_words() -> str:
     """Such as ``brisk-heron``; another one each time."""
-    return f"{secrets.choice(_ADJECTIVES.split())}-{secrets.choice(_ANIMALS.split())}"
+    return f"{_any(_ADJECTIVES.split())}-{_any(_ANIMALS.split())}"
+
+
+def _any(words: list[str]) -> str:
+    # Not the module 'random', which a job may have seeded; 'secrets' takes long to import.
+    return words[int.from_bytes(os.urandom(4)) % len(words)]

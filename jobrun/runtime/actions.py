@@ -27,6 +27,7 @@ from jobrun.graph.steps import (
     Net,
     Parallel,
     PublishCopy,
+    Pull,
     Record,
     RunProgram,
     Save,
@@ -45,6 +46,7 @@ from jobrun.runtime.files import load_action, save_action
 from jobrun.runtime.frame import Frame
 from jobrun.runtime.landing import as_bool
 from jobrun.runtime.programs import program_action
+from jobrun.runtime.pulls import pull_action
 from jobrun.runtime.states import state_action
 from jobrun.runtime.together import run_together
 from jobrun.runtime.usage import BlockNames, usage
@@ -77,6 +79,8 @@ class Actions:
                 return save_action(step, self._names, self._getter)
             case Parallel():
                 return self._parallel(step)
+            case Pull():
+                return pull_action(step, self._names)
             case Log():
                 return self._log(step)
             case Record():

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
 from jobrun.runtime.cancel import CancelScope
-from jobrun.runtime.feeds import Feed, Given
+from jobrun.runtime.feeds import Feed, Pair
 from jobrun.runtime.frame import Start
 
 # Records that wait to be asked for.
@@ -26,7 +26,7 @@ _WAIT_S = 0.05
 # What a source that does not come back gets once the run is cancelled.
 _GRACE_S = 1.0
 
-_Item = Given | Exception | None
+_Item = Pair | Exception | None
 
 
 class _Wake:
@@ -56,7 +56,7 @@ class Ahead:
         """A run begins, which may use a thread."""
         self._start = start
 
-    def next(self, cancel: CancelScope) -> Given | None:
+    def next(self, cancel: CancelScope) -> Pair | None:
         """The next record; None at the end.
 
         Raises:
@@ -87,13 +87,15 @@ class Ahead:
         is_known = self._seconds > _MEASURED_S
         return bool(self._delay_s) or (is_known and self._seconds > _SLOW_S * self._calls)
 
-    def _measured(self) -> Given | None:
+    def _measured(self) -> Pair | None:
         before = time.perf_counter()
         self.is_lost = True
         item = self._feed.next()
+        if item is not None:
+            self._left.extend(self._feed.at_hand())
         self.is_lost = False
         self._seconds += time.perf_counter() - before
-        self._calls += 1
+        self._calls += 1 + len(self._left)
         return item
 
     def _working(self) -> _Worker:
@@ -175,7 +177,7 @@ class _Worker:
                 return
 
 
-def _outcome(work: Callable[[], Given | None]) -> _Item:
+def _outcome(work: Callable[[], Pair | None]) -> _Item:
     try:
         return work()
     except Exception as error:  # noqa: BLE001 - raised where the record is asked for

@@ -24,6 +24,7 @@ from jobrun.graph.steps import (
     Op,
     Parallel,
     PublishCopy,
+    Pull,
     Record,
     RunProgram,
     Save,
@@ -122,8 +123,9 @@ class Control:
             case Stop():
                 return self._stop(step)
             case (
-                CallPython() | RunProgram() | Parallel() | Load() | Save() | Log() | Record()
-                | Assert() | SaveState() | LoadState() | AdoptState() | CopyState() | PublishCopy()
+                CallPython() | RunProgram() | Parallel() | Pull() | Load() | Save() | Log()
+                | Record() | Assert() | SaveState() | LoadState() | AdoptState() | CopyState()
+                | PublishCopy()
             ):  # fmt: skip
                 return self._act(step)
             case _:

@@ -3,50 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from jobrun.blobs.values import Value
 from jobrun.core.errors import TaskFailedError
-from jobrun.graph.data import POSITION, Reader
+from jobrun.graph.data import Reader
 from jobrun.runtime.ahead import Ahead
-from jobrun.runtime.feeds import ENDLESS, Feed, Given
+from jobrun.runtime.feeds import ENDLESS, Feed, Pair
 from jobrun.runtime.frame import Frame
+from jobrun.runtime.standing import Position, divided_anew
 
-Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """A row of the state blob ``readers/NAME``; see ``graph.data.POSITION``."""
-
-    passes: int = 0
-    records: int = 0
-    rows: int = 0
-    finished: int = 0
-    part: int = 0
-    parts: int = 1
-    length: int = -1
-
-    @classmethod
-    def of(cls, row: Array) -> Position:
-        """From the blob's row."""
-        return cls(*(int(value) for value in row))
-
-    def after(self, records: int, rows: int) -> Position:
-        """When so many more records, of so many rows, have been given."""
-        return replace(self, records=self.records + records, rows=self.rows + rows)
-
-    def row(self) -> list[int]:
-        """As the blob's row."""
-        return [getattr(self, name) for name in POSITION]
-
-
-# The records of a pass from a place on: the pass, rows gone, and how many are wanted at most.
-MakeFeed = Callable[[int, int, int], Feed]
+# The records of a pass from a position on, and how many are wanted at most.
+MakeFeed = Callable[[Position, int], Feed]
 
 
 class Allowance:
@@ -55,6 +24,7 @@ class Allowance:
     def __init__(self, limit: int | None, time_limit_s: float) -> None:
         self.limit = limit
         self._time_limit_s = time_limit_s
+        self.has_limits = limit is not None or bool(time_limit_s)
         self.given = 0
         self._started = 0.0
 
@@ -79,18 +49,23 @@ class Cursor:
         reader: The reader; its source is not a ``ZipSource``.
         share: Which of how many.
         limit: Records per run for this share; None for no limit.
+        beside: Its records stand beside those of other readers, which must not get out of step.
     """
 
-    def __init__(self, reader: Reader, share: tuple[int, int], limit: int | None) -> None:
+    def __init__(
+        self, reader: Reader, share: tuple[int, int], limit: int | None, *, beside: bool = False
+    ) -> None:
         self.reader = reader
         self.share = share
+        self._beside = beside
+        self.was_divided = False
         self._allowance = Allowance(limit, reader.time_limit_s)
         # Where the run began, and how many rows it has given since.
         self._begin = Position()
         self._rows = 0
         self._finished = False
         self._ahead: Ahead | None = None
-        self._head: Given | None = None
+        self._head: Pair | None = None
 
     @property
     def position(self) -> Position:
@@ -111,7 +86,7 @@ class Cursor:
     def begin(
         self,
         frame: Frame,
-        stored: Position,
+        stored: Sequence[Position],
         length: int,
         feed: MakeFeed,
         *,
@@ -122,7 +97,7 @@ class Cursor:
 
         Args:
             frame: The task's.
-            stored: How far the last run came.
+            stored: How far the shares of the node came in the last run; this one may be new.
             length: Rows of the whole source; -1 when it does not tell.
             feed: Makes the records.
             is_new: The source holds other data than in the last run.
@@ -132,17 +107,20 @@ class Cursor:
             TaskFailedError: E230, the position is in the middle of other rows than these.
         """
         before = self.position
-        self._begin = self._first_of(stored, length)
+        own = self._own(stored)
+        self._begin = self._first_of(own, stored, length)
+        now = self._begin
+        self.was_divided = now.passes == own.passes and now.stretches != own.stretches
         given, self._rows = gone
         self._finished = False
-        fresh = (self._begin.passes, self._begin.rows) != (stored.passes, stored.rows)
-        undone = (before.passes, before.rows) != (stored.passes, stored.rows)
+        fresh = self._begin.begun != own.begun
+        undone = before.begun != own.begun
         # Else what is ready from the last run is still what comes next.
         if self._ahead is None or self._ahead.is_lost or fresh or undone or is_new or given:
             limit = self._allowance.limit
             most = limit if limit is not None and self.reader.restart == "epoch" else ENDLESS
             left = most - given if most != ENDLESS else ENDLESS
-            made = feed(self._begin.passes, self._begin.rows + self._rows, left)
+            made = feed(self._begin.after(0, self._rows), left)
             self._ahead, self._head = Ahead(made, self.reader.delay_s), None
         self._ahead.begin(frame.run.start)
         self._allowance.begin(given)
@@ -165,42 +143,78 @@ class Cursor:
         """The record that ``peek`` has found."""
         head, self._head = self._head, None
         assert head is not None  # noqa: S101 - peeked before
-        self._rows += head.rows
+        values, rows = head
+        self._rows += rows
         self._allowance.given += 1
-        return head.values
+        return values
+
+    def next(self, frame: Frame) -> tuple[int, tuple[Value, ...]] | None:
+        """The next record and its number in the run: ``peek`` and ``take``, in one.
+
+        Raises:
+            CancelledError: The run was cancelled.
+        """
+        allowance = self._allowance
+        if allowance.has_limits and allowance.is_spent:
+            return None
+        head, self._head = self._head, None
+        if head is None:
+            assert self._ahead is not None  # noqa: S101 - begun before it is read
+            head = self._ahead.next(frame.cancel)
+            if head is None:
+                self._finished = True
+                return None
+        values, rows = head
+        self._rows += rows
+        number = allowance.given
+        allowance.given = number + 1
+        return number, values
 
     def end(self, frame: Frame) -> None:
         """The run is over."""
         if self._ahead is not None:
             self._ahead.end(frame.cancel)
 
-    def _first_of(self, stored: Position, length: int) -> Position:
+    def _first_of(self, own: Position, stored: Sequence[Position], length: int) -> Position:
         """Where a run begins."""
         part, parts = self.share
-        now = replace(stored, part=part, parts=parts, length=length, finished=0)
-        if self.reader.restart == "epoch" or not stored.passes:
-            return replace(now, passes=stored.passes + 1, records=0, rows=0)
-        if stored.rows:
-            self._check(stored, length)
+        now = replace(own, part=part, parts=parts, length=length, finished=0)
+        if self.reader.restart == "epoch" or not own.passes:
+            passes = max((one.passes for one in stored), default=0)
+            return replace(now, passes=passes + 1, records=0, rows=0, stretches=())
+        if any(one.rows or one.stretches for one in stored):
+            return self._within(now, own, stored, length)
         return now
 
-    def _check(self, stored: Position, length: int) -> None:
+    def _within(
+        self, now: Position, own: Position, stored: Sequence[Position], length: int
+    ) -> Position:
+        """Where a run begins that goes on in the middle of a pass."""
         name = self.reader.name
-        if (stored.part, stored.parts) != self.share:
+        if own.length != length:
             raise TaskFailedError.of(
                 "E230",
-                f"reader '{name}' stands in the middle of share {stored.part + 1} of "
-                f"{stored.parts}, and now there are {self.share[1]}",
-                "go on with as many nodes and instances as before, or use restart: epoch, which "
-                "divides the rows anew in each pass",
-            )
-        if stored.length != length:
-            raise TaskFailedError.of(
-                "E230",
-                f"reader '{name}' stands in the middle of {stored.length} rows, and now there are "
+                f"reader '{name}' stands in the middle of {own.length} rows, and now there are "
                 f"{length}",
                 "put the data back as they were, or start a new run",
             )
+        if (own.part, own.parts) == self.share:
+            return now
+        found = None if self._beside else divided_anew(stored, *self.share)
+        if found is None:
+            raise TaskFailedError.of(
+                "E230",
+                f"reader '{name}' stands in the middle of share {own.part + 1} of {own.parts}, "
+                f"and now there are {self.share[1]}",
+                "go on with as many nodes and instances as before, or use restart: epoch, which "
+                "divides the rows anew in each pass",
+            )
+        return found
+
+    def _own(self, stored: Sequence[Position]) -> Position:
+        """The position of this share, or another's: all of them begin a pass together."""
+        same = (one for one in stored if (one.part, one.parts) == self.share)
+        return next(same, stored[0] if stored else Position())
 
 
 class ZipCursor:
@@ -255,6 +269,11 @@ class ZipCursor:
         self._allowance.given += 1
         values = [value for cursor in self.cursors for value in cursor.take()]
         return tuple([values[place] for place in self._places])
+
+    def next(self, frame: Frame) -> tuple[int, tuple[Value, ...]] | None:
+        """See ``Cursor.next``."""
+        number = self._allowance.given
+        return (number, self.take()) if self.peek(frame) else None
 
     def end(self, frame: Frame) -> None:
         """The run is over."""

@@ -15,12 +15,15 @@ from jobrun.graph.data import CounterSource
 from jobrun.runtime.callables import failure
 from jobrun.runtime.landing import land
 from jobrun.runtime.shuffle import Order
+from jobrun.runtime.standing import cut
 
 _Result = TypeVar("_Result")
 
 # Small rows are read so many bytes at a time; a batch that is larger is read by itself.
 _BLOCK_BYTES = 1 << 20
 _LARGE_BYTES = 1 << 18
+# Records that are made together: each of them then costs no more than its slices.
+_AT_HAND = 64
 # What a source that never ends has instead of a length.
 ENDLESS = 1 << 62
 
@@ -32,11 +35,18 @@ class Given(NamedTuple):
     rows: int
 
 
+# The same, made in a third of the time.
+Pair = tuple[tuple[Value, ...], int]
+
+
 class Feed(Protocol):
     """What gives records until there are no more. One thread at a time."""
 
     def next(self) -> Given | None:
         """The next record; None at the end, however often it is asked."""
+
+    def at_hand(self) -> Sequence[Pair]:
+        """Records that follow, as far as they are there already; they count as given."""
 
 
 class RowsFeed:
@@ -45,21 +55,21 @@ class RowsFeed:
     Args:
         rows: The whole source.
         order: Of the pass; None for the source's own.
-        first: Place in the pass where the share begins.
-        length: How many rows the share has.
-        start: How many of them are gone already.
+        stretches: The places of the share in the pass.
+        start: How many of its rows are gone already.
         batch: Rows of a record; 0 for one, without an axis for it.
         drop_last: A last batch that is not full is not given.
         most: No more records than these will be asked for.
     """
 
     def __init__(
-        self, rows: Rows, order: Order | None, share: tuple[int, int], start: int, batch: int,
-        *, drop_last: bool, most: int = ENDLESS,
+        self, rows: Rows, order: Order | None, stretches: Sequence[tuple[int, int]], start: int,
+        batch: int, *, drop_last: bool, most: int = ENDLESS,
     ) -> None:  # fmt: skip
         self._rows = rows
         self._order = order
-        self._first, self._length = share
+        self._stretches = stretches
+        self._length = sum(last - first for first, last in stretches)
         self._at = start
         self._batch = batch
         self._drop_last = drop_last
@@ -88,6 +98,23 @@ class RowsFeed:
             return Given(block, stop - at)
         return Given(tuple([column[first:last] for column in self._block]), stop - at)
 
+    def at_hand(self) -> Sequence[Pair]:
+        """What the present block has of further rows, or whole batches of them; not all of it."""
+        at, batch = self._at, self._batch or 1
+        if at >= self._block_stop or not self._block:
+            return ()
+        count = min(_AT_HAND, (self._block_stop - at) // batch)
+        self._at = at + count * batch
+        first = at - self._block_start
+        if not self._batch:
+            columns = [column[first : first + count] for column in self._block]
+            return [(values, 1) for values in zip(*columns, strict=True)]
+        starts = range(first, first + count * batch, batch)
+        return [
+            (tuple([column[start : start + batch] for column in self._block]), batch)
+            for start in starts
+        ]
+
     def _records_per_block(self) -> int:
         record_bytes = max(1, sum(one.row_bytes for one in self._rows.columns))
         record_bytes *= max(1, self._batch)
@@ -100,12 +127,17 @@ class RowsFeed:
             return
         begin = start - start % self._per_block if start % max(1, self._batch) == 0 else start
         end = min(begin + self._per_block, self._length)
-        first = self._first
-        if self._order is None:
-            self._block = self._rows.take(first + begin, first + end)
-        else:
-            self._block = self._rows.pick(self._order.rows(first + begin, first + end))
+        self._block = self._read([*cut(self._stretches, begin, end)])
         self._block_start, self._block_stop = begin, end
+
+    def _read(self, stretches: list[tuple[int, int]]) -> tuple[Any, ...]:
+        order = self._order
+        if order is not None:
+            found = [order.rows(first, last) for first, last in stretches]
+            return self._rows.pick(found[0] if len(found) == 1 else np.concatenate(found))
+        if len(stretches) == 1:
+            return self._rows.take(*stretches[0])
+        return self._rows.pick(np.concatenate([np.arange(*one) for one in stretches]))
 
 
 class CounterRows:
@@ -171,6 +203,10 @@ class ObjectFeed:
         found = self._run(lambda: self._batch_read(self._batch) if self._read else self._gathered())
         self._over = found is None
         return found
+
+    def at_hand(self) -> Sequence[Pair]:
+        """Nothing: what the user's object would do next is not asked for before its time."""
+        return ()
 
     def _run(self, work: Callable[[], _Result]) -> _Result:
         """Errors of the user's code are told as such."""

@@ -6,7 +6,7 @@ A ``GroupRun`` is shared by all that runs in one group run; a ``Frame`` belongs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from jobrun.core.events import Listener
 from jobrun.graph.types import Node, OutputRef
 from jobrun.runtime.cancel import CancelScope
 from jobrun.runtime.leash import Leash
-from jobrun.runtime.lines import Line
+from jobrun.runtime.lines import LineEnds
 from jobrun.runtime.rng import StreamKey, stream
 from jobrun.runtime.savings import Held, Savings
 from jobrun.runtime.workspace import Blobs
@@ -26,6 +26,8 @@ from jobrun.runtime.workspace import Blobs
 if TYPE_CHECKING:
     from jobrun.runtime.midway import Points
 
+# Copies of a blob of nodes' global workspaces, in the order of the nodes, as they are asked for.
+Fetch = Callable[[Sequence[str], str, CancelScope], Iterator[Value]]
 # Runs work in another thread, then calls done there; the thread counts as free before it.
 Start = Callable[[Callable[[], None], Callable[[], None]], None]
 
@@ -51,6 +53,7 @@ class GroupRun:
         savings: What the nodes hold for saves.
         gates: By node, what blocks have to pass before they change a blob that is being saved.
         points: What is done between two records of its only task; None for nothing.
+        fetch: Gives copies of what lives on other nodes, and here.
     """
 
     group: str
@@ -62,7 +65,7 @@ class GroupRun:
     outputs: dict[OutputRef, Value]
     start: Start
     leash: Leash
-    lines: Mapping[tuple[str, str], Line] = field(default_factory=dict)
+    lines: Mapping[tuple[str, str], LineEnds] = field(default_factory=dict)
     body: CancelScope = field(default_factory=CancelScope)
     cleanup: CancelScope = field(default_factory=CancelScope)
     errors: list[BaseException] = field(default_factory=list)
@@ -74,6 +77,7 @@ class GroupRun:
     savings: Savings = field(default_factory=Savings)
     gates: Mapping[str, Held] = field(default_factory=dict)
     points: Points | None = None
+    fetch: Fetch = field(default=lambda nodes, name, _: _nowhere(nodes, name))
 
     def fail(self, error: BaseException, task: str = "") -> None:
         """Note an error, once, and ask everything that runs to end."""
@@ -90,6 +94,10 @@ class GroupRun:
             self, body=CancelScope(), errors=[], failed=[], interrupted=False, task=task,
             whole=whole,
         )  # fmt: skip
+
+
+def _nowhere(nodes: Sequence[str], name: str) -> Iterator[Value]:
+    raise RuntimeError(f"nobody can fetch '{name}' from {nodes} in this run")
 
 
 class Frame:

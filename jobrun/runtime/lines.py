@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from jobrun.blobs.values import Value
 from jobrun.runtime.cancel import CancelledError, CancelScope
@@ -34,6 +34,25 @@ Taken = tuple[int, Values | None]
 _Bell = SimpleQueue[None]
 _Done = TypeVar("_Done")
 _END: Taken = (-1, None)
+
+
+class LineEnds(Protocol):
+    """What writers and readers use of a line, wherever it is; see ``Line``."""
+
+    def put(self, number: int, values: Values | None, scope: CancelScope) -> bool:
+        """Put in a record, or that there is none of that number; waits for room."""
+
+    def take(self, scope: CancelScope) -> tuple[int, Values] | None:
+        """The next record and its number."""
+
+    def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
+        """The next ``most`` records and their number."""
+
+    def leave_writer(self) -> None:
+        """One writer less."""
+
+    def leave_reader(self) -> None:
+        """One reader less."""
 
 
 class Line(ABC):
@@ -86,6 +105,24 @@ class Line(ABC):
             taken = self._wait(self._take, self._takers, scope)
         number, values = taken
         return None if values is None else (number, values)
+
+    def take_some(self, most: int, scope: CancelScope) -> list[Values] | None:
+        """As ``take``, with up to ``most`` records, as far as they are there at once.
+
+        Raises:
+            CancelledError: The scope was cancelled before.
+        """
+        first = self.take(scope)
+        if first is None:
+            return None
+        found = [first[1]]
+        with self._lock:
+            while len(found) < most:
+                taken = self._take()
+                if taken is None or taken[1] is None:
+                    break
+                found.append(taken[1])
+        return found
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
         """The next ``most`` records, or all when there will be no more, and their number.
@@ -158,10 +195,13 @@ class Line(ABC):
         with scope.waking(lambda: bell.put(None)):
             while True:
                 with self._lock:
+                    waiting.append(bell)
+                    # With the bell up: who is alone at the other end acts without the lock.
                     done = act()
                     if done is not None:
+                        if bell in waiting:
+                            waiting.remove(bell)
                         return done
-                    waiting.append(bell)
                 bell.get()
                 if scope.cancelled:
                     self._give_up(bell, waiting)

@@ -18,7 +18,7 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.cancel import CancelledError
 from jobrun.runtime.frame import Frame, GroupRun
 from jobrun.runtime.reading import ReaderSource
-from jobrun.runtime.records import Record, Streams
+from jobrun.runtime.records import Numbered, Streams
 from jobrun.runtime.workspace import Blobs
 
 
@@ -84,7 +84,7 @@ class PointedSource:
         """See ``RecordSource.begin``."""
         self._source.begin(frame)
 
-    def read(self, frame: Frame) -> Record | None:
+    def read(self, frame: Frame) -> Numbered | None:
         """See ``RecordSource.read``."""
         if self._source.given == self._next:
             frame.cancel.check()

@@ -20,7 +20,8 @@ from jobrun.runtime.faults import explain_at
 from jobrun.runtime.frame import Frame
 from jobrun.runtime.lines import Line, LineByNumber, LineInTurn, Values
 from jobrun.runtime.positions import Place
-from jobrun.runtime.records import Record
+from jobrun.runtime.records import Numbered, Record
+from jobrun.runtime.soleline import SoleLine
 from jobrun.runtime.usage import BlockNames, usage, usage_of
 from jobrun.runtime.workspace import LEVELS
 
@@ -30,16 +31,23 @@ LineKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class LinePlan:
-    """A queue on one node, or on all: how many tasks write to it and read from it."""
+    """A queue on one node, or on all: how many tasks write to it and read from it.
+
+    Attributes:
+        is_sole: One thread of one node writes to it, and one of the same node reads from it.
+    """
 
     key: LineKey
     queue: Queue
     writers: int
     readers: int
+    is_sole: bool = False
 
     def open(self) -> Line:
         """An empty line for one run of the group."""
         queue = self.queue
+        if self.is_sole:
+            return SoleLine(queue.capacity)
         kind = LineByNumber if queue.ordered else LineInTurn
         return kind(queue.capacity, self.writers, self.readers)
 
@@ -54,16 +62,30 @@ def line_plans(group: TaskGroup) -> tuple[LinePlan, ...]:
     queues: dict[LineKey, Queue] = {}
     writers: Counter[LineKey] = Counter()
     readers: Counter[LineKey] = Counter()
+    crowded: set[LineKey] = set()
     for task in group.tasks:
-        for one in task.write:
-            key = line_key(one.queue, task.node)
-            queues.setdefault(key, one.queue)
-            writers[key] += 1
+        keys = [line_key(one.queue, task.node) for one in task.write]
+        writers.update(keys)
         if isinstance(task.read, ReadQueue):
-            key = line_key(task.read.queue, task.node)
-            queues.setdefault(key, task.read.queue)
-            readers[key] += 1
-    return tuple(LinePlan(key, one, writers[key], readers[key]) for key, one in queues.items())
+            keys.append(line_key(task.read.queue, task.node))
+            readers[keys[-1]] += 1
+        for key, queue in zip(keys, _queues_of(task), strict=True):
+            queues.setdefault(key, queue)
+            if task.instances > 1 or queue.ordered or queue.shared:
+                crowded.add(key)
+    return tuple(
+        LinePlan(
+            key, one, writers[key], readers[key],
+            is_sole=key not in crowded and writers[key] == readers[key] == 1,
+        )
+        for key, one in queues.items()
+    )  # fmt: skip
+
+
+def _queues_of(task: Task) -> list[Queue]:
+    """Those it writes to, then the one it reads from."""
+    found = [one.queue for one in task.write]
+    return [*found, task.read.queue] if isinstance(task.read, ReadQueue) else found
 
 
 def handing_over(task: Task, names: BlockNames) -> BlockNames:
@@ -114,7 +136,7 @@ class QueueSource:
     def begin(self, frame: Frame) -> None:
         """Nothing has to be got ready."""
 
-    def read(self, frame: Frame) -> Record | None:
+    def read(self, frame: Frame) -> Numbered | None:
         """The next record, or so many as one; None when the queue is closed and empty.
 
         Raises:
@@ -122,8 +144,7 @@ class QueueSource:
             TaskFailedError: E221, records do not fit together.
         """
         if not self._batch:
-            taken = self._line.take(frame.cancel)
-            return None if taken is None else Record(*taken)
+            return self._line.take(frame.cancel)
         gathered = self._line.gather(self._batch, frame.cancel)
         if gathered is None:
             return None
@@ -176,6 +197,8 @@ class QueueSink:
 
     def __init__(self, plan: SinkPlan, frame: Frame) -> None:
         self._plan = plan
+        self._parts = plan.parts
+        self._by_instance = plan.by_instance
         self._line = frame.run.lines[line_key(plan.write.queue, plan.task.node)]
         self._ordered = plan.write.queue.ordered
         self._scope = frame.cancel
@@ -187,15 +210,24 @@ class QueueSink:
             CancelledError: The run was cancelled, perhaps while there was no room.
             JobrunError: A blob is not there, or is nothing that a blob can hold.
         """
+        values = []
         try:
-            values = self._values(frame)
+            for level, name, is_given in self._parts:
+                space = getattr(frame, level)
+                value = space[name]
+                if is_given and type(value) is np.ndarray and value.base is None:
+                    # Not even a later fault can make two tasks see one array.
+                    del space[name]
+                elif type(value) not in PLAIN_KINDS:
+                    value = detach(value, name)
+                values.append(value)
         except CancelledError:
             raise
         except Exception as error:
             raise explain_at(error, self._place(), frame) from error
-        if self._plan.by_instance:
+        if self._by_instance:
             number = frame.instance
-        return self._line.put(number, values, frame.cancel)
+        return self._line.put(number, tuple(values), frame.cancel)
 
     def skip(self, number: int) -> None:
         """Nothing is sent for the record of that number; others may wait for it."""
@@ -205,19 +237,6 @@ class QueueSink:
     def close(self) -> None:
         """One writer less."""
         self._line.leave_writer()
-
-    def _values(self, frame: Frame) -> Values:
-        values = []
-        for level, name, is_given in self._plan.parts:
-            space = getattr(frame, level)
-            value = space[name]
-            if is_given and type(value) is np.ndarray and value.base is None:
-                # Not even a later fault can make two tasks see one array.
-                del space[name]
-            elif type(value) not in PLAIN_KINDS:
-                value = detach(value, name)
-            values.append(value)
-        return tuple(values)
 
     def _place(self) -> Place:
         task = self._plan.task

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import threading
 
-import numpy as np
-
+from jobrun.core.events import Noted
 from jobrun.graph.data import Reader, ReadRecords, ZipSource, readers_in
 from jobrun.runtime.cancel import CancelledError
-from jobrun.runtime.cursor import Cursor, Position, ZipCursor
+from jobrun.runtime.cursor import Cursor, ZipCursor
 from jobrun.runtime.faults import explain_at
 from jobrun.runtime.frame import Frame
 from jobrun.runtime.positions import Place
-from jobrun.runtime.records import Record
+from jobrun.runtime.records import Numbered
 from jobrun.runtime.sources import OpenData
+from jobrun.runtime.standing import Position, blob_of, positions_of
 from jobrun.runtime.usage import BlockNames
-from jobrun.runtime.workspace import Blobs
 
 
 class ReaderPlan:
@@ -53,9 +52,12 @@ class ReaderPlan:
     def _cursor(self, at: int) -> Cursor | ZipCursor:
         reader = self.read.reader
         made = tuple(
-            Cursor(leaf.reader, self._share_of(leaf.reader, at), self._limit(leaf.reader, at))
+            Cursor(
+                leaf.reader, self._share_of(leaf.reader, at), self._limit(leaf.reader, at),
+                beside=isinstance(reader.source, ZipSource),
+            )
             for leaf in self.leaves
-        )
+        )  # fmt: skip
         if isinstance(reader.source, ZipSource):
             return ZipCursor(reader, made, self._limit(reader, at))
         return made[0]
@@ -114,10 +116,12 @@ class ReaderSource:
                 raise _explained(error, leaf.reader, frame) from error
         for at, cursor in enumerate(self._cursors):
             if isinstance(cursor, ZipCursor):
-                cursor.begin(_stored(frame.n, cursor.reader, at), self._records)
+                stored = positions_of(frame.n.get(cursor.reader.position))
+                last = stored[min(at, len(stored) - 1)] if stored else Position()
+                cursor.begin(last, self._records)
         self._has_begun = True
 
-    def read(self, frame: Frame) -> Record | None:
+    def read(self, frame: Frame) -> Numbered | None:
         """The next record of the instance's share; None at the end, and at a limit.
 
         Raises:
@@ -129,8 +133,7 @@ class ReaderSource:
         try:
             with self._locks[at]:
                 frame.cancel.check()
-                number = cursor.given
-                return Record(number, cursor.take()) if cursor.peek(frame) else None
+                return cursor.next(frame)
         except CancelledError:
             raise
         except Exception as error:
@@ -143,17 +146,23 @@ class ReaderSource:
         for cursor in self._cursors:
             cursor.end(self._frame)
         for reader, positions in self._positions():
-            rows = np.array([one.row() for one in positions], np.int64)
-            self._frame.n[reader.position] = rows
+            self._frame.n[reader.position] = blob_of(positions)
 
     def _begin(self, number: int, leaf: OpenData, frame: Frame) -> None:
         is_new = leaf.open(frame)
-        for at, cursor in enumerate(self._cursors):
+        stored = positions_of(frame.n.get(leaf.reader.position))
+        for cursor in self._cursors:
             one = cursor.cursors[number] if isinstance(cursor, ZipCursor) else cursor
             feed = leaf.feed(frame, one.share)
-            stored = _stored(frame.n, leaf.reader, at)
             gone = self._gone[number] if self._gone else (0, 0)
             one.begin(frame, stored, leaf.length, feed, is_new=is_new, gone=gone)
+            if one.was_divided and one.share[0] == 0:
+                frame.run.emit(
+                    Noted(
+                        f"reader '{leaf.reader.name}' goes on in the middle of a pass: what "
+                        f"{stored[0].parts} shares had left is divided among {one.share[1]}"
+                    )
+                )
 
     def _positions(self) -> list[tuple[Reader, list[Position]]]:
         reader = self._plan.read.reader
@@ -166,15 +175,6 @@ class ReaderSource:
                 ]  # fmt: skip
                 found.append((leaf.reader, inner))
         return found
-
-
-def _stored(node: Blobs, reader: Reader, at: int) -> Position:
-    """How far a share came in the last run, by the node's state."""
-    rows = node.get(reader.position)
-    if rows is None or not len(rows):
-        return Position()
-    # There may have been fewer shares then; all of them begin a pass together.
-    return Position.of(rows[min(at, len(rows) - 1)])
 
 
 def _explained(error: Exception, reader: Reader, frame: Frame) -> Exception:

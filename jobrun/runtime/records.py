@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 from jobrun.blobs.values import Value
 from jobrun.graph.data import ReadQueue, ReadRecords, record_path
 from jobrun.graph.types import Task
+from jobrun.runtime.cancel import CancelledError
 from jobrun.runtime.codegen import Block
 from jobrun.runtime.control import StopBlock
 from jobrun.runtime.faults import run_block
@@ -41,13 +42,17 @@ class Record(NamedTuple):
     values: tuple[Value, ...]
 
 
+# A record as the loop sees it: whoever gives many may give bare pairs.
+Numbered = tuple[int, tuple[Value, ...]]
+
+
 class RecordSource(Protocol):
     """Where a task's records come from; all its instances share it."""
 
     def begin(self, frame: Frame) -> None:
         """The task's set-up has run, its instances have not begun. Once, from one thread."""
 
-    def read(self, frame: Frame) -> Record | None:
+    def read(self, frame: Frame) -> Numbered | None:
         """The next record; None when there is none, now and for ever. Any thread.
 
         May block, and then sees that ``frame.cancel`` is cancelled.
@@ -166,24 +171,38 @@ def run_records(plan: RecordPlan, block: Block, frame: Frame, streams: Streams) 
     try:
         if streams.source is None:
             _run_one(block, inner, 0, streams.sinks)
-            return
-        spaces = [(getattr(inner, level), name) for level, name in plan.fields]
-        while (record := streams.source.read(inner)) is not None:
-            inner.cancel.check()
-            if streams.over.is_set():
-                _skip(record.number, streams.sinks)
-                return
-            for (space, name), value in zip(spaces, record.values, strict=True):
-                space[name] = value
-            if plan.by_record:
-                inner.record = record.number
-                inner.streams = {}
-            if not _run_one(block, inner, record.number, streams.sinks):
-                return
+        else:
+            _run_all(plan, block, inner, streams, streams.source)
     except StopBlock as stop:
         if stop.target != plan.body:
             raise
         streams.over.set()
+
+
+def _run_all(
+    plan: RecordPlan, block: Block, frame: Frame, streams: Streams, source: RecordSource
+) -> None:
+    """Run the steps for each record; what is looked at once per record is at hand."""
+    spaces = [(getattr(frame, level), name) for level, name in plan.fields]
+    scope, is_over, sinks = frame.cancel, streams.over.is_set, streams.sinks
+    while (record := source.read(frame)) is not None:
+        if scope.cancelled:
+            raise CancelledError
+        number, values = record
+        if is_over():
+            _skip(number, sinks)
+            return
+        if len(spaces) == 1:
+            space, name = spaces[0]
+            space[name] = values[0]
+        else:
+            for (space, name), value in zip(spaces, values, strict=True):
+                space[name] = value
+        if plan.by_record:
+            frame.record = number
+            frame.streams = {}
+        if not _run_one(block, frame, number, sinks):
+            return
 
 
 def _run_one(block: Block, frame: Frame, number: int, sinks: Sequence[RecordSink]) -> bool:
@@ -193,11 +212,16 @@ def _run_one(block: Block, frame: Frame, number: int, sinks: Sequence[RecordSink
     except StopBlock:
         _skip(number, sinks)
         raise
+    if not sinks:
+        return True
     if is_left:
         _skip(number, sinks)
         return True
+    if len(sinks) == 1:
+        return sinks[0].write(frame, number)
+    # To all of them, whoever still reads.
     wanted = [sink.write(frame, number) for sink in sinks]
-    return any(wanted) or not sinks
+    return any(wanted)
 
 
 def _skip(number: int, sinks: Sequence[RecordSink]) -> None:

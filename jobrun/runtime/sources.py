@@ -30,6 +30,7 @@ from jobrun.runtime.feeds import ENDLESS, CounterRows, Feed, ObjectFeed, RowsFee
 from jobrun.runtime.files import folder_of
 from jobrun.runtime.frame import Frame
 from jobrun.runtime.shuffle import shuffled
+from jobrun.runtime.standing import Position, part_of
 from jobrun.runtime.usage import BlockNames, usage_of
 
 Getter = Callable[[Frame], Value]
@@ -94,10 +95,10 @@ class OpenData:
         """
         reader, rows = self.reader, self._rows
         if rows is None:
-            return lambda _pass, start, _most: self._object_feed(frame, start)
+            return lambda begin, _most: self._object_feed(frame, begin.rows)
         part, parts = share
-        first, last = (len(rows) * at // parts for at in (part, part + 1))
-        if parts > 1 and first == last:
+        whole = part_of(len(rows), part, parts)
+        if parts > 1 and whole[0] == whole[1]:
             raise TaskFailedError.of(
                 "E232",
                 f"reader '{reader.name}' has {len(rows)} rows for {parts} shares, and none is left "
@@ -105,12 +106,12 @@ class OpenData:
                 "use fewer nodes or instances, or leave 'shard' out",
             )
 
-        def made(number: int, start: int, most: int) -> Feed:
+        def made(begin: Position, most: int) -> Feed:
             order = None
             if reader.shuffle:
-                order = shuffled(len(rows), frame.run.seed, reader.name, number)
+                order = shuffled(len(rows), frame.run.seed, reader.name, begin.passes)
             return RowsFeed(
-                rows, order, (first, last - first), start, reader.batch,
+                rows, order, begin.stretches or (whole,), begin.rows, reader.batch,
                 drop_last=reader.drop_last, most=most,
             )  # fmt: skip
 
@@ -124,6 +125,10 @@ class OpenData:
             return False
         members = tuple(one.member for one in self.reader.fields)
         self._take(open_rows(source.format, path, members))
+        if not self.length:
+            raise TaskFailedError.of(
+                "E232", f"{path} has no rows to read", "see how it was made, or take the reader out"
+            )
         self._opened = now
         return True
 

@@ -9,6 +9,8 @@ every session. Rules every session keeps (checked by the contract tests):
   ``TaskFailedError`` (or what the error is) with the others as notes; nothing hangs.
 * After a failed or cancelled group the workspaces hold no promise; the caller restores them
   from a snapshot or a checkpoint, or ends.
+* A node that is lost, with all it held, is told by ``NodeLostError`` from whatever is asked next;
+  ``renew`` gives it a new place. No node begins anew by itself.
 * A failure of a task with ``on_error: warn`` is told as a warning and fails nothing.
 """
 
@@ -140,6 +142,18 @@ class Session(Protocol):
 
         Raises:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
+        """
+
+    def renew(self) -> tuple[str, ...]:
+        """Give nodes that were lost new places, and empty the workspaces of all.
+
+        After a ``NodeLostError``, which any other method may raise.
+
+        Returns:
+            The names of the nodes that were lost; none in a session whose nodes cannot be.
+
+        Raises:
+            EnvironmentFaultError: There is no new place.
         """
 
     def request_stop(self) -> None:

@@ -11,7 +11,10 @@ from jobrun.session.base import Session
 
 GROUP = "jobrun.sessions"
 # As text: a session's own imports are made only when it is used.
-BUILT_IN: dict[str, str] = {"threads": "jobrun.session.threads:ThreadsSession"}
+BUILT_IN: dict[str, str] = {
+    "threads": "jobrun.session.threads:ThreadsSession",
+    "processes": "jobrun.session.processes:ProcessesSession",
+}
 
 
 def session_names() -> tuple[str, ...]:

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from queue import Empty, SimpleQueue
 
 from jobrun.blobs.values import Value, boundary_form, detach
 from jobrun.checkpoint.plan import Ticket
 from jobrun.checkpoint.times import NodeSave
-from jobrun.core.errors import JobrunError, TaskFailedError
+from jobrun.core.errors import TaskFailedError
 from jobrun.graph.types import Cluster, Node, TaskGroup
+from jobrun.runtime.cancel import CancelScope
 from jobrun.runtime.execute import NodeRun, run_task
 from jobrun.runtime.frame import Frame, GroupRun
 from jobrun.runtime.imports import FolderFinder
 from jobrun.runtime.leash import Leash
+from jobrun.runtime.lines import LineEnds
 from jobrun.runtime.midway import Points
 from jobrun.runtime.notices import Notices
 from jobrun.runtime.plan import GroupPlan, plan_group
+from jobrun.runtime.queues import LineKey
 from jobrun.runtime.savings import Savings
-from jobrun.runtime.watch import ends_apart, stacks
+from jobrun.runtime.watch import ends_apart
 from jobrun.runtime.workspace import Blobs
 from jobrun.session.base import Outputs, RunContext
-from jobrun.session.cancel import GroupCancelledError, TasksStuckError
+from jobrun.session.beyond import Beyond
+from jobrun.session.cancel import GroupCancelledError
+from jobrun.session.conduct import Conductor
 from jobrun.session.crew import Crew
 from jobrun.session.faults import combined
 from jobrun.session.persist import changes_of, persist_all
-from jobrun.session.schedule import Part, check_needs, ready, released
+from jobrun.session.schedule import Part, check_needs
 from jobrun.session.snapshot import Kept, put_aside, put_back
 
 # A job has four groups, and one that saves; those that load and upload come and go.
 _KEPT_PLANS = 8
-# What exit blocks get after the time for everything is over.
-_LAST_S = 5.0
 
 
 class ThreadsSession:
@@ -81,21 +82,43 @@ class ThreadsSession:
             GroupCancelledError: ``request_stop`` ended it.
             TasksStuckError: Tasks did not end in time; the process has to.
         """
+        if id(group) not in self._plans:
+            check_needs(group.tasks)
+        return self.run_part(group, epoch, Beyond(outputs, self.fetch), points)
+
+    def run_part(
+        self, group: TaskGroup, epoch: int, beyond: Beyond, points: Points | None = None
+    ) -> Outputs:
+        """As ``run``, of a group that has tasks elsewhere too; their needs are checked already.
+
+        Args:
+            group: What of it runs here.
+            epoch: See ``run``.
+            beyond: What is elsewhere, and the outputs of earlier groups.
+            points: See ``run``.
+
+        Raises:
+            JobrunError: As by ``run``.
+            GroupCancelledError: As by ``run``, or ``beyond`` was cancelled.
+        """
         context, crew, notices = self._opened()
         plan = self._plan(group)
         if not plan.tasks and not plan.nodes:
             return {}
+        lines: dict[LineKey, LineEnds] = {}
         run = GroupRun(
             group.name, epoch, context.seed, context.run_dir, context.folder, context.emit,
-            dict(outputs), crew.start, self._leash,
-            {line.key: line.open() for line in plan.lines}, grace_s=self._grace_s,
+            beyond.outputs, crew.start, self._leash,
+            lines, grace_s=self._grace_s,
             savings=self._savings, gates=self._savings.gates(plan.changed), points=points,
+            fetch=beyond.fetch,
         )  # fmt: skip
-        parts = self._parts(plan, run)
+        lines.update((line.key, beyond.line(line, run)) for line in plan.lines)
+        parts = self._parts(plan, run, beyond)
         self._running = run
         try:
-            with notices.heeding():
-                _Conductor(run, crew, self._grace_s).conduct(parts)
+            with notices.heeding(), beyond.attached(run):
+                Conductor(run, crew, self._grace_s, beyond).conduct(parts)
         finally:
             self._running = None
         if run.errors:
@@ -144,6 +167,15 @@ class ThreadsSession:
                 raise KeyError(name)
         return {name: detach(workspace[name], name) for name in names}
 
+    def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
+        """Copies of a blob of nodes, for a task that pulls them. Any thread.
+
+        Raises:
+            MissingBlobError: A node has no such blob.
+        """
+        del cancel
+        return (detach(self._workspaces[node][name], name) for node in nodes)
+
     def names(self, node: str) -> tuple[str, ...]:
         """The names in the node's global workspace, sorted."""
         return tuple(sorted(self._workspaces[node]))
@@ -163,6 +195,12 @@ class ThreadsSession:
             workspace = self._workspaces[node]
             workspace.clear()
             workspace.update(blobs)
+
+    def renew(self) -> tuple[str, ...]:
+        """Empty all workspaces; no node is ever lost without the others."""
+        for workspace in self._workspaces.values():
+            workspace.clear()
+        return ()
 
     def request_stop(self) -> None:
         """Ask the running group to end at its tasks' next step boundary. Any thread, any time.
@@ -192,7 +230,6 @@ class ThreadsSession:
     def _plan(self, group: TaskGroup) -> GroupPlan:
         plan = self._plans.get(id(group))
         if plan is None:
-            check_needs(group.tasks)
             # The plan holds the group, so nothing else can get its id meanwhile.
             plan = self._plans[id(group)] = plan_group(group, self._opened()[0].meter)
             if len(self._plans) > _KEPT_PLANS:
@@ -201,7 +238,7 @@ class ThreadsSession:
             self._plans.move_to_end(id(group))
         return plan
 
-    def _parts(self, plan: GroupPlan, run: GroupRun) -> list[Part]:
+    def _parts(self, plan: GroupPlan, run: GroupRun, beyond: Beyond) -> list[Part]:
         """What to run: per node a beginning and an end if it has any, and all tasks."""
         begins: dict[str, Part] = {}
         ends: dict[str, Part] = {}
@@ -219,11 +256,12 @@ class ThreadsSession:
         tasks: dict[str, list[Part]] = {}
         for task in plan.tasks:
             node = task.task.node
-            work = partial(
+            running = partial(
                 run_task, task, run, self._nodes[node], groups[node], self._workspaces[node]
             )
             may_block = task.may_block or bool(task.reports) or task.task.instances > 1
             may_block = may_block or ends_apart(task.task)
+            work = beyond.telling(task.task, running, run)
             part = Part(task.task.full_name, work, may_block=may_block)
             tasks.setdefault(task.task.name, []).append(part)
             if node in begins:
@@ -233,100 +271,10 @@ class ThreadsSession:
             needs = next(t.task.needs for t in plan.tasks if t.task.name == name)
             for part in parts:
                 for need in needs:
-                    for earlier in tasks[need]:
+                    for earlier in (*tasks.get(need, ()), *beyond.parts_of(need)):
                         part.follow(earlier)
         every = [part for parts in tasks.values() for part in parts]
         return [*begins.values(), *every, *ends.values()]
-
-
-class _Conductor:
-    """Starts parts when they are ready, and waits for them, in the caller's thread."""
-
-    def __init__(self, run: GroupRun, crew: Crew, grace_s: float) -> None:
-        self._run = run
-        self._crew = crew
-        self._grace_s = grace_s
-        self._ended: SimpleQueue[Part | None] = SimpleQueue()
-        self._running: list[Part] = []
-        # When the time of a cancelled run is over; it is set once.
-        self._deadline: float | None = None
-
-    def conduct(self, parts: list[Part]) -> None:
-        """Run all parts to their end.
-
-        Raises:
-            TasksStuckError: Some did not end in time after a cancel.
-        """
-        waiting = ready(parts)
-        # Wakes the wait below, so that it can begin to count the time.
-        with self._run.body.waking(lambda: self._ended.put(None)):
-            while waiting or self._running:
-                waiting = self._start(waiting)
-                if not waiting and self._running:
-                    waiting = self._wait()
-
-    def _start(self, parts: list[Part]) -> list[Part]:
-        """Start the parts; what became ready because one of them was over at once."""
-        over: list[Part] = []
-        alone = len(parts) == 1 and not self._running
-        for part in parts:
-            if self._run.body.cancelled and not part.always:
-                self._run.interrupted = True
-                over.append(part)
-            elif alone and not part.may_block:
-                # Nothing else runs: no need for another thread.
-                part.work()
-                over.append(part)
-            else:
-                self._running.append(part)
-                self._crew.start(part.work, partial(self._ended.put, part))
-        return [later for part in over for later in released(part)]
-
-    def _wait(self) -> list[Part]:
-        """Wait until some part has ended; what became ready by it."""
-        while not self._run.body.cancelled:
-            part = self._ended.get()
-            if part is not None:
-                return self._end(part)
-        return self._wait_for_end()
-
-    def _wait_for_end(self) -> list[Part]:
-        if self._deadline is None:
-            self._deadline = time.monotonic() + self._grace_s
-        for limit in (self._deadline, self._deadline + min(_LAST_S, self._grace_s)):
-            while True:
-                try:
-                    part = self._ended.get(timeout=max(0.0, limit - time.monotonic()))
-                except Empty:
-                    break
-                if part is not None:
-                    return self._end(part)
-            # Programs and loops of exit blocks hear of it too now.
-            self._run.cleanup.cancel()
-        raise self._stuck()
-
-    def _end(self, part: Part) -> list[Part]:
-        self._running.remove(part)
-        return list(released(part))
-
-    def _stuck(self) -> TasksStuckError:
-        names = ", ".join(sorted(part.name for part in self._running))
-        error = TasksStuckError.of(
-            "E215",
-            f"these tasks did not end within {self._grace_s:g} s of being asked to: {names}",
-            "look for a callable that does not return; resume continues from the last saved epoch",
-        )
-        if not self._run.errors:
-            for stack in stacks(self._run, all_tasks=True):
-                error.add_note(stack)
-            return error
-        first = combined(self._run.errors)
-        if isinstance(first, JobrunError):
-            error = TasksStuckError(*first.faults, *error.faults)
-            for note in getattr(first, "__notes__", ()):
-                error.add_note(note)
-        error.__cause__ = first
-        return error
 
 
 def _settled(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[str, Value]:

@@ -56,7 +56,7 @@ def read_document(text: str, file: str) -> Document:
         warnings = (Fault("W100", message, mend, severity="warning"),)
     try:
         with collector_paused():
-            for event in _events(text):
+            for event in parser_events(text):
                 builder.take(event)
     except yaml.YAMLError as error:
         raise SpecError(*builder.faults, syntax_fault(error, text, file)) from error
@@ -68,7 +68,12 @@ def read_document(text: str, file: str) -> Document:
     return Document(builder.root, tuple(builder.faults), warnings)
 
 
-def _events(text: str) -> Iterator[events.Event]:
+def parser_events(text: str) -> Iterator[events.Event]:
+    """What the parser makes of a text, nothing resolved.
+
+    Raises:
+        yaml.YAMLError: It is not YAML.
+    """
     parser = _parser(text)
     while True:
         event: events.Event = parser.get_event()  # type: ignore[assignment]  # None comes last

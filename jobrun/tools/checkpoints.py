@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from jobrun.checkpoint.midway import MidwayStore, midways
 from jobrun.checkpoint.retain import fewest_new, victims
 from jobrun.checkpoint.store import CheckpointStore, Damage
 from jobrun.core.errors import CheckpointError, UsageError
@@ -103,6 +104,20 @@ def verify(
     for epoch in epochs:
         damage = found.store.verify(epoch)
         told(epoch, damage)
+        if damage is not None:
+            damaged.append(damage)
+    return tuple(damaged)
+
+
+def verify_within(
+    found: Checkpoints, told: Callable[[int, int, Damage | None], None]
+) -> tuple[Damage, ...]:
+    """As ``verify``, of all that is saved within epochs; told with the number of records."""
+    root = str(Path(found.store.path(0)).parent)
+    damaged = []
+    for epoch, records in midways(root):
+        damage = MidwayStore(root, records).verify(epoch)
+        told(epoch, records, damage)
         if damage is not None:
             damaged.append(damage)
     return tuple(damaged)

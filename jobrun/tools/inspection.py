@@ -20,11 +20,13 @@ from jobrun.checkpoint.midway import MidwayStore, midways, parsed_name
 from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.core.events import CheckpointTimes
 from jobrun.core.names import did_you_mean
+from jobrun.graph.data import POSITION, POSITION_PREFIX
 from jobrun.runner.authored import is_from_python
 from jobrun.runner.progress import from_json
 from jobrun.runner.record import RECORD_NAME
 from jobrun.runner.rundir import Run, find_run
 from jobrun.runner.specdir import recorded_spec
+from jobrun.runtime.standing import Position, positions_of
 from jobrun.tools.sandbox import inspect_guarded
 from jobrun.tools.times import saved_times
 
@@ -46,6 +48,7 @@ class Inspection:
         metrics: The job's metrics after that epoch.
         times: How long saving it took; None when no log tells.
         records: Not a whole epoch: saved after so many of its records; 0 for a whole one.
+        streams: Within an epoch, the random streams in use: the generator's name by its place.
         ahead: After how many records the next epoch is saved, too; 0 when it is not.
     """
 
@@ -60,6 +63,26 @@ class Inspection:
     times: CheckpointTimes | None = None
     records: int = 0
     ahead: int = 0
+    streams: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a checkpoint is.
+
+    Attributes:
+        path: Of the file, or of the epoch's directory.
+        store: Of the epoch; None for a single file.
+        epoch: Its number; -1 for a single file, which tells it itself.
+        run: The run's directory, or what would be it.
+        records: Not a whole epoch: saved after so many of its records.
+    """
+
+    path: Path
+    store: DirectoryStore | None = None
+    epoch: int = -1
+    run: Path = Path()
+    records: int = 0
 
 
 def inspect(target: str, run_dir: Path) -> Inspection:
@@ -74,35 +97,52 @@ def inspect(target: str, run_dir: Path) -> Inspection:
         CheckpointError: It is not there, or damaged.
         UsageError: No run is called so.
     """
+    place = place_of(target, run_dir)
+    if place.store is None:
+        return _of_file(place.path)
+    made = _of_store(place.store, place.epoch, place.run, place.records)
+    if place.records:
+        return made
+    ahead = [records for number, records in midways(str(place.path.parent))
+             if number == place.epoch + 1]  # fmt: skip
+    return replace(made, ahead=max(ahead, default=0))
+
+
+def place_of(target: str, run_dir: Path) -> Place:
+    """Where the checkpoint is that a person means; see ``inspect``. Reads no checkpoint.
+
+    Raises:
+        CheckpointError: It is not there.
+        UsageError: No run is called so.
+    """
     path = Path(target)
     if path.is_file() and path.name != RECORD_NAME:
-        return _of_file(path)
-    directory = _EPOCH.fullmatch(path.resolve().name) if path.is_dir() else None
-    within = parsed_name(path.resolve().name) if path.is_dir() else None
+        return Place(path)
+    whole = path.resolve()
+    directory = _EPOCH.fullmatch(whole.name) if path.is_dir() else None
+    within = parsed_name(whole.name) if path.is_dir() else None
     if within:
-        root = path.resolve().parent
-        return _of_store(MidwayStore(str(root), within[1]), within[0], root.parent, within[1])
+        store = MidwayStore(str(whole.parent), within[1])
+        return Place(whole, store, within[0], whole.parent.parent, within[1])
     if directory:
-        root = path.resolve().parent
-        return _of_epoch(root, int(directory[1]), root.parent)
+        return _epoch_place(whole.parent, int(directory[1]), whole.parent.parent)
     name, at, epoch = target.rpartition("@")
     if not at:
         name, epoch = target, ""
     run = find_run(name, run_dir)
     root = checkpoints_of(run)
-    return _of_epoch(root, _epoch(epoch, root), run.path)
+    return _epoch_place(root, _epoch(epoch, root), run.path)
+
+
+def _epoch_place(root: Path, epoch: int, run: Path) -> Place:
+    store = DirectoryStore(str(root))
+    return Place(Path(store.path(epoch)), store, epoch, run)
 
 
 def _of_file(path: Path) -> Inspection:
     facts = inspect_guarded(str(path))
     header = facts.header
     return Inspection(str(path), header.epoch, header.run_id, _age_s(path), (facts,))
-
-
-def _of_epoch(root: Path, epoch: int, run: Path) -> Inspection:
-    made = _of_store(DirectoryStore(str(root)), epoch, run)
-    ahead = [records for number, records in midways(str(root)) if number == epoch + 1]
-    return replace(made, ahead=max(ahead, default=0))
 
 
 def _of_store(store: DirectoryStore, epoch: int, run: Path, records: int = 0) -> Inspection:
@@ -126,7 +166,35 @@ def _of_store(store: DirectoryStore, epoch: int, run: Path, records: int = 0) ->
         metrics=dict(from_json(manifest.runner).metrics),
         times=None if records else saved_times(run, epoch, manifest.generation),
         records=records,
+        streams=_streams(manifest.runner.get("midway")),
     )
+
+
+def _streams(form: Any) -> dict[str, str]:
+    """The kind of each random stream that a checkpoint within an epoch keeps the state of."""
+    found = form.get("streams") if isinstance(form, Mapping) else None
+    if not isinstance(found, Mapping):
+        return {}
+    return {
+        str(place): str(state.get("bit_generator", "?"))
+        for place, state in found.items()
+        if isinstance(state, Mapping)
+    }
+
+
+def position_words(blob: BlobFacts) -> str:
+    """How far a reader is, from the state blob of its position; empty for any other blob."""
+    is_one = blob.name.startswith(POSITION_PREFIX) and blob.shape[1:] == (len(POSITION),)
+    return "; ".join(map(_share_words, positions_of(np.asarray(blob.value)))) if is_one else ""
+
+
+def _share_words(one: Position) -> str:
+    if not one.passes:
+        return "nothing read yet"
+    share = f"share {one.part + 1} of {one.parts}: " if one.parts > 1 else ""
+    of_all = f" of {one.length}" if one.length >= 0 and one.parts == 1 else ""
+    end = ", all read" if one.finished else ""
+    return f"{share}pass {one.passes}, {one.records} records, {one.rows}{of_all} rows{end}"
 
 
 def checkpoints_of(run: Run) -> Path:
@@ -197,6 +265,7 @@ def as_values(found: Inspection, files: tuple[FileFacts, ...], *, values: bool) 
         "path": found.path,
         "epoch": found.epoch,
         "records": found.records,
+        "streams": dict(found.streams),
         "run_id": found.run_id,
         "generation": found.generation,
         "age_s": round(found.age_s, 3),
@@ -246,6 +315,8 @@ def _blob(blob: BlobFacts, *, values: bool) -> dict[str, Any]:
         "max": blob.maximum,
         "nan": blob.nans,
     }
+    if position_words(blob):
+        content["columns"] = list(POSITION)
     if values:
         content["value"] = _json_value(blob.value)
     return content

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.core.events import CheckpointTimes, NodeTime
-from jobrun.runner.logs import EVENTS_NAME
+from jobrun.runner.rundir import EVENTS_NAME
 
 
 def saved_times(run: Path, epoch: int, generation: int) -> CheckpointTimes | None:

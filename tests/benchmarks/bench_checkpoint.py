@@ -34,6 +34,16 @@ RAW = "raw O_DIRECT write + fsync"
 _REQUEST = 1 << 24
 _SLOW = {"np.savez": 1 << 29, "h5py default": 1 << 29, "torch DCP": 1 << 29, "Orbax": 1 << 29}
 Turn = tuple[Callable[[], None], Callable[[], None]]
+NEW, ALL, TOLD = "jobrun, new file", "jobrun, recycled, all changed", "the same, told which"
+_COLD, _LAZY = "jobrun, into arrays that are there, cold", "jobrun, lazy open"
+# At most this much of the baseline; for many small blobs the second.
+_MOST = {NEW: (1.0, 1.3), ALL: (0.75, 1.3), _COLD: (1.1, 1.5)}
+# At least so many times as long as ``NEW``; for many small blobs the second.
+_LEAST = {
+    "torch.save": (2, 15), "np.savez": (3, 20), "safetensors": (1.3, 2.5),
+    "torch DCP": (4, 100), "Orbax": (8, 100),
+}  # fmt: skip
+_MANY = 1_000
 
 
 def in_turns(variants: Mapping[str, Turn], rounds: int) -> dict[str, list[float]]:
@@ -49,15 +59,47 @@ def in_turns(variants: Mapping[str, Turn], rounds: int) -> dict[str, list[float]
     return times
 
 
-def show(title: str, times: Mapping[str, list[float]], baseline: str) -> None:
-    """Print medians, and ratios to the baseline and to each other."""
+def show(
+    title: str,
+    times: Mapping[str, list[float]],
+    baseline: str,
+    aims: Mapping[str, str] | None = None,
+) -> None:
+    """Print medians, ratios to the baseline, and what was aimed at."""
     print(f"\n{title}")
     for name, found in times.items():
-        ratios = [mine / base for mine, base in zip(found, times[baseline], strict=True)]
+        aim = (aims or {}).get(name, "")
         print(
             f"  {name:40} {statistics.median(found) * 1e3:10,.1f} ms"
-            f"  {statistics.median(ratios):8.2f} x"
+            f"  {ratio(times, name, baseline):8.2f} x{aim}"
         )
+
+
+def ratio(times: Mapping[str, list[float]], name: str, baseline: str) -> float:
+    """The median of the ratios within each turn."""
+    pairs = zip(times[name], times[baseline], strict=True)
+    return statistics.median(mine / base for mine, base in pairs)
+
+
+def aims_of(values: Values) -> dict[str, str]:
+    """What is aimed at, for the variants that have an aim of their own."""
+    is_many = len(values) > _MANY
+    return {_LAZY: f"   (aim: {20 if is_many else 5} ms)"} | {
+        name: f"   (aim: {most[is_many]:.2f} x)" for name, most in _MOST.items()
+    }
+
+
+def compare(values: Values, times: Mapping[str, list[float]]) -> None:
+    """Print how many times as long as a new file of jobrun's others take, and a tenth."""
+    print("  compared with a new file of jobrun's")
+    tenth = ratio(times, TOLD, NEW)
+    print(f"    {'10 % changed, told which':38} {tenth:13.2f} x   (aim: at most 0.15 x)")
+    for peer, least in _LEAST.items():
+        if peer + " + fsync" in times:
+            found = ratio(times, peer + " + fsync", NEW)
+            print(
+                f"    {peer:38} {found:13.1f} x   (aim: at least {least[len(values) > _MANY]:g} x)"
+            )
 
 
 class Raw:
@@ -145,10 +187,10 @@ def saves(name: str, values: Values, folder: Path) -> None:
         "the same into the file that is there": (_nothing, again.write),
     }
     ours = {
-        "jobrun, new file": Ours(folder / "new", [values], recycles=False),
-        "jobrun, recycled, all changed": Ours(folder / "all", [values, other], recycles=True),
+        NEW: Ours(folder / "new", [values], recycles=False),
+        ALL: Ours(folder / "all", [values, other], recycles=True),
         "jobrun, recycled, 10 % changed": Ours(folder / "part", [values, part], recycles=True),
-        "the same, told which": Ours(folder / "told", [values, part], recycles=True, tells=True),
+        TOLD: Ours(folder / "told", [values, part], recycles=True, tells=True),
     }
     if name.startswith("D"):
         ours["jobrun, deflate"] = Ours(
@@ -163,9 +205,10 @@ def saves(name: str, values: Values, folder: Path) -> None:
         place = folder / peer.replace(" ", "_")
         place.mkdir()
         variants[peer + " + fsync"] = _peer(peers.durable(save), place, values)
-    show(
-        f"save {name} x {SCALE:g}: {size_bytes(values) >> 20} MiB", in_turns(variants, ROUNDS), RAW
-    )
+    title = f"save {name} x {SCALE:g}: {size_bytes(values) >> 20} MiB"
+    times = in_turns(variants, ROUNDS)
+    show(title, times, RAW, aims_of(values))
+    compare(values, times)
 
 
 def loads(name: str, values: Values, folder: Path) -> None:
@@ -197,11 +240,12 @@ def loads(name: str, values: Values, folder: Path) -> None:
     variants: dict[str, Turn] = {
         "raw cold read": (forget, read),
         "jobrun, all, verified, cold": (forget, whole),
-        "jobrun, into arrays that are there, cold": (forget, lambda: whole(arrays)),
+        _COLD: (forget, lambda: whole(arrays)),
         "jobrun, into arrays that are there, hot": (_nothing, lambda: whole(arrays)),
-        "jobrun, lazy open": (forget, look),
+        _LAZY: (forget, look),
     }
-    show(f"load {name} x {SCALE:g}", in_turns(variants, ROUNDS), "raw cold read")
+    times = in_turns(variants, ROUNDS)
+    show(f"load {name} x {SCALE:g}", times, "raw cold read", aims_of(values))
 
 
 def first_save(values: Values) -> None:
@@ -214,7 +258,8 @@ def first_save(values: Values) -> None:
         begun = time.perf_counter()
         program.arrays(values)
         times["of a layout that is known"].append(time.perf_counter() - begun)
-    show("first save", times, "metadata of a new layout")
+    aims = {"metadata of a new layout": "   (aim: 100 ms)"}
+    show("first save", times, "metadata of a new layout", aims)
 
 
 def memory_of_a_save(values: Values, folder: Path) -> None:

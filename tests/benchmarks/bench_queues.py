@@ -50,6 +50,22 @@ epoch:
 stop: [{{epochs: 1}}]
 """
 
+REGRESSION = """\
+jobrun: 1
+name: regression
+readers: {{train: {{npz: data.npz, fields: [x, y], batch: {batch}}}}}
+queues: {{batches: {{capacity: 16}}}}
+init: [{{task: start, steps: ["w = zeros({width})"]}}]
+epoch:
+  - {{task: prepare, read: train, steps: [x = (x - 8) / 4], write: {{batches: [x, y]}}}}
+  - task: descend
+    read: batches
+    steps:
+      - p = 1 / (1 + exp(-x @ w))
+      - w -= 0.1 * (x.T @ (p - y) / len(y))
+stop: [{{epochs: 1}}]
+"""
+
 
 def bare(rows: int) -> None:
     """The pipeline as a person writes it."""
@@ -172,12 +188,47 @@ def by_row(data: np.ndarray) -> None:
     _together(make, scale, add)
 
 
+def bench_regression(folder: str, rows: int, width: int, batch: int) -> None:
+    """Print the times of one epoch of logistic regression, by hand and through reader and pipe."""
+    random = np.random.default_rng(3)
+    x = random.normal(8.0, 4.0, size=(rows, width))
+    y = (x @ random.normal(size=width) > 0).astype(float)
+    np.savez(Path(folder, "data.npz"), x=x, y=y)
+    path = Path(folder, "regression.yaml")
+    path.write_text(REGRESSION.format(width=width, batch=batch))
+    job = compile_job(load_spec(str(path))).job
+    session = ThreadsSession()
+    session.open(job.cluster, RunContext(0, folder, folder))
+    session.run(job.init, 0, {})
+    numbers = itertools.count(1)
+    w = np.zeros(width)
+
+    def plain() -> None:
+        nonlocal w
+        with np.load(Path(folder, "data.npz")) as data:
+            xs, ys = data["x"], data["y"]
+        for at in range(0, rows, batch):
+            part, wanted = (xs[at : at + batch] - 8) / 4, ys[at : at + batch]
+            p = 1 / (1 + np.exp(-part @ w))
+            w -= 0.1 * (part.T @ (p - wanted) / len(wanted))
+
+    found = medians({
+        "a plain loop of numpy": plain,
+        "reader, queue and two tasks": lambda: session.run(job.epoch, next(numbers), {}),
+    })  # fmt: skip
+    session.close()
+    title = f"logistic regression, {rows} rows of {width} in batches of {batch}, one epoch"
+    show(title, found, "a plain loop of numpy", "at most 1.0 x")
+
+
 def main() -> None:
     """Print a table for each size of a record."""
     with tempfile.TemporaryDirectory() as folder:
         for rows in (64, 1_024, 16_384):
             bench(rows, folder)
         bench_rows(folder)
+        bench_regression(folder, 100_000, 64, 64)
+        bench_regression(folder, 100_000, 64, 512)
 
 
 if __name__ == "__main__":

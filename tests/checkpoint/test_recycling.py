@@ -84,9 +84,10 @@ def test_what_did_not_change_is_not_written(folders, monkeypatch):
     offer(old, new)
     counts = written_bytes(monkeypatch)
 
-    path, _ = write(new, 2)
+    path, stored = write(new, 2)
 
     assert sum(counts) < 0.5 * path.stat().st_size
+    assert stored.written_bytes == sum(counts)
 
 
 @pytest.mark.parametrize(

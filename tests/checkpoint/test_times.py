@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from jobrun.checkpoint.store import StoredFile
-from jobrun.checkpoint.times import stored_files, times_of
+from jobrun.checkpoint.times import NodeSave, Stillness, stored_files, times_of, times_of_save
 from jobrun.core.events import CheckpointTimes, NodeTime
 
 DIGEST = "sha256:" + "0" * 64
@@ -33,3 +33,15 @@ def test_facts_about_files_are_found_among_other_outputs():
     file = stored("a", 1, 0.5)
 
     assert stored_files({"x": 3, "file": file, "names": ("w",)}) == (file,)
+
+
+def test_what_was_written_is_told_of_each_node_and_of_all():
+    files = [
+        StoredFile("a", "a.h5", 3_000, DIGEST, 0.5, written_bytes=1_000),
+        StoredFile("b", "b.h5", 2_000, DIGEST, 0.5, written_bytes=2_000),
+    ]
+
+    times = times_of_save(3, map(NodeSave, files), Stillness(), 0.0)
+
+    assert [node.written_bytes for node in times.nodes] == [1_000, 2_000]
+    assert times.written_bytes == 3_000

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from importlib import import_module
 
+import click
 import pytest
 
-from jobrun.cli.app import COMMANDS
+from jobrun.cli.app import COMMANDS, group
 from jobrun.cli.groups import SubcommandGroup
 from jobrun.cli.invoke import invoke
 from jobrun.cli.options import Command
+from jobrun.cli.shell import Shell
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -44,3 +46,26 @@ def test_an_unknown_command_names_the_nearest(capsys):
         capsys.readouterr().err
         == "error[E400] no such command 'rnu'\n      = did you mean 'run'?\n"
     )
+
+
+def _commands(command, context, path):
+    yield " ".join(path), command, context
+    for name in getattr(command, "list_commands", lambda _: ())(context):
+        below = command.get_command(context, name)
+        yield from _commands(
+            below, click.Context(below, context, name, obj=Shell({})), [*path, name]
+        )
+
+
+ALL = list(_commands(group, click.Context(group, info_name="jobrun", obj=Shell({})), ["jobrun"]))
+
+
+@pytest.mark.parametrize(("name", "command", "context"), ALL, ids=[one[0] for one in ALL])
+def test_each_help_fits_a_screen_and_shows_two_examples(name, command, context):
+    context.terminal_width = 80
+    lines = command.get_help(context).splitlines()
+
+    # That of the program itself has a line for each command, and the exit codes.
+    assert len(lines) <= (56 if name == "jobrun" else 40)
+    assert max(map(len, lines)) <= 80
+    assert sum(line.strip().startswith("jobrun ") for line in lines) >= 2

@@ -7,6 +7,8 @@ import json
 import pytest
 
 from jobrun.cli.invoke import invoke
+from jobrun.core.errors import EnvironmentFaultError
+from tests.support.midway import FailingAt, Stand
 from tests.support.some_runs import make_run
 
 
@@ -86,3 +88,19 @@ def test_prune_has_a_form_for_machines(run, capsys):
 
     assert form["schema"] == "jobrun.ckpt-prune/1"
     assert (form["dry_run"], form["deleted"], form["kept"]) == (True, [1, 2], [0, 3, 4])
+
+
+def test_verify_looks_at_what_is_saved_within_an_epoch_too(tmp_path, monkeypatch, capsys):
+    stand = Stand(tmp_path / "s")
+    with monkeypatch.context() as patch:
+        FailingAt(patch, 3)
+        with pytest.raises(EnvironmentFaultError):
+            stand.start()
+    words = ("verify", str(stand.run.path))
+    (file,) = (stand.run.path / "checkpoints").glob("*.records-*/*.h5")
+
+    assert "epoch 1 after 6 of its records  good" in said(capsys, *words).out
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    assert "epoch 1 after 6 of its records  damaged" in said(capsys, *words, code=8).out
+    form = json.loads(said(capsys, *words, "--json", code=8).out)
+    assert (form["good"], [one["good"] for one in form["within"]]) == (False, [False])

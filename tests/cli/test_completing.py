@@ -4,6 +4,7 @@ import pytest
 
 from jobrun.cli.invoke import invoke
 from tests.support.some_runs import make_run
+from tests.support.sweeps import grow_spec
 
 
 @pytest.fixture
@@ -22,7 +23,9 @@ def offered(monkeypatch, capsys):
         monkeypatch.setenv("COMP_CWORD", str(len(words)))
         capsys.readouterr()
         assert invoke([]) == 0
-        lines = capsys.readouterr().out.splitlines()
+        said = capsys.readouterr()
+        assert said.err == ""
+        lines = said.out.splitlines()
         return [line.partition(",")[2] for line in lines if line]
 
     return _offered
@@ -74,9 +77,27 @@ def test_params_are_offered_with_their_defaults(tmp_path, monkeypatch, offered):
 
 
 @pytest.mark.parametrize(
-    "words", [("status", ""), ("diff", "none@"), ("logs", "none", ""), ("run", "no/where")]
+    "words",
+    [
+        ("status", ""),
+        ("diff", "none@"),
+        ("logs", "none", ""),
+        ("run", "no/where"),
+        ("stats", ""),
+        ("status", "--wach", ""),
+        ("runs", "lst", ""),
+    ],
 )
 def test_what_is_not_there_is_not_offered_and_is_no_error(tmp_path, monkeypatch, offered, words):
     monkeypatch.chdir(tmp_path)
 
     assert offered(*words) == []
+
+
+def test_axes_and_metrics_of_a_sweep_are_offered(tmp_path, monkeypatch, offered):
+    monkeypatch.chdir(tmp_path)
+    grow_spec(tmp_path)
+
+    assert offered("sweep", "grow.yaml", "--grid", "k") == ["k=", "kind="]
+    assert "seed=" in offered("sweep", "grow.yaml", "--grid", "")
+    assert offered("sweep", "grow.yaml", "--best", "") == ["x", "max:x"]

@@ -10,8 +10,10 @@ import click
 import pytest
 
 from jobrun.cli.execution import Duration, execute
+from jobrun.cli.invoke import invoke
 from jobrun.cli.shell import Shell
 from jobrun.runner.settings import RunOptions, RunResult
+from tests.support.command import SPECS
 from tests.support.happenings import epoch, started
 
 GIVEN: dict[str, Any] = {
@@ -56,3 +58,13 @@ def test_quiet_says_nothing_when_all_is_well(capsys):
     result = RunResult(0, "/runs/job/x", 1, "")
     assert execute(lambda *_: result, Shell({}), Path("r"), {**GIVEN, "quiet": True}) == 0
     assert capsys.readouterr() == ("", "")
+
+
+def test_steps_of_other_processes_cannot_be_measured_and_no_run_is_made(tmp_path, capsys):
+    words = ["run", str(SPECS / "two-nodes.yaml"), "--run-dir", str(tmp_path / "runs")]
+
+    code = invoke([*words, "--session", "processes", "--profile"])
+
+    assert code == 2
+    assert "error[E397]" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()

@@ -42,3 +42,12 @@ def test_annotations_come_with_the_words(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().err
     assert "::error file=bad.yaml,line=3," in said
     assert "epochz: 3" in said
+
+
+def test_quiet_lines_are_the_start_the_end_and_warnings(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.yaml").write_text(SPEC.format(name="good", limit=0.0))
+
+    assert invoke(["run", "good.yaml", "--log-format", "json", "--quiet"]) == 0
+
+    assert [event["event"] for event in lines(capsys)] == ["RunStarted", "RunEnded"]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import io
 
-from rich.console import Console
+from rich.console import Console, Group
 
 from jobrun.cli.live import LiveProgress, view
 from jobrun.cli.shell import Shell
 from jobrun.cli.tally import Tally
-from jobrun.core.events import GroupStarted, Noted
+from jobrun.core.events import GroupStarted, Noted, TaskEnded, TaskFacts
 from tests.support.happenings import Clock, epoch, logged, started
 
 
 def _drawn(tally, width):
     file = io.StringIO()
-    Console(file=file, width=width, color_system=None).print(view(tally))
+    Console(file=file, width=width, color_system=None).print(Group(*view(tally, width)))
     return file.getvalue()
 
 
@@ -57,3 +57,54 @@ def test_what_is_said_once_stays_on_the_screen(capsys):
 
 def test_nothing_is_drawn_before_the_run_started():
     assert _drawn(Tally(clock=Clock()), 80).strip() == ""
+
+
+def _busy(nodes=("a", "b"), seconds=2.0):
+    """An epoch in which ``read`` has ended on one node, and ``fit`` waits for the rest."""
+    facts = [TaskFacts("epoch", "read", node) for node in nodes]
+    facts += [TaskFacts("epoch", "fit", nodes[0], ("read",))]
+    tally = Tally(clock=Clock())
+    events = [started(tasks=tuple(facts)), GroupStarted("epoch", 1, ("read", "fit"))]
+    events += [TaskEnded("read", nodes[0], 1, seconds, failed=False)]
+    for event in events:
+        tally.see(event)
+    return tally
+
+
+def test_each_node_shows_its_tasks_and_how_they_stand():
+    drawn = _drawn(_busy(), 80)
+
+    assert "a      ✓ read 2.0 s   · fit" in drawn
+    assert "b      ▸ read" in drawn
+
+
+def test_tasks_of_short_epochs_are_shown_by_their_mean_times():
+    tally = _busy(seconds=0.02)
+    for event in [epoch(1, 0.5)[-1], GroupStarted("epoch", 2, ("read", "fit"))]:
+        tally.see(event)
+
+    drawn = _drawn(tally, 80)
+
+    assert "a      read 20 ms   fit" in drawn
+    assert "▸" not in drawn
+
+
+def test_of_many_nodes_those_that_work_are_shown():
+    nodes = tuple(f"n{number}" for number in range(20))
+
+    drawn = _drawn(_busy(nodes), 80)
+
+    assert "n1     ▸ read" in drawn
+    assert "n0 " not in drawn
+    assert "and 14 more nodes" in drawn
+
+
+def test_a_wide_terminal_shows_more_of_a_metric():
+    tally = Tally(clock=Clock())
+    tally.see(started())
+    for number in range(60):
+        for event in epoch(number + 1, 1.0 / (number + 1)):
+            tally.see(event)
+
+    assert _drawn(tally, 200).count("▁") > _drawn(tally, 80).count("▁")
+    assert max(len(line) for line in _drawn(tally, 40).splitlines()) <= 40

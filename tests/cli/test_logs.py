@@ -69,3 +69,25 @@ def test_followed_until_the_run_ends(run):
     assert child.stdout.read() == ""
     assert child.wait() == 0
     child.stdout.close()
+
+
+def test_following_ends_when_the_reader_goes_away(tmp_path):
+    run = make_run(tmp_path)
+    words = [*JOBRUN, "logs", str(run.path), "-f"]
+    with RunLock.acquire(run.path):
+        following = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+        )
+        following.stdout.readline()
+        following.stdout.close()
+        log = next((run.path / "logs").glob("*.log"))
+
+        # The next line is the first that nobody reads.
+        while following.poll() is None:
+            with log.open("a") as file:
+                file.write("[5] more\n")
+            time.sleep(0.05)
+
+    assert following.stderr.read() == b""
+    following.stderr.close()
+    assert following.returncode == 0

@@ -51,6 +51,7 @@ def test_the_summary_says_why_what_and_where(tally, run):
     ("code", "word", "then"),
     [
         (0, "finished after", "next: jobrun inspect-checkpoint runs/job/brisk-heron"),
+        (0, "finished after", "      jobrun report runs/job/brisk-heron"),
         (9, "finished, but not as expected", "next: jobrun inspect-checkpoint runs"),
         (75, "stopped early", "next: jobrun resume runs/job/brisk-heron"),
         (130, "interrupted", "next: jobrun resume runs/job/brisk-heron"),

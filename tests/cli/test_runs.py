@@ -5,6 +5,7 @@ import json
 import pytest
 
 from jobrun.cli.invoke import invoke
+from jobrun.cli.shell import Shell
 from tests.support.some_runs import make_run
 
 
@@ -76,3 +77,13 @@ def test_a_run_that_could_go_on_is_not_removed_by_the_way(two, capsys):
 
 def test_the_path_is_all_that_is_printed(two, capsys):
     assert said(capsys, "runs", "path", "good").out == f"{two[0].path}\n"
+
+
+def test_a_long_reason_gives_way_to_the_width_of_a_terminal(two, capsys, monkeypatch):
+    monkeypatch.setattr(Shell, "result_width", 80)
+    good, bad = said(capsys, "runs").out.splitlines()[1:]
+    assert max(len(good), len(bad)) <= 80
+    assert bad.endswith("…")
+
+    monkeypatch.setattr(Shell, "result_width", 60)
+    assert said(capsys, "runs", "bad").out.splitlines()[1].split()[1] == "failed"

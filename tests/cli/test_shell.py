@@ -45,6 +45,8 @@ def test_a_display_is_live_on_a_terminal_outside_ci(monkeypatch):
     assert not Shell({"CI": "true"}).live
     assert not Shell({"CI": "true", "FORCE_COLOR": "1"}).live
     assert not Shell({"TERM": "dumb"}).live
+    monkeypatch.setattr(Terminal, "encoding", "iso-8859-1", raising=False)
+    assert not Shell({}).live
 
 
 def test_missing_streams_are_no_error(monkeypatch):

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from jobrun.cli import status
 from jobrun.cli.invoke import invoke
+from jobrun.cli.shell import Shell
+from jobrun.runner.lock import RunLock
+from jobrun.tools.runs.status import status_of
 from tests.support.some_runs import make_run
 
 
@@ -49,3 +54,53 @@ def test_the_same_as_json(run, capsys):
 def test_an_unknown_run_is_an_error(run, capsys):
     assert invoke(["status", "shirnk"]) == 2
     assert "did you mean 'shrink'" in capsys.readouterr().err
+
+
+def test_a_long_line_of_a_log_is_cut_to_the_terminal(run, capsys, monkeypatch):
+    (log,) = (run.path / "logs").glob("*.log")
+    log.write_text("[4] " + "x" * 200 + "\n")
+    monkeypatch.setattr(Shell, "result_width", 80)
+
+    assert invoke(["status"]) == 0
+
+    cut = next(line for line in capsys.readouterr().out.splitlines() if "xxx" in line)
+    assert len(cut) == 80
+    assert cut.endswith("…")
+
+
+def test_watching_draws_over_what_stood_there(run, capsys, monkeypatch):
+    monkeypatch.setattr(Shell, "on_terminal", True)
+    monkeypatch.setattr(status, "_LOOK_EVERY_S", 0.0)
+    lock = RunLock.acquire(run.path)
+    looks = []
+
+    def look(found):
+        looks.append(found)
+        if len(looks) == 2:
+            lock.release()
+        return status_of(found)
+
+    monkeypatch.setattr(status, "status_of", look)
+
+    assert invoke(["status", "--watch"]) == 0
+
+    said = capsys.readouterr().out
+    assert said.count("\x1b[2J") == 1
+    assert said.count("\x1b[H") == 2
+
+
+def test_each_node_shows_its_tasks_while_epochs_last_long_enough(run, capsys, monkeypatch):
+    tasks = (("a", "read", "ended"), ("a", "fit", "running"), ("b", "read", "failed"))
+    monkeypatch.setattr(
+        status, "status_of", lambda found: replace(status_of(found), tasks=tasks, epoch_s=20.0)
+    )
+    assert invoke(["status"]) == 0
+    said = capsys.readouterr().out
+    assert "a       ✓ read   ▸ fit" in said
+    assert "b       ✗ read" in said
+
+    monkeypatch.setattr(
+        status, "status_of", lambda found: replace(status_of(found), tasks=tasks, epoch_s=0.01)
+    )
+    assert invoke(["status"]) == 0
+    assert "▸" not in capsys.readouterr().out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.compiling import faults_of, job_of
+from tests.support.compiling import compile_text, faults_of, job_of
 
 EVERY = "checkpoint: {every: 50 records}\n"
 READERS = "readers: {r: {npy: x.npy, fields: [x]}}\n"
@@ -43,6 +43,14 @@ def test_epochs_and_seconds_are_not_records(tmp_path):
     for often in ("5ep", "10m"):
         text = READS + f"checkpoint: {{every: {often}}}\n"
         assert job_of(tmp_path, text).checkpoint.every_records == 0
+
+
+def test_that_uploads_are_of_whole_epochs_is_told(tmp_path):
+    more = "checkpoint: {every: 50 records, upload: {to: copies}}\n"
+    found = compile_text(tmp_path, READS + more).warnings
+
+    assert [one.code for one in found] == ["W143"]
+    assert compile_text(tmp_path, READS + EVERY).warnings == ()
 
 
 @pytest.mark.parametrize("why", REFUSED)

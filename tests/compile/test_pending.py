@@ -7,7 +7,6 @@ import pytest
 from tests.support.compiling import codes_of, faults_of
 
 CASES = {
-    "pull": "epoch: [{task: t, steps: [{pull: {x: {from: a, blob: w}}}, y = x]}]",
     "records": "checkpoint: {every: 100 records}\nepoch: [{task: t, steps: [x = 1]}]",
 }
 

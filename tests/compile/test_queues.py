@@ -7,7 +7,7 @@ from jobrun.compile.queues import vet_queues
 from jobrun.core.errors import SpecError
 from jobrun.graph.data import Queue, ReadQueue, WriteQueue
 from jobrun.graph.types import Task, TaskGroup
-from tests.support.compiling import fault_of, job_of, task_of
+from tests.support.compiling import fault_of, faults_of, job_of, task_of
 
 SOUND = """\
 queues: {batches: {capacity: 7, ordered: true, batch: 3}}
@@ -111,3 +111,16 @@ def _faults(folder, text):
 
 def _of_code(folder, text, code):
     return next(fault for fault in _faults(folder, text) if fault.code == code)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [("[x, y]}}", "[x, z]}}", "E180"), ("y = 2.0", "{if: x > 0, then: [y = 2.0]}", "E181")],
+)
+def test_a_sent_name_that_is_not_there_is_pointed_at_itself(tmp_path, old, new, code):
+    assert old in SOUND
+    fault = faults_of(tmp_path, SOUND.replace(old, new))[0]
+    line = (tmp_path / "job.yaml").read_text().splitlines()[fault.where.line - 1]
+
+    assert fault.code == code
+    assert line[fault.where.column - 1 :].startswith(("z]", "y]"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.core.errors import CheckpointError, TaskFailedError
+from jobrun.core.errors import CheckpointError, SpecError, TaskFailedError
 from tests.support.compiling import codes_of, fault_of, job_of
 
 _COUNTING = """
@@ -159,10 +159,10 @@ def test_case_086_stop_condition_kinds_of_something_else(tmp_path):
 
 @pytest.mark.parametrize(("initial", "value"), [("0", "1"), ("0.0", "0.5")])
 def test_case_086_stop_condition_kinds_are_bools(trial, initial, value):
-    """By rule 26: a number is no condition, whatever Python makes of it."""
+    """By rule 26: a number is no condition, which is told before anything runs."""
     job = trial(_stopping("flag", initial, value))
 
-    with pytest.raises(TaskFailedError) as caught:
+    with pytest.raises(SpecError) as caught:
         job.start()
 
-    assert caught.value.faults[0].code == "E366"
+    assert caught.value.faults[0].code == "E291"

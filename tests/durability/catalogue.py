@@ -14,6 +14,7 @@ _START = "runner/test_start"
 _DIRECTORY = "e2e/test_run_directory"
 _HOSTILE = "e2e/test_hostile"
 _FAULTS = "e2e/test_faults"
+_ENDS = "e2e/test_ends"
 
 
 @dataclass(frozen=True)
@@ -167,10 +168,19 @@ ROWS: dict[int, Row] = {
         ),
     ),
     51: Row("no checkpoint", _of(_HOSTILE, "row_51_bytes_of_any_kind_are_no_checkpoint")),
-    52: Row("truncated", _of("checkpoint/test_hdf5", "row_52_truncation_and_padding_are_told")),
+    52: Row(
+        "truncated",
+        (
+            *_of("checkpoint/test_hdf5", "row_52_truncation_and_padding_are_told"),
+            *_of("durability/test_damage", "row_52_every_length_of_every_file"),
+        ),
+    ),
     53: Row(
         "one byte",
-        _of("checkpoint/test_hdf5", "row_53_any_changed_byte_is_found_by_header_or_manifest"),
+        (
+            *_of("checkpoint/test_hdf5", "row_53_any_changed_byte_is_found_by_header_or_manifest"),
+            *_of("durability/test_damage", "row_53_every_byte_of_every_file"),
+        ),
     ),
     54: Row(
         "of another run",
@@ -227,25 +237,44 @@ ROWS: dict[int, Row] = {
     ),
     68: Row(
         "sys.exit, os._exit, segfault",
-        _of("tools/proving/test_trials", "a_job_that_fails_by_itself_cannot_be_proven"),
-        "callables run in the runner's own process: os._exit(0) ends it with 0, a segfault with "
-        "139; the run stays unfinished and a resume repeats the epoch",
+        (
+            *_of(
+                _ENDS,
+                "row_68_whatever_ends_the_process_is_told_and_loses_nothing",
+                "row_68_sys_exit_is_a_failure_of_the_callable",
+                "row_68_the_copy_of_a_callable_that_forks_does_not_go_on_with_the_run",
+                "row_68_a_thread_that_was_left_running_does_not_hold_the_process",
+            ),
+            *_of("tools/proving/test_trials", "a_job_that_fails_by_itself_cannot_be_proven"),
+        ),
     ),
     69: Row(
         "endless, deaf",
         (
             *_of("runtime/test_watch", "a_task_that_takes_too_long_fails_the_group"),
             *_of("session/test_threads", "a_callable_that_outlives_the_limit_of_its_task_is_stuck"),
+            *_of(
+                _ENDS,
+                "row_69_a_thread_that_cannot_be_ended_ends_the_process",
+                "row_69_a_program_that_ignores_sigterm_is_killed",
+            ),
         ),
-        "a thread cannot be killed: the process ends, without another save",
+        "a thread cannot be killed: the process ends, without another save; code that holds the "
+        "interpreter's lock for ever is ended by SIGKILL alone",
     ),
     70: Row(
         "memory hog",
-        _of(
-            "runner/test_memory",
-            "row_23_state_larger_than_memory_is_told_in_bytes_before_it_is_made",
+        (
+            *_of(
+                "runner/test_memory",
+                "row_23_state_larger_than_memory_is_told_in_bytes_before_it_is_made",
+            ),
+            *_of(
+                _ENDS,
+                "row_70_a_limit_of_memory_is_told_with_the_place",
+                "row_70_who_is_ended_by_the_kernel_for_lack_of_memory_is_told_so",
+            ),
         ),
-        "the kernel's end of a process cannot be told apart from a kill; a resume goes on",
     ),
     71: Row(
         "time, hash order",
@@ -276,8 +305,8 @@ ROWS: dict[int, Row] = {
             *_of("runtime/test_programs", "what_a_program_leaves_behind_ends_with_it"),
             *_of("runtime/test_output", "a_background_process_does_not_hold_the_step"),
             *_of(_DIRECTORY, "row_82_no_program_outlives_the_run"),
+            *_of(_ENDS, "row_77_what_has_a_session_of_its_own_ends_with_the_run"),
         ),
-        "what leaves its process group by setsid is on its own",
     ),
     78: Row("holes in commands", _of("runtime/test_programs", "holes_are_filled_into_the_command")),
     79: Row(
@@ -292,12 +321,26 @@ ROWS: dict[int, Row] = {
                 "row_80_killed_and_killed_again_at_every_call_of_the_resume",
             ),
             *_of("runner/test_invocation", "row_80_killed_again_and_again_it_still_ends_the_same"),
+            *_of("durability/test_kills", "a_thousand_kills_lose_nothing"),
+            *_of(_ENDS, "row_80_who_is_killed_holds_nothing_that_a_resume_at_once_would_meet"),
         ),
     ),
     81: Row(
         "power cut",
-        _of(_FAULTS, "row_81_all_that_a_promise_rests_on_is_synced_before_it_is_made"),
-        "a real one needs a file system of its own to be shut down; see 'make prove'",
+        (
+            *_of(_FAULTS, "row_81_all_that_a_promise_rests_on_is_synced_before_it_is_made"),
+            *_of(
+                "durability/test_explorer",
+                "row_81_no_power_cut_loses_what_was_saved",
+                "each_wrong_protocol_is_caught",
+            ),
+            *_of(
+                "durability/test_cuts",
+                "row_81_no_real_power_cut_loses_what_was_saved",
+                "a_cut_is_one",
+            ),
+        ),
+        "the real ones where a file system may be mounted and shut down; 'make prove' tells",
     ),
     82: Row(
         "signals",
@@ -312,12 +355,30 @@ ROWS: dict[int, Row] = {
                 "a_storm_of_signals_ends_in_one_request",
                 "row_82_a_signal_before_the_loop_ends_the_process_in_good_order",
             ),
+            *_of(_ENDS, "row_82_a_signal_is_one_request_to_whomever_it_is_sent"),
         ),
     ),
     83: Row(
         "clock jumps", _of(_DIRECTORY, "row_83_a_wall_clock_that_jumps_by_days_changes_nothing")
     ),
-    84: Row("lost hosts", (), "this version runs all nodes in one process"),
+    84: Row(
+        "lost hosts",
+        (
+            *_of(
+                "e2e/test_sessions",
+                "a_node_that_is_killed_costs_an_epoch_and_no_bit",
+                "nodes_that_are_lost_again_and_again_end_the_command_and_resume_goes_on",
+                "nodes_end_with_their_master_and_the_run_goes_on_later",
+            ),
+            *_of(
+                "session/test_flight",
+                "a_lost_node_matters_more_than_what_came_of_its_loss",
+                "a_node_that_does_not_say_anything_any_more_is_killed",
+            ),
+        ),
+        "all nodes are processes of one machine: there is no network that could be cut, and the "
+        "lock of the run keeps a second master out",
+    ),
     85: Row(
         "pid reuse",
         _of("runner/test_lock", "nonsense_in_the_lock_file_is_only_nonsense"),

@@ -58,7 +58,9 @@ class Naming:
 
     def touches(self, directory: int) -> bool:
         """Whether it changes this directory."""
-        return any(place is not None and place[0] == directory for place in (self.taken, self.given))
+        return any(
+            place is not None and place[0] == directory for place in (self.taken, self.given)
+        )
 
     def precedes(self, later: Naming) -> bool:
         """Whether the later one cannot be there without this one."""
@@ -106,6 +108,10 @@ class Disk:
     def inode(self, number: int) -> Inode:
         """What has this inode number in the real directory."""
         return self.inodes[self._ids[number]]
+
+    def name_of(self, change: Change) -> str:
+        """The name of the file that an applied call was about; empty for one that is removed."""
+        return self.inode(change.inode).name if change.inode in self._ids else ""
 
     def apply(self, change: Change) -> None:
         """Do what was done."""
@@ -221,7 +227,7 @@ class Disk:
             if path.endswith("/"):
                 os.mkdir(base + path)  # noqa: PTH102 - thousands of them a second
             elif link is not None:
-                os.symlink(link, base + path)
+                Path(base + path).symlink_to(link)
             else:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
                 descriptor = os.open(base + path, flags, 0o644)
@@ -253,8 +259,7 @@ class Disk:
     def _create(self, change: Change) -> None:
         place = self._place(change.path)
         inode = Inode(place[1], is_directory=change.kind == "made")
-        if Path(change.path).is_symlink():
-            inode.target = str(Path(change.path).readlink())
+        inode.target = change.other or None
         new = self._add(change.inode, inode)
         if inode.is_directory:
             self.durable[new], self.live[new] = {}, {}

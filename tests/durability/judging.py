@@ -1,65 +1,145 @@
-"""A process that judges runs it has no part in, with h5py and json alone. Run as a module.
+"""The judge of crash states: a process of its own that reads with h5py and json, not with jobrun.
 
-It reads a line with a question, and answers with a line of words; an empty one says that all is
-well. What it knows of an unbroken run, it has read once.
+Each line of stdin is a list of cases, each line of stdout what is wrong with them. Run as
+``python -m tests.durability.judging REFERENCE-RUN``; ``explorer`` starts it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
-from functools import cache
+import zlib
 from pathlib import Path
+from typing import Any
 
-from tests.support.judge import Reference, acknowledged, artifacts, reference_of, wrong
-from tests.support.stored import blobs, epochs
+from tests.support.stored import Stored, blobs, epochs
 
-
-@cache
-def _reference(run: str) -> Reference:
-    return reference_of(Path(run))
+# How a user block of 4096 bytes is told of in a manifest.
+_USER_BLOCK_BYTES = 4096
 
 
-def lost(reference: str, folder: str, kept: int) -> str:
-    """What a killed run has lost, or shows half."""
-    known = _reference(reference)
-    found = [
-        words
-        for run in sorted(Path(folder).glob("*/*"))
-        if (run / "run.json").is_file() and not run.is_symlink()
-        for words in wrong(run, known, kept=kept)
-    ]
-    return "; ".join(found)
-
-
-def unlike(reference: str, unbroken: str, run: str) -> str:
-    """In what a run that has ended is not as it should be.
+class Judge:
+    """Knows what each epoch of an undisturbed run holds.
 
     Args:
-        reference: An unbroken run that kept every epoch.
-        unbroken: One of the same spec as the run.
-        run: The run.
+        reference: That run; it has kept all epochs.
     """
-    known, expected, found = _reference(reference), epochs(Path(unbroken)), epochs(Path(run))
-    if expected.keys() != found.keys():
-        return f"it keeps epochs {sorted(found)}, not {sorted(expected)}"
-    for number, path in found.items():
-        if blobs(path) != known.epochs[number]:
-            return f"epoch {number} holds other values"
-    if artifacts(Path(run)) != known.artifacts:
-        return "the artifacts are other"
-    if max(expected) not in acknowledged(Path(run)):
-        return f"epoch {max(expected)} was never acknowledged"
-    return ""
+
+    def __init__(self, reference: Path) -> None:
+        self._expected = {number: blobs(path) for number, path in epochs(reference).items()}
+        self._known: dict[tuple[int, bytes], str] = {}
+
+    def faults(self, case: dict[str, Any]) -> list[str]:
+        """What is not as promised in a directory.
+
+        Args:
+            case: ``path`` of the directory; the epochs that were ``kept``, ``over`` and
+                ``damaged`` (see ``promises.Promise``); and after a recovery the ``chosen`` epoch
+                (-1 for init), or why it was ``refused``.
+        """
+        runs = [
+            path
+            for path in sorted(Path(case["path"]).glob("runs/*/*"))
+            if path.is_dir() and not path.is_symlink() and (path / "run.json").exists()
+        ]
+        promised = {*case["kept"], *case["over"], *case["damaged"]}
+        if len(runs) > 1 or (promised and not runs):
+            return [f"there are {len(runs)} runs"]
+        if not runs:
+            return []
+        return [*self._stored(runs[0], case), *self._chosen(runs[0], case)]
+
+    def _stored(self, run: Path, case: dict[str, Any]) -> list[str]:
+        found = epochs(run)
+        aside: dict[int, list[Path]] = {}
+        for path in (run / "superseded").glob("**/epoch-*"):
+            aside.setdefault(int(path.name.removeprefix("epoch-")), []).append(path)
+        told = _told(run)
+        faults = [f"epoch {one} was saved and is gone" for one in case["kept"] if one not in found]
+        faults += [f"nothing tells that epoch {one} was saved" for one in {*case["kept"]} - told]
+        for number, path in found.items():
+            wrong = self._wrong(number, path)
+            if wrong and number not in case["damaged"]:
+                faults.append(f"epoch {number} is visible, and {wrong}")
+        for number in case["over"]:
+            places = [*aside.get(number, []), *([found[number]] if number in found else [])]
+            if all(self._wrong(number, place) for place in places):
+                faults.append(f"epoch {number}, which was gone back behind, is nowhere")
+        for number in case["damaged"]:
+            if number not in found and number not in aside:
+                faults.append(f"epoch {number}, which was damaged, has been deleted")
+        return faults
+
+    def _chosen(self, run: Path, case: dict[str, Any]) -> list[str]:
+        newest = max(case["kept"], default=-1)
+        if "refused" in case:
+            return [f"refused with epoch {newest} saved: {case['refused']}"] if newest >= 0 else []
+        if "chosen" not in case:
+            return []
+        chosen = case["chosen"]
+        if chosen < newest:
+            return [f"goes on from {chosen} with epoch {newest} saved"]
+        found = epochs(run)
+        if chosen >= 0 and (chosen not in found or self._wrong(chosen, found[chosen])):
+            return [f"goes on from epoch {chosen}, which is not whole"]
+        return []
+
+    def _wrong(self, number: int, epoch: Path) -> str:
+        """Why an epoch's directory is not what was saved; empty if it is."""
+        seen = hashlib.blake2b()
+        for path in sorted(epoch.iterdir()):
+            seen.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+        key = number, seen.digest()
+        if key not in self._known:
+            self._known[key] = self._compared(number, epoch)
+        return self._known[key]
+
+    def _compared(self, number: int, epoch: Path) -> str:
+        try:
+            manifest = json.loads((epoch / "manifest.json").read_bytes())
+            told = {file["name"]: file for file in manifest["files"]}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            return f"its manifest cannot be read: {error}"
+        there = {path.name for path in epoch.iterdir()} - {"manifest.json"}
+        if manifest["epoch"] != number or there != set(told):
+            return f"it holds {sorted(there)}"
+        for name, file in told.items():
+            data = (epoch / name).read_bytes()
+            digest = hashlib.sha256(data[:_USER_BLOCK_BYTES]).hexdigest()
+            if len(data) != file["size_bytes"] or file["digest"] != f"sha256:{digest}":
+                return f"{name} is not the file of its manifest"
+        try:
+            found: dict[str, Stored] = blobs(epoch)
+        except (OSError, RuntimeError, KeyError, AssertionError) as error:
+            return f"h5py cannot read it: {error}"
+        return "" if found == self._expected.get(number) else "it holds other values"
 
 
-def main() -> None:
-    """Answer until nobody asks any more."""
+def _told(run: Path) -> set[int]:
+    """The epochs that lines of the journal tell of, by the lines that check out."""
+    told = set()
+    path = run / "committed.jsonl"
+    for line in path.read_bytes().splitlines() if path.is_file() else []:
+        try:
+            entry = json.loads(line)
+            crc = entry.pop("crc32")
+        except (ValueError, KeyError, AttributeError):
+            continue
+        if crc == f"{zlib.crc32(json.dumps(entry, sort_keys=True).encode()):08x}":
+            told.add(entry["epoch"])
+    return told
+
+
+def main() -> int:
+    """Serve until stdin ends."""
+    judge = Judge(Path(sys.argv[1]))
+    assert not any(name.partition(".")[0] == "jobrun" for name in sys.modules)
+    print("ready", flush=True)
     for line in sys.stdin:
-        what, *words = json.loads(line)
-        answer = lost(*words) if what == "lost" else unlike(*words)
-        print(json.dumps(answer), flush=True)
+        print(json.dumps([judge.faults(case) for case in json.loads(line)]), flush=True)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -24,10 +24,16 @@ from jobrun.tools.proving.forge import Forge
 from jobrun.tools.proving.judge import Difference
 from jobrun.tools.proving.schedule import Trial, trials
 from jobrun.tools.proving.trials import Outcome, Reference, carry_out, run_unbroken
-from tests.durability.scenarios import SCENARIOS, Scenario
+from tests.durability.killable import SCENARIOS, Scenario
 from tests.support.forks import ROOT
 
-_PRELOAD = ("numpy", "h5py", "jobrun.runner.invocation", "jobrun.cli.run", "jobrun.compile.job")
+_PRELOAD = (
+    "numpy", "numpy.random", "h5py", "jobrun.runner.invocation", "jobrun.cli.run",
+    "jobrun.compile.job", "jobrun.session.threads", "jobrun.session.persist",
+    "jobrun.runtime.programs",
+)  # fmt: skip
+# A kill leaves a file system as it is, whichever it is; without a disk it comes sooner.
+_MEMORY = Path("/dev/shm")
 _BATCH = 50
 
 
@@ -69,7 +75,7 @@ class Judge:
 @contextmanager
 def judge() -> Iterator[Judge]:
     """One, until the end of the context."""
-    command = [sys.executable, "-m", "tests.durability.judging"]
+    command = [sys.executable, "-m", "tests.durability.killjudge"]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -79,7 +85,8 @@ def judge() -> Iterator[Judge]:
 def kill(name: str, wanted: int, seed: int = 0) -> Row:
     """Kill copies of one scenario until so many kills have landed."""
     scenario = SCENARIOS[name]
-    folder = Path(tempfile.mkdtemp(prefix="kills-")).resolve()
+    beneath = _MEMORY if _MEMORY.is_dir() and not scenario.on_disk else None
+    folder = Path(tempfile.mkdtemp(prefix="kills-", dir=beneath)).resolve()
     try:
         with judge() as judging, _forge() as forge:
             return _Killing(name, scenario, folder, judging, forge).run(wanted, seed)

@@ -1,107 +1,149 @@
-"""Jobs to be killed: each keeps its promises in another way. Small, so that they die often."""
+"""Runs whose calls are recorded: commits, retention, files used again, resumes, steps back."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
+from tests.durability.disk import Disk, Model
+from tests.durability.promises import NOTHING, Promise
+from tests.support.faults import Fault, FaultLab
+from tests.support.recorder import Change, read_changes
+from tests.support.stored import epochs, only_run
 
-PLAIN = """\
+SPEC = """\
 jobrun: 1
-name: job
+name: tiny
 seed: 3
-init: [{task: start, steps: ["w = zeros(8)", "k = 0", "best = inf"]}]
+nodes: {left: {}, right: {}}
+init:
+  - {task: first, node: left, steps: ["w = zeros(8)"]}
+  - {task: second, node: right, steps: ["v = ones(4)"]}
 epoch:
-  - task: step
-    steps:
-      - w += rng.normal(size=8)
-      - k = k + 1
-      - best = minimum(best, abs(sum(w)))
-exit: [{task: out, steps: [{save: {w: "${run.dir}/artifacts/w.npy"}}]}]
+  - {task: one, node: left, steps: ["w += rng.normal(size=8)"]}
+  - {task: two, node: right, steps: ["v += rng.normal(size=4)"]}
+exit: [{task: out, node: left, steps: [{save: {w: "${run.dir}/artifacts/w.npy"}}]}]
 metrics: {top: max(w)}
 stop: [{epochs: 5}]
+checkpoint: {keep: {last: 2}}
 """
-LARGE = PLAIN.replace("zeros(8)", "zeros(200000)").replace("size=8)", "size=200000)")
-NODES = """\
-jobrun: 1
-name: job
-seed: 4
-nodes: {left: {}, right: {count: 2}}
-init:
-  - {task: a, node: left, steps: ["u = zeros(4)"]}
-  - {task: b, node: right, steps: ["v = ones(3) * node.index"]}
-epoch:
-  - {task: c, node: left, steps: ["u += rng.normal(size=4)"], outputs: [{total: sum(u)}]}
-  - {task: d, node: right, needs: [c], steps: ["v = v * 0.5 + c.total"]}
-stop: [{epochs: 4}]
-"""
-READING = """\
-jobrun: 1
-name: job
-seed: 5
-readers: {train: {npy: data.npy, fields: [x], batch: 3, shuffle: true}}
-init: [{task: start, steps: ["w = zeros(2)", "n = 0"]}]
-epoch:
-  - {task: fit, read: train, steps: ["w += x[0] * rng.random()", "n = n + len(x)"]}
-stop: [{epochs: 3}]
-"""
-PROGRAM = """\
-jobrun: 1
-name: job
-init: [{task: start, steps: ["n = 0"]}]
-epoch:
-  - task: count
-    steps:
-      - n = n + 1
-      - run: 'echo $JOBRUN_EPOCH >> $JOBRUN_STATE_DIR/log; sum=$(paste -sd+ $JOBRUN_STATE_DIR/log); echo $((sum)) > $JOBRUN_STATE_DIR/sum'
-        state_dir: own
-stop: [{epochs: 4}]
-"""  # noqa: E501 - a line of bash
+KEPT = 2
+AUTO = ("run", "tiny.yaml", "--resume", "auto")
+KEEP_ALL = ("--set", "checkpoint.keep.last=1000")
+SPARES = "tests.durability.mutants:small_files_are_used_again"
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One job.
+    """What is done, and from when on it may be cut.
 
     Attributes:
-        spec: Without ``checkpoint``, which keeps all.
-        checkpoint: What the killed copies have instead.
-        kept: How many of the newest acknowledged epochs must be there at any instant.
-        fails_alike: Whether each epoch that exists is one that the unbroken run has, too.
+        name: Of the scenario.
+        before: Arguments and fault of what is done before, without being recorded.
+        damage: Done to the run after that.
+        first: The same as ``command``, for what is recorded, but not cut.
+        command: What is recorded, and cut.
+        promised: What holds when the recording begins.
+        patches: Of the process that runs.
     """
 
-    spec: str
-    checkpoint: str
-    kept: int = 2
-    data: dict[str, np.ndarray] = field(default_factory=dict)
-
-    def write(self, folder: Path) -> tuple[Path, Path]:
-        """The spec that keeps all, and the one to be killed, with what they read."""
-        folder.mkdir(parents=True, exist_ok=True)
-        whole, killed = folder / "whole.yaml", folder / "killed.yaml"
-        whole.write_text(self.spec)
-        killed.write_text(self.spec + f"checkpoint: {self.checkpoint}\n")
-        for name, values in self.data.items():
-            np.save(folder / name, values)
-        return whole, killed
+    name: str
+    command: tuple[str, ...] = AUTO
+    before: tuple[str, ...] = ()
+    damage: Callable[[Path], None] | None = None
+    first: Fault | None = None
+    promised: Promise = NOTHING
+    patches: tuple[str, ...] = ()
 
 
-SCENARIOS: dict[str, Scenario] = {
-    "saved at the boundary": Scenario(PLAIN, "{async: false, keep: {last: 2}}"),
-    "saved beside the run": Scenario(PLAIN, "{async: true, keep: {last: 2}}"),
-    "files used again": Scenario(LARGE, "{async: true, keep: {last: 2}}"),
-    "compressed": Scenario(LARGE, "{compression: deflate, keep: {last: 3}}", kept=3),
-    "every second epoch": Scenario(PLAIN, "{every: 2ep, keep: {last: 2}}"),
-    "the best are kept": Scenario(
-        PLAIN, "{keep: {last: 2, best: {metric: top, mode: max, n: 1}}}"
+@dataclass(frozen=True)
+class Recording:
+    """A scenario that was carried out.
+
+    Attributes:
+        starts: The disk before the first call, by model; to be copied before it is used.
+        place: The directory after the last.
+        changes: What was done in between.
+        begin: How many of the changes belong to what is not cut.
+    """
+
+    scenario: Scenario
+    starts: dict[Model, Disk]
+    place: Path
+    changes: tuple[Change, ...]
+    begin: int
+
+
+def _damage_newest(place: Path) -> None:
+    path = max(epochs(only_run(place / "runs")).items())[1] / "left.h5"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+
+
+_THREE = (*AUTO, "--max-epochs", "3")
+_SAVED = Promise(kept=frozenset({0, 2, 3}))
+SCENARIOS = (
+    Scenario("commit"),
+    Scenario("recycling", patches=(SPARES,)),
+    Scenario(
+        "killed after a rename",
+        first=Fault("rename", 1, "kill-after", path="/epoch-000002"),
     ),
-    "three nodes, copied elsewhere": Scenario(
-        NODES, "{keep: {last: 2}, upload: {to: copies, when: committed, required: true}}"
+    Scenario(
+        "killed in retention",
+        first=Fault("unlink", 2, "kill-after", path="/.del-"),
+        patches=(SPARES,),
     ),
-    "within epochs": Scenario(
-        READING, "{every: 4 records}", kept=3,
-        data={"data.npy": np.arange(46.0).reshape(23, 2) / 7},
+    Scenario(
+        "killed after a removal's rename",
+        first=Fault("rename", 1, "kill-after", path="/.del-"),
     ),
-    "a program's folder": Scenario(PROGRAM, "{keep: {last: 2}}"),
-}  # fmt: skip
+    Scenario(
+        "killed after setting aside",
+        before=_THREE,
+        damage=_damage_newest,
+        first=Fault("rename", 1, "kill-after", path="/superseded/"),
+        promised=Promise(kept=frozenset({0, 2}), damaged=frozenset({3})),
+    ),
+    Scenario(
+        "newest damaged",
+        before=_THREE,
+        damage=_damage_newest,
+        promised=Promise(kept=frozenset({0, 2}), damaged=frozenset({3})),
+    ),
+    Scenario("back to epoch 2", ("resume", "tiny", "--epoch", "2"), before=_THREE, promised=_SAVED),
+)
+
+
+def record(
+    scenario: Scenario, lab: FaultLab, folder: Path, patches: tuple[str, ...] = ()
+) -> Recording:
+    """Carry out a scenario in a new directory.
+
+    Args:
+        scenario: The scenario.
+        lab: Runs commands.
+        folder: Is made; absolute, without links in its path.
+        patches: Beside those of the scenario.
+    """
+    place, log = folder / "place", folder / "log"
+    place.mkdir(parents=True)
+    (place / "tiny.yaml").write_text(SPEC)
+    if scenario.before:
+        done = lab.run(*scenario.before, below=place)
+        assert done.code == 75, done.stderr
+    if scenario.damage:
+        scenario.damage(place)
+    starts: dict[Model, Disk] = {"weak": Disk(place, "weak"), "ordered": Disk(place, "ordered")}
+    used = (*scenario.patches, *patches)
+    begin = 0
+    log.touch()
+    if scenario.first:
+        done = lab.run(*AUTO, below=place, fault=scenario.first, record=log, patches=used)
+        assert done.code == -9, done.stderr
+        begin = len(read_changes(log))
+    done = lab.run(*scenario.command, below=place, record=log, patches=used)
+    assert patches or done.code == 0, done.stderr
+    return Recording(scenario, starts, place, tuple(read_changes(log)), begin)

@@ -7,6 +7,8 @@ import json
 import os
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 
 from jobrun.checkpoint.directory import DirectoryStore
@@ -289,3 +291,38 @@ def test_a_failure_of_a_builder_that_is_handed_over_fails_the_run(tmp_path):
     with pytest.raises(EnvironmentFaultError, match="no network"):
         place.start(upload=Failing())
     assert place.resume().exit_code == 0
+
+
+FROZEN = """\
+jobrun: 1
+name: frozen
+init:
+  - {task: data, steps: ["frozen = rng.normal(size=200000)", "w = zeros(3)"]}
+epoch:
+  - {task: learn, steps: ["w += mean(frozen)"]}
+stop: [{epochs: 5}]
+checkpoint: {keep: {last: 2}}
+"""
+
+
+def test_a_blob_that_nobody_changes_costs_no_writing_and_is_in_every_file(tmp_path, capsys):
+    spec, runs = tmp_path / "frozen.yaml", str(tmp_path / "runs")
+    spec.write_text(FROZEN)
+    assert invoke(["run", str(spec), "--run-dir", runs]) == 0
+    capsys.readouterr()
+
+    said = {}
+    for epoch in (4, 5):
+        name = f"frozen@{epoch}"
+        assert invoke(["inspect-checkpoint", name, "--run-dir", runs, "--json"]) == 0
+        said[epoch] = json.loads(capsys.readouterr().out)["saved"]
+        (path,) = (tmp_path / "runs").rglob(f"epoch-00000{epoch}/local.h5")
+        with h5py.File(path, locking=False) as file:
+            assert file["blobs/frozen"].shape == (200_000,)
+            assert np.ptp(file["blobs/frozen"][()]) > 1
+    assert invoke(["inspect-checkpoint", "frozen@5", "--run-dir", runs]) == 0
+
+    # The first blocks of a file change with every epoch, and few are written anew to be sure.
+    assert all(one["written_bytes"] < one["size_bytes"] / 2 for one in said.values())
+    assert all(one["size_bytes"] > 1_600_000 for one in said.values())
+    assert "had not changed" in capsys.readouterr().out

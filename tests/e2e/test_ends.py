@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import JOBRUN, environment, jobrun
+from tests.support.memory_group import memory_group
 from tests.support.stored import blobs, epochs, only_run
 
 SPEC = """\
@@ -157,6 +158,31 @@ def test_row_70_a_limit_of_memory_is_told_with_the_place(tmp_path, unbroken):
     assert done.returncode == 1, done.stderr
     assert "raised MemoryError, at ends.py:4 in end" in done.stderr
     _goes_on(folder, unbroken)
+
+
+def test_row_70_who_is_ended_by_the_kernel_for_lack_of_memory_is_told_so(tmp_path, unbroken):
+    folder = _folder(tmp_path / "x", "blocks = [b'x' * (64 << 20) for _ in range(100)]")
+    with memory_group(300 << 20) as group:
+        if group is None:
+            # A kill that says nothing of memory is all that can be had here.
+            (folder / "ends.py").write_text(MODULE.format(what="os.kill(os.getpid(), 9)"))
+        join = f"echo $$ > {group}/cgroup.procs; " if group else ""
+        done = subprocess.run(
+            ["sh", "-c", f'{join}exec "$@"', "sh", *JOBRUN, "run", "ends.yaml"], cwd=folder,
+            env=environment(), capture_output=True, text=True, timeout=100, check=False,
+        )  # fmt: skip
+    assert done.returncode == (1 if group else -signal.SIGKILL), done.stderr
+    assert "error[E386]" in done.stderr
+    assert ("the kernel was out of memory" in done.stderr) == bool(group)
+    assert "in epoch 3 (tasks: step)" in done.stderr
+    _goes_on(folder, unbroken)
+
+
+def test_row_68_a_thread_that_was_left_running_does_not_hold_the_process(tmp_path):
+    folder = _folder(tmp_path / "x", "threading.Thread(target=time.sleep, args=(300,)).start()")
+    done = jobrun("run", "ends.yaml", cwd=folder, started=True)
+    assert done.returncode == 0, done.stderr
+    assert list(_content(folder)) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("what", ["pass", "os._exit(0)"])

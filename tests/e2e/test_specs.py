@@ -10,6 +10,8 @@ from jobrun.cli.invoke import invoke
 from tests.support.command import ROOT, SPECS, jobrun
 
 ALL = sorted(path.name for path in SPECS.glob("*.yaml"))
+# What these show cannot be the same twice: instances that learn without locks.
+NOT_EXACT = {"word-vectors.yaml"}
 
 
 def test_there_are_specs():
@@ -25,10 +27,10 @@ def test_a_shipped_spec_names_the_schema_and_says_what_it_shows(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_shipped_spec_is_valid_exact_and_without_warnings(name, capsys):
+def test_a_shipped_spec_is_valid_and_without_warnings_and_exact_where_it_says_so(name, capsys):
     assert invoke(["validate", str(SPECS / name), "--strict", "--format", "json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)["specs"]
-    assert (found["ok"], found["exact"], found["faults"]) == (True, True, [])
+    assert (found["ok"], found["exact"], found["faults"]) == (True, name not in NOT_EXACT, [])
 
 
 @pytest.mark.parametrize("name", ALL)

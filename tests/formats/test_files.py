@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobrun.core.errors import EnvironmentFaultError
+from jobrun.formats import files
 from jobrun.formats.files import disk_faults, replace_whole, sync_directory, write_all
 
 
@@ -116,3 +117,14 @@ def test_what_is_no_directory_cannot_be_synced(tmp_path):
 
     with pytest.raises(NotADirectoryError):
         sync_directory(tmp_path / "f")
+
+
+def test_each_directory_that_is_made_is_synced_into_the_one_that_it_is_in(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(files, "sync_directory", synced.append)
+
+    files.make_directory(tmp_path / "a" / "b" / "c")
+    files.make_directory(tmp_path / "a" / "b" / "c")
+
+    assert (tmp_path / "a" / "b" / "c").is_dir()
+    assert synced == [tmp_path / "a" / "b", tmp_path / "a", tmp_path]

@@ -87,3 +87,40 @@ def test_without_the_package_the_message_says_how_to_get_it(tmp_path, monkeypatc
     with pytest.raises(JobrunError, match="needs the package 'pyarrow'") as caught:
         row_parquet.open_file(path, ("i",))
     assert "jobrun[parquet]" in caught.value.faults[0].mend
+
+
+def _structs(folder):
+    table = pyarrow.table({
+        "user": pyarrow.array([{"id": n, "pos": {"x": n / 2, "name": "ab"[: n % 3]}}
+                               for n in range(7)]),
+        "y": np.arange(7.0),
+        "flat/name": np.arange(7),
+    })  # fmt: skip
+    parquet.write_table(table, folder / "s.parquet", row_group_size=3)
+    return str(folder / "s.parquet")
+
+
+def test_fields_of_a_struct_are_columns(tmp_path):
+    path = _structs(tmp_path)
+    rows = open_rows("parquet", path, ["user/pos/x", "y", "user/id", "flat/name", "user/pos/name"])
+    found = rows.pick(np.array([6, 0, 4]))
+    rows.close()
+
+    assert [one.tolist() for one in found] == [
+        [3.0, 0.0, 2.0], [6.0, 0.0, 4.0], [6, 0, 4], [6, 0, 4], ["", "", "a"],
+    ]  # fmt: skip
+
+
+def test_a_struct_is_no_column_and_its_fields_are_named(tmp_path):
+    with pytest.raises(JobrunError, match=r"user/id, user/pos/x, user/pos/name"):
+        open_rows("parquet", _structs(tmp_path), ["user"])
+    with pytest.raises(JobrunError) as caught:
+        open_rows("parquet", _structs(tmp_path), ["user/ix"])
+    assert caught.value.faults[0].mend.startswith("did you mean 'user/id'?")
+
+
+def test_headers_tell_of_fields_of_a_struct(tmp_path):
+    path = _structs(tmp_path)
+
+    assert describe(path, "user/pos/x") == MemberInfo("<f8", (7,))
+    assert members(path)[:2] == ("user/id", "user/pos/x")

@@ -43,8 +43,17 @@ def test_the_others_say_how_they_come():
         "batches of 64, full ones only", "shuffled by seed and pass",
         "goes on where the last epoch ended", "at most 20 records an epoch",
         "at most 5 s an epoch", "0.5 s before each record",
-        "each node reads a part of the rows; other nodes divide them anew with the next pass",
+        "each node reads a part of the rows; other nodes divide anew what is left of the pass",
     )  # fmt: skip
+
+
+def test_a_reader_that_restarts_is_divided_anew_with_each_pass():
+    reader = Reader("r", CounterSource(), _X, shard="instance")
+
+    assert reader_notes(reader)[-1] == (
+        "each instance reads a part of the rows; other instances divide them anew with the next "
+        "pass"
+    )
 
 
 def test_a_reader_is_used_once_however_many_read_it():

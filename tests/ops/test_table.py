@@ -61,3 +61,10 @@ def test_reading_the_table_imports_no_numpy():
     program = "import sys, jobrun.ops.table, jobrun.ops.load; assert 'numpy' not in sys.modules"
 
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_each_operator_and_draw_has_a_rule():
+    # Were there one of which nothing can be known, its name and the reason would stand here.
+    unruled = [one.name for one in (*OPERATORS.values(), *DRAWS.values()) if one.rule is None]
+
+    assert unruled == []

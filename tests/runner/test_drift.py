@@ -80,6 +80,7 @@ def test_comments_order_and_written_out_defaults_never_count(changes, edit):
         (("name: j\n", "name: j\ndescription: x\n"), "description", "safe"),
         (("name: j\n", "name: j\nmetrics: {w: w}\n"), "metrics", "safe"),
         (("name: j\n", "name: j\ncheckpoint: {every: 5ep}\n"), "checkpoint", "safe"),
+        (("name: j\n", "name: j\ncheckpoint: {every: 5 records}\n"), "checkpoint", "numerics"),
         (("  - task: b\n", "  - task: b\n    timeout: 5m\n"), "epoch[0].timeout", "safe"),
         (("  - task: b\n", "  - task: b\n    retry: {max: 2}\n"), "epoch[0].retry", "safe"),
         (("  - task: b\n", "  - task: b\n    hogwild: true\n"), "epoch[0].hogwild", "semantic"),
@@ -93,6 +94,25 @@ def test_comments_order_and_written_out_defaults_never_count(changes, edit):
 )
 def test_each_change_has_its_class(changes, edit, field, kind):
     assert kinds(changes(edit)) == {field: kind}
+
+
+@pytest.mark.parametrize(
+    ("edits", "kind"),
+    [
+        (("{every: 5ep}", "{every: 2ep}"), "safe"),
+        (("{every: 5ep}", "{every: 9 records}"), "numerics"),
+        (("{every: 5 records}", "{every: 9 records}"), "numerics"),
+        (("{every: 5 records}", "{every: 5 records, keep: {last: 3}}"), "safe"),
+    ],
+)
+def test_where_saves_between_records_are_decides_how_arrays_lie_in_memory(tmp_path, edits, kind):
+    loaded = []
+    for number, edit in enumerate(edits):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(SPEC.replace("name: j\n", f"name: j\ncheckpoint: {edit}\n"))
+        loaded.append(load_spec(str(path)))
+
+    assert [one.kind for one in spec_changes(*loaded)] == [kind]
 
 
 def test_row_29_a_semantic_change_is_refused_field_by_field_with_its_place(changes):

@@ -7,7 +7,15 @@ import math
 
 import pytest
 
-from jobrun.core.events import EpochEnded, GroupRetried, GroupStarted, Logged, Measured, Noted
+from jobrun.core.events import (
+    EpochEnded,
+    GroupRetried,
+    GroupStarted,
+    Logged,
+    Measured,
+    NodeReplaced,
+    Noted,
+)
 from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
 from jobrun.runner import logs
 from jobrun.runner.logs import RunLogs, trim_metrics
@@ -160,3 +168,17 @@ def test_metrics_that_cannot_be_set_aside_are_counted(tmp_path):
     run_logs.close()
 
     assert run_logs.failed_writes == 1
+
+
+def test_what_was_measured_after_the_epoch_that_a_loss_goes_back_to_is_set_aside(tmp_path):
+    run_logs = RunLogs(tmp_path, JOB)
+    for epoch in (1, 2, 3):
+        run_logs(Measured("loss", float(epoch), epoch))
+    run_logs(NodeReplaced("one", 1))
+    run_logs(Measured("loss", 9.0, 2))
+    run_logs.close()
+
+    assert [line["value"] for line in lines(tmp_path / "metrics.jsonl")] == [1.0, 9.0]
+    aside = lines(tmp_path / "superseded" / "metrics.jsonl")
+    assert [line["value"] for line in aside] == [2.0, 3.0]
+    assert run_logs.failed_writes == 0

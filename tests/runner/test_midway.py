@@ -11,6 +11,7 @@ import pytest
 
 from jobrun.compile.job import compile_job
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
+from jobrun.core.events import CheckpointWithin
 from jobrun.runner.journal import read_journal
 from jobrun.runner.midway import MidwaySaver
 from jobrun.spec.load import load_spec
@@ -41,6 +42,16 @@ def test_a_run_cut_short_at_a_safe_point_ends_with_the_same_bits(tmp_path, monke
 
     assert cut.outcome() == whole.outcome()
     assert cut.measured == whole.measured
+
+
+def test_each_save_is_told_with_epoch_and_records(tmp_path):
+    stand = Stand(tmp_path / "s", every="10 records")
+    stand.start(max_epochs=1)
+
+    told = [one for one in stand.events if isinstance(one, CheckpointWithin)]
+    assert [(one.epoch, one.records) for one in told] == [(1, 10)]
+    assert told[0].size_bytes > 0
+    assert told[0].path.endswith("epoch-000001.records-000010")
 
 
 def test_a_zip_of_readers_goes_on_in_both(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
-from jobrun.runner import rundir
+from jobrun.runner import rundir, runindex
 from jobrun.runner.record import RECORD_NAME, RunRecord, write_record
 from jobrun.runner.rundir import (
     create_directory,
@@ -20,6 +20,7 @@ from jobrun.runner.rundir import (
     point_latest,
     runs,
 )
+from tests.support.manyruns import make_runs
 
 
 def make(root, job, name, number, **fields):
@@ -123,6 +124,25 @@ def test_a_run_is_found_by_its_path(root, monkeypatch):
 
     assert find_run(str(path), Path("elsewhere")).path == path
     assert find_run("hmm/20261121-0941-calm-elk", Path("elsewhere")).path == path
+
+
+def test_among_many_runs_one_is_found_without_reading_the_others(tmp_path, monkeypatch):
+    make_runs(tmp_path, 70)
+    newest = find_run("latest", tmp_path)
+    monkeypatch.setattr(runindex, "read_record", lambda path: pytest.fail("all are read again"))
+
+    assert find_run(newest.path.name, tmp_path) == newest
+    assert find_run("job3", tmp_path).record.job == "job3"
+
+
+def test_what_a_run_is_its_own_record_says_whatever_an_index_says(tmp_path):
+    make_runs(tmp_path, 70)
+    path = find_run("latest", tmp_path).path
+    index = tmp_path / runindex.INDEX_NAME
+    index.write_text(index.read_text().replace('"finished"', '"failed"'))
+
+    assert find_run("latest", tmp_path).path == path
+    assert find_run("latest", tmp_path).record.status == "finished"
 
 
 def test_the_start_of_two_names_is_nobodys_name(root):

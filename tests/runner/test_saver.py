@@ -16,6 +16,7 @@ from jobrun.graph.conditions import CheckpointPolicy
 from jobrun.graph.expr import Call, Const
 from jobrun.graph.steps import Assign, Augment, NameTarget, Net
 from jobrun.graph.types import Cluster, Job, Node, OutputRef, Scope, Task, TaskGroup
+from jobrun.runner import headroom
 from jobrun.runner import saver as saver_module
 from jobrun.runner.commit import Identity, Place
 from jobrun.runner.journal import read_journal
@@ -413,3 +414,15 @@ def test_with_memory_for_it_a_save_goes_beside_the_run(beside, monkeypatch):
     beside.store.go_on.set()
     saver.close()
     assert saver.saved == 0
+
+
+def test_with_memory_for_it_many_small_blobs_are_saved_at_the_boundary(bench, monkeypatch):
+    monkeypatch.setattr(saver_module, "free_memory_bytes", lambda: 1 << 30)
+    monkeypatch.setattr(headroom, "_MANY_BLOBS", 1)
+    saver = bench.saver(asynchronous=None)
+
+    saver.save(Progress(epoch=0))
+
+    assert saver.saved == 0
+    (times,) = (event for event in bench.events if isinstance(event, CheckpointTimes))
+    assert not times.beside

@@ -184,6 +184,17 @@ def test_an_epoch_that_would_not_be_saved_before_the_deadline_is_not_begun():
         assert not requests.dropping
 
 
+def test_an_epoch_that_would_not_be_saved_within_the_time_limit_is_not_begun():
+    with StopRequests(lambda: None, time_s=100, deadline_s=1000) as requests:
+        requests.foresee(20.0)
+        assert not requests.reason
+        requests.foresee(200.0)
+
+        assert "within the time limit of this invocation" in requests.reason
+        assert "one of the last took 200 s" in requests.reason
+        assert not requests.dropping
+
+
 def test_the_longest_of_the_last_epochs_counts():
     with StopRequests(lambda: None, deadline_s=100) as requests:
         requests.foresee(99.0)

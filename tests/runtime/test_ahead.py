@@ -25,11 +25,14 @@ class _Feed:
         self.at += 1
         return Given((self.at,), 1)
 
+    def at_hand(self):
+        return ()
+
 
 def _all(ahead, cancel, most=1000):
     found = []
     while len(found) < most and (given := ahead.next(cancel)) is not None:
-        found.append(given.values[0])
+        found.append(given[0][0])
     return found
 
 

@@ -15,9 +15,10 @@ def _reader(**keys):
 
 
 def _feed(made):
-    def make(number, start, most):
-        made.append((number, start, most))
-        return RowsFeed(CounterRows(CounterSource(0, 6), single=True), None, (0, 6), start, 0,
+    def make(begin, most):
+        made.append((begin.passes, begin.rows, most))
+        return RowsFeed(CounterRows(CounterSource(0, 6), single=True), None,
+                        begin.stretches or ((0, 6),), begin.rows, 0,
                         drop_last=False)  # fmt: skip
 
     return make
@@ -54,11 +55,11 @@ def test_what_is_ready_from_the_last_run_is_gone_on_with():
     made = []
     with Bench() as bench:
         cursor = Cursor(_reader(restart="never"), (0, 1), None)
-        cursor.begin(bench.frame, Position(), 6, _feed(made), is_new=True)
+        cursor.begin(bench.frame, (), 6, _feed(made), is_new=True)
         assert _take(cursor, bench, 2) == [0, 1]
         assert cursor.peek(bench.frame)  # and is not taken
         cursor.end(bench.frame)
-        cursor.begin(bench.frame, cursor.position, 6, _feed(made), is_new=False)
+        cursor.begin(bench.frame, (cursor.position,), 6, _feed(made), is_new=False)
 
         assert _take(cursor, bench, 9) == [2, 3, 4, 5]
     assert [start for _, start, _ in made] == [0]
@@ -68,9 +69,9 @@ def test_a_position_that_is_not_where_the_last_run_ended_is_gone_to():
     made = []
     with Bench() as bench:
         cursor = Cursor(_reader(restart="never"), (0, 1), None)
-        cursor.begin(bench.frame, Position(), 6, _feed(made), is_new=True)
+        cursor.begin(bench.frame, (), 6, _feed(made), is_new=True)
         _take(cursor, bench, 4)
-        cursor.begin(bench.frame, Position(1, 1, 1, length=6), 6, _feed(made), is_new=False)
+        cursor.begin(bench.frame, (Position(1, 1, 1, length=6),), 6, _feed(made), is_new=False)
 
         assert _take(cursor, bench, 1) == [1]
     assert [start for _, start, _ in made] == [0, 1]
@@ -80,14 +81,14 @@ def test_each_run_of_a_reader_that_restarts_is_a_pass():
     made = []
     with Bench() as bench:
         cursor = Cursor(_reader(limit=4), (0, 1), 4)
-        stored = Position()
+        stored = ()
         for _ in range(3):
             cursor.begin(bench.frame, stored, 6, _feed(made), is_new=False)
             assert _take(cursor, bench, 9) == [0, 1, 2, 3]
-            stored = cursor.position
+            stored = (cursor.position,)
 
     assert [number for number, _, _ in made] == [1, 2, 3]
-    assert stored == Position(3, 4, 4, 0, 0, 1, 6)
+    assert stored == (Position(3, 4, 4, 0, 0, 1, 6),)
 
 
 @pytest.mark.parametrize("stored", [Position(1, 2, 2, length=7), Position(1, 2, 2, 0, 1, 2, 6)])
@@ -95,8 +96,29 @@ def test_the_middle_of_other_rows_is_refused(stored):
     with Bench() as bench:
         cursor = Cursor(_reader(restart="never"), (0, 1), None)
         with pytest.raises(JobrunError) as caught:
-            cursor.begin(bench.frame, stored, 6, _feed([]), is_new=True)
+            cursor.begin(bench.frame, (stored,), 6, _feed([]), is_new=True)
     assert caught.value.faults[0].code == "E230"
+
+
+def test_what_is_left_of_a_pass_is_divided_among_other_shares():
+    stored = (Position(1, 1, 1, 0, 0, 2, 6), Position(1, 2, 2, 0, 1, 2, 6))
+    with Bench() as bench:
+        found = []
+        for part in range(3):
+            cursor = Cursor(_reader(restart="never"), (part, 3), None)
+            cursor.begin(bench.frame, stored, 6, _feed([]), is_new=True)
+            found.append(_take(cursor, bench, 9))
+            assert cursor.position.parts == 3
+
+    assert found == [[1], [2], [5]]
+
+
+def test_records_side_by_side_are_not_divided_within_a_pass():
+    stored = (Position(1, 1, 1, 0, 0, 2, 6), Position(1, 2, 2, 0, 1, 2, 6))
+    with Bench() as bench:
+        cursor = Cursor(_reader(restart="never"), (0, 3), None, beside=True)
+        with pytest.raises(JobrunError, match="share 1 of 2"):
+            cursor.begin(bench.frame, stored, 6, _feed([]), is_new=True)
 
 
 def test_side_by_side_nothing_is_taken_unless_all_have_one():
@@ -105,7 +127,7 @@ def test_side_by_side_nothing_is_taken_unless_all_have_one():
     with Bench() as bench:
         cursors = (Cursor(one, (0, 1), None), Cursor(two, (0, 1), 2))
         for cursor in cursors:
-            cursor.begin(bench.frame, Position(), 6, _feed([]), is_new=True)
+            cursor.begin(bench.frame, (), 6, _feed([]), is_new=True)
         zipped = ZipCursor(both, cursors, None)
         zipped.begin(Position())
 

@@ -117,7 +117,7 @@ def test_instances_that_share_a_source_get_each_record_once():
         def work(at):
             frame = desk.frame(at)
             while (record := source.read(frame)) is not None:
-                found[at].append((record.number, int(record.values[0])))
+                found[at].append((record[0], int(record[1][0])))
 
         threads = [threading.Thread(target=work, args=(at,)) for at in range(4)]
         for thread in threads:

@@ -15,6 +15,7 @@ from jobrun.graph.data import (
 )
 from jobrun.graph.expr import Const, Name, Text
 from jobrun.runtime.sources import OpenData
+from jobrun.runtime.standing import Position
 from jobrun.runtime.usage import BlockNames
 from tests.support.running import Bench
 
@@ -25,7 +26,7 @@ def _data(source, *fields, changed="", **keys):
 
 
 def _records(data, frame, share=(0, 1)):
-    feed = data.feed(frame, share)(1, 0, 1 << 62)
+    feed = data.feed(frame, share)(Position(1), 1 << 62)
     found = []
     while (given := feed.next()) is not None:
         found.append(given.values[0])
@@ -78,7 +79,7 @@ def test_a_class_gets_its_arguments_and_what_its_signature_names(tmp_path):
     data = _data(source, Field("a", "a"), Field("b", "b"))
     with Bench(str(tmp_path)) as bench:
         assert not data.open(bench.frame)
-        feed = data.feed(bench.frame, (0, 1))(1, 0, 9)
+        feed = data.feed(bench.frame, (0, 1))(Position(1), 9)
         assert feed.next().values == (5, "local")
 
 

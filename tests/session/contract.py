@@ -18,8 +18,27 @@ from jobrun.checkpoint.store import StoredFile
 from jobrun.core.errors import JobrunError, TaskFailedError
 from jobrun.core.events import Event, Logged, Measured, Noted, TaskEnded
 from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.data import (
+    CounterSource,
+    Field,
+    Queue,
+    Reader,
+    ReadQueue,
+    ReadRecords,
+    WriteQueue,
+)
 from jobrun.graph.expr import Const
-from jobrun.graph.steps import Assert, Loop, Parallel, Record, RunProgram, Step, Stop
+from jobrun.graph.pulled import PulledBlob
+from jobrun.graph.steps import (
+    Assert,
+    Loop,
+    Parallel,
+    Pull,
+    Record,
+    RunProgram,
+    Step,
+    Stop,
+)
 from jobrun.graph.types import Job, NodeReport, NodeSetup, RemoteNet, Retry, Scope, TaskGroup
 from jobrun.session.base import RunContext, Session
 from jobrun.session.cancel import GroupCancelledError
@@ -849,6 +868,135 @@ class SessionContract:
 
         assert room.run(group(remote=(kept,))) == {}
         assert room.run(group(task("t", "x = 1", outputs={"x": "x"}), remote=(kept,)))
+
+    # Between nodes
+
+    def test_a_pull_brings_copies_from_all_nodes_in_their_order(self, rooms):
+        room = rooms("a", "b", "c")
+        for number, node in enumerate("abc"):
+            room.init(f"w = full(3, {number}.0); k = {number}; s = '{node}'", "w k s", node)
+        pulled = (
+            PulledBlob("mean", ("a", "b", "c"), "w", "mean"),
+            PulledBlob("total", ("a", "b", "c"), "k", "sum"),
+            PulledBlob("rows", ("c", "a"), "w", "stack"),
+            PulledBlob("all", ("b", "c"), "w", "concat"),
+            PulledBlob("text", ("b", "c"), "s", "first"),
+        )
+        names = {one.blob: one.blob for one in pulled}
+        one = task("t", Pull(pulled, "e/t/pull"), "rows += 1; mean += 1", node="a", outputs=names)
+
+        outputs = room.run(group(one))
+
+        expected = {
+            "mean": np.full(3, 2.0), "total": 3, "rows": np.array([[3.0] * 3, [1.0] * 3]),
+            "all": np.array([1.0] * 3 + [2.0] * 3), "text": "b",
+        }  # fmt: skip
+        assert all(same_bits(outputs[ref("t", n, "a")], v) for n, v in expected.items())
+        assert [room.value("w", node).tolist() for node in "abc"] == [
+            [0.0] * 3,
+            [1.0] * 3,
+            [2.0] * 3,
+        ]
+
+    def test_a_pull_keeps_kind_dtype_and_bits(self, rooms):
+        room = rooms("a", "b")
+        made = {"x": "1.5", "y": "transpose(reshape(arange(6, dtype=float32), (2, 3)))",
+                "z": "sum(arange(3, dtype=float32))", "n": "nan", "c": "counter(3)"}  # fmt: skip
+        room.init("; ".join(f"{k} = {v}" for k, v in made.items()), " ".join(made), "b")
+        step = Pull(tuple(PulledBlob(name, ("b",), name) for name in made), "e/t/pull")
+        one = task("t", step, node="a", outputs={name: name for name in made if name != "c"})
+
+        outputs = room.run(group(one))
+
+        expected = {"x": 1.5, "y": np.arange(6, dtype=np.float32).reshape(2, 3).T,
+                    "z": np.float32(3), "n": float("nan")}  # fmt: skip
+        for name, value in expected.items():
+            assert same_bits(outputs[ref("t", name, "a")], value)
+        assert outputs[ref("t", "y", "a")].flags.f_contiguous
+
+    def test_a_pull_sees_what_a_task_it_needs_has_made(self, rooms):
+        room = rooms("a", "b")
+        room.init("w = 1", "w", "b")
+        first = task("first", "w = w + 1", node="b", node_blobs="w")
+        step = Pull((PulledBlob("v", ("b",), "w"),), "e/t/pull")
+        second = task("second", step, node="a", needs=("first",), outputs={"v": "v"})
+
+        assert room.run(group(second, first))[ref("second", "v", "a")] == 2
+
+    def test_a_pull_of_what_is_not_there_names_the_node(self, rooms):
+        room = rooms("a", "b")
+        step = Pull((PulledBlob("v", ("b",), "w"),), "e/t/pull")
+
+        with pytest.raises(TaskFailedError) as caught:
+            room.run(group(task("t", step, node="a")))
+
+        fault = caught.value.faults[0]
+        assert (fault.code, fault.path) == ("E270", "e/t/pull")
+        assert "node 'b' has no global blob 'w'" in fault.message
+
+    @pytest.mark.parametrize("readers", [("c",), ("a",), ("b", "c")])
+    def test_a_shared_queue_brings_every_record_to_some_node_once(self, rooms, readers):
+        room = rooms("a", "b", "c")
+        queue = Queue("q", capacity=3, shared=True)
+        numbers = Reader("numbers", CounterSource(0, 40), (Field("x", ""),))
+        writers = [
+            replace(task("w", node=node), read=ReadRecords(numbers),
+                    write=(WriteQueue(queue, ("x",)),), scopes=(("x", Scope.TASK),))
+            for node in ("a", "b")
+        ]  # fmt: skip
+        for node in readers:
+            room.init("total = counter(0); n = counter(0)", "total n", node)
+        adding = "old = atomic_add(total, x); seen = count_up(n)"
+        taking = [
+            replace(
+                task("r", adding, node=node, node_blobs="total n"), read=ReadQueue(queue, ("x",))
+            )
+            for node in readers
+        ]
+
+        room.run(group(*writers, *taking))
+
+        assert sum(room.value("n", node).value for node in readers) == 80
+        assert sum(room.value("total", node).value for node in readers) == 2 * sum(range(40))
+
+    def test_what_goes_through_a_shared_queue_is_copied(self, rooms):
+        room = rooms("a", "b")
+        queue = Queue("q", shared=True)
+        room.init("w = zeros(3)", "w", "a")
+        writer = replace(
+            task("w", "w += 1", node="a", node_blobs="w"), write=(WriteQueue(queue, ("w",)),)
+        )
+        reader = replace(
+            task("r", "x += 10; seen = x + 0", node="b", outputs={"seen": "seen"}),
+            read=ReadQueue(queue, ("x",)),
+        )
+
+        outputs = room.run(group(writer, reader))
+
+        assert outputs[ref("r", "seen", "b")].tolist() == [11.0] * 3
+        assert room.value("w", "a").tolist() == [1.0] * 3
+
+    def test_a_failure_wakes_those_who_wait_at_a_shared_queue(self, rooms):
+        room = rooms("a", "b")
+        queue = Queue("q", capacity=1, shared=True)
+        writer = replace(
+            task("w", room.wait_for("up"), failing("broken"), node="a"),
+            write=(WriteQueue(queue, ("x",)),), scopes=(("x", Scope.TASK),),
+        )  # fmt: skip
+        reader = replace(task("r", "y = x", node="b"), read=ReadQueue(queue, ("x",)))
+
+        with pytest.raises(TaskFailedError, match="broken"):
+            room.run(group(writer, reader, task("go", room.touch("up"), node="b")))
+
+    def test_renew_leaves_all_workspaces_empty(self, rooms):
+        room = rooms("a", "b")
+        room.init("w = 1", "w", "a")
+
+        assert room.session.renew() == ()
+
+        assert (room.session.names("a"), room.session.names("b")) == ((), ())
+        room.init("w = 2", "w", "b")
+        assert room.value("w", "b") == 2
 
     # Boundary
 

@@ -38,7 +38,7 @@ def test_a_session_of_a_package_is_found(monkeypatch):
     monkeypatch.setattr(opening, "entry_points", lambda **_: Points([Point(lambda: dict)]))
 
     assert open_session("other") == {}
-    assert session_names() == ("other", "threads")
+    assert session_names() == ("other", "processes", "threads")
 
 
 def test_a_session_that_cannot_be_imported_is_a_fault_of_the_environment(monkeypatch):
@@ -49,3 +49,7 @@ def test_a_session_that_cannot_be_imported_is_a_fault_of_the_environment(monkeyp
 
     with pytest.raises(EnvironmentFaultError, match="no module"):
         open_session("other")
+
+
+def test_processes_is_built_in():
+    assert type(open_session("processes")).__name__ == "ProcessesSession"

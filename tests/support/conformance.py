@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from textwrap import dedent
@@ -17,10 +18,12 @@ from jobrun.runner.rundir import Run, open_run
 from jobrun.runner.settings import RunOptions, RunResult
 from jobrun.runner.start import resume_run, start_run
 from jobrun.session.base import RunContext
-from jobrun.session.threads import ThreadsSession
+from jobrun.session.open import open_session
 from jobrun.spec.load import LoadedSpec, load_spec
 from tests.support.stored import blobs
 
+# The cases hold in every session; a test runs all of them in another one.
+SESSION = os.environ.get("CONFORMANCE_SESSION", "threads")
 # What the jobs call. Threads meet through files, so no case depends on how fast anything is.
 LIBRARY = '''\
 """What the jobs of the conformance cases call."""
@@ -95,7 +98,7 @@ class Stage(Watched):
     def __init__(self, folder: Path, text: str) -> None:
         super().__init__(folder, text)
         self.job = self.compile()
-        self.session = ThreadsSession()
+        self.session = open_session(SESSION)
         self._outputs: dict[Any, Any] = {}
         run_dir = folder / "run"
         run_dir.mkdir()
@@ -130,12 +133,12 @@ class Trial(Watched):
 
     def start(self, **options: Any) -> RunResult:
         loaded = self.load()
-        chosen = RunOptions(run_dir=self.folder / "runs", **options)
+        chosen = RunOptions(run_dir=self.folder / "runs", session=SESSION, **options)
         return start_run(loaded, compile_job(loaded).job, chosen, self.listen)
 
     def resume(self, epoch: int | None = None, **options: Any) -> RunResult:
         """Go on with the recorded spec, from an epoch or from the newest."""
-        chosen = RunOptions(run_dir=self.folder / "runs", epoch=epoch, **options)
+        chosen = RunOptions(run_dir=self.folder / "runs", epoch=epoch, session=SESSION, **options)
         return resume_run(self.run, chosen, self.listen)
 
     @property

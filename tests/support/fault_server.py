@@ -50,6 +50,11 @@ def _child(order: dict[str, Any], library: Any) -> None:
         os.chdir(order["cwd"])
         os.environ.update(order["environment"])
         invoke = importlib.import_module("jobrun.cli.invoke").invoke
+        for name in order.get("patches", ()):
+            module, _, function = name.partition(":")
+            getattr(importlib.import_module(module), function)()
+        if order.get("record"):
+            library.faults_record(order["record"].encode())
         library.faults_arm(order["fault"].encode(), order["below"].encode(), order["log"].encode())
         code = invoke(order["arguments"])
         sys.stdout.flush()

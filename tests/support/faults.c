@@ -2,6 +2,8 @@
  *
  * Only calls on files below FAULTS_ROOT count, so a process can load and log what it likes.
  * Nothing happens until faults_arm is called, or FAULTS is set when the process starts.
+ * After faults_record, all that those calls change is written down too, with the data, in the
+ * order in which it was done (see tests/support/recorder.py for the form).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -11,6 +13,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,35 +134,158 @@ static void done(enum action found) {
     if (found == KILL_AFTER) syscall(SYS_kill, getpid(), SIGKILL);
 }
 
+/* What a call has changed. Kinds that name an inode by its number alone have no path. */
+enum kind { CREATED = 1, WRITTEN, CUT, SYNCED, RENAMED, MADE, REMOVED, LINKED };
+
+struct record {
+    uint32_t kind, path_bytes, other_bytes, unused;
+    uint64_t inode, offset, data_bytes;
+};
+
+static pthread_mutex_t recording = PTHREAD_MUTEX_INITIALIZER;
+static int record_descriptor = -1;
+
+/* Append what is done from now on to a file; it is open to all processes that are forked. */
+void faults_record(const char *path) {
+    record_descriptor = (int)syscall(SYS_openat, AT_FDCWD, path,
+                                     O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+}
+
+/* A call and its record are one act, so that records stand in the order of what was done. */
+static void begin_record(void) {
+    if (record_descriptor >= 0) pthread_mutex_lock(&recording);
+}
+
+static void end_record(void) {
+    if (record_descriptor >= 0) pthread_mutex_unlock(&recording);
+}
+
+static void put(enum kind kind, uint64_t inode, const char *path, const char *other,
+                uint64_t offset, const struct iovec *pieces, int count, uint64_t size) {
+    struct record record = {kind, (uint32_t)strlen(path), (uint32_t)strlen(other), 0,
+                            inode, offset, size};
+    struct iovec parts[64] = {{&record, sizeof record}, {(void *)path, record.path_bytes},
+                              {(void *)other, record.other_bytes}};
+    int used = 3;
+    uint64_t left = size;
+    for (int n = 0; n < count && used < 64 && left; n++) {
+        parts[used] = pieces[n];
+        if (parts[used].iov_len > left) parts[used].iov_len = left;
+        left -= parts[used++].iov_len;
+    }
+    syscall(SYS_writev, record_descriptor, parts, used);
+}
+
+static int is_inside(const char *full) { return root[0] && !strncmp(full, root, strlen(root)); }
+
+/* Of a name: its inode, 0 where there is none. Links are not followed. */
+static uint64_t inode_of(const char *full) {
+    struct stat facts;
+    return syscall(SYS_newfstatat, AT_FDCWD, full, &facts, AT_SYMLINK_NOFOLLOW) ? 0
+                                                                             : facts.st_ino;
+}
+
+static void record_name(enum kind kind, int directory, const char *path) {
+    char full[2 * PATH_MAX];
+    int kept = errno;
+    if (record_descriptor < 0) return;
+    resolve(directory, path, full, sizeof full);
+    if (is_inside(full))
+        put(kind, kind == REMOVED ? 0 : inode_of(full), full, "", 0, NULL, 0, 0);
+    errno = kept;
+}
+
+/* A symbolic link, with what it leads to in place of another name. */
+static void record_link(const char *target, int directory, const char *path) {
+    char full[2 * PATH_MAX];
+    int kept = errno;
+    if (record_descriptor < 0) return;
+    resolve(directory, path, full, sizeof full);
+    if (is_inside(full)) put(CREATED, inode_of(full), full, target, 0, NULL, 0, 0);
+    errno = kept;
+}
+
+static void record_names(enum kind kind, int from, const char *a, int to, const char *b) {
+    char full[2 * PATH_MAX], other[2 * PATH_MAX];
+    int kept = errno;
+    if (record_descriptor < 0) return;
+    resolve(from, a, full, sizeof full);
+    resolve(to, b, other, sizeof other);
+    if (is_inside(full) || is_inside(other)) put(kind, inode_of(other), full, other, 0, NULL, 0, 0);
+    errno = kept;
+}
+
+/* Something about an open file or directory. */
+static void record_file(enum kind kind, int fd, uint64_t offset) {
+    char full[2 * PATH_MAX];
+    struct stat facts;
+    int kept = errno;
+    if (record_descriptor < 0) return;
+    resolve(fd, NULL, full, sizeof full);
+    if (is_inside(full) && !fstat(fd, &facts))
+        put(kind, facts.st_ino, kind == CREATED ? full : "", "", offset, NULL, 0, 0);
+    errno = kept;
+}
+
+/* Data went into a file; where, if not at its offset, is -1. */
+static void record_data(int fd, const struct iovec *pieces, int count, int64_t at, ssize_t size) {
+    char full[2 * PATH_MAX];
+    struct stat facts;
+    int kept = errno;
+    if (record_descriptor < 0 || size <= 0) return;
+    resolve(fd, NULL, full, sizeof full);
+    if (is_inside(full) && !fstat(fd, &facts) && S_ISREG(facts.st_mode)) {
+        if (at < 0) at = lseek(fd, 0, SEEK_CUR) - size;
+        put(WRITTEN, facts.st_ino, "", "", (uint64_t)at, pieces, count, (uint64_t)size);
+    }
+    errno = kept;
+}
+
 #define FAILING(found) \
     if (found == FAIL) { errno = error_number; return -1; } \
     if (found == LIE) return 0
 
-#define SIMPLE(name, call, parameters, arguments, directory, path) \
+#define SIMPLE(name, call, parameters, arguments, directory, path, note) \
     int name parameters { \
         REAL(name); \
         enum action found = meet(call, directory, path); \
         FAILING(found); \
+        begin_record(); \
         int result = real arguments; \
+        if (!result) note; \
+        end_record(); \
         done(found); \
         return result; \
     }
 
-SIMPLE(fsync, "fsync", (int fd), (fd), fd, NULL)
-SIMPLE(fdatasync, "fsync", (int fd), (fd), fd, NULL)
-SIMPLE(rename, "rename", (const char *a, const char *b), (a, b), AT_FDCWD, b)
-SIMPLE(renameat, "rename", (int d, const char *a, int e, const char *b), (d, a, e, b), e, b)
+SIMPLE(fsync, "fsync", (int fd), (fd), fd, NULL, record_file(SYNCED, fd, 0))
+SIMPLE(fdatasync, "fsync", (int fd), (fd), fd, NULL, record_file(SYNCED, fd, 0))
+SIMPLE(rename, "rename", (const char *a, const char *b), (a, b), AT_FDCWD, b,
+       record_names(RENAMED, AT_FDCWD, a, AT_FDCWD, b))
+SIMPLE(renameat, "rename", (int d, const char *a, int e, const char *b), (d, a, e, b), e, b,
+       record_names(RENAMED, d, a, e, b))
 SIMPLE(renameat2, "rename", (int d, const char *a, int e, const char *b, unsigned int f),
-       (d, a, e, b, f), e, b)
-SIMPLE(mkdir, "mkdir", (const char *a, mode_t m), (a, m), AT_FDCWD, a)
-SIMPLE(mkdirat, "mkdir", (int d, const char *a, mode_t m), (d, a, m), d, a)
-SIMPLE(unlink, "unlink", (const char *a), (a), AT_FDCWD, a)
-SIMPLE(unlinkat, "unlink", (int d, const char *a, int f), (d, a, f), d, a)
-SIMPLE(rmdir, "unlink", (const char *a), (a), AT_FDCWD, a)
-SIMPLE(ftruncate, "ftruncate", (int fd, off_t n), (fd, n), fd, NULL)
-SIMPLE(ftruncate64, "ftruncate", (int fd, off64_t n), (fd, n), fd, NULL)
-SIMPLE(symlink, "symlink", (const char *a, const char *b), (a, b), AT_FDCWD, b)
-SIMPLE(symlinkat, "symlink", (const char *a, int d, const char *b), (a, d, b), d, b)
+       (d, a, e, b, f), e, b, record_names(RENAMED, d, a, e, b))
+SIMPLE(link, "link", (const char *a, const char *b), (a, b), AT_FDCWD, b,
+       record_names(LINKED, AT_FDCWD, a, AT_FDCWD, b))
+SIMPLE(linkat, "link", (int d, const char *a, int e, const char *b, int f), (d, a, e, b, f), e, b,
+       record_names(LINKED, d, a, e, b))
+SIMPLE(mkdir, "mkdir", (const char *a, mode_t m), (a, m), AT_FDCWD, a,
+       record_name(MADE, AT_FDCWD, a))
+SIMPLE(mkdirat, "mkdir", (int d, const char *a, mode_t m), (d, a, m), d, a,
+       record_name(MADE, d, a))
+SIMPLE(unlink, "unlink", (const char *a), (a), AT_FDCWD, a, record_name(REMOVED, AT_FDCWD, a))
+SIMPLE(unlinkat, "unlink", (int d, const char *a, int f), (d, a, f), d, a,
+       record_name(REMOVED, d, a))
+SIMPLE(rmdir, "unlink", (const char *a), (a), AT_FDCWD, a, record_name(REMOVED, AT_FDCWD, a))
+SIMPLE(ftruncate, "ftruncate", (int fd, off_t n), (fd, n), fd, NULL,
+       record_file(CUT, fd, (uint64_t)n))
+SIMPLE(ftruncate64, "ftruncate", (int fd, off64_t n), (fd, n), fd, NULL,
+       record_file(CUT, fd, (uint64_t)n))
+SIMPLE(symlink, "symlink", (const char *a, const char *b), (a, b), AT_FDCWD, b,
+       record_link(a, AT_FDCWD, b))
+SIMPLE(symlinkat, "symlink", (const char *a, int d, const char *b), (a, d, b), d, b,
+       record_link(a, d, b))
 
 /* A failed close still closes: the number must not be used again by mistake. */
 int close(int fd) {
@@ -171,43 +297,52 @@ int close(int fd) {
     return result;
 }
 
-#define WRITING(name, call, parameters, full_arguments, short_arguments) \
+#define WRITING(name, call, parameters, full_arguments, short_arguments, note) \
     ssize_t name parameters { \
         REAL(name); \
         enum action found = meet(call, fd, NULL); \
         if (found == FAIL) { errno = error_number; return -1; } \
         if (found == LIE) return (ssize_t)count; \
+        begin_record(); \
         ssize_t result = found == SHORT && count > 1 ? real short_arguments : real full_arguments; \
+        note; \
+        end_record(); \
         done(found); \
         return result; \
     }
 
+#define NOTE_DATA(at) \
+    record_data(fd, &(struct iovec){(void *)data, count}, 1, (int64_t)(at), result)
+
 WRITING(write, "write", (int fd, const void *data, size_t count), (fd, data, count),
-        (fd, data, count / 2))
+        (fd, data, count / 2), NOTE_DATA(-1))
 WRITING(pwrite, "write", (int fd, const void *data, size_t count, off_t at),
-        (fd, data, count, at), (fd, data, count / 2, at))
+        (fd, data, count, at), (fd, data, count / 2, at), NOTE_DATA(at))
 WRITING(pwrite64, "write", (int fd, const void *data, size_t count, off64_t at),
-        (fd, data, count, at), (fd, data, count / 2, at))
+        (fd, data, count, at), (fd, data, count / 2, at), NOTE_DATA(at))
 WRITING(read, "read", (int fd, void *data, size_t count), (fd, data, count),
-        (fd, data, count / 2))
+        (fd, data, count / 2), (void)0)
 WRITING(pread, "read", (int fd, void *data, size_t count, off_t at), (fd, data, count, at),
-        (fd, data, count / 2, at))
+        (fd, data, count / 2, at), (void)0)
 WRITING(pread64, "read", (int fd, void *data, size_t count, off64_t at), (fd, data, count, at),
-        (fd, data, count / 2, at))
+        (fd, data, count / 2, at), (void)0)
 
 /* Python's os.writev and os.readv, with one piece at most where it falls short. */
-#define VECTORED(name, call) \
+#define VECTORED(name, call, note) \
     ssize_t name(int fd, const struct iovec *pieces, int count) { \
         REAL(name); \
         enum action found = meet(call, fd, NULL); \
         if (found == FAIL) { errno = error_number; return -1; } \
+        begin_record(); \
         ssize_t result = real(fd, pieces, found == SHORT && count > 1 ? 1 : count); \
+        note; \
+        end_record(); \
         done(found); \
         return result; \
     }
 
-VECTORED(writev, "write")
-VECTORED(readv, "read")
+VECTORED(writev, "write", record_data(fd, pieces, count, -1, result))
+VECTORED(readv, "read", (void)0)
 
 /* Python's os.preadv, under whichever name its C library has it. */
 #define READING_AT(name, parameters, full_arguments, short_arguments) \
@@ -229,6 +364,18 @@ READING_AT(preadv2, (int fd, const struct iovec *pieces, int count, off_t at, in
 READING_AT(preadv64v2, (int fd, const struct iovec *pieces, int count, off64_t at, int flags),
            (fd, pieces, count, at, flags), (fd, pieces, 1, at, flags))
 
+/* Only told while recording. */
+static int is_absent(int directory, const char *path) {
+    char full[2 * PATH_MAX];
+    int kept = errno, absent = 0;
+    if (record_descriptor >= 0) {
+        resolve(directory, path, full, sizeof full);
+        absent = !inode_of(full);
+    }
+    errno = kept;
+    return absent;
+}
+
 #define OPENING(name, parameters, directory, full_arguments) \
     int name parameters { \
         REAL(name); \
@@ -241,7 +388,12 @@ READING_AT(preadv64v2, (int fd, const struct iovec *pieces, int count, off64_t a
         } \
         enum action found = meet("open", directory, path); \
         if (found == FAIL) { errno = error_number; return -1; } \
+        begin_record(); \
+        int is_new = (flags & O_CREAT) && is_absent(directory, path); \
         int result = real full_arguments; \
+        if (result >= 0 && is_new) record_file(CREATED, result, 0); \
+        else if (result >= 0 && (flags & O_TRUNC)) record_file(CUT, result, 0); \
+        end_record(); \
         done(found); \
         return result; \
     }

@@ -115,8 +115,20 @@ class FaultLab:
         fault: Fault | None = None,
         log: bool = False,
         timeout_s: float = 60,
+        record: Path | None = None,
+        patches: Sequence[str] = (),
     ) -> Ended:
-        """Run ``jobrun ARGUMENTS`` in ``below``; only files below it meet the fault."""
+        """Run ``jobrun ARGUMENTS`` in ``below``; only files below it meet the fault.
+
+        Args:
+            arguments: Of the command line.
+            below: Where it is run.
+            fault: What it meets.
+            log: Note each call and its path.
+            timeout_s: When it is ended.
+            record: A file to which all that it changes is added; see ``recorder``.
+            patches: ``module:function`` each, called before the command, in its process.
+        """
         paths = {name: self._scratch / name for name in ("stdout", "stderr", "log")}
         paths["log"].unlink(missing_ok=True)
         order = {
@@ -129,6 +141,8 @@ class FaultLab:
             "stderr": str(paths["stderr"]),
             "log": str(paths["log"]) if log else "",
             "timeout_s": timeout_s,
+            "record": str(record) if record else "",
+            "patches": list(patches),
         }
         status = self._ask(order)
         return Ended(

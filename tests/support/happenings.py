@@ -11,6 +11,7 @@ from jobrun.core.events import (
     Measured,
     RunEnded,
     RunStarted,
+    TaskFacts,
 )
 
 
@@ -24,8 +25,10 @@ class Clock:
         return self.now
 
 
-def started(total: int | None = 100, epoch: int = -1) -> RunStarted:
-    return RunStarted("job/brisk-heron", "job", "/runs/job/brisk-heron", epoch, total)
+def started(
+    total: int | None = 100, epoch: int = -1, tasks: tuple[TaskFacts, ...] = ()
+) -> RunStarted:
+    return RunStarted("job/brisk-heron", "job", "/runs/job/brisk-heron", epoch, total, tasks)
 
 
 def epoch_ended(number: int, loss: float = 0.5, stopping: tuple[str, ...] = ()) -> EpochEnded:

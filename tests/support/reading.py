@@ -57,8 +57,8 @@ class Desk:
         try:
             source.begin(self.bench.frame)
             while len(found) < most and (record := source.read(frame)) is not None:
-                assert record.number == len(found)
-                values = record.values
+                number, values = record
+                assert number == len(found)
                 found.append(values[0] if len(values) == 1 else values)
                 between()
         finally:

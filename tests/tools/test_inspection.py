@@ -7,7 +7,14 @@ import pytest
 
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
 from jobrun.runner.record import RunRecord, write_record
-from jobrun.tools.inspection import as_values, chosen, dtype_name, inspect, value_text
+from jobrun.tools.inspection import (
+    as_values,
+    chosen,
+    dtype_name,
+    inspect,
+    position_words,
+    value_text,
+)
 from tests.support.midway import FailingAt, Stand
 from tests.support.saved import RUN_ID, SPEC_DIGEST, save
 
@@ -129,3 +136,42 @@ def test_a_checkpoint_within_an_epoch_says_how_far_it_is(tmp_path, monkeypatch):
 
     assert (within.epoch, within.records) == (1, 4)
     assert (whole.epoch, whole.records, whole.ahead) == (0, 0, 4)
+
+
+def test_a_checkpoint_within_an_epoch_names_its_random_streams(tmp_path, monkeypatch):
+    stand = Stand(tmp_path / "s")
+    with monkeypatch.context() as patch:
+        FailingAt(patch, 3)
+        with pytest.raises(EnvironmentFaultError):
+            stand.start()
+    (place,) = (stand.run.path / "checkpoints").glob("*.records-*")
+    found = inspect(str(place), tmp_path)
+
+    assert found.streams["epoch/fit"] == "PCG64DXSM"
+    assert as_values(found, found.files, values=False)["streams"] == dict(found.streams)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([[0] * 7], "nothing read yet"),
+        ([[2, 4, 40, 0, 0, 1, 100]], "pass 2, 4 records, 40 of 100 rows"),
+        ([[1, 4, 40, 1, 0, 1, -1]], "pass 1, 4 records, 40 rows, all read"),
+        (
+            [[1, 3, 3, 0, 0, 2, 20], [1, 2, 2, 0, 1, 2, 20], [-1, 4, 9, 1, 1, 2, 20]],
+            "share 1 of 2: pass 1, 3 records, 3 rows; share 2 of 2: pass 1, 2 records, 2 rows",
+        ),
+    ],
+)
+def test_a_position_is_told_in_words_and_its_columns_by_name(tmp_path, rows, words):
+    path = tmp_path / "runs" / "job" / "20261121-0942-brisk-heron"
+    save(path / "checkpoints", 1, {"left": {"readers/r": np.array(rows), "w": np.zeros((2, 7))}})
+    write_record(path, RunRecord(RUN_ID, "job", "2026-11-21T09:42:00.000000+00:00"))
+    found = inspect(str(path), tmp_path)
+    (file,) = found.files
+    position, other = file.blobs
+
+    assert (position_words(position), position_words(other)) == (words, "")
+    blobs = as_values(found, found.files, values=False)["nodes"][0]["blobs"]
+    assert blobs[0]["columns"][:3] == ["passes", "records", "rows"]
+    assert "columns" not in blobs[1]

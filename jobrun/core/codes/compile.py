@@ -17,7 +17,7 @@ CODES: dict[str, Code] = {
         "brackets or quotes are not balanced",
         "Most often YAML has cut the text: inside flow collections expressions with , [ { : # need"
         " quotes, because there these characters belong to YAML.",
-        "steps: [x = f(a, b)]   # say ['x = f(a, b)']",
+        "steps: ['x = sqrt(a + b']   # say x = sqrt(a + b)",
     ),
     "E102": Code(
         "this part of Python is not part of the language",

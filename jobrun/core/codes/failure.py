@@ -49,6 +49,7 @@ CODES: dict[str, Code] = {
         "a remote net does not run by itself",
         "It is kept, shown by plan, and handed to the session. The session 'threads' has nobody"
         " who would ask for it.",
+        "nets: {f: [x = 1]}\n"
         "epoch: {tasks: [{task: t, steps: [x = 1]}], remote: [{net: f, node: local}]}",
     ),
 }

@@ -223,6 +223,7 @@ CODES: dict[str, Code] = {
     "E169": Code(
         "something that never runs",
         "Set-up and reports of a group run on the nodes where the group has tasks.",
+        "nodes: {a: {}, b: {}}\n"
         "epoch: {report: [{node: b, steps: [{log: hi}]}], tasks: [{task: t, node: a}]}",
     ),
 }

@@ -68,7 +68,7 @@ CODES: dict[str, Code] = {
     "E180": Code(
         "an unknown blob",
         "Nothing makes a blob of this name where it could be read.",
-        "init: [{task: i, steps: [shift = inf]}]\nstop: [{when: shft < 1}]",
+        "init: [{task: i, steps: [shift = inf]}]\nepoch: [{task: t, steps: [y = shft]}]",
     ),
     "E181": Code(
         "a blob is read before it is made",
@@ -104,7 +104,8 @@ CODES: dict[str, Code] = {
         "a net reads what it was not given",
         "A net with 'in' or 'out' has names of its own: its parameters, and what its steps and"
         " set-up make. Everything else is handed over.",
-        "nets: {f: {out: [b], steps: [b = w]}}   # says in: [w]",
+        "nets: {f: {out: [b], steps: [b = w]}}   # say in: [w]\n"
+        "epoch: [{task: t, steps: [{net: f, out: {b: y}}]}]",
     ),
     "E187": Code(
         "instances are gone at the task's exit",
@@ -127,7 +128,7 @@ CODES: dict[str, Code] = {
         "not carried out yet",
         "The spec language has this, and this version of jobrun does not carry it out. It is"
         " refused rather than ignored.",
-        "readers: {train: {npz: data.npz}}",
+        "checkpoint: {every: 50 records}",
     ),
     "E191": Code(
         "an output with the name of an attribute",

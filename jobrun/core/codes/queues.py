@@ -17,7 +17,7 @@ CODES: dict[str, Code] = {
         "records of a queue that differ",
         "All tasks that write to a queue send the same blobs, in the same order; a task that reads"
         " from it gets them by these names. So each name is written once in a list.",
-        "epoch:\n"
+        "queues: {q: {}}\nepoch:\n"
         "  - {task: a, steps: [x = 1, y = 2], write: {q: [x, y]}}\n"
         "  - {task: b, steps: [x = 1, y = 2], write: {q: [y, x]}}\n"
         "  - {task: c, read: q, steps: []}",

@@ -229,6 +229,26 @@ CODES: dict[str, Code] = {
         "tell, the stack of the thread that did it follows.",
         "def step(x): os._exit(0)      # in a callable",
     ),
+    "E395": Code(
+        "a node is lost",
+        "In the session 'processes' each node is a process, and this one has ended: somebody killed"
+        " it, it crashed, or the memory was not enough. The epoch is dropped, the node gets a new"
+        " process, all nodes load the last saved epoch, and the run goes on; only after more than"
+        " --max-failures losses with no epoch saved in between does it end with this error.",
+        "kill -9 PID      # of a node's process",
+    ),
+    "E396": Code(
+        "a node's process cannot be started",
+        "In the session 'processes' each node is a process of its own, and the system refused to"
+        " start one.",
+        "ulimit -u 20; jobrun run spec.yaml --session processes",
+    ),
+    "E397": Code(
+        "this session cannot measure steps",
+        "--profile measures the steps of nodes that live in the process of the command. Nodes in"
+        " processes of their own do not tell their times yet.",
+        "jobrun run spec.yaml --profile --session processes",
+    ),
     "W180": Code(
         "a program is not on PATH",
         "A 'run' step starts a program that is not there now. An earlier step may still make it.",

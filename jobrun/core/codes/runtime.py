@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobrun.core.codes import reading, types
+from jobrun.core.codes import between, reading, types
 from jobrun.core.codes.code import Code
 
 CODES: dict[str, Code] = {
@@ -112,7 +112,7 @@ CODES: dict[str, Code] = {
     ),
     "E217": Code(
         "unknown session",
-        "A session is where tasks run. Built in is threads; others come from installed packages"
+        "A session is where tasks run: threads or processes; others come from installed packages"
         " that declare the entry point group jobrun.sessions.",
         "jobrun run spec.yaml --session thread",
     ),
@@ -197,6 +197,7 @@ CODES: dict[str, Code] = {
         " is read from a data file.",
         "steps: [{load: {X: 'downloaded.h5::/linked'}}]",
     ),
+    **between.CODES,
     **reading.CODES,
     **types.CODES,
 }

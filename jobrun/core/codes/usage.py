@@ -112,6 +112,20 @@ CODES: dict[str, Code] = {
         "A job with 'checkpoint: none' starts over when it is killed; that is what it says.",
         "jobrun prove without-checkpoints.yaml",
     ),
+    "E420": Code(
+        "a spec that cannot be put in order",
+        "'jobrun fmt' moves text and never drops any. Where a key cannot be moved without a "
+        "comment losing its place, or an anchor coming behind its alias, it leaves the file alone "
+        "and says where.",
+        "jobrun fmt kmeans.yaml",
+    ),
+    "E421": Code(
+        "a blob or a run that cannot be taken elsewhere",
+        "Not every format holds every blob: a table has one blob of one or two axes, safetensors "
+        "real numbers only. A run that keeps its checkpoints outside its directory cannot be "
+        "copied as a whole.",
+        "jobrun ckpt export kmeans --format csv --out all.csv",
+    ),
     "E422": Code(
         "a word that cannot be a tag",
         "Tags are single words, so that they can be written on a command line without quotes.",
@@ -178,5 +192,38 @@ CODES: dict[str, Code] = {
         "the file to be written is something else",
         "A page replaces an older page, and never a file that is none.",
         "jobrun report --out kmeans.yaml",
+    ),
+    "E434": Code(
+        "something has this name already",
+        "Files and directories that are there are not replaced unasked.",
+        "jobrun ckpt export kmeans --out kmeans.npz      # a second time",
+    ),
+    "E435": Code(
+        "an axis of a sweep cannot be read",
+        "--grid takes the name of a param, or seed, and its values: a list with commas, or, with "
+        "--random, a range LOW..HIGH or log:LOW..HIGH. Each name is given once.",
+        "jobrun sweep train.yaml --grid lr",
+    ),
+    "E436": Code(
+        "a range without a number of points",
+        "Of a range, --random N draws N values. A grid needs a list of values.",
+        "jobrun sweep train.yaml --grid lr=0.001..0.1",
+    ),
+    "E437": Code(
+        "too many points for one sweep",
+        "Each point is a run with a directory of its own; more than 10,000 of them are most "
+        "likely not meant.",
+        "jobrun sweep train.yaml --grid seed=0..100000 --random 50000",
+    ),
+    "E438": Code(
+        "there is no such sweep yet",
+        "Without --grid, 'jobrun sweep' takes the points that the sweep of this name had before; "
+        "--name and --run-dir say which sweep that is.",
+        "jobrun sweep train.yaml --status",
+    ),
+    "E439": Code(
+        "refused: the sweep runs already",
+        "Another process works on the sweep of this name in this run directory.",
+        "jobrun sweep train.yaml --grid lr=0.1,0.01      # in a second terminal",
     ),
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from jobrun.ops.definition import MANY, OpDef, ruled
 from jobrun.ops.rules.creation import CREATION_RULES
+from jobrun.ops.rules.indexing import MESH_RULES
+from jobrun.ops.rules.transforms import POWER_RULES
 
 
 def _op(name: str, signature: str, doc: str, example: str, *, shares: bool = False) -> OpDef:
@@ -57,4 +59,4 @@ _CREATION = (
           "rows with a 1 at the label and 0 elsewhere", "one_hot([2, 0], 3)"),
 )  # fmt: skip
 
-CREATION = ruled(_CREATION, CREATION_RULES)
+CREATION = ruled(_CREATION, {**CREATION_RULES, **MESH_RULES, **POWER_RULES})

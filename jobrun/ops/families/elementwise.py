@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jobrun.ops.definition import OpDef, ruled
 from jobrun.ops.rules.elementwise import ELEMENTWISE_RULES
+from jobrun.ops.rules.indexing import SELECTION_RULES
 
 
 def _unary(name: str, doc: str, example: str, results: int = 1) -> OpDef:
@@ -131,4 +132,4 @@ _OTHER = (
           "each item, and 0 where it is negative", "relu([-1.0, 2.0])"),
 )  # fmt: skip
 
-ELEMENTWISE = ruled((*_UNARY, *_BINARY, *_OTHER), ELEMENTWISE_RULES)
+ELEMENTWISE = ruled((*_UNARY, *_BINARY, *_OTHER), {**ELEMENTWISE_RULES, **SELECTION_RULES})

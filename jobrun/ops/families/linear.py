@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jobrun.ops.definition import OpDef, ruled
 from jobrun.ops.rules.linear import LINEAR_RULES
+from jobrun.ops.rules.transforms import TRANSFORM_RULES
 
 
 def _op(name: str, signature: str, doc: str, example: str, *, shares: bool = False) -> OpDef:
@@ -89,4 +90,4 @@ _SIGNALS = (
     _fft("ifftshift", "inverse of fftshift", "ifftshift([2, 3, 0, 1])", "(x, axes=None)"),
 )  # fmt: skip
 
-LINEAR = ruled((*_PRODUCTS, *_LINALG, *_SIGNALS), LINEAR_RULES)
+LINEAR = ruled((*_PRODUCTS, *_LINALG, *_SIGNALS), {**LINEAR_RULES, **TRANSFORM_RULES})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jobrun.ops.definition import MANY, OpDef, ruled
+from jobrun.ops.rules.indexing import INDEX_RULES
 from jobrun.ops.rules.searching import SEARCHING_RULES
 
 
@@ -71,4 +72,4 @@ _SEARCHING = (
     _op("diag_indices", "(n)", "rows and columns of the diagonal", "diag_indices(3)", results=2),
 )  # fmt: skip
 
-SEARCHING = ruled(_SEARCHING, SEARCHING_RULES)
+SEARCHING = ruled(_SEARCHING, {**SEARCHING_RULES, **INDEX_RULES})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jobrun.ops.definition import MANY, OpDef, ruled
+from jobrun.ops.rules.indexing import PART_RULES
 from jobrun.ops.rules.shaping import SHAPING_RULES
 
 
@@ -67,4 +68,4 @@ _SHAPING = (
           "pad([1, 2], 1, constant_values=9)"),
 )  # fmt: skip
 
-SHAPING = ruled(_SHAPING, SHAPING_RULES)
+SHAPING = ruled(_SHAPING, {**SHAPING_RULES, **PART_RULES})

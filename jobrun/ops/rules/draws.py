@@ -68,6 +68,7 @@ DRAW_RULES: dict[str, Rule] = {
     "permutation": _permutation,
     "permuted": _permuted,
     "multinomial": _rows("int64", "pvals"),
+    "multivariate_hypergeometric": _rows("int64", "colors"),
     "dirichlet": _rows("float64", "alpha"),
     "multivariate_normal": _rows("float64", "mean"),
 }

@@ -309,22 +309,6 @@ def _interpolated(given: Arguments) -> Known:
     return Known(dtype if values.dtype else None, given.array("x").shape)
 
 
-def _fourier_dtype(given: Arguments) -> str | None:
-    dtype = given.dtype("a")
-    if dtype in ("float32", "complex64"):
-        return "complex64"
-    return None if dtype == "float16" else "complex128"
-
-
-def _fourier(given: Arguments) -> Shape:
-    if given.has("n"):
-        raise UnclearError
-    shape = given.shape("a")
-    if not shape:
-        raise UnclearError
-    return shape
-
-
 def _frequencies(given: Arguments) -> Known:
     spacing = given.array("d")
     if given.has("d") and spacing.shape != ():
@@ -359,8 +343,6 @@ LINEAR_RULES: dict[str, Rule] = {
     "convolve": typed(_pair_dtype("a", "v"), _convolved),
     "correlate": typed(_pair_dtype("a", "v"), _correlated),
     "interp": _interpolated,
-    "fft": typed(_fourier_dtype, _fourier),
-    "ifft": typed(_fourier_dtype, _fourier),
     "fftfreq": _frequencies,
     "fftshift": typed(lambda given: given.dtype("x"), lambda given: given.shape("x")),
     "ifftshift": typed(lambda given: given.dtype("x"), lambda given: given.shape("x")),

@@ -128,11 +128,14 @@ def _first_element(expected: Value, found: Value) -> tuple[tuple[int, ...], str]
     ]
     at = int(np.flatnonzero((bits[0] != bits[1]).any(axis=1))[0])
     element = tuple(int(place) for place in np.unravel_index(at, first.shape))
-    return element, f"it is {second[element]!r}, not {first[element]!r}"
+    return element, f"it is {second[element]}, not {first[element]}"
 
 
 def _shown(value: Value) -> str:
-    return describe(value) if np.ndim(value) else repr(value)
+    if np.ndim(value):
+        return describe(value)
+    # Numpy's own form of a scalar names its type, which is the same in both.
+    return str(value) if isinstance(value, np.generic) else repr(value)
 
 
 def _in_progress(expected: DirectoryStore, found: DirectoryStore, epoch: int) -> Difference | None:

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from jobrun.runner.logs import EVENTS_NAME
+from jobrun.runner.rundir import EVENTS_NAME
 
 KILLED, RUNNING = "killed", "running"
 _NOTICES = frozenset({"CheckpointFailed", "CheckpointSkipped", "GroupRetried", "Noted"})

@@ -6,13 +6,14 @@ import csv
 import io
 import json
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from jobrun.core.errors import UsageError
 from jobrun.core.names import did_you_mean
-from jobrun.runner.logs import METRICS_NAME
+from jobrun.runner.rundir import METRICS_NAME
 
 Number = float | int | bool | str
 
@@ -42,10 +43,15 @@ class Metrics:
         ]
 
 
-def read_metrics(run: Path) -> Metrics:
-    """The metrics of a run. A torn last line is left out."""
+def read_metrics(run: Path, last_bytes: int = 0) -> Metrics:
+    """The metrics of a run. A torn line, at the end or the beginning, is left out.
+
+    Args:
+        run: Its directory.
+        last_bytes: Of the file, only the lines in so many bytes at its end; 0 for all of it.
+    """
     try:
-        lines = (run / METRICS_NAME).read_bytes().splitlines()
+        lines = _lines(run / METRICS_NAME, last_bytes)
     except FileNotFoundError:
         lines = []
     names: dict[str, int] = {}
@@ -65,6 +71,13 @@ def read_metrics(run: Path) -> Metrics:
             for epoch, values in sorted(rows.items())
         ),
     )
+
+
+def _lines(path: Path, last_bytes: int) -> list[bytes]:
+    with path.open("rb") as file:
+        if last_bytes:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - last_bytes))
+        return file.read().splitlines()
 
 
 def selected(metrics: Metrics, names: Sequence[str]) -> Metrics:

@@ -13,8 +13,7 @@ from typing import Any
 from jobrun.core.errors import JobrunError
 from jobrun.runner.journal import read_journal
 from jobrun.runner.lock import Owner, is_live, owner_of
-from jobrun.runner.logs import EVENTS_NAME
-from jobrun.runner.rundir import Run
+from jobrun.runner.rundir import EVENTS_NAME, Run
 from jobrun.tools.runs.listing import KILLED
 from jobrun.tools.runs.series import Metrics, read_metrics
 from jobrun.tools.runs.tags import tags_of
@@ -39,8 +38,10 @@ class Status:
         epoch_s: How long an epoch took lately, in the mean; None when not known.
         group: What runs now; empty when nothing does.
         age_s: Since anything was told.
-        metrics: All it measured.
+        metrics: What it measured lately.
         lines: The last lines that tasks said.
+        tasks: Of the group that runs: node, task, and ``waiting``, ``running``, ``ended`` or
+            ``failed``; none when nothing runs.
     """
 
     run: Run
@@ -57,6 +58,7 @@ class Status:
     metrics: Metrics
     lines: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    tasks: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def left_s(self) -> float | None:
@@ -90,9 +92,10 @@ def status_of(run: Run, lines: int = 3) -> Status:
         epoch_s=sum(told.seconds) / len(told.seconds) if told.seconds else None,
         group=told.group if live else "",
         age_s=_age_s(told.last_at),
-        metrics=read_metrics(run.path),
+        metrics=read_metrics(run.path, _TAIL_BYTES),
         lines=tuple(_last_lines(run.path / "logs", lines)),
         tags=tags_of(run.path),
+        tasks=tuple(told.tasks()) if live else (),
     )
 
 
@@ -107,6 +110,8 @@ class _Told:
     group: str = ""
     last_at: str = ""
     seconds: list[float] = field(default_factory=list)
+    facts: list[Mapping[str, Any]] = field(default_factory=list)
+    ends: dict[tuple[str, str], bool] = field(default_factory=dict)
 
     def see(self, event: Mapping[str, Any]) -> None:
         """Take one event in."""
@@ -115,8 +120,13 @@ class _Told:
             case "RunStarted":
                 self.epoch, self.total_epochs = event["epoch"], event["total_epochs"]
                 self.seconds.clear()
-            case "GroupStarted":
-                self.group = event["group"]
+                self.facts = event.get("tasks", [])
+            case "GroupStarted" | "GroupRetried":
+                self.group, self.ends = event["group"], {}
+            case "GroupEnded":
+                self.group = ""
+            case "TaskEnded":
+                self.ends[event["node"], event["task"]] = event["failed"]
             case "CheckpointCommitted":
                 self.saved_at, self.saved_bytes = event["time"], event["size_bytes"]
             case "EpochEnded":
@@ -124,6 +134,17 @@ class _Told:
                 self.seconds = [*self.seconds, event["seconds"]][-_EPOCHS_LOOKED_AT:]
             case _:
                 pass
+
+    def tasks(self) -> Iterator[tuple[str, str, str]]:
+        """How the tasks of the group stand that runs."""
+        facts = [one for one in self.facts if one["group"] == self.group]
+        left = {one["task"] for one in facts if (one["node"], one["task"]) not in self.ends}
+        for one in facts:
+            failed = self.ends.get((one["node"], one["task"]))
+            # A task starts as soon as those that it needs have ended, on all their nodes.
+            going = "waiting" if left & set(one["needs"]) else "running"
+            state = going if failed is None else "failed" if failed else "ended"
+            yield one["node"], one["task"], state
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:

@@ -67,3 +67,49 @@ def test_a_run_whose_files_are_gone_still_has_a_status(run):
     found = status_of(run)
 
     assert (found.status, found.total_epochs, found.saved_age_s) == ("finished", None, None)
+
+
+def test_of_a_live_run_it_is_told_which_tasks_run(run):
+    facts = [
+        {"group": "epoch", "task": "read", "node": "a", "needs": []},
+        {"group": "epoch", "task": "read", "node": "b", "needs": []},
+        {"group": "epoch", "task": "fit", "node": "a", "needs": ["read"]},
+        {"group": "exit", "task": "save", "node": "a", "needs": []},
+    ]
+    events = [
+        {"event": "RunStarted", "time": _NOW, "epoch": 0, "total_epochs": 9, "tasks": facts},
+        {"event": "GroupStarted", "time": _NOW, "group": "epoch", "epoch": 1},
+        {"event": "TaskEnded", "time": _NOW, "task": "read", "node": "a", "failed": False},
+    ]
+
+    with RunLock.acquire(run.path):
+        _write(run, events)
+        assert status_of(run).tasks == (
+            ("a", "read", "ended"), ("b", "read", "running"), ("a", "fit", "waiting"),
+        )  # fmt: skip
+        failed = {"event": "TaskEnded", "time": _NOW, "task": "read", "node": "b", "failed": True}
+        _write(run, [*events, failed])
+        assert [how for _, _, how in status_of(run).tasks] == ["ended", "failed", "running"]
+        _write(run, [*events, {"event": "GroupEnded", "time": _NOW, "group": "epoch"}])
+        assert status_of(run).tasks == ()
+    _write(run, events)
+    assert status_of(run).tasks == ()
+
+
+_NOW = "2026-11-21T09:00:00.000+00:00"
+
+
+def _write(run, events):
+    text = "".join(json.dumps(event) + "\n" for event in events)
+    (run.path / "events.jsonl").write_text(text)
+
+
+def test_of_a_long_list_of_metrics_only_the_end_is_read(run, monkeypatch):
+    monkeypatch.setattr(status, "_TAIL_BYTES", 600)
+    lines = [json.dumps({"name": "x", "value": n / 2, "epoch": n, "task": ""}) for n in range(99)]
+    (run.path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+
+    rows = status_of(run).metrics.rows
+
+    assert rows[-1] == (98, (49.0,))
+    assert 5 < len(rows) < 15

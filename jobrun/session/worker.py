@@ -1,0 +1,297 @@
+"""The inside of a node's process: obeys the master, and does with threads what it is told.
+
+::
+
+    main thread        what may touch workspaces, one after the other: groups, snapshots, reads
+    receiving thread   hears the master; never waits for anything else, so that it always hears
+    threads of the crew  saves, and what other nodes want to have meanwhile
+
+The process ends with its master, however that ends: the kernel kills it, and if the kernel
+should not, the end of the connection does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+from jobrun.blobs.values import Value
+from jobrun.core.errors import JobrunError
+from jobrun.core.events import Event
+from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
+from jobrun.runtime.cancel import CancelScope
+from jobrun.runtime.frame import GroupRun
+from jobrun.runtime.lines import LineEnds
+from jobrun.runtime.midway import Midpoint, Points
+from jobrun.runtime.queues import LinePlan
+from jobrun.session.base import RunContext
+from jobrun.session.beyond import Beyond, TaskOnNode
+from jobrun.session.calls import Calls
+from jobrun.session.channel import Channel
+from jobrun.session.crossing import form_of
+from jobrun.session.farline import FarLine
+from jobrun.session.peers import Peers
+from jobrun.session.share import Share
+from jobrun.session.threads import ThreadsSession
+
+_LOST_MASTER = 1
+
+
+class Worker:
+    """One node.
+
+    Args:
+        channel: To the master.
+        door: Where the master hands in connections to other nodes.
+    """
+
+    def __init__(self, channel: Channel, door: socket.socket) -> None:
+        self._channel = channel
+        self.calls = Calls(channel.send)
+        self.peers = Peers(door, self._meet, self.own)
+        self._orders: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._shares: dict[int, Share] = {}
+        self._snapshots: dict[int, Any] = {}
+        self._present: PartRun | None = None
+        self._node = ""
+        self._session = ThreadsSession()
+
+    def work(self) -> None:
+        """Do as told until there is nothing more to do."""
+        threading.Thread(target=self._hear, name="jobrun-hear", daemon=True).start()
+        while (order := self._orders.get()) is not None:
+            order()
+            del order
+        self._session.close()
+
+    def _hear(self) -> None:
+        while (message := self._channel.receive()) is not None:
+            kind, *given = message
+            if kind == "close":
+                self._orders.put(None)
+                return
+            getattr(self, f"on_{kind}")(*given)
+            del message, given
+        # Nobody is left to answer to; what runs here must not go on.
+        os._exit(_LOST_MASTER)
+
+    def answer(self, number: int, work: Callable[[], Any]) -> None:
+        """Do the work and tell what came of it."""
+        try:
+            outcome = (True, work())
+        except BaseException as error:  # noqa: BLE001 - raised again where it was asked for
+            outcome = (False, form_of(error))
+        with contextlib.suppress(OSError):
+            try:
+                self._channel.send("answer", number, outcome)
+            except (JobrunError, TypeError, ValueError) as error:
+                # The value cannot cross.
+                self._channel.send("answer", number, (False, form_of(error)))
+
+    def _order(self, number: int, work: Callable[[], Any]) -> None:
+        self._orders.put(partial(self.answer, number, work))
+
+    def _beside(self, number: int, work: Callable[[], Any]) -> None:
+        """For what must not wait for a group, nor keep us from hearing."""
+        name = "jobrun-beside"
+        threading.Thread(target=self.answer, args=(number, work), name=name, daemon=True).start()
+
+    # What the master says. These run in the receiving thread.
+
+    def on_open(self, number: int, node: Node, facts: tuple[int, str, str], grace_s: float) -> None:
+        """Be this node, in a run of that seed, directory and folder."""
+        self._node = node.name
+
+        def work() -> None:
+            self._session = ThreadsSession(grace_s=grace_s)
+            self._session.open(Cluster((node,)), RunContext(*facts, self._emit))
+
+        self._order(number, work)
+
+    def on_share(self, key: int, share: Share) -> None:
+        """Keep a group, to be named by its key."""
+        self._shares[key] = share
+
+    def on_forget(self, key: int) -> None:
+        """Let go of a group."""
+        self._shares.pop(key, None)
+
+    def on_run(
+        self, number: int, run: int, key: int, epoch: int, outputs: Mapping[OutputRef, Value],
+        points: tuple[int, Midpoint | None] | None,
+    ) -> None:  # fmt: skip
+        """Run a group's part; its number tells what belongs to this run."""
+        present = self._present = PartRun(self, run, self._shares[key], outputs)
+        self._order(number, partial(present.run, self._session, epoch, points))
+
+    def on_ended(self, run: int, task: str, node: str, outputs: Mapping[OutputRef, Value]) -> None:
+        """A task elsewhere has ended."""
+        if self._present is not None and self._present.number == run:
+            self._present.beyond.arrived(task, node, outputs)
+
+    def on_cancel(self, run: int) -> None:
+        """The run is over, for whatever reason."""
+        if self._present is not None and self._present.number == run:
+            self._present.beyond.cancel()
+
+    def on_snapshot(self, number: int, kept: int, key: int) -> None:
+        """Keep what the group may change."""
+        group = self._shares[key].group
+
+        def work() -> None:
+            self._snapshots[kept] = self._session.snapshot(group)
+
+        self._order(number, work)
+
+    def on_restore(self, number: int, kept: int) -> None:
+        """Bring back what was kept."""
+        self._order(number, lambda: self._session.restore(self._snapshots[kept]))
+
+    def on_drop(self, kept: int) -> None:
+        """What was kept is not wanted any more."""
+        self._orders.put(lambda: self._snapshots.pop(kept, None))
+
+    def on_settle(self, number: int, names: tuple[str, ...]) -> None:
+        """Bring the workspace to boundary form."""
+        self._order(number, lambda: self._session.settle({self._node: names}))
+
+    def on_names(self, number: int) -> None:
+        """Tell the names in the workspace."""
+        self._order(number, lambda: self._session.names(self._node))
+
+    def on_read(self, number: int, names: tuple[str, ...]) -> None:
+        """Tell the values of some."""
+        self._order(number, lambda: self._session.read(self._node, names))
+
+    def on_protect(self, number: int, tickets: tuple[Any, ...], keys: tuple[int, ...]) -> None:
+        """See ``Session.protect``."""
+        groups = [self._shares[key].group for key in keys if key in self._shares]
+        self._order(number, lambda: self._session.protect(tickets, groups))
+
+    def on_persist(self, number: int, tickets: tuple[Any, ...], directory: str) -> None:
+        """See ``Session.persist``."""
+        self._beside(number, lambda: self._session.persist(tickets, directory))
+
+    def on_release(self, tickets: tuple[Any, ...]) -> None:
+        """See ``Session.release``."""
+        self._session.release(tickets)
+
+    def on_answer(self, number: int, outcome: tuple[bool, Any]) -> None:
+        """What this node had asked for."""
+        self.calls.answered(number, outcome)
+
+    # What tasks here need.
+
+    def own(self, name: str) -> Value:
+        """A copy of a blob of this node.
+
+        Raises:
+            MissingBlobError: There is none.
+        """
+        return next(self._session.fetch((self._node,), name, CancelScope()))
+
+    def send(self, *message: Any) -> None:
+        """Tell the master; if there is none any more, this process is about to end."""
+        with contextlib.suppress(OSError):
+            self._channel.send(*message)
+
+    def _meet(self, node: str, cancel: CancelScope) -> None:
+        number = self._present.number if self._present is not None else 0
+        self.calls.ask("ask", number, "meet", (node,)).wait(cancel)
+
+    @property
+    def node(self) -> str:
+        """The name of this node."""
+        return self._node
+
+    def _emit(self, event: Event) -> None:
+        self.send("event", event)
+
+
+class PartRun:
+    """The run at hand, and the way from it to the master.
+
+    Attributes:
+        beyond: The rest of it.
+    """
+
+    def __init__(
+        self, worker: Worker, number: int, share: Share, outputs: Mapping[OutputRef, Value]
+    ) -> None:
+        self.number = number
+        self._worker = worker
+        self._share = share
+        self._lines = dict(share.lines)
+        self.beyond = Beyond(outputs, self.fetch, share.awaited, share.told, self)
+
+    def run(
+        self, session: ThreadsSession, epoch: int, points: tuple[int, Midpoint | None] | None
+    ) -> Any:
+        """Run the part to its end."""
+        group: TaskGroup = self._share.group
+        told = None
+        if points is not None:
+            every, entry = points
+            told = Points(every, self._reached, entry)
+        return session.run_part(group, epoch, self.beyond, told)
+
+    def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
+        """Copies of a blob of any nodes."""
+        others = [node for node in nodes if node != self._worker.node]
+        coming = self._worker.peers.fetch(others, name, cancel)
+        return (self._worker.own(name) if one == self._worker.node else next(coming)
+                for one in nodes)  # fmt: skip
+
+    def ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
+        """See ``Teller``."""
+        self._worker.send("ended", self.number, task, outputs)
+
+    def failing(self) -> None:
+        """See ``Teller``."""
+        self._worker.send("failing", self.number)
+
+    def line(self, plan: LinePlan, run: GroupRun) -> LineEnds | None:
+        """See ``Teller``."""
+        if plan.key not in self._lines:
+            return None
+        return FarLine(
+            plan, partial(self._ask_line, plan.key), run,
+            is_only_reader=self._lines[plan.key],
+        )  # fmt: skip
+
+    def _ask(self, what: str, *given: Any) -> Any:
+        return self._worker.calls.ask("ask", self.number, what, given)
+
+    def _ask_line(self, key: TaskOnNode, what: str, *given: Any) -> Any:
+        return self._ask("line", key, what, given)
+
+    def _reached(self, midpoint: Midpoint) -> bool:
+        return bool(self._ask("reached", midpoint).wait())
+
+
+def main(arguments: list[str]) -> int:
+    """Be a node's process.
+
+    Args:
+        arguments: The numbers of the inherited sockets, and that of the master's process.
+    """
+    from jobrun.session.launch import prepared  # noqa: PLC0415 - its counterpart there
+
+    channel = prepared(int(arguments[0]), int(arguments[2]))
+    if channel is None:
+        return _LOST_MASTER
+    with socket.socket(fileno=int(arguments[1])) as door:
+        Worker(channel, door).work()
+    sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

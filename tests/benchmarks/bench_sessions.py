@@ -1,0 +1,199 @@
+"""Sessions against each other: a group of nothing, work of Python, transfers, and a lost node.
+
+Run as ``python -m tests.benchmarks.bench_sessions``; with ``quick`` on few nodes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from jobrun.core.events import Event, Noted
+from jobrun.graph.data import (
+    CounterSource,
+    Field,
+    Queue,
+    Reader,
+    ReadQueue,
+    ReadRecords,
+    WriteQueue,
+)
+from jobrun.graph.pulled import PulledBlob
+from jobrun.graph.steps import Pull
+from jobrun.graph.types import Scope, TaskGroup
+from jobrun.session.base import RunContext, Session
+from jobrun.session.lost import NodeLostError
+from jobrun.session.open import open_session
+from tests.benchmarks.ratios import medians, show
+from tests.support.graphs import call, cluster, group, task
+
+LIBRARY = """
+import os
+
+def spin(n):
+    total = 0
+    for number in range(n):
+        total += number * number % 7
+    return total
+
+def pid():
+    return os.getpid()
+"""
+SPIN = 1_500_000
+MIB = 1 << 20
+LARGE = 64 * MIB
+RECORDS = 2000
+
+
+def nothing_told(event: Event) -> None:
+    """Warnings only: a benchmark that fails should say so."""
+    if isinstance(event, Noted):
+        print(event.text)
+
+
+@contextmanager
+def opened(kind: str, nodes: int) -> Iterator[Session]:
+    """A session of that many nodes, ``n0`` and so on."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "bench_library.py").write_text(LIBRARY)
+        session = open_session(kind)
+        names = [f"n{number}" for number in range(nodes)]
+        session.open(cluster(*names), RunContext(1, folder, folder, nothing_told))
+        try:
+            yield session
+        finally:
+            session.close()
+
+
+def runner(session: Session, ran: TaskGroup) -> Callable[[], object]:
+    """Runs the group, each time as another epoch."""
+    numbers = itertools.count(1)
+    return lambda: session.run(ran, next(numbers), {})
+
+
+def nothing(nodes: int) -> None:
+    """Two tasks per node that do next to nothing."""
+    ran = group(*(task(name, "x = 1", node=f"n{n}") for n in range(nodes) for name in "ab"))
+    with opened("threads", nodes) as here, opened("processes", nodes) as there:
+        found = medians(
+            {"threads": runner(here, ran), "processes": runner(there, ran)},
+            calls=max(5, 40 // nodes),
+        )
+    aim = {1: "processes at most 600 us", 16: "processes at most 6,000 us"}.get(nodes, "")
+    show(f"a group of nothing on {nodes} nodes", found, "threads", aim)
+
+
+def python_work() -> None:
+    """A loop of Python on each of two nodes, against the same twice on one."""
+    step = call("bench_library:spin", n=str(SPIN), out="x")
+    one = group(task("a", step, node="n0"), task("b", step, node="n0"))
+    two = group(task("a", step, node="n0"), task("b", step, node="n1"))
+    with opened("threads", 2) as here, opened("processes", 2) as there:
+        found = medians(
+            {
+                "processes, both on one node": runner(there, one),
+                "processes, one on each of two nodes": runner(there, two),
+                "threads, one on each of two nodes": runner(here, two),
+            }
+        )
+    show("Python work", found, "processes, both on one node", "0.5 x, with two idle cores")
+    print(f"  {'speed-up of two nodes over one':44} {_ratio(found):12.2f}")
+
+
+def _ratio(found: dict[str, float]) -> float:
+    first, second, *_ = found.values()
+    return first / second
+
+
+def transfers() -> None:
+    """A large array pulled from another node, against a copy of it in memory."""
+    values = np.zeros(LARGE, np.uint8)
+    init = group(
+        task("make", f"w = zeros({LARGE}, dtype=uint8)", node="n1", node_blobs="w"),
+        name="init", workspace="global",
+    )  # fmt: skip
+    pulled = Pull((PulledBlob("m", ("n1",), "w"),), "e/t/pull")
+    ran = group(task("t", pulled, "del m", node="n0"))
+    with opened("threads", 2) as here, opened("processes", 2) as there:
+        for session in (here, there):
+            session.run(init, 0, {})
+        found = medians(
+            {
+                "a copy in memory": values.copy,
+                "threads, pull": runner(here, ran),
+                "processes, pull": runner(there, ran),
+                "processes, read by the master": lambda: there.read("n1", ("w",)),
+            },
+            rounds=5,
+        )
+    show(f"{LARGE // MIB} MiB from node to node", found, "a copy in memory")
+    for name, seconds in found.items():
+        print(f"  {name:44} {LARGE / MIB / seconds:12,.0f} MiB/s")
+
+
+def queues(size_bytes: int) -> None:
+    """Records through a queue between two nodes."""
+    queue = Queue("q", shared=True)
+    numbers = Reader("numbers", CounterSource(0, RECORDS), (Field("x", ""),))
+    make = f"y = full({size_bytes // 8}, x)"
+    writer = replace(
+        task("w", make, node="n0"), read=ReadRecords(numbers), write=(WriteQueue(queue, ("y",)),),
+        scopes=(("x", Scope.TASK), ("y", Scope.TASK)),
+    )  # fmt: skip
+    reader = replace(task("r", "z = y[0]", node="n1"), read=ReadQueue(queue, ("y",)))
+    ran = group(writer, reader)
+    with opened("threads", 2) as here, opened("processes", 2) as there:
+        found = medians({"threads": runner(here, ran), "processes": runner(there, ran)}, rounds=3)
+    show(f"{RECORDS} records of {size_bytes} bytes through a shared queue", found, "threads")
+    for name, seconds in found.items():
+        print(f"  {name:44} {RECORDS / seconds:12,.0f} records/s")
+
+
+def recovery() -> None:
+    """From kill -9 of a node to the end of the next group that ran on it."""
+    who = group(*(task("t", call("bench_library:pid", out="x"), node=n, outputs={"x": "x"})
+                  for n in ("n0", "n1")))  # fmt: skip
+    seconds = []
+    with opened("processes", 2) as session:
+        for _ in range(5):
+            victim = next(iter(session.run(who, 1, {}).values()))
+            begun = time.perf_counter()
+            os.kill(victim, signal.SIGKILL)
+            try:
+                while True:
+                    session.run(who, 1, {})
+            except NodeLostError:
+                noticed = time.perf_counter() - begun
+                session.renew()
+                session.run(who, 1, {})
+            seconds.append((noticed, time.perf_counter() - begun))
+    noticed, recovered = (statistics.median(one) for one in zip(*seconds, strict=True))
+    print("\nkill -9 of one of two nodes   (aim: recovered within 1 s)")
+    print(f"  {'noticed after':44} {noticed * 1e3:12,.1f} ms")
+    print(f"  {'a new process has run a group after':44} {recovered * 1e3:12,.1f} ms")
+
+
+def main(arguments: list[str]) -> None:
+    """Print all tables."""
+    for nodes in (1, 2) if "quick" in arguments else (1, 2, 4, 16):
+        nothing(nodes)
+    python_work()
+    transfers()
+    for size_bytes in (64, 1 << 14):
+        queues(size_bytes)
+    recovery()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

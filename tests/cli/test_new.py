@@ -1,0 +1,48 @@
+"""``jobrun new``: what is listed and written, and that nothing is replaced."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from jobrun.cli.completing import TEMPLATE
+from jobrun.cli.invoke import invoke
+from jobrun.tools.templates import TEMPLATES, text_of
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_without_a_name_each_template_has_a_line(capsys):
+    assert invoke(["new"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(TEMPLATES)
+    assert invoke(["new", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["templates"][0]["name"] == "kmeans"
+
+
+def test_a_template_is_written_and_the_next_command_is_said(here, capsys):
+    assert invoke(["new", "sgd", "a/b"]) == 0
+    assert (here / "a/b/sgd.yaml").read_text() == text_of("sgd")
+    assert capsys.readouterr().err.endswith("next: jobrun run a/b/sgd.yaml\n")
+
+
+def test_a_file_that_is_there_stays(here, capsys):
+    (here / "em.yaml").write_text("mine")
+
+    assert invoke(["new", "em"]) == 2
+    assert "E434" in capsys.readouterr().err
+    assert (here / "em.yaml").read_text() == "mine"
+
+
+def test_a_name_that_is_none_gets_the_nearest(capsys):
+    assert invoke(["new", "kmean"]) == 2
+    assert "did you mean 'kmeans'?" in capsys.readouterr().err
+
+
+def test_a_shell_completes_their_names():
+    found = TEMPLATE.shell_complete(None, None, "s")
+    assert [item.value for item in found] == ["sgd", "solver", "shell"]

@@ -1,0 +1,272 @@
+"""Protocols that are wrong on purpose, each by one thing left out or put elsewhere.
+
+Each function changes the modules of the process that calls it, which is one made for that. The
+explorer must find what is wrong with each.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from jobrun.checkpoint import directory, writer
+from jobrun.checkpoint.directory import DirectoryStore
+from jobrun.checkpoint.store import Manifest
+from jobrun.runner import commit, durable, journal, metadata, recover, rundir
+from jobrun.runner.commit import Commits
+
+Mutant = Callable[[], None]
+
+
+def small_files_are_used_again() -> None:
+    """No mutant: lets the small files of tests be recycled, as large ones are."""
+    directory._LEAST_SPARE_BYTES = 0
+
+
+def data_not_synced() -> None:
+    _without_fsync(writer)
+
+
+def manifest_not_synced() -> None:
+    _without_fsync(directory)
+
+
+def stage_not_synced() -> None:
+    _sync_only(lambda path: not Path(path).name.startswith(".tmp-"))
+
+
+def renamed_epoch_not_synced() -> None:
+    """Neither is the removal of another, which syncs the same directory."""
+    _sync_only(lambda path: Path(path).name != "checkpoints")
+
+
+def journal_not_synced() -> None:
+    _without_fsync(journal)
+
+
+def name_of_the_journal_not_synced() -> None:
+    journal.sync_directory = _nothing
+
+
+def record_not_synced() -> None:
+    _without_fsync(durable)
+
+
+def record_written_in_place() -> None:
+    def write(path: Path, data: bytes) -> None:
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        durable.sync_directory(path.parent)
+
+    from jobrun.runner import record  # noqa: PLC0415 - changed here only
+
+    record.write_whole = write
+
+
+def acknowledged_before_the_rename() -> None:
+    whole = Commits._commit
+
+    def early(self: Commits, order: Any, permit: Any) -> Any:
+        own = self._place.handlers[0]
+        own.written(order.progress.epoch, self._identity.generation)
+        return whole(self, order, permit)
+
+    Commits._commit = early
+
+
+def manifest_after_the_rename() -> None:
+    def late(self: DirectoryStore, staged: str, manifest: Manifest) -> str:
+        target = self.path(manifest.epoch)
+        directory._drop_spares(Path(staged))
+        directory.sync_directory(staged)
+        directory._rename_staged(staged, target)
+        directory.sync_directory(self._root)
+        text = directory.manifests.encode(manifest)
+        directory.write_manifest(Path(target, directory.manifests.NAME), text)
+        directory.sync_directory(target)
+        return target
+
+    DirectoryStore.commit = late
+
+
+def written_without_a_stage() -> None:
+    def stage(self: DirectoryStore, epoch: int) -> str:
+        self._root.mkdir(exist_ok=True)
+        path = Path(self.path(epoch))
+        path.mkdir()
+        return str(path)
+
+    DirectoryStore.stage = stage
+    directory._rename_staged = _nothing
+
+
+def retention_before_the_commit() -> None:
+    whole = Commits._commit
+
+    def after(self: Commits, order: Any, permit: Any) -> Any:
+        epochs = {*self._store.epochs(), order.progress.epoch}
+        self._store.remove(commit.victims(self._job.checkpoint, epochs, {}))
+        return whole(self, order, permit)
+
+    Commits._commit = after
+
+
+def retention_of_the_newest() -> None:
+    def victims(policy: Any, epochs: Any, best: Any = None, pinned: Any = ()) -> tuple[int, ...]:
+        return tuple(sorted(epochs))[-1:] if len(epochs) > 3 else ()
+
+    commit.victims = victims
+
+
+def removed_without_a_rename() -> None:
+    def remove(self: DirectoryStore, epochs: tuple[int, ...], *, keep_spare: bool = False) -> None:
+        for epoch in epochs:
+            shutil.rmtree(self.path(epoch), ignore_errors=True)
+
+    DirectoryStore.remove = remove
+
+
+def files_used_again_under_their_name() -> None:
+    """The removal is not synced before the files get other bytes."""
+    small_files_are_used_again()
+    whole = DirectoryStore.remove
+
+    def remove(self: DirectoryStore, epochs: tuple[int, ...], *, keep_spare: bool = False) -> None:
+        kept, directory.sync_directory = directory.sync_directory, _nothing
+        whole(self, epochs, keep_spare=keep_spare)
+        directory.sync_directory = kept
+
+    DirectoryStore.remove = remove
+
+
+def set_aside_deletes() -> None:
+    def set_aside(self: DirectoryStore, epochs: tuple[int, ...], where: str) -> None:
+        for epoch in epochs:
+            shutil.rmtree(self.path(epoch), ignore_errors=True)
+
+    DirectoryStore.set_aside = set_aside
+
+
+def set_aside_before_the_journal() -> None:
+    whole = recover.carry_out
+
+    def carry_out(plan: Any, store: Any, book: Any, run: Path, listen: Any) -> None:
+        whole(replace(plan, rewind=False, acknowledge=False), store, book, run, listen)
+        whole(replace(plan, skipped=(), superseded=()), store, book, run, listen)
+
+    metadata.carry_out = carry_out
+
+
+def set_aside_by_copies() -> None:
+    """Moved as between two file systems, and nothing synced."""
+
+    def set_aside(self: DirectoryStore, epochs: tuple[int, ...], where: str) -> None:
+        for epoch in epochs:
+            shutil.copytree(self.path(epoch), Path(where, Path(self.path(epoch)).name))
+            shutil.rmtree(self.path(epoch))
+
+    DirectoryStore.set_aside = set_aside
+
+
+def newest_taken_without_a_look() -> None:
+    recover._damage = _nothing
+
+
+def started_over_when_the_newest_is_bad() -> None:
+    whole = recover.plan_recovery
+
+    def plan(*given: Any, **named: Any) -> Any:
+        found = whole(*given, **named)
+        return replace(found, epoch=recover.FROM_THE_START) if found.skipped else found
+
+    metadata.plan_recovery = plan
+
+
+def torn_line_of_the_journal_kept() -> None:
+    journal.os = _Changed(ftruncate=_nothing)
+
+
+def recovery_believes_what_it_sees() -> None:
+    """What a killed process has renamed is acknowledged, or deleted, before that is synced."""
+    recover.sync_directory = _nothing
+
+
+def names_of_new_directories_not_synced() -> None:
+    rundir.make_directory = _made
+
+
+# Each with the scenario that shows what is wrong with it.
+MUTANTS: dict[Mutant, str] = {
+    data_not_synced: "commit",
+    manifest_not_synced: "commit",
+    stage_not_synced: "commit",
+    renamed_epoch_not_synced: "commit",
+    journal_not_synced: "commit",
+    name_of_the_journal_not_synced: "commit",
+    record_not_synced: "commit",
+    record_written_in_place: "commit",
+    names_of_new_directories_not_synced: "commit",
+    acknowledged_before_the_rename: "commit",
+    manifest_after_the_rename: "commit",
+    written_without_a_stage: "commit",
+    retention_before_the_commit: "commit",
+    retention_of_the_newest: "commit",
+    removed_without_a_rename: "commit",
+    files_used_again_under_their_name: "recycling",
+    set_aside_deletes: "newest damaged",
+    set_aside_before_the_journal: "newest damaged",
+    set_aside_by_copies: "back to epoch 2",
+    newest_taken_without_a_look: "newest damaged",
+    started_over_when_the_newest_is_bad: "newest damaged",
+    torn_line_of_the_journal_kept: "commit",
+    recovery_believes_what_it_sees: "killed after a rename",
+}
+# What is wrong with these shows in how a run is recovered, so that must be wrong too.
+OF_RECOVERY = frozenset(
+    {
+        newest_taken_without_a_look,
+        started_over_when_the_newest_is_bad,
+        torn_line_of_the_journal_kept,
+    }
+)
+
+
+def reference(mutant: Mutant) -> str:
+    """How to name a mutant to another process."""
+    return f"{__name__}:{mutant.__name__}"
+
+
+class _Changed(SimpleNamespace):
+    """The module ``os``, with some functions of another kind."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+
+def _nothing(*given: Any, **named: Any) -> None:
+    """In place of an act."""
+
+
+def _made(path: Path, mode: int) -> None:
+    path.mkdir(mode, parents=True, exist_ok=True)
+
+
+def _without_fsync(module: Any) -> None:
+    module.os = _Changed(fsync=_nothing)
+
+
+def _sync_only(wanted: Callable[[str | Path], bool]) -> None:
+    whole = directory.sync_directory
+
+    def sync(path: str | Path) -> None:
+        if wanted(path):
+            whole(path)
+
+    directory.sync_directory = sync

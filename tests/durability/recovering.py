@@ -1,0 +1,90 @@
+"""What a resume does to a run before it computes, for thousands of runs in one process.
+
+Each line of stdin is a list of directories, each line of stdout what was chosen in them, or why
+that was refused. Run as ``python -m tests.durability.recovering [MODULE:FUNCTION …]``, whose
+functions are called first; ``explorer`` starts it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from jobrun.core.errors import JobrunError
+from jobrun.core.events import ignore
+from jobrun.graph.types import Job
+from jobrun.runner import metadata
+from jobrun.runner.authored import job_of, recorded
+from jobrun.runner.journal import read_journal
+from jobrun.runner.lock import RunLock
+from jobrun.runner.logs import trim_metrics
+from jobrun.runner.places import store_of
+from jobrun.runner.recover import FROM_THE_START
+from jobrun.runner.rundir import Run, newest_run, open_run, unreadable_runs
+
+_JOB = "tiny"
+# By the bytes of the spec's files.
+_jobs: dict[bytes, Job] = {}
+
+
+def recover(place: Path) -> dict[str, Any]:
+    """Recover the run below ``place/runs``: ``chosen`` is -1 for init, also where there is none."""
+    if found := unreadable_runs(place / "runs", _JOB):
+        return {"refused": f"{found[0].name} has saved epochs, and no run.json that can be read"}
+    run = newest_run(place / "runs", _JOB)
+    if run is None:
+        return {"chosen": FROM_THE_START}
+    try:
+        return {"chosen": _recovered(run)}
+    except JobrunError as error:
+        return {"refused": "; ".join(f"{one.code} {one.message}" for one in error.faults)}
+    except Exception:  # noqa: BLE001 - no answer is the worst one
+        return {"refused": f"CRASH {traceback.format_exc()}"}
+
+
+def _recovered(run: Run) -> int:
+    """As ``invocation.go_on``, without drift and without an environment to describe."""
+    job = _job_of(run)
+    with RunLock.acquire(run.path):
+        run = open_run(run.path)
+        store = store_of(run, job, run.folder)
+        own = metadata.RunMetadata(store, run.path, run.record.run_id, run.record.generation)
+        chosen = own.last_epoch(None).epoch
+        with own.opened(ignore):
+            own.recover(ignore)
+            run.write(status="running", epoch=chosen, generation=own.recovery.generation)
+            trim_metrics(run.path, chosen)
+        # What the next resume reads must be of one mind with this one.
+        said = read_journal(run.path, run.record.run_id)
+        assert said.newest == chosen, (said, chosen)
+    return chosen
+
+
+def _job_of(run: Run) -> Job:
+    files = sorted((run.path / "spec").iterdir())
+    key = b"\0".join(path.name.encode() + b"\0" + path.read_bytes() for path in files)
+    if key not in _jobs:
+        _jobs[key] = job_of(recorded(run))
+    return _jobs[key]
+
+
+def main() -> int:
+    """Serve until stdin ends."""
+    for name in sys.argv[1:]:
+        module, _, function = name.partition(":")
+        getattr(importlib.import_module(module), function)()
+    # The states are on a disk of memory, and looked at once.
+    os.fsync = lambda descriptor: None
+    print("ready", flush=True)
+    for line in sys.stdin:
+        print(json.dumps([recover(Path(path)) for path in json.loads(line)]), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

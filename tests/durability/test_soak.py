@@ -1,0 +1,18 @@
+"""Thousands of epochs leave nothing behind: what a process holds does not grow with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.durability.soak import growth, soak
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_thousands_of_epochs_hold_no_more_than_hundreds():
+    grown = growth(soak(3_000))
+    memory_bytes = grown.pop("memory_bytes")
+
+    assert max(grown.values()) <= 0
+    # 2,000 epochs that keep 1 KiB each would be as much.
+    assert memory_bytes < 2 << 20

@@ -1,0 +1,74 @@
+"""What is built is whole; the long test installs it, and uses it, in clean environments."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+
+import pytest
+
+from jobrun.version import __version__
+from tests.support import release
+from tests.support.command import ROOT
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    return release.build(tmp_path_factory.mktemp("built"))
+
+
+@pytest.mark.long
+def test_the_wheel_and_the_sdist_hold_what_they_should(built):
+    assert release.faults_of(built) == []
+
+
+@pytest.mark.long
+def test_what_is_missing_is_found(built, tmp_path):
+    wheel = tmp_path / built.wheel.name
+    with zipfile.ZipFile(built.wheel) as whole, zipfile.ZipFile(wheel, "w") as part:
+        for name in whole.namelist():
+            if name not in ("jobrun/py.typed", "jobrun/cli/app.py"):
+                part.writestr(name, whole.read(name))
+        part.writestr("stray.txt", "")
+
+    assert release.faults_of(release.Built(wheel, built.sdist)) == [
+        "the wheel has no jobrun/py.typed",
+        "the wheel has no jobrun/cli/app.py",
+        "the wheel puts stray.txt beside the package",
+    ]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_it_installs_and_works_with_each_python_and_the_lowest_versions(capsys):
+    code = release.main()
+
+    said = capsys.readouterr().out
+    assert code == 0, said
+    assert "ok      Python 3.11, lowest versions" in said
+
+
+def test_the_version_stands_in_one_place():
+    text = (ROOT / "pyproject.toml").read_text()
+
+    assert release.PROJECT["dynamic"] == ["version"]
+    assert 'path = "jobrun/version.py"' in text
+    assert not re.search(rf'"{re.escape(__version__)}"', text)
+
+
+def test_every_dependency_has_a_lowest_version():
+    names = [text.partition("==")[0] for text in release.lowest()]
+
+    assert len(names) == len(release.PROJECT["dependencies"])
+    assert "numpy" in names
+
+
+def test_the_pythons_that_are_promised_are_those_that_are_tried():
+    promised = [
+        line.rpartition(" ")[2]
+        for line in release.PROJECT["classifiers"]
+        if line.startswith("Programming Language :: Python :: 3.")
+    ]
+
+    assert tuple(promised) == release.PYTHONS
+    assert release.PROJECT["requires-python"] == f">={release.PYTHONS[0]}"

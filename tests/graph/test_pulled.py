@@ -1,0 +1,7 @@
+from __future__ import annotations
+
+from jobrun.graph.pulled import PulledBlob
+
+
+def test_without_more_the_first_node_is_asked():
+    assert PulledBlob("m", ("a", "b"), "w").reduce == "first"

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from jobrun.core.errors import Fault
+from jobrun.core.events import Noted
+from jobrun.runner.telling import tell_warnings, telling
+from tests.support.runs import Place
+
+
+def test_a_terminal_that_goes_away_ends_the_display_and_not_the_run(tmp_path):
+    place = Place(tmp_path)
+    shown = []
+
+    def listener(event):
+        shown.append(event)
+        raise BrokenPipeError
+
+    place.start(max_epochs=1)
+    run = place.run
+    with telling(run, place.load()[1], listener, 0) as listen:
+        listen(Noted("one"))
+        listen(Noted("two"))
+
+    assert [event.text for event in shown] == ["one"]
+    written = (run.path / "events.jsonl").read_text()
+    assert '"one"' in written
+    assert '"two"' in written
+
+
+def test_warnings_are_told_with_their_mend():
+    told = []
+
+    tell_warnings((Fault("W180", "prog is not on PATH", "install it"),), told.append)
+
+    assert told == [Noted("prog is not on PATH (install it)", "warning")]

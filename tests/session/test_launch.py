@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import pytest
+
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.session.launch import Process, prepared
+
+
+def test_a_process_ends_when_its_master_closes_the_connection():
+    process = Process("trainer_1")
+
+    process.channel.close()
+    # However long that takes: to end it by force is another matter.
+    process.watch()
+    how = process.end()
+    process.release()
+
+    # For whoever looks at the list of processes.
+    assert process._process.args[-1] == "trainer_1"
+    assert how == "ended with exit code 1"
+
+
+@pytest.mark.long
+def test_signals_for_the_whole_group_do_not_end_it():
+    process = Process("n")
+    # Also before it has begun.
+    os.kill(process.pid, signal.SIGINT)
+    process.channel.send("names", 1)
+    # The answer, an error since nothing is open, comes when it has begun.
+    assert process.channel.receive()[0] == "answer"
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        os.kill(process.pid, number)
+    process.channel.send("names", 2)
+
+    assert process.channel.receive()[:2] == ("answer", 2)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.end() == "was ended by SIGKILL"
+    process.channel.close()
+    process.release()
+
+
+def test_a_process_that_cannot_be_started_is_a_fault_of_the_machine(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+
+    with pytest.raises(EnvironmentFaultError) as caught:
+        Process("n")
+
+    assert caught.value.faults[0].code == "E396"
+
+
+def test_a_process_whose_master_died_before_it_began_ends(monkeypatch):
+    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: type("C", (), {"prctl": lambda *_: 0})())
+
+    assert prepared(0, master=-1) is None

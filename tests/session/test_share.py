@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jobrun.graph.data import Queue, ReadQueue, WriteQueue
+from jobrun.graph.types import NodeReport, NodeSetup
+from jobrun.session.share import shares_of
+from tests.support.graphs import group, log, ref, report, setup, task
+
+
+def test_each_node_has_its_own_tasks_setup_and_reports():
+    whole = group(
+        task("t", "x = 1", node="a"), task("t", "x = 1", node="b"),
+        setup=(NodeSetup("c", setup([log("in")], [])),),
+        reports=(NodeReport("b", report(log("r"))),),
+    )  # fmt: skip
+
+    shares = shares_of(whole).by_node
+
+    assert {node: len(one.group.tasks) for node, one in shares.items()} == {"c": 0, "b": 1, "a": 1}
+    assert [len(shares[node].group.reports) for node in "abc"] == [0, 1, 0]
+    assert [len(shares[node].group.setup) for node in "abc"] == [0, 0, 1]
+
+
+def test_a_node_waits_for_what_its_tasks_need_elsewhere():
+    first = [task("first", "x = 1", node=node) for node in "ab"]
+    whole = group(*first, task("then", "x = 1", node="a", needs=("first",)))
+
+    shares = shares_of(whole)
+
+    assert shares.by_node["a"].awaited == (("first", "b"),)
+    assert shares.by_node["b"].awaited == ()
+    assert shares.followers["first", "b"] == ("a",)
+    assert shares.followers["first", "a"] == ()
+    assert (shares.by_node["a"].told, shares.by_node["b"].told) == ((), ("first",))
+
+
+def test_the_end_of_a_task_is_told_wherever_tasks_come_after_it():
+    whole = group(
+        task("one", "x = 1", node="a", outputs={"x": "x"}),
+        task("two", "x = 1", node="b", needs=("one",)),
+        task("three", "y = out('one', 'x', 'a')", node="c", needs=("two",)),
+    )
+
+    shares = shares_of(whole)
+
+    assert shares.followers["one", "a"] == ("c", "b") or shares.followers["one", "a"] == ("b", "c")
+    assert shares.by_node["c"].awaited == (("two", "b"),)
+    assert shares.by_node["c"].reads == {ref("one", "x", "a")}
+
+
+def test_outputs_are_those_of_all_tasks_in_their_order():
+    whole = group(
+        task("b", "x = 1", node="n", outputs={"x": "x", "y": "x"}),
+        task("a", "x = 1", node="m", outputs={"z": "x"}),
+    )
+
+    assert shares_of(whole).outputs == (ref("b", "x", "n"), ref("b", "y", "n"), ref("a", "z", "m"))
+
+
+def test_a_queue_of_several_nodes_is_known_to_those_who_use_it():
+    queue = Queue("q", shared=True)
+    own = Queue("own")
+    writers = [
+        replace(task("w", "x = 1", node=node),
+                write=(WriteQueue(queue, ("x",)), WriteQueue(own, ("x",))))
+        for node in "ab"
+    ]  # fmt: skip
+    reader = replace(task("r", "y = x", node="b"), read=ReadQueue(queue, ("x",)))
+
+    shares = shares_of(group(*writers, reader, task("t", "x = 1", node="c")))
+
+    assert [plan.key for plan in shares.lines] == [("q", "")]
+    assert (shares.lines[0].writers, shares.lines[0].readers) == (2, 1)
+    assert shares.by_node["a"].lines == ((("q", ""), False),)
+    assert shares.by_node["b"].lines == ((("q", ""), True),)
+    assert shares.by_node["c"].lines == ()

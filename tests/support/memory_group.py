@@ -1,0 +1,47 @@
+"""A limit of memory for processes that the kernel itself keeps, where a test may make one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+# Version 1, and version 2 where the controller is switched on for children.
+_ROOTS = (
+    (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
+    (Path("/sys/fs/cgroup"), "memory.max"),
+)
+
+
+@contextlib.contextmanager
+def memory_group(limit_bytes: int) -> Iterator[Path | None]:
+    """A group of processes with so much memory in all; None where none can be made.
+
+    A process joins it by writing its number into ``cgroup.procs``.
+    """
+    group = next((made for made in (_made(*root, limit_bytes) for root in _ROOTS) if made), None)
+    try:
+        yield group
+    finally:
+        if group is not None:
+            # A process that was just killed may still be in it.
+            with contextlib.suppress(OSError):
+                group.rmdir()
+
+
+def _made(root: Path, limit: str, limit_bytes: int) -> Path | None:
+    group = root / f"jobrun-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError:
+        return None
+    try:
+        # In a directory that is no such group the files are not there.
+        if (group / limit).is_file() and (group / "cgroup.procs").is_file():
+            (group / limit).write_text(str(limit_bytes))
+            return group
+    except OSError:
+        pass
+    group.rmdir()
+    return None
