@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,12 +13,15 @@ from jobrun.cli.faults import show
 from jobrun.cli.guard import Box, Ended, end_alike
 from jobrun.cli.output import size
 from jobrun.cli.shell import Shell
-from jobrun.core.errors import Fault, TaskFailedError
+from jobrun.core.errors import Fault, InterruptedRunError, StoppedEarlyError, TaskFailedError
 from jobrun.core.events import Event, GroupEnded, GroupStarted, Listener, RunStarted
+from jobrun.core.relayed import MEANT
 
-_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
+_FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _MOST_FRAMES = 12
 _OWN = str(Path(jobrun.__file__).parent)
+# The script that pip makes.
+_PROGRAM = str(Path(sys.prefix, "bin", "jobrun"))
 _CRASHES = {
     signal.SIGSEGV: "it touched memory that is not its own",
     signal.SIGBUS: "it touched memory that has no place behind it, such as a file cut short",
@@ -62,7 +66,8 @@ def tell_unexpected_end(box: Box, ended: Ended, lacked_memory: Callable[[], bool
     """Say how a run's process ended, where it was, and what to do; returns the exit code.
 
     Where somebody killed it (SIGKILL, and no lack of memory), this process ends in the same way
-    after that: whoever waits for it must see a kill.
+    after that: whoever waits for it must see a kill. Where it did not heed a second signal, the
+    code is that of a run which did.
 
     Args:
         box: What the process left behind.
@@ -79,27 +84,38 @@ def tell_unexpected_end(box: Box, ended: Ended, lacked_memory: Callable[[], bool
     show((Fault("E386", f"{how} {_where(box)}", mend),), shell)
     for line in stack:
         shell.say(f"  {line}")
-    if ended.status == -signal.SIGKILL and not lacked:
+    if ended.status == -signal.SIGKILL and not (lacked or ended.insisted):
         end_alike(signal.SIGKILL)
+    if ended.insisted:
+        is_interrupt = MEANT.get(ended.insisted, ended.insisted) == signal.SIGINT
+        return (InterruptedRunError if is_interrupt else StoppedEarlyError).exit_code
     return TaskFailedError.exit_code
 
 
 def frames_of(stacks: str) -> tuple[str, ...]:
     """The frames of the thread that ended the process, innermost last, without jobrun's own.
 
+    Of a process that was ended from outside, no thread did it: then of one that does something.
+
     Args:
         stacks: As the interpreter writes them when it crashes, or is asked to.
     """
-    _, found, rest = stacks.rpartition("Current thread ")
-    if not found:
-        _, _, rest = stacks.rpartition("Stack (most recent call first):")
+    # The last of several that were written down.
+    _, _, last = stacks.rpartition("Fatal Python error")
+    threads = re.split(r"^(?=Current thread |Thread 0x|Stack \()", last, flags=re.MULTILINE)
+    found = {one: _frames(one) for one in threads}
+    by_itself = [one for one in threads if one.startswith(("Current", "Stack"))]
+    for one in (*by_itself[-1:], *threads):
+        if found[one]:
+            return found[one]
+    return ()
+
+
+def _frames(thread: str) -> tuple[str, ...]:
     frames = []
-    for line in rest.splitlines()[1:]:
-        match = _FRAME.match(line)
-        if match is None:
-            break
-        file, number, name = match.groups()
-        if not file.startswith((_OWN, "<frozen")) and Path(file).name != "threading.py":
+    for file, number, name in _FRAME.findall(thread):
+        is_ours = file.startswith((_OWN, _PROGRAM, "<frozen")) or "/click/" in file
+        if not is_ours and Path(file).name != "threading.py":
             frames.append(f'File "{file}", line {number}, in {name}')
     return tuple(reversed(frames[:_MOST_FRAMES]))
 
@@ -112,6 +128,9 @@ def _how(box: Box, ended: Ended, *, lacked: bool) -> str:
             return f"{who} was ended by {left}, called"
         return f"{who} ended with exit code {ended.status}, without a word,"
     number = signal.Signals(-ended.status)
+    if ended.insisted:
+        name = signal.Signals(MEANT.get(ended.insisted, ended.insisted)).name
+        return f"{who} did not heed the second {name}, and was ended"
     if number in _CRASHES:
         return f"{who} crashed ({number.name}: {_CRASHES[number]})"
     if number in _LIMITS:

@@ -42,6 +42,9 @@ _CONTINUING_S, _CONTINUE_EVERY_S = 2.0, 0.2
 # A command that has noted its end may be held up by a thread that it cannot end.
 _LINGERING_S = 5.0
 _LEFT_BEHIND_S = 5.0
+# The second signal to end does not wait for the epoch; so long it is given to heed it.
+_INSISTING = 2
+_HEEDING_S = 10.0
 _PAGE_BYTES = 8192
 _SLOT_BYTES = 2048
 _SLOTS = ("run", "group", "exit")
@@ -111,10 +114,12 @@ class Ended:
     Attributes:
         status: As ``subprocess`` gives it: negative for the signal that ended it.
         most_bytes: The most memory that it had at a time.
+        insisted: The second signal that asked for its end, if it was ended for not heeding it.
     """
 
     status: int
     most_bytes: int
+    insisted: int = 0
 
 
 def guarded(work: Callable[[Box], int], explain: Callable[[Box, Ended], int]) -> int:
@@ -143,24 +148,32 @@ def guarded(work: Callable[[Box], int], explain: Callable[[Box, Ended], int]) ->
         _become_watched(parent, asking)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return box.keep(lambda: work(box))
-    ended = _Watch(child, awaited, box).wait()
+    ended = _Watch(child, awaited, asking, box).wait()
     if is_alone:
         _end_what_is_left(awaited)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     if box.exit_code is not None:
         return box.exit_code
-    if -ended.status in (*RELAYS, signal.SIGUSR2, signal.SIGQUIT):
+    if not ended.insisted and -ended.status in (*RELAYS, signal.SIGUSR2, signal.SIGQUIT):
         end_alike(-ended.status)
     return explain(box, ended)
 
 
 class _Watch:
-    """The parent's side: passes signals on until the child has ended."""
+    """The parent's side: passes signals on until the child has ended.
 
-    def __init__(self, child: int, awaited: set[int], box: Box) -> None:
+    The second that asks for the end means at once. A child that does not heed it, since code in C
+    keeps the interpreter for itself, is ended from here.
+    """
+
+    def __init__(self, child: int, awaited: set[int], asking: set[int], box: Box) -> None:
         self._child = child
         self._awaited = awaited
+        self._asking = asking
         self._box = box
+        self._asked = 0
+        self._insisted = 0
+        self._end_at = float("inf")
         self._noted_at = 0.0
         self._continue_until = 0.0
 
@@ -175,7 +188,10 @@ class _Watch:
             if info is None or info.si_signo not in self._awaited:
                 self._tick(is_continuing=is_continuing)
             elif info.si_signo != signal.SIGCHLD:
+                self._count(info.si_signo)
                 self._pass_on(info)
+            if time.monotonic() > self._end_at:
+                self._end()
             ended = self._reap()
             if ended is not None:
                 return ended
@@ -187,7 +203,21 @@ class _Watch:
             if pid == 0:
                 return None
             if pid == self._child:
-                return Ended(os.waitstatus_to_exitcode(status), usage.ru_maxrss << 10)
+                is_ended = time.monotonic() > self._end_at
+                insisted = self._insisted if is_ended else 0
+                return Ended(os.waitstatus_to_exitcode(status), usage.ru_maxrss << 10, insisted)
+
+    def _count(self, number: int) -> None:
+        if number in self._asking:
+            self._asked += 1
+            if self._asked == _INSISTING:
+                self._insisted = number
+                self._end_at = time.monotonic() + _HEEDING_S
+
+    def _end(self) -> None:
+        """End it for good; first so that the interpreter writes down where it is."""
+        late_s = time.monotonic() - self._end_at
+        self._send(signal.SIGABRT if late_s < _HEEDING_S else signal.SIGKILL)
 
     def _pass_on(self, info: signal.struct_siginfo) -> None:
         if info.si_signo == signal.SIGCONT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -96,3 +97,27 @@ def test_frames_are_those_of_the_thread_that_did_it_without_our_own():
     asked = 'Stack (most recent call first):\n  File "/a.py", line 2 in leave\n'
     assert frames_of(asked) == ('File "/a.py", line 2, in leave',)
     assert frames_of("") == ()
+
+
+def test_of_one_that_was_ended_from_outside_the_busy_thread_is_told():
+    stacks = """\
+Fatal Python error: Aborted
+
+Thread 0x00007f (most recent call first):
+  File "/home/me/lib.py", line 4 in hold
+  File "{own}/runtime/callables.py", line 3 in _invoke
+
+Current thread 0x00007e (most recent call first):
+  File "/lib/python3.11/site-packages/click/core.py", line 4 in invoke
+  File "{own}/__main__.py", line 4 in main
+""".format(own=Path(jobrun.__file__).parent)
+
+    assert frames_of(stacks) == ('File "/home/me/lib.py", line 4, in hold',)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_one_that_did_not_heed_the_second_signal_ends_as_if_it_had(number, code, capsys):
+    ended = Ended(-signal.SIGABRT, 0, number)
+
+    assert tell_unexpected_end(Box(), ended, lambda: False) == code
+    assert f"did not heed the second {number.name}, and was ended" in capsys.readouterr().err

@@ -25,7 +25,7 @@ epoch:
       outputs: [x]
   setup: {init: [g = 1]}
   report: [{every: 2s, steps: [{log: "{g}"}]}]
-metrics: {m: a_0.w}
+metrics: {m: "a_0.w[0]"}
 stop: [{epochs: 3}]
 expect: ["{of: w > 0, nodes: a, reduce: all}"]
 checkpoint: {keep: {best: {metric: m}}}

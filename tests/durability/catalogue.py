@@ -257,10 +257,11 @@ ROWS: dict[int, Row] = {
                 _ENDS,
                 "row_69_a_thread_that_cannot_be_ended_ends_the_process",
                 "row_69_a_program_that_ignores_sigterm_is_killed",
+                "row_69_code_that_keeps_the_interpreter_is_ended_by_the_second_signal",
             ),
         ),
-        "a thread cannot be killed: the process ends, without another save; code that holds the "
-        "interpreter's lock for ever is ended by SIGKILL alone",
+        "a thread cannot be killed: the process ends, without another save; a timeout does not end "
+        "code that holds the interpreter's lock for ever, a second signal does",
     ),
     70: Row(
         "memory hog",

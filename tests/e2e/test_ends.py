@@ -226,3 +226,26 @@ def test_row_80_who_is_killed_holds_nothing_that_a_resume_at_once_would_meet(tmp
     process.kill()
     process.communicate(timeout=60)
     _goes_on(folder, unbroken)
+
+
+@pytest.mark.long
+def test_row_69_code_that_keeps_the_interpreter_is_ended_by_the_second_signal(tmp_path, unbroken):
+    # In C, without letting go of the interpreter's lock: no thread of the process can do anything.
+    folder = _folder(tmp_path / "x", "ctypes.PyDLL(None).sleep(1000)")
+    with subprocess.Popen(
+        [*JOBRUN, "run", "ends.yaml"], cwd=folder, env=environment(), stderr=subprocess.PIPE,
+        text=True,
+    ) as process:  # fmt: skip
+        while not list((folder / "runs").glob("*/2*/checkpoints/epoch-000002")):
+            assert process.poll() is None
+            time.sleep(0.02)
+        time.sleep(1)
+        for _ in range(2):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+        said = process.communicate(timeout=60)[1]
+
+    assert process.returncode == 75, said
+    assert "did not heed the second SIGTERM" in said
+    assert f'File "{folder / "ends.py"}", line 4, in end' in said
+    _goes_on(folder, unbroken)
