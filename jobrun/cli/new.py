@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -15,7 +16,7 @@ from jobrun.core.errors import UsageError
 from jobrun.core.names import did_you_mean
 from jobrun.formats.files import make_directory
 from jobrun.runner.durable import disk_faults, write_all
-from jobrun.tools.templates import TEMPLATES, text_of
+from jobrun.tools.templates import TEMPLATES, files_of
 
 
 @click.command("new", cls=Command)
@@ -26,8 +27,8 @@ from jobrun.tools.templates import TEMPLATES, text_of
 def command(shell: Shell, template: str, folder: str, as_json: bool) -> None:
     r"""Write a spec that runs as it stands, to be made your own.
 
-    Without TEMPLATE it lists them. The file gets the template's name, here or in DIR; a file
-    that is there stays.
+    Without TEMPLATE it lists them. The file gets the template's name, here or in DIR, and what
+    it needs stands beside it; a file that is there stays.
 
     \b
     Examples:
@@ -43,7 +44,7 @@ def command(shell: Shell, template: str, folder: str, as_json: bool) -> None:
     path = Path(folder, f"{template}.yaml")
     with disk_faults(f"write {path}"):
         make_directory(path.parent)
-        _write_new(path, text_of(template))
+        _write_all(path.parent, files_of(template))
     name = short_path(str(path))
     if as_json:
         shell.print(document("new", {"path": str(path)}))
@@ -58,6 +59,19 @@ def _listed(*, as_json: bool) -> str:
         return document("templates", {"templates": entries})
     width = max(map(len, TEMPLATES))
     return "\n".join(f"{name:<{width}}  {about}" for name, about in TEMPLATES.items())
+
+
+def _write_all(folder: Path, files: Mapping[str, str]) -> None:
+    """Write all files, or none."""
+    written: list[Path] = []
+    try:
+        for name, text in files.items():
+            _write_new(folder / name, text)
+            written.append(folder / name)
+    except BaseException:
+        for path in written:
+            path.unlink()
+        raise
 
 
 def _write_new(path: Path, text: str) -> None:

@@ -30,6 +30,19 @@ def test_a_template_is_written_and_the_next_command_is_said(here, capsys):
     assert capsys.readouterr().err.endswith("next: jobrun run a/b/sgd.yaml\n")
 
 
+def test_what_a_template_needs_stands_beside_it(here):
+    assert invoke(["new", "torch"]) == 0
+    assert "import torch" in (here / "torch_spirals.py").read_text()
+
+
+def test_a_file_beside_it_that_is_there_stays_and_nothing_is_written(here, capsys):
+    (here / "torch_spirals.py").write_text("mine")
+
+    assert invoke(["new", "torch"]) == 2
+    assert "torch_spirals.py is there already" in capsys.readouterr().err
+    assert [path.name for path in here.iterdir()] == ["torch_spirals.py"]
+
+
 def test_a_file_that_is_there_stays(here, capsys):
     (here / "em.yaml").write_text("mine")
 

@@ -15,9 +15,22 @@ TEMPLATES: dict[str, str] = {
     "mcmc": "chains of a sampler, side by side, until they agree",
     "solver": "a linear system by conjugate gradients, until the residual is small",
     "shell": "a program of your own, whose folder is part of the checkpoint",
+    "torch": "a network in PyTorch, its parameters and momentum as state",
 }
+# Files that a template needs beside it. They end in .txt here: they are no part of jobrun.
+COMPANIONS: dict[str, tuple[str, ...]] = {"torch": ("torch_spirals.py",)}
 
 
 def text_of(name: str) -> str:
     """The text of a template."""
     return Path(__file__).with_name(f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def files_of(name: str) -> dict[str, str]:
+    """All files of a template by their names, the spec first."""
+    here = Path(__file__)
+    beside = {
+        one: here.with_name(f"{one}.txt").read_text(encoding="utf-8")
+        for one in COMPANIONS.get(name, ())
+    }
+    return {f"{name}.yaml": text_of(name)} | beside
