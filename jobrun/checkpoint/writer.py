@@ -217,6 +217,11 @@ class NodeWriter:
         self._may_share = old is not None
         return old or ()
 
+    def __del__(self) -> None:
+        # Nobody closed it; there may be no more to it than a constructor that was cut short.
+        with contextlib.suppress(AttributeError, OSError):
+            self._let_go()
+
     def _let_go(self) -> None:
         if self._last >= 0:
             os.close(self._last)

@@ -15,6 +15,7 @@ All spans are of the monotonic clock: a wall clock that jumps changes nothing.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -186,8 +187,12 @@ class StopRequests:
             os.write(self._write_fd, bytes([_NUDGE]))
 
     def _watch(self) -> None:
+        # Not select(), which knows no descriptor above 1023.
+        poll = select.poll()
+        poll.register(self._read_fd, select.POLLIN)
         while not self._over:
-            readable, _, _ = select.select([self._read_fd], [], [], self._wait_s())
+            wait_s = self._wait_s()
+            readable = poll.poll(None if wait_s is None else math.ceil(wait_s * 1000))
             for number in os.read(self._read_fd, 4096) if readable else b"":
                 meant = MEANT.get(number, number)
                 # Others, such as an alarm's, are not ours.

@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import h5py
 import hypothesis.extra.numpy as hnp
@@ -209,3 +210,13 @@ def test_it_tells_how_long_it_waited_for_the_disk(tmp_path, monkeypatch):
     )
 
     assert 0.05 <= stored.sync_seconds <= stored.seconds
+
+
+def test_a_writer_that_nobody_closes_keeps_no_file_open(tmp_path):
+    before = set(Path("/proc/self/fd").iterdir())
+    for epoch in range(3):
+        NodeWriter("n").write(
+            str(tmp_path / f"{epoch}.h5"), epoch=epoch, run_id=RUN_ID, values={"w": np.arange(9.0)}
+        )
+
+    assert set(Path("/proc/self/fd").iterdir()) == before

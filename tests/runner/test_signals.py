@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -303,3 +304,17 @@ def test_two_that_are_passed_on_are_two(relayed):
 def test_nobody_listens_to_what_nobody_passes_on():
     with StopRequests(lambda: None):
         assert signal.getsignal(RELAYS[signal.SIGTERM]) is signal.SIG_DFL
+
+
+def test_it_listens_in_a_process_with_more_files_than_select_knows():
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limit[0], 1200), limit[1]))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        with StopRequests(lambda: None, grace_s=1000) as requests:
+            os.kill(os.getpid(), signal.SIGTERM)
+            until(lambda: requests.reason)
+    finally:
+        for one in opened:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)

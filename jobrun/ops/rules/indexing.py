@@ -123,7 +123,11 @@ def _flat_index(given: Arguments) -> Shape:
     several = given.get("multi_index")
     if several.items is not None:
         return _joint(_items(given, "multi_index"))
-    return sure(several.shape)[1:]
+    shape = sure(several.shape)
+    # An array without any index in it means no index, or one over no axis.
+    if not shape or shape[0] in {None, 0}:
+        raise UnclearError
+    return shape[1:]
 
 
 def _grid_of_counts(given: Arguments) -> tuple[Known, ...]:
