@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -172,3 +175,35 @@ def test_types_that_differ_are_told_together_before_anything_is_read(path):
     assert "of dtype <f8 of shape (7, 100000); expected was array of dtype <f4" in faults[0].message
     assert "is int" in faults[1].message
     assert "expected was float" in faults[1].message
+
+
+LOAD = """
+import sys
+from jobrun.checkpoint.hdf5 import read_state
+
+def most_kib():
+    lines = open("/proc/self/status").read().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
+
+open("/proc/self/clear_refs", "w").write("5")
+before = most_kib()
+values = read_state(
+    sys.argv[1], node="n", epoch=1, run_id=sys.argv[2], digest=sys.argv[3], names=["a", "b"]
+)
+print(most_kib() - before, sum(one.nbytes for one in values.values()) // 1024)
+"""
+
+
+def test_a_load_needs_no_more_memory_than_the_state(tmp_path):
+    values = {name: np.random.default_rng(1).random(4 << 20) for name in "ab"}
+    path = str(tmp_path / "n.h5")
+    stored = NodeWriter("n").write(path, epoch=1, run_id=RUN_ID, values=values)
+
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD, path, RUN_ID, stored.digest],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    grown_kib, state_kib = map(int, done.stdout.split())
+    assert state_kib == 64 << 10
+    assert grown_kib < 1.15 * state_kib
