@@ -1,16 +1,24 @@
-"""What is told when all tests have run: how the conformance cases came out.
+"""For all tests: which random examples they draw; and what is told when they have run.
 
-Here and not in their folder, since under xdist the process that prints collects nothing: it
-knows the hooks of this folder, and of the tests what their reports say.
+How the conformance cases came out is told here and not in their folder, since under xdist the
+process that prints collects nothing: it knows the hooks of this folder, and of the tests what
+their reports say.
 """
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
+from hypothesis import settings
 
 from tests.support.conformance_cases import CASES, RULES
+
+# The same examples every time, so that a failure is one of the change that is tested; to look
+# for new ones, set JOBRUN_HUNT=1.
+settings.register_profile("jobrun", derandomize="JOBRUN_HUNT" not in os.environ, database=None)
+settings.load_profile("jobrun")
 
 _TEST = re.compile(r"tests/conformance/.*::test_case_(\d{3})_")
 

@@ -223,9 +223,10 @@ class NodeWriter:
             self._let_go()
 
     def _let_go(self) -> None:
-        if self._last >= 0:
-            os.close(self._last)
-        self._last = -1
+        last, self._last = self._last, -1
+        if last >= 0:
+            # A close that fails has closed all the same: it must not be tried again.
+            os.close(last)
 
     def _fill(
         self, descriptor: int, save: _Save, old: Sequence[bytes]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -27,11 +26,7 @@ from tests.support.command import ROOT
 from tests.support.specs import KMEANS
 
 SPECS = [KMEANS, *(path.read_text() for path in sorted((ROOT / "specs").glob("*.yaml")))]
-# The examples are always the same ones; to look for new ones, set JOBRUN_HUNT=1.
-SETTINGS = settings(
-    deadline=None, derandomize="JOBRUN_HUNT" not in os.environ, database=None,
-    suppress_health_check=list(HealthCheck),
-)  # fmt: skip
+SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck))
 QUICK, LONG = settings(SETTINGS, max_examples=20), settings(SETTINGS, max_examples=1500)
 # What a slip of the hand, or malice, puts into a spec.
 _PIECES = (

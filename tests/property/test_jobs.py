@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,7 @@ from tests.property.checks import check_metered, check_runner, check_threads
 from tests.property.jobs import specs
 from tests.support.terms import rendered
 
-# The same jobs every time, so that a failure is one of the change that is tested; to look for
-# new ones, set JOBRUN_HUNT=1.
-_COMMON = settings(
-    deadline=None, derandomize="JOBRUN_HUNT" not in os.environ, database=None,
-    suppress_health_check=list(HealthCheck),
-)  # fmt: skip
+_COMMON = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def _checked(check: Any, spec: dict[str, Any]) -> None:

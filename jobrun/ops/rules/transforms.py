@@ -118,6 +118,9 @@ def _least_squares(given: Arguments) -> tuple[Known, ...]:
     matrix, right = given.shape("a"), given.shape("b")
     if len(matrix) != 2 or len(right) not in (1, 2):
         raise UnclearError
+    if given.has("rcond") and given.shape("rcond"):
+        # An array of one number is taken too, and adds its axes to those of the results.
+        raise UnclearError
     if clash(matrix[0], right[0]):
         message = f"{shape_text(matrix)} and {shape_text(right)} differ in their rows"
         raise MisfitError(SHAPES, message, "give as many right sides as the matrix has rows")
