@@ -18,6 +18,7 @@ help:
 	@echo "make check     make static, and make test"
 	@echo "make schema    write schemas/job.schema.json anew"
 	@echo "make golden    write the expected texts of the tests anew; look at the diff"
+	@echo "make pictures  run all specs, and draw specs/pictures anew"
 	@echo "make bench     print ratios; no test depends on them"
 	@echo "make release-check  build, install into clean environments, and use what was built"
 	@echo "make clean     remove $(VENV), caches and ./runs"
@@ -50,6 +51,10 @@ schema: $(VENV)/.installed-dev
 
 golden: $(VENV)/.installed-dev
 	JOBRUN_UPDATE_GOLDEN=1 $(PYTEST) -m "not long and not benchmark"
+
+.PHONY: pictures
+pictures: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.support.gallery
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.benchmarks.bench_startup

@@ -22,9 +22,8 @@ from jobrun.graph.expr import Expr
 from jobrun.graph.steps import NOWHERE, Net, Op, Step
 from jobrun.graph.types import Job
 from jobrun.runner.authored import Authored, PythonJob, refuse_python
-from jobrun.runner.rundir import find_run
 from jobrun.runner.settings import Resume, RunOptions, RunResult
-from jobrun.runner.start import resume_run, run_with_policy
+from jobrun.runner.start import choose_run, resume_run, run_with_policy
 from jobrun.spec.load import LoadedSpec, load_spec
 
 if TYPE_CHECKING:
@@ -144,8 +143,8 @@ def resume_from(
     """Continue a run from its newest good checkpoint, or from ``options.epoch``.
 
     Args:
-        path: The run's directory; or what names it below ``options.run_dir``, such as
-            ``latest``.
+        path: The run's directory; what names it below ``options.run_dir``, such as ``latest``;
+            or its URL in an object store, from where it is brought there first.
         source: What to go on with. A run made from a spec has it recorded; one made from
             Python needs the job again, which is compared with the graph of the run.
         options: As of ``run``; also which drift is accepted.
@@ -157,7 +156,7 @@ def resume_from(
         JobrunError: As ``run``.
     """
     options = _usable(options)
-    found = find_run(os.fspath(path), options.run_dir)
+    found = choose_run(os.fspath(path), options.run_dir, options.epoch)
     authored = None if source is None else prepare(source).authored
     return resume_run(found, options, listener, loaded=authored)
 
@@ -192,7 +191,8 @@ def fork_from(
     from jobrun.runner.fork import Fork, fork_run  # noqa: PLC0415
 
     options = _usable(options)
-    parent = Fork(find_run(os.fspath(path), options.run_dir), options.epoch, tuple(blobs))
+    found = choose_run(os.fspath(path), options.run_dir, options.epoch)
+    parent = Fork(found, options.epoch, tuple(blobs))
     authored = None if source is None else prepare(source).authored
     if authored is None:
         refuse_python(parent.run)
@@ -205,7 +205,8 @@ def inspect_checkpoint(
     """Look at a checkpoint, every byte of it verified.
 
     Args:
-        target: A ``.h5`` file, an epoch's directory, a run, or ``RUN@EPOCH``.
+        target: A ``.h5`` file, an epoch's directory, a run, or ``RUN@EPOCH``; or the URL of a
+            run in an object store.
         run_dir: Where runs are looked for by name.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 
 from jobrun.blobs.counter import Counter
-from jobrun.blobs.values import Kind, Value, checked, kind_of
+from jobrun.blobs.values import Kind, Value, checked, kind_of, object_refusal
 from jobrun.checkpoint.dtypes import (
     DType,
     dtype_text,
@@ -18,6 +18,7 @@ from jobrun.checkpoint.dtypes import (
     parse_dtype,
     storage_dtype,
 )
+from jobrun.checkpoint.names import shown
 from jobrun.core.errors import TaskFailedError
 
 Array = np.ndarray[Any, Any]
@@ -52,7 +53,9 @@ def encode(value: Value, name: str) -> Coded:
     Raises:
         TaskFailedError: It cannot be stored exactly; names the blob and the mend.
     """
-    kind = kind_of(checked(value, name))
+    kind = kind_of(checked(value, shown(name)))
+    if kind is None:
+        raise object_refusal(value, shown(name))
     try:
         match kind:
             case "array":
@@ -68,7 +71,7 @@ def encode(value: Value, name: str) -> Coded:
     except ValueError as error:
         raise TaskFailedError.of(
             "E309",
-            f"blob '{name}' cannot be stored in a checkpoint: {error}",
+            f"blob '{shown(name)}' cannot be stored in a checkpoint: {error}",
             "give it a numeric dtype, text of fixed width, or a record of these",
         ) from error
 

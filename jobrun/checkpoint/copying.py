@@ -119,7 +119,7 @@ def is_same(target: str, manifest: Manifest) -> bool:
         found = manifests.decode(read_plain(path, most_bytes=manifests.MOST_BYTES), path)
     except CheckpointError as error:
         raise _different(target, error.faults[0].message) from error
-    if _identity(found) != _identity(manifest):
+    if identity(found) != identity(manifest):
         raise _different(target, f"it is epoch {found.epoch} of run {found.run_id}, or was "
                                  "computed again since")  # fmt: skip
     for file in manifest.files:
@@ -129,7 +129,8 @@ def is_same(target: str, manifest: Manifest) -> bool:
     return True
 
 
-def _identity(manifest: Manifest) -> tuple[object, ...]:
+def identity(manifest: Manifest) -> tuple[object, ...]:
+    """What two manifests of the same checkpoint have in common."""
     return (manifest.epoch, manifest.run_id, manifest.generation, manifest.files)
 
 

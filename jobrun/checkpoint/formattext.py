@@ -7,7 +7,7 @@ import re
 import textwrap
 from dataclasses import fields
 
-from jobrun.checkpoint import blocks, dtypes, image, layout, template, userblock
+from jobrun.checkpoint import blocks, dtypes, image, layout, names, template, userblock
 from jobrun.core.compression import CODECS
 
 _TEXT = """\
@@ -36,12 +36,17 @@ HDF5
   /blobs/NAME    one dataset per blob: contiguous, or in chunks with filters where it is compressed.
                  In NAME '%', '/', control characters, and a name that is '.' alone stand as '%' and
                  two hexadecimal digits for each byte of their UTF-8
+  /blobs/NAME/…  a container (dict, list, tuple, bytes), a tensor, or the state of an object: a
+                 group with a dataset per leaf, at the path of its keys and numbers, as in
+                 /blobs/model/0.weight. Each step is quoted as NAME is; an empty one is '%' alone.
+                 /blobs/NAME/{structure} is the text that puts them together, see below
     attributes   kind (array, numpy, bool, int, float, complex, text, counter), dtype (the logical
                  one), role (state, or reader: a position), origin (where the spec makes it, if
                  known); all constant while the layout is
   /_ck/layout    JSON: "types", a list of [kind, dtype, shape]; "chunked", for each row of a
                  compressed blob [codec, shape of a chunk, number of chunks]
-  /_ck/names     the quoted names, a line feed between two
+  /_ck/names     the names below /blobs, quoted, a line feed between two; a '/' is between the steps
+                 of a leaf's path
   /_ck/blobs     for each name: {blobs}; the place of its type in "types",
                  of its data (of the chunk B-tree, if it is compressed), and its bytes
   /_ck/epoch     the epoch
@@ -50,7 +55,20 @@ HDF5
   /_ck/blocks    XXH3 digests of {digest} bits of all bytes between user block and tail, in blocks
                  of {block} bytes, the last one shorter
 
-  Objects with a state of their own will be groups in /blobs; this version writes none.
+Containers and objects
+  {structure} is JSON: "tree", and of the state of an object "object", its class. A tree is one of
+    "value"               the leaf at this path, by its own kind
+    "bytes"               a leaf of uint8
+    "tensor"              a leaf; {{"tensor": …}} with device, requires_grad, parameter where they
+                          are not cpu, false and false
+    {{"packed": "list"}}    (or "tuple") a leaf of int64 or float64 with the numbers in it
+    null                  None, which has no leaf
+    {{"list": […]}}         (or "tuple") a tree per item, whose steps are 0, 1, …
+    {{"dict": [[key, tree], …]}}   keys are texts or integers, in their order; the step is the key
+                          as text, or a third item; "class" is OrderedDict or Counter (of
+                          collections); "metadata" what PyTorch says of the versions of parts
+    {{"same": [step, …]}}   what stands at that path, too: one thing at two places
+  A value that is no container by itself has its leaf at the step 'value'.
 
 How values are stored
 {storage}
@@ -76,6 +94,7 @@ def format_text() -> str:
     """The whole description, in lines of at most 100 characters."""
     return _TEXT.format(
         version=userblock.FORMAT,
+        structure=names.STRUCTURE,
         userblock=userblock.SIZE,
         userblock_last=userblock.SIZE - 1,
         paged=layout.PAGED_BYTES,

@@ -17,11 +17,13 @@ import numpy as np
 from jobrun.blobs.values import Value
 from jobrun.checkpoint import image, userblock
 from jobrun.checkpoint.codec import Coded
+from jobrun.checkpoint.dtypes import is_custom
 from jobrun.checkpoint.loading import load
 from jobrun.checkpoint.plainfile import open_plain, read_plain
 from jobrun.checkpoint.statefile import StateFile, expect_length
 from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.userblock import Header
+from jobrun.checkpoint.wholes import load_wholes
 from jobrun.checkpoint.writer import NodeWriter
 from jobrun.core.errors import CheckpointError
 from jobrun.core.names import did_you_mean
@@ -100,7 +102,8 @@ def read_state(
 ) -> dict[str, Value]:
     """The state blobs of those names, all or none, exactly as they were written.
 
-    Arrays own their memory, are aligned, writable and in C order.
+    Arrays own their memory, are aligned, writable and in C order. Containers are put together
+    again; of an object there is its ``ObjectState``.
 
     Args:
         path: The file; it is read once.
@@ -122,7 +125,7 @@ def read_state(
         if header.parts is not None:
             file = StateFile(path, descriptor, size, block, header)
             file.expect_digest(digest)
-            return load(file, names, partial=partial)
+            return load_wholes(file, names, partial=partial)
     blobs = _blobs_of_format_1(path, digest, names, partial=partial)
     return {name: value for name, _, value in blobs}
 
@@ -227,6 +230,8 @@ def _blob_facts(name: str, stored: _Stored, value: Value) -> BlobFacts:
 
 def _statistics(value: Any) -> tuple[float | int | None, float | None, float | int | None, int]:
     array = np.asarray(getattr(value, "value", value))
+    if is_custom(array.dtype) and "float" in array.dtype.name:
+        array = array.astype(np.float32)
     if array.dtype.kind not in "biuf":
         nans = int(np.isnan(array).sum()) if array.dtype.kind == "c" else 0
         return None, None, None, nans

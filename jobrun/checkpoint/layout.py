@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.checkpoint.codec import Coded
-from jobrun.checkpoint.names import quoted
+from jobrun.checkpoint.names import link, root_of
 
 Numbers = np.ndarray[Any, np.dtype[np.uint64]]
 # A blob from this size on begins at a page: it can be mapped, and written from where it is.
@@ -69,7 +69,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Layout:
-    """The blobs of a file, in the order of their quoted names in UTF-8."""
+    """The blobs of a file, and parts of them, in the order of their links in UTF-8.
+
+    Attributes:
+        quoted_names: The links: names below ``/blobs``.
+    """
 
     entries: tuple[Entry, ...]
     quoted_names: tuple[bytes, ...] = field(default=(), compare=False)
@@ -77,7 +81,7 @@ class Layout:
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> Layout:
         """The layout of these blobs, whatever their order."""
-        ordered = sorted((quoted(entry.name).encode(), entry) for entry in entries)
+        ordered = sorted((link(entry.name).encode(), entry) for entry in entries)
         return cls(tuple(entry for _, entry in ordered), tuple(name for name, _ in ordered))
 
     @cached_property
@@ -174,7 +178,7 @@ def entries_of(
             shape=one.array.shape,
             size_bytes=one.array.nbytes,
             role="reader" if name.startswith("readers/") else "state",
-            origin=(origins or {}).get(name, ""),
+            origin=(origins or {}).get(root_of(name), ""),
             packing=(packings or {}).get(name),
         )
         for name, one in coded.items()

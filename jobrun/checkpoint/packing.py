@@ -20,6 +20,7 @@ from jobrun.checkpoint.codecs import Bytes, Encoder, encoder_for
 from jobrun.checkpoint.dtypes import storage_dtype
 from jobrun.checkpoint.image import StructureError
 from jobrun.checkpoint.layout import PAGED_BYTES, Entry, Packing
+from jobrun.checkpoint.names import root_of, shown
 from jobrun.checkpoint.statefile import StateFile
 from jobrun.core.compression import Rules, codec_for
 
@@ -41,7 +42,7 @@ def packings(coded: Mapping[str, Coded], rules: Rules) -> dict[str, Packing]:
     """
     found: dict[str, Packing] = {}
     for name, one in coded.items():
-        codec = codec_for(name, rules)
+        codec = codec_for(shown(name), rules) or codec_for(root_of(name), rules)
         if codec and _can(one.array) and _is_worth(one.array, codec):
             chunk = chunk_shape(one.array.shape, one.array.dtype.itemsize)
             counts = (-(-n // part) for n, part in zip(one.array.shape, chunk, strict=True))

@@ -7,7 +7,7 @@ node lives.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TypedDict
 
@@ -61,17 +61,23 @@ def file_name(node: str) -> str:
 def checkpointed_blobs(job: Job) -> dict[str, tuple[str, ...]]:
     """What every checkpoint of the job holds: per node, in node order, the sorted names.
 
-    That is fixed when the job is compiled: nothing that runs can add to it.
+    That is fixed when the job is compiled: nothing that runs can add to it. Which of the blobs
+    that ``rebuild`` tasks make are objects, whose state is in it too, is known when they are made.
     """
     state = dict(job.state)
     return {node: tuple(sorted(state.get(node, ()))) for node in job.checkpoint.nodes}
 
 
-def _origins(job: Job, node: str, names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Where init makes blobs: the places of steps, which do not change with a text's lines."""
+def _origins(tasks: Sequence[Task], names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Where init makes blobs: the places of steps, which do not change with a text's lines.
+
+    Args:
+        tasks: Those of init on a node.
+        names: Of blobs of the node.
+    """
     found: dict[str, str] = {}
-    for task in job.init.tasks:
-        for step in walk(task.steps) if task.node == node else ():
+    for task in tasks:
+        for step in walk(task.steps):
             for name, path in _made(step):
                 found.setdefault(name, path)
     return tuple((name, found[name]) for name in names if found.get(name))
@@ -95,6 +101,10 @@ def save_group(job: Job, run_id: str) -> TaskGroup:
     The output ``ticket`` of each task is the ``Ticket`` for what it holds, which the session
     then writes (``Session.persist``).
     """
+    constants = dict(job.constants)
+    making: dict[str, list[Task]] = {}
+    for task in job.init.tasks:
+        making.setdefault(task.node, []).append(task)
     tasks = tuple(
         Task(
             name=SAVE_TASK,
@@ -106,7 +116,8 @@ def save_group(job: Job, run_id: str) -> TaskGroup:
                     run_id=run_id,
                     path=SAVE_TASK,
                     compression=job.checkpoint.compression,
-                    origins=_origins(job, node, names),
+                    origins=_origins(making.get(node, ()), (*names, *constants.get(node, ()))),
+                    objects=constants.get(node, ()),
                 ),
             ),
             path=SAVE_TASK,
@@ -135,11 +146,17 @@ def load_group(job: Job, manifest: Manifest, directory: str) -> TaskGroup:
                 f"epoch {manifest.epoch} has no file of node '{node}'",
                 did_you_mean(node, files),
             )
+    constants = dict(job.constants)
     tasks = tuple(
         Task(
             name=LOAD_TASK,
             node=node,
-            steps=(_load_step(manifest, directory, files[node], names),),
+            steps=(
+                replace(
+                    _load_step(manifest, directory, files[node], names),
+                    objects=constants.get(node, ()),
+                ),
+            ),
             path=LOAD_TASK,
             **_giving(FILE_OUTPUT),
         )

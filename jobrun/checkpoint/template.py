@@ -20,6 +20,7 @@ from jobrun.checkpoint.blocks import DIGEST_BYTES
 from jobrun.checkpoint.codecs import encoder_for
 from jobrun.checkpoint.dtypes import DType, parse_dtype, storage_dtype
 from jobrun.checkpoint.layout import Entry, Layout, Numbers
+from jobrun.checkpoint.names import shown
 from jobrun.checkpoint.userblock import SIZE as USER_BLOCK
 from jobrun.core.errors import TaskFailedError
 
@@ -27,8 +28,11 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 EPOCH_TYPE = np.dtype("<i8")
 BLOBS_TYPE = np.dtype([("type", "<u8"), ("offset", "<u8"), ("size", "<u8")])
 CHUNKS_TYPE = np.dtype([("offset", "<u8"), ("size", "<u8")])
-# From this many links on, nodes that hold more of them are worth their size.
+# From this many links on, nodes that hold more of them are worth their size, in so many groups.
 _MANY = 256
+_FEW = 16
+# A group: the number of a blob, or a group, by name.
+_Tree = dict[bytes, "int | _Tree"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +89,8 @@ class Template:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        many = len(layout.entries) > _MANY
-        self._node_k = h5parts.LARGE_K if many else h5parts.SMALL_K
+        self._tree = _tree_of(layout)
+        self._node_k = h5parts.LARGE_K if _is_worth_it(self._tree) else h5parts.SMALL_K
         self.index_at = USER_BLOCK + h5parts.SUPERBLOCK_SIZE
         self._texts = padded(layout.text) + padded(layout.names_text)
         self._table_at = self.index_at + len(self._texts)
@@ -143,19 +147,29 @@ class Template:
         ]
 
     def _make_groups(self, own: dict[str, Bytes], own_at: int) -> tuple[bytes, int, int]:
-        """The three groups, the root's address, and the end of them; each behind its children."""
+        """All groups, the root's address, and the end of them; each behind its children."""
         links: list[tuple[bytes, int]] = []
         end = own_at
         for name, header in own.items():
             links.append((name.encode(), end))
             end += len(header)
         table = h5parts.group(links, end, self._node_k)
-        named = list(zip(self._layout.quoted_names, self._addresses, strict=True))
-        blobs_at = end + len(table)
-        blobs = h5parts.group(named, blobs_at, self._node_k)
-        root_at = blobs_at + len(blobs)
+        made = [table]
+        blobs_at, root_at = self._make_group(self._tree, end + len(table), made)
         root = h5parts.group([(b"_ck", end), (b"blobs", blobs_at)], root_at, self._node_k)
-        return table + blobs + root, root_at, root_at + len(root)
+        return b"".join([*made, root]), root_at, root_at + len(root)
+
+    def _make_group(self, tree: _Tree, begin: int, made: list[bytes]) -> tuple[int, int]:
+        """A group behind those inside it; its address, and where it ends."""
+        links: list[tuple[bytes, int]] = []
+        for name, one in tree.items():
+            if isinstance(one, int):
+                links.append((name, self._addresses[one]))
+            else:
+                address, begin = self._make_group(one, begin, made)
+                links.append((name, address))
+        made.append(h5parts.group(links, begin, self._node_k))
+        return begin, begin + len(made[-1])
 
 
 def chunk_tree(entry: Entry, places: list[tuple[int, int]], address: int) -> tuple[bytes, int]:
@@ -174,6 +188,34 @@ def chunk_tree(entry: Entry, places: list[tuple[int, int]], address: int) -> tup
 def padded(text: bytes) -> bytes:
     """The text with NULs behind, a multiple of 8 in all."""
     return text + bytes(-len(text) % 8)
+
+
+def _tree_of(layout: Layout) -> _Tree:
+    """What is in ``/blobs``: groups in groups, each in the order of its names' bytes."""
+    tree: _Tree = {}
+    for row, name in enumerate(layout.quoted_names):
+        inside = tree
+        *around, last = name.split(b"/")
+        for step in around:
+            found = inside.setdefault(step, {})
+            assert isinstance(found, dict)  # noqa: S101 - a name is a blob's or a group's
+            inside = found
+        inside[last] = row
+    return _ordered(tree) if any(isinstance(one, dict) for one in tree.values()) else tree
+
+
+def _ordered(tree: _Tree) -> _Tree:
+    return {
+        name: one if isinstance(one, int) else _ordered(one) for name, one in sorted(tree.items())
+    }
+
+
+def _is_worth_it(tree: _Tree) -> bool:
+    """Whether nodes for many links are: not for many groups, each of which has its own."""
+    groups = [tree]
+    for group in groups:
+        groups += [one for one in group.values() if isinstance(one, dict)]
+    return len(groups) <= _FEW and max(map(len, groups)) > _MANY
 
 
 def _place_headers(layout: Layout, start: int) -> tuple[list[_Alike], list[int], int]:
@@ -202,7 +244,7 @@ def _header_of(entry: Entry) -> tuple[bytes, int]:
     except ValueError as error:
         raise TaskFailedError.of(
             "E309",
-            f"blob '{entry.name}' cannot be stored in a checkpoint: {error}",
+            f"blob '{shown(entry.name)}' cannot be stored in a checkpoint: {error}",
             "give it a simpler dtype, or split it",
         ) from error
 

@@ -14,6 +14,7 @@ from jobrun.checkpoint.copying import is_same
 from jobrun.checkpoint.directory import epoch_name
 from jobrun.checkpoint.plan import FILE_OUTPUT
 from jobrun.checkpoint.store import CheckpointStore, Manifest
+from jobrun.formats.files import disk_faults, sync_names
 from jobrun.graph.expr import Name
 from jobrun.graph.steps import CopyState, PublishCopy
 from jobrun.graph.types import Output, Scope, Task, TaskGroup
@@ -51,14 +52,26 @@ class DirectoryUpload:
     def __init__(self, root: str, node: str) -> None:
         self._root = Path(root)
         self._node = node
+        self._is_settled = False
 
     def build(self, epoch: int, store: CheckpointStore) -> TaskGroup:
         """See ``UploadBuilder.build``."""
         manifest = store.manifest(epoch)
         target = self.target(manifest)
+        self._settle()
         if is_same(target, manifest):
+            # Who gave it its name may have been killed before that was durable.
+            with disk_faults("E318", f"sync {target}"):
+                sync_names(target)
             return TaskGroup("upload")
         return upload_group(manifest, store.path(epoch), target, self._node)
+
+    def _settle(self) -> None:
+        """Once: as long as the place is there, its name must stay, whoever has made it."""
+        if not self._is_settled and self._root.is_dir():
+            with disk_faults("E318", f"sync {self._root}"):
+                sync_names(self._root, own=3)
+        self._is_settled = True
 
     def target(self, manifest: Manifest) -> str:
         """Where the copy of that epoch stands."""

@@ -22,6 +22,7 @@ from jobrun.blobs.values import Value
 from jobrun.checkpoint import userblock
 from jobrun.checkpoint.codec import Array
 from jobrun.checkpoint.filling import Filling
+from jobrun.checkpoint.parts import taken_apart
 from jobrun.checkpoint.program import Filled, Known, Program, program_for
 from jobrun.checkpoint.recycling import known_digests, share, take_spare
 from jobrun.checkpoint.slabs import FileWriter, SlabPool, aligned
@@ -123,7 +124,7 @@ class NodeWriter:
                 becomes it.
             epoch: Of which epoch the values are.
             run_id: Of which run.
-            values: By name. Read only.
+            values: By name. Read only. Containers, and states of objects, become groups.
             unchanged: Names whose values are, bit for bit, those of the last ``write`` that
                 returned. They are not even read where a file that is used again has them.
 
@@ -168,7 +169,8 @@ class NodeWriter:
             finally:
                 self._lock.release()
 
-    def _arrays(self, values: Mapping[str, Value]) -> tuple[Program, list[Array]]:
+    def _arrays(self, whole: Mapping[str, Value]) -> tuple[Program, list[Array]]:
+        values = taken_apart(whole)
         if self._program is not None:
             arrays = self._program.arrays(values)
             if arrays is not None:

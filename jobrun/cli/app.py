@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("jobrun.cli.run", "Run a job from its spec to the end."),
     "resume": ("jobrun.cli.resume", "Continue a run from its last checkpoint."),
     "sweep": ("jobrun.cli.sweep", "Run a spec at many points of its params."),
+    "submit": ("jobrun.cli.submit", "Submit a job to Slurm, put back until it is done."),
     "runs": ("jobrun.cli.runs", "List runs; tag, remove, or find them."),
     "status": ("jobrun.cli.status", "Show how a run stands, from any terminal."),
     "logs": ("jobrun.cli.logs", "Print what the tasks of a run said."),

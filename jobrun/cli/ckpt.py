@@ -16,6 +16,7 @@ from jobrun.cli.output import document, size
 from jobrun.cli.shell import Shell
 from jobrun.core.errors import ProofError
 from jobrun.core.excerpt import visible
+from jobrun.core.objecturl import is_object_url
 from jobrun.runner.pins import read_pins
 from jobrun.tools.checkpoints import (
     Checkpoints,
@@ -44,13 +45,15 @@ command = SubcommandGroup(
 def _verify(shell: Shell, /, target: str, as_json: bool, run_dir: str) -> int:
     r"""Compare every byte of RUN's checkpoints with what was written.
 
-    Exits with 8 when one is damaged.
+    Exits with 8 when one is damaged. RUN may be the URL of a run in an object store.
 
     \b
     Examples:
       jobrun ckpt verify
       jobrun ckpt verify kmeans@12
     """
+    if is_object_url(target):
+        return _verify_remote(shell, target, as_json=as_json)
     found, epochs = _chosen(target, run_dir)
 
     within: list[dict[str, Any]] = []
@@ -72,9 +75,24 @@ def _verify(shell: Shell, /, target: str, as_json: bool, run_dir: str) -> int:
     # Whoever names an epoch means the whole of it.
     torn = () if "@" in target else verify_within(found, told_within)
     if as_json:
-        form = {**_verified(found, epochs, damaged), "good": not (damaged or torn)}
+        form = {**_verified(found.run.name, epochs, damaged), "good": not (damaged or torn)}
         shell.print(document("ckpt-verify", {**form, "within": within}))
     return ProofError.exit_code if damaged or torn else 0
+
+
+def _verify_remote(shell: Shell, target: str, *, as_json: bool) -> int:
+    from jobrun.runner.remoterun import verify_remote  # noqa: PLC0415 - only who has some there
+
+    def told(epoch: int, damage: Damage | None) -> None:
+        if not as_json:
+            shell.print(_condition(f"epoch {epoch}", damage, shell))
+
+    name, found = verify_remote(target, told)
+    damaged = tuple(damage for damage in found.values() if damage is not None)
+    if as_json:
+        form = _verified(name, tuple(found), damaged)
+        shell.print(document("ckpt-verify", {**form, "within": []}))
+    return ProofError.exit_code if damaged else 0
 
 
 @command.command("pin", cls=Command)
@@ -191,12 +209,10 @@ def _epochs(epochs: tuple[int, ...]) -> str:
     return f"epoch {listed}" if len(epochs) == 1 else f"epochs {listed}"
 
 
-def _verified(
-    found: Checkpoints, epochs: tuple[int, ...], damaged: tuple[Damage, ...]
-) -> dict[str, Any]:
+def _verified(name: str, epochs: tuple[int, ...], damaged: tuple[Damage, ...]) -> dict[str, Any]:
     reasons = {damage.epoch: damage.reason for damage in damaged}
     return {
-        "run": found.run.name,
+        "run": name,
         "good": not damaged,
         "epochs": [
             {"epoch": epoch, "good": epoch not in reasons, "reason": reasons.get(epoch, "")}

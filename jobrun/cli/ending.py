@@ -12,6 +12,7 @@ import jobrun
 from jobrun.cli.faults import show
 from jobrun.cli.guard import Box, Ended, end_alike
 from jobrun.cli.output import size
+from jobrun.cli.overdue import Limits, line_of, told
 from jobrun.cli.shell import Shell
 from jobrun.core.errors import Fault, InterruptedRunError, StoppedEarlyError, TaskFailedError
 from jobrun.core.events import Event, GroupEnded, GroupStarted, Listener, RunStarted
@@ -37,8 +38,10 @@ _LIMITS = {
 
 def noting(box: Box) -> Listener:
     """A listener that keeps in the box what is being run."""
+    limits = Limits(lambda text: box.note("limit", text))
 
     def hear(event: Event) -> None:
+        limits.hear(event)
         match event:
             case RunStarted():
                 box.note("run", event.directory)
@@ -75,16 +78,16 @@ def tell_unexpected_end(box: Box, ended: Ended, lacked_memory: Callable[[], bool
         lacked_memory: Whether the kernel has ended a process for lack of memory meanwhile.
     """
     shell = Shell()
-    stack = frames_of(box.stacks)
+    stack = frames_of(box.stacks, line_of(ended.overdue))
     lacked = lacked_memory()
-    how = _how(box, ended, lacked=lacked)
     mend = "what was saved is intact"
     run = box.text("run")
     mend += f"; to go on from it: jobrun resume {run}" if run else ""
-    show((Fault("E386", f"{how} {_where(box)}", mend),), shell)
+    how = f"{_how(box, ended, lacked=lacked)} {_where(box)}"
+    show((told(ended.overdue, mend) if ended.overdue else Fault("E386", how, mend),), shell)
     for line in stack:
         shell.say(f"  {line}")
-    if ended.status == -signal.SIGKILL and not (lacked or ended.insisted):
+    if ended.status == -signal.SIGKILL and not (lacked or ended.insisted or ended.overdue):
         end_alike(signal.SIGKILL)
     if ended.insisted:
         is_interrupt = MEANT.get(ended.insisted, ended.insisted) == signal.SIGINT
@@ -92,23 +95,34 @@ def tell_unexpected_end(box: Box, ended: Ended, lacked_memory: Callable[[], bool
     return TaskFailedError.exit_code
 
 
-def frames_of(stacks: str) -> tuple[str, ...]:
+def frames_of(stacks: str, task_line: int = 0) -> tuple[str, ...]:
     """The frames of the thread that ended the process, innermost last, without jobrun's own.
 
     Of a process that was ended from outside, no thread did it: then of one that does something.
 
     Args:
         stacks: As the interpreter writes them when it crashes, or is asked to.
+        task_line: Of the spec, at which the task begins of which the thread is wanted; 0 for any.
     """
     # The last of several that were written down.
     _, _, last = stacks.rpartition("Fatal Python error")
     threads = re.split(r"^(?=Current thread |Thread 0x|Stack \()", last, flags=re.MULTILINE)
     found = {one: _frames(one) for one in threads}
-    by_itself = [one for one in threads if one.startswith(("Current", "Stack"))]
+    if task_line:
+        threads.sort(key=lambda one: _lines_behind(found[one], task_line))
+    by_itself = [one for one in threads if one.startswith(("Current", "Stack")) and not task_line]
     for one in (*by_itself[-1:], *threads):
         if found[one]:
             return found[one]
     return ()
+
+
+def _lines_behind(frames: tuple[str, ...], task_line: int) -> float:
+    """How far behind the beginning of a task a thread is in its steps; infinitely if elsewhere."""
+    # Generated code has the lines of the spec, which is the outermost file that is not ours.
+    number = re.search(r", line (\d+),", frames[0]) if frames else None
+    behind = int(number[1]) - task_line if number else -1
+    return behind if behind >= 0 else float("inf")
 
 
 def _frames(thread: str) -> tuple[str, ...]:

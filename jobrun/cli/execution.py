@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from jobrun.cli.ending import both, noting
 from jobrun.cli.options import Lines, log_format_option, option
 from jobrun.cli.profiled import profiled
-from jobrun.cli.progress import as_document, progress_of, tell_end
+from jobrun.cli.progress import as_document, progress_of, tell_end, what_is_kept
 from jobrun.cli.shell import Shell
 from jobrun.cli.tally import Tally
-from jobrun.core.errors import UsageError
 from jobrun.core.events import Listener
 from jobrun.runner.settings import RunOptions, RunResult
 
@@ -56,6 +56,35 @@ class Duration(_SecondsType):
         return float(match[1]) * _UNITS_S[match[2]]
 
 
+class SessionKind(click.types.StringParamType):
+    """``threads``, ``processes``, or ``ray`` with or without the address of a cluster."""
+
+    name = "session"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The sessions; an address is the user's matter."""
+        del ctx, param
+        known = ("threads", "processes", "ray", "ray:auto")
+        return [CompletionItem(one) for one in known if one.startswith(incomplete)]
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text as it is.
+
+        Raises:
+            click.BadParameter: There is no such session, or the address is none.
+        """
+        kind, colon, address = str(value).partition(":")
+        if kind == "ray" and (not colon or re.fullmatch(r"auto|[^:\s]+:\d+", address)):
+            return str(value)
+        if kind == "ray":
+            self.fail(f"'{address}' is not an address: ray:auto or ray:HOST:PORT", param, ctx)
+        if value not in ("threads", "processes"):
+            self.fail(f"'{value}' is not one of: threads, processes, ray, ray:ADDRESS", param, ctx)
+        return str(value)
+
+
 def limit_options(function: Function) -> Function:
     """The options that are alike in both commands."""
     for decorate in reversed(
@@ -71,11 +100,9 @@ def limit_options(function: Function) -> Function:
                    help="To end an epoch after a signal."),
             option("--trust-dir", "trust", is_flag=True,
                    help="Use a run directory that others may write into."),
-            option("--session", type=click.Choice(["threads", "processes"]), default="threads",
-                   show_default=True, metavar="KIND", help="Nodes: threads or processes."),
-            option("--max-failures", type=click.IntRange(min=0), default=3, show_default=True,
-                   metavar="N",
-                   help="Losses of nodes to go on after, until one more epoch is saved."),
+            session_options,
+            option("--map", "places", type=Lines(), multiple=True, metavar="NODE=NODE",
+                   help="The first runs in the place of the second."),
             option("-q", "--quiet", is_flag=True, help="Say warnings and errors only."),
             option("-v", "--verbose", is_flag=True, help="Say every epoch, task and save."),
             option("--profile", is_flag=True,
@@ -86,6 +113,26 @@ def limit_options(function: Function) -> Function:
     ):  # fmt: skip
         function = decorate(function)
     return function
+
+
+def session_options(function: Function) -> Function:
+    """Where nodes run, and how many losses of them are borne."""
+    for decorate in reversed(
+        (
+            option("--session", type=SessionKind(), default="threads", show_default=True,
+                   metavar="KIND", help="Nodes: threads, processes or ray[:ADDRESS]."),
+            option("--max-failures", type=click.IntRange(min=0), default=3, show_default=True,
+                   metavar="N",
+                   help="Losses of nodes to go on after, until one more epoch is saved."),
+        )
+    ):  # fmt: skip
+        function = decorate(function)
+    return function
+
+
+def session_words(given: Mapping[str, Any]) -> list[str]:
+    """The words that say to another command what ``session_options`` said to this one."""
+    return ["--session", given["session"], "--max-failures", str(given["max_failures"])]
 
 
 def drift_options(function: Function) -> Function:
@@ -123,18 +170,15 @@ def execute(act: Act, shell: Shell, run_dir: Path, given: Mapping[str, Any]) -> 
         run_dir: Where runs live.
         given: The values of ``limit_options``, and those of ``resume`` where there are any.
     """
-    if given.get("profile") and given["session"] != "threads":
-        # Before anything is made: the session itself would say so only when it is opened.
-        raise UsageError.of(
-            "E397", f"steps in the session '{given['session']}' cannot be measured yet",
-            "leave --profile out, or use --session threads",
-        )  # fmt: skip
     verbosity = -1 if given["quiet"] else int(given["verbose"])
     tally = Tally()
     with _not_writable_by_others(), progress_of(shell, tally, verbosity) as progress:
         listener = both(noting(shell.box), progress) if shell.box else progress
         options = run_options(run_dir, given)
-        with profiled(given.get("profile", False), options, listener, shell) as (options, told):
+        with (
+            what_is_kept(tally),
+            profiled(given.get("profile", False), options, listener, shell) as (options, told),
+        ):
             result = act(options, told)
     tell_end(result, tally, shell, verbosity)
     if given["as_json"]:
@@ -168,5 +212,6 @@ def run_options(run_dir: Path, given: Mapping[str, Any]) -> RunOptions:
         allow_lost=given.get("allow_lost", False),
         trust=given.get("trust", False),
         max_failures=given.get("max_failures", 3),
+        places=tuple(given.get("places", ())),
         given=given.get("given", ()),
     )

@@ -27,8 +27,8 @@ from jobrun.runner.durable import disk_faults, write_whole
 def command(shell: Shell, code: str | None, html: str, as_json: bool) -> None:
     r"""Explain an error CODE, a KEY of a spec, a function by its NAME, or a TOPIC.
 
-    Topics are expressions, operators and checkpoint-format. Without an argument all codes are
-    listed.
+    Topics are expressions, operators, objects, checkpoint-format and submit. Without one all codes
+    are listed.
 
     \b
     Examples:

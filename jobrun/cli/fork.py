@@ -16,9 +16,10 @@ from jobrun.cli.shell import Shell
 from jobrun.core.errors import UsageError
 from jobrun.runner.authored import refuse_python
 from jobrun.runner.fork import Fork, fork_run
-from jobrun.runner.rundir import Run, find_run
+from jobrun.runner.rundir import Run
 from jobrun.runner.settings import RunOptions
 from jobrun.runner.specdir import changed_spec
+from jobrun.runner.start import choose_run
 from jobrun.spec.load import LoadedSpec
 
 
@@ -61,7 +62,7 @@ def command(
     """
     shell.texts |= option_texts(overrides)
     name, epoch = _split(run)
-    parent = find_run(name, Path(run_dir))
+    parent = choose_run(name, Path(run_dir), epoch)
     prepared = None
     if spec:
         prepared = prepare(spec, values, overrides)

@@ -30,6 +30,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from jobrun.cli.overdue import Overdue
 from jobrun.core.relayed import MEANT, RELAYS
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -45,9 +46,9 @@ _LEFT_BEHIND_S = 5.0
 # The second signal to end does not wait for the epoch; so long it is given to heed it.
 _INSISTING = 2
 _HEEDING_S = 10.0
-_PAGE_BYTES = 8192
+_PAGE_BYTES = 16384
 _SLOT_BYTES = 2048
-_SLOTS = ("run", "group", "exit")
+_SLOTS = ("run", "group", "exit", "limit")
 _MOST_STACK_BYTES = 1 << 20
 
 
@@ -115,11 +116,13 @@ class Ended:
         status: As ``subprocess`` gives it: negative for the signal that ended it.
         most_bytes: The most memory that it had at a time.
         insisted: The second signal that asked for its end, if it was ended for not heeding it.
+        overdue: The task for which it was ended; see ``overdue``.
     """
 
     status: int
     most_bytes: int
     insisted: int = 0
+    overdue: str = ""
 
 
 def guarded(work: Callable[[Box], int], explain: Callable[[Box, Ended], int]) -> int:
@@ -162,8 +165,8 @@ def guarded(work: Callable[[Box], int], explain: Callable[[Box, Ended], int]) ->
 class _Watch:
     """The parent's side: passes signals on until the child has ended.
 
-    The second that asks for the end means at once. A child that does not heed it, since code in C
-    keeps the interpreter for itself, is ended from here.
+    The second that asks for the end means at once. A child that does not heed it, nor the limit of
+    a task, since code in C keeps the interpreter for itself, is ended from here.
     """
 
     def __init__(self, child: int, awaited: set[int], asking: set[int], box: Box) -> None:
@@ -173,6 +176,8 @@ class _Watch:
         self._box = box
         self._asked = 0
         self._insisted = 0
+        self._limits = Overdue(lambda: box.text("limit"))
+        self._overdue = ""
         self._end_at = float("inf")
         self._noted_at = 0.0
         self._continue_until = 0.0
@@ -190,6 +195,7 @@ class _Watch:
             elif info.si_signo != signal.SIGCHLD:
                 self._count(info.si_signo)
                 self._pass_on(info)
+            self._look()
             if time.monotonic() > self._end_at:
                 self._end()
             ended = self._reap()
@@ -205,7 +211,12 @@ class _Watch:
             if pid == self._child:
                 is_ended = time.monotonic() > self._end_at
                 insisted = self._insisted if is_ended else 0
-                return Ended(os.waitstatus_to_exitcode(status), usage.ru_maxrss << 10, insisted)
+                code, most_bytes = os.waitstatus_to_exitcode(status), usage.ru_maxrss << 10
+                return Ended(code, most_bytes, insisted, self._overdue)
+
+    def _look(self) -> None:
+        if not (self._overdue or self._insisted) and (task := self._limits.look()):
+            self._overdue, self._end_at = task, time.monotonic()
 
     def _count(self, number: int) -> None:
         if number in self._asking:

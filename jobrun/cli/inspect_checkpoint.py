@@ -23,7 +23,9 @@ from jobrun.tools.inspection import (
     as_values,
     chosen,
     dtype_name,
+    heads_first,
     position_words,
+    structure_words,
     value_text,
 )
 
@@ -147,6 +149,7 @@ def _speed(times: CheckpointTimes | NodeTime) -> str:
 
 
 def _table(blobs: tuple[BlobFacts, ...], *, values: bool) -> list[str]:
+    blobs = heads_first(blobs)
     rows = [_row(blob) for blob in blobs]
     widths = [max(len(row[column]) for row in rows) for column in range(4)] if rows else []
     lines = []
@@ -159,6 +162,9 @@ def _table(blobs: tuple[BlobFacts, ...], *, values: bool) -> list[str]:
 
 
 def _row(blob: BlobFacts) -> tuple[str, str, str, str, str]:
+    if head := structure_words(blob):
+        kind, _, of = head.partition(" of class ")
+        return (visible(blob.name.partition("/")[0]), kind, "-", "-", visible(of))
     kind = dtype_name(blob.dtype)
     if blob.kind != "array":
         kind = f"numpy {kind}" if blob.kind == "numpy" else blob.kind

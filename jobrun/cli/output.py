@@ -35,7 +35,9 @@ def json_text(content: Mapping[str, Any]) -> str:
 
 
 def short_path(path: str) -> str:
-    """Relative to the working directory where that is shorter."""
+    """Relative to the working directory where that is shorter; a URL as it is."""
+    if "://" in path:
+        return path
     try:
         relative = os.path.relpath(path)
     except OSError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from jobrun.cli.output import document, number, short_path, size, span
 from jobrun.cli.plain import PlainProgress
 from jobrun.cli.shell import Shell
 from jobrun.cli.tally import Tally
+from jobrun.core.errors import JobrunError
 from jobrun.runner.settings import RunResult
 
 _ENDINGS = {
@@ -34,6 +36,20 @@ def progress_of(shell: Shell, tally: Tally, verbosity: int) -> Any:
 
         return LiveProgress(shell, tally)
     return PlainProgress(shell, tally, verbosity)
+
+
+@contextmanager
+def what_is_kept(tally: Tally) -> Iterator[None]:
+    """Let an error say which epoch is saved, and how to go on from it, once there is one."""
+    try:
+        yield
+    except JobrunError as error:
+        run = tally.started
+        saved = tally.saved.epoch if tally.saved else run.epoch if run else -1
+        if run is not None and saved >= 0:
+            again = f"jobrun resume {short_path(run.directory)}"
+            error.add_note(f"epoch {saved} is saved; to go on from it: {again}")
+        raise
 
 
 def tell_end(result: RunResult, tally: Tally, shell: Shell, verbosity: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from jobrun.cli.completing import SPEC
+from jobrun.cli.execution import session_options, session_words
 from jobrun.cli.faults import show
 from jobrun.cli.loading import option_texts, prepare
 from jobrun.cli.options import Command, json_option, option, run_dir_option, value_options
@@ -56,13 +57,7 @@ _PRELOAD = ("jobrun.cli.invoke", "jobrun.cli.run", "jobrun.cli.plain", "jobrun.c
     metavar="N",
     help="Another seed kills at other places and instants.",
 )
-@option(
-    "--session",
-    type=click.Choice(["threads", "processes"]),
-    default="threads",
-    show_default=True,
-    help="Where the nodes run.",
-)
+@session_options
 @option(
     "--jobs",
     type=click.IntRange(min=1),
@@ -118,7 +113,7 @@ def command(
 def _words(
     spec: str, values: tuple[str, ...], overrides: tuple[str, ...], given: dict[str, Any]
 ) -> tuple[str, ...]:
-    words = ["run", spec, "--resume", "auto", "--quiet", "--session", given["session"]]
+    words = ["run", spec, "--resume", "auto", "--quiet", *session_words(given)]
     words += [word for path in values for word in ("--values", path)]
     words += [word for text in overrides for word in ("--set", text)]
     if given["epochs"]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from jobrun.cli.forecast import show_forecast
 from jobrun.cli.loading import option_texts
 from jobrun.cli.options import Command, option, run_dir_option, value_options
 from jobrun.cli.shell import Shell
+from jobrun.core.objecturl import is_object_url
 from jobrun.runner.authored import refuse_python
 from jobrun.runner.rundir import Run
 from jobrun.runner.settings import RunOptions
@@ -37,7 +41,7 @@ from jobrun.spec.load import LoadedSpec
     # JOBRUN_EPOCH is what a step's program is told; a jobrun in it must not take it for this.
     envvar="JOBRUN_RESUME_EPOCH",
     show_envvar=True,
-    help="Go back to exactly this epoch; later ones are moved to superseded/.",
+    help="Go back to epoch N; set later ones aside.",
 )
 @option("--spec", metavar="FILE", help="Use this spec instead of the recorded one.")
 @value_options
@@ -63,7 +67,7 @@ def command(
     dry_run: bool,
     **limits: Any,
 ) -> int:
-    r"""Continue RUN: a directory, a name, the start of one, or 'latest'.
+    r"""Continue RUN: a directory, a name, the start of one, 'latest', or a URL.
 
     Without RUN, the newest unfinished run. A finished run returns at once.
 
@@ -71,10 +75,11 @@ def command(
     Examples:
       jobrun resume
       jobrun resume brisk-heron --epoch 12
+      jobrun resume s3://bucket/runs/kmeans/20261121-0942-brisk-heron
     """
     shell.texts |= option_texts(overrides)
     limits["given"] = given_words(spec, values, overrides)
-    chosen = choose_run(run, Path(run_dir))
+    chosen = choose_run(run, _place(run, run_dir, dry_run=dry_run), limits["epoch"])
     loaded = _other_spec(chosen, spec, values, overrides)
     if dry_run:
         options = run_options(Path(run_dir), limits)
@@ -84,6 +89,15 @@ def command(
         return api.resume_from(chosen.path, loaded, options, listener=listener)
 
     return execute(_act, shell, Path(run_dir), limits)
+
+
+def _place(run: str, run_dir: str, *, dry_run: bool) -> Path:
+    """Where a run is looked for; of a URL, that of which a dry run leaves nothing."""
+    if not (dry_run and is_object_url(run)):
+        return Path(run_dir)
+    place = tempfile.mkdtemp(prefix="jobrun-fetched-")
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    return Path(place)
 
 
 def _other_spec(

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from jobrun.cli.completing import SPEC
-from jobrun.cli.execution import Duration
+from jobrun.cli.execution import Duration, session_options, session_words
 from jobrun.cli.options import Command, option, value_options
 from jobrun.cli.output import document, number, span
 from jobrun.cli.shell import Shell
@@ -49,6 +49,7 @@ _FORMS = ("text", "json", "github")
     metavar="N",
     help="How many at a time; one per processor if not given.",
 )
+@session_options
 @option("--junit", metavar="FILE", help="Write the results as JUnit XML.")
 @option(
     "--summary",
@@ -110,7 +111,7 @@ def _words(values: tuple[str, ...], overrides: tuple[str, ...], given: dict[str,
         words += ["--epochs", str(given["epochs"])]
     if given["time_s"]:
         words += ["--time", f"{given['time_s']:.3f}s"]
-    return words
+    return [*words, *session_words(given)]
 
 
 class _Teller:

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from jobrun.cli.completing import AXIS, METRIC_OF_SPEC, SPEC
+from jobrun.cli.execution import session_options, session_words
 from jobrun.cli.loading import option_texts
 from jobrun.cli.options import Command, Lines, json_option, option, run_dir_option, value_options
 from jobrun.cli.output import document, short_path
@@ -87,6 +88,7 @@ class _Sweep:
     help="What tells the best point: the least of a metric, or max:METRIC.",
 )
 @option("--epochs", type=_COUNT, metavar="N", help="Also stop each run when N epochs have run.")
+@session_options
 @option("--name", default="", metavar="NAME", help="Of the sweep; the job's if not given.")
 @option("--status", "only_status", is_flag=True, help="Show how it stands, and run nothing.")
 @option("--csv", "as_csv_text", is_flag=True, help="Print the results as CSV.")
@@ -145,7 +147,7 @@ def _run(sweep: _Sweep, shell: Shell, given: dict[str, Any]) -> int:
         write_asked(folder, sweep.asked)
         points = sweep.design.points
         todo = [point for point in points if not is_over(point, sweep.run_dir, epochs)]
-        words = ["--epochs", str(epochs)] if epochs else []
+        words = [*session_words(given), *(["--epochs", str(epochs)] if epochs else [])]
         jobs = given["jobs"] or os.cpu_count() or 1
         with sweep_progress(shell, sweep.design, len(todo), jobs) as progress:
 

@@ -113,10 +113,102 @@ def _checkpoint_format() -> str:
     return format_text()
 
 
+_SUBMIT = """\
+Batch systems, several machines, clusters
+
+A run that is told to end saves what is whole and ends with exit code 75; the same command goes on
+where it was. That is all that a batch system has to know.
+
+Slurm          jobrun submit train.yaml --time 4h --partition long
+               shows its script with --print. It has Slurm send USR1 two minutes before the end
+               (--warn), sets 'deadline: auto', and puts the job back (scontrol requeue) as long as
+               it ends with 75 and has saved something. scancel ends it for good.
+               With --hosts 4 it starts a Ray cluster on four hosts (ray symmetric-run) and runs
+               with --session ray:auto on the first.
+PBS, LSF, …    put into the script, behind their own options:
+                 jobrun run train.yaml --resume auto --set deadline=auto
+                 test $? -eq 75 && qsub "$0"
+               'deadline: auto' knows the end of a job of Slurm, PBS, OAR, Cobalt, Flux, LSF and
+               Grid Engine; for others set JOBRUN_DEADLINE to it.
+One host       no batch system: jobrun run train.yaml --session processes gives each node of the
+               job a process; --session threads has all in one.
+
+Several hosts, by ssh (the same Python, jobrun and Ray on each, and a directory that all see)
+  head$    export RAY_AUTH_MODE=token            # the same ~/.ray/auth_token on all hosts
+  head$    ray start --head --port 6379 --disable-usage-stats --resources '{"hostA": 1}'
+  other$   ray start --address head:6379 --disable-usage-stats --resources '{"hostB": 1}'
+  head$    jobrun run train.yaml --resume auto --session ray:head:6379
+  all$     ray stop                              # ends every Ray of that host
+A node goes to a host by 'nodes: {trainer: {count: 4, resources: {hostB: 0.25}}}'.
+
+Kubernetes, with KubeRay: a RayJob whose claim holds the spec and the runs
+  apiVersion: ray.io/v1
+  kind: RayJob
+  metadata: {name: train}
+  spec:
+    entrypoint: jobrun run /data/train.yaml --run-dir /data/runs --resume auto --session ray:auto
+    backoffLimit: 100          # 75 counts as a failure, and the next try goes on
+    shutdownAfterJobFinishes: true
+    rayClusterSpec:
+      authOptions: {mode: token}
+      headGroupSpec:
+        rayStartParams: {}
+        template: {spec: {containers: [{name: head, image: IMAGE, volumeMounts: [MOUNT]}],
+                          volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]}}
+      workerGroupSpecs:
+        - {groupName: workers, replicas: 4, rayStartParams: {}, template: …the same…}
+IMAGE has the same jobrun and Ray as the head; MOUNT is {name: data, mountPath: /data}.
+
+Another number of nodes at a resume needs a declaration: see 'jobrun explain state'.
+"""
+
+
+def _submit() -> str:
+    return _SUBMIT.rstrip()
+
+
+_OBJECTS = """\
+Objects: models, optimizers, generators, classes of your own
+
+What can be a blob   what has state_dict() and load_state_dict(): modules, optimizers, schedulers of
+                     PyTorch, samplers, your own classes; random.Random, numpy's Generator and
+                     RandomState, torch.Generator; estimators in the manner of scikit-learn, if
+                     all their attributes are arrays, numbers, text and containers of these
+Where it is made     by a callable in a task of init with 'rebuild: true', which runs at every start
+Who changes it       a callable that gets it with 'with' and names it in 'inout'; any number of
+                     them, but not two at the same time. There is one of it: it is not copied, sent
+                     to another node, or part of an expression
+What is saved        what state_dict() gives, after init and every epoch: dicts, lists and tuples
+                     of arrays, tensors, numbers, text, bytes and None, with all types and what is
+                     shared inside. Not what it leaves out: gradients in .grad, eval() or train(), …
+What a load does     it hands that to load_state_dict() of the object just made, takes the state out
+                     again, and compares the bits. What does not fit is told by name; nothing runs
+In the file          a group, /blobs/model/0.weight: see 'jobrun explain checkpoint-format'
+
+Tensors on the CPU are written from where they are; those on a GPU come by way of pinned memory.
+bfloat16 and the kinds of float8 keep their bits (pip install 'jobrun[torch]').
+
+Generators that are nobody's own (random, np.random, torch) are state, if a task of init says so:
+  - {call: "jobrun.generators:seeded", with: {torch: true}, out: generators}
+and every step that draws from them has them in 'inout'. They belong to the process: with several
+nodes, use --session processes. 'rng' of a step needs none of this.
+
+Dicts, lists and tuples of arrays, numbers, text, bytes and None are values as others are: any task
+can make one, they are state if init makes them, and callables get copies of them unless 'inout'.
+A list that a callable returns becomes an array where its items are numbers, or arrays of one shape.
+"""
+
+
+def _objects() -> str:
+    return _OBJECTS.rstrip()
+
+
 TOPICS: Mapping[str, Callable[[], str]] = {
     "expressions": _expressions,
     "operators": _operators,
+    "objects": _objects,
     "checkpoint-format": _checkpoint_format,
+    "submit": _submit,
 }
 
 

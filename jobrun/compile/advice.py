@@ -32,7 +32,8 @@ def give_advice(
         place = Place("epoch", context.source.key((key,) if key else ()))
         context.faults.error("E139", "'epoch' has no task, so there is nothing to repeat",
                              "put the work of one epoch there", place)  # fmt: skip
-    if policy.enabled and not any(one.state for one in kept.values()):
+    lent = {name for task in groups["epoch"].tasks for name in task.flow.lent()}
+    if policy.enabled and not any(one.state or lent & {*one.callables} for one in kept.values()):
         place = Place("init", context.source.key(("init",)))
         context.faults.warn(
             "W132", "init makes no state, so a checkpoint holds nothing and a resumed run starts "

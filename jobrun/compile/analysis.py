@@ -41,6 +41,7 @@ class Analysis:
         self._views: dict[GroupName, dict[str, NodeView]] = {}
         self.outputs = OutputTable(groups, faults)
         self._missing = Missing(groups, params, faults)
+        self._callables: Names = {}
 
     def check_tasks(self) -> None:
         """Note what is wrong inside tasks, and with the outputs they read."""
@@ -57,7 +58,9 @@ class Analysis:
         Args:
             there: Per node, what is there before.
         """
-        return state_of(self._checked("init", there, {}), self._faults)
+        left = state_of(self._checked("init", there, {}), self._faults)
+        self._callables = {node: frozenset(one.callables) for node, one in left.items()}
+        return left
 
     def kept(self, left: Mapping[str, Left], policy: CheckpointPolicy) -> dict[str, Left]:
         """What is there at each epoch boundary: state only where it is checkpointed."""
@@ -67,7 +70,7 @@ class Analysis:
             if node in saved:
                 kept[node] = one
             else:
-                kept[node] = Left((), one.constants)
+                kept[node] = Left((), one.constants, one.callables)
                 self._missing.dropped[node] = frozenset(one.state)
         return kept
 
@@ -75,7 +78,7 @@ class Analysis:
         """Check the groups after init, which start with what is kept."""
         names = names_of(kept)
         owned = {
-            node: Owned(frozenset(one.state), frozenset(one.constants))
+            node: Owned(frozenset(one.state), frozenset(one.constants), frozenset(one.callables))
             for node, one in kept.items()
         }
         self._checked("epoch", names, owned)
@@ -87,7 +90,7 @@ class Analysis:
 
     def assembled(self, name: GroupName) -> TaskGroup:
         """A checked group as a graph."""
-        return assembled(self._groups[name], self._views[name], self.outputs)
+        return assembled(self._groups[name], self._views[name], self.outputs, self._callables)
 
     def exactness(self) -> Exactness:
         """Whether the checked job is exact."""

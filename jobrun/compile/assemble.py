@@ -13,9 +13,25 @@ from jobrun.compile.tasks import Draft
 from jobrun.graph.types import NodeReport, NodeSetup, Task, TaskGroup
 
 
-def assembled(group: GroupDraft, views: Mapping[str, NodeView], outputs: OutputTable) -> TaskGroup:
-    """The group as a graph: tasks in spec order, then node order."""
-    tasks = tuple(_task(task, views[node], outputs) for task in group.tasks for node in task.nodes)
+def assembled(
+    group: GroupDraft,
+    views: Mapping[str, NodeView],
+    outputs: OutputTable,
+    callables: Mapping[str, frozenset[str]],
+) -> TaskGroup:
+    """The group as a graph: tasks in spec order, then node order.
+
+    Args:
+        group: The drafts.
+        views: The group on its nodes.
+        outputs: All outputs of the job.
+        callables: Per node the constants that only callables make.
+    """
+    tasks = tuple(
+        _task(task, views[node], outputs, callables.get(node, frozenset()))
+        for task in group.tasks
+        for node in task.nodes
+    )
     setups = []
     reports = []
     for node, view in views.items():
@@ -32,12 +48,14 @@ def assembled(group: GroupDraft, views: Mapping[str, NodeView], outputs: OutputT
     )  # fmt: skip
 
 
-def _task(draft: Draft, view: NodeView, outputs: OutputTable) -> Task:
+def _task(draft: Draft, view: NodeView, outputs: OutputTable, callables: frozenset[str]) -> Task:
     spec = draft.spec
+    lent = draft.flow.lent() & callables if not spec.rebuild else ()
     task = Task(
         draft.name, view.node, draft.steps, spec.needs, spec.instances, draft.setup,
         draft.instance_setup, draft.reports, draft.outputs, view.scopes(draft), spec.hogwild,
         spec.rebuild, draft.path, draft.place.origin, spec.timeout or 0.0, retry_of(spec),
         spec.on_error, placed_read(draft, view.node), draft.records.write,
+        tuple(sorted(lent)),
     )  # fmt: skip
     return outputs.bind(task, view.node) if outputs.reads_outputs(draft) else task

@@ -58,13 +58,22 @@ _State = dict[str, Status]
 
 @dataclass(slots=True)
 class Ledger:
-    """Where each name is first touched, by kind of touch, in the order of the text."""
+    """Where each name is first touched, by kind of touch, in the order of the text.
+
+    Attributes:
+        called: Of writes those that bind what a callable returns.
+        lent: Of writes those that hand a blob to a callable to be changed.
+        firm: All other writes.
+    """
 
     reads: dict[str, Place] = field(default_factory=dict)
     writes: dict[str, Place] = field(default_factory=dict)
     atomic: dict[str, Place] = field(default_factory=dict)
     deletes: dict[str, Place] = field(default_factory=dict)
     outputs: dict[tuple[str, str], Place] = field(default_factory=dict)
+    called: dict[str, Place] = field(default_factory=dict)
+    lent: dict[str, Place] = field(default_factory=dict)
+    firm: dict[str, Place] = field(default_factory=dict)
 
     def note(self, access: Access, place: Place) -> None:
         """Add the touches of one step."""
@@ -73,12 +82,20 @@ class Ledger:
         for names in (access.binds, access.changes, access.deletes):
             for name in names:
                 self.writes.setdefault(name, place)
+        self._sort(access, place)
         for name in access.atomic:
             self.atomic.setdefault(name, place)
         for name in access.deletes:
             self.deletes.setdefault(name, place)
         for read in access.outputs:
             self.outputs.setdefault((read.task, read.output), place)
+
+    def _sort(self, access: Access, place: Place) -> None:
+        firm = {*access.binds, *access.changes, *access.deletes} - {*access.called, *access.lent}
+        kinds = ((self.called, access.called), (self.lent, access.lent), (self.firm, firm))
+        for into, names in kinds:
+            for name in names:
+                into.setdefault(name, place)
 
     def add(self, other: Ledger) -> None:
         """Add what another ledger holds; what is here already came first."""
@@ -87,6 +104,9 @@ class Ledger:
         self.atomic = {**other.atomic, **self.atomic}
         self.deletes = {**other.deletes, **self.deletes}
         self.outputs = {**other.outputs, **self.outputs}
+        self.called = {**other.called, **self.called}
+        self.lent = {**other.lent, **self.lent}
+        self.firm = {**other.firm, **self.firm}
 
     def names(self) -> Iterable[str]:
         """Every name touched."""

@@ -15,6 +15,7 @@ from jobrun.compile.context import Context
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.groups import GroupDraft
 from jobrun.compile.job import Compiled
+from jobrun.compile.layout import check_layouts, check_types
 from jobrun.compile.nodes import NodeNames
 from jobrun.compile.order import check_needs
 from jobrun.compile.pipelines import check_pipelines
@@ -33,7 +34,6 @@ from jobrun.compile.reading import Reading
 from jobrun.compile.records import records_of
 from jobrun.compile.remote import check_local
 from jobrun.compile.settings import vet_settings
-from jobrun.compile.shapes import job_types
 from jobrun.compile.state import Left
 from jobrun.compile.state_dirs import (
     StateDirs,
@@ -44,7 +44,7 @@ from jobrun.compile.state_dirs import (
     without_empty_state_dirs,
 )
 from jobrun.compile.tasks import Draft
-from jobrun.compile.upload import local_upload
+from jobrun.compile.upload import resolved_upload
 from jobrun.compile.vetting import vet_name, vet_report, vet_steps, vet_stop, vet_task
 from jobrun.graph.conditions import (
     CheckpointPolicy,
@@ -124,6 +124,7 @@ class _Completion:
         analysis.check_later(kept)
         check_state_dirs(folders, policy, NOWHERE, self._faults)
         check_orders(self._drafts, self._faults)
+        check_layouts(self._job.layouts, kept, self._faults)
         probed = self._probed(kept)
         self._faults.raise_if_any()
         job = replace(
@@ -144,7 +145,7 @@ class _Completion:
             queues=queues,
         )
         # What needs a data file's header is found in preflight.
-        self._faults.extend(job_types(job).faults)
+        check_types(job, self._faults)
         self._faults.raise_if_any()
         return Compiled(job, self._faults.warnings())
 
@@ -265,7 +266,7 @@ class _Completion:
             check_metric(metric, dict(self._job.metrics), self._context(), place)
         if policy.upload is not None:
             place = Place("checkpoint.upload.to", NOWHERE)
-            policy = replace(policy, upload=local_upload(policy.upload, place, self._faults))
+            policy = replace(policy, upload=resolved_upload(policy.upload, place, self._faults))
         nodes = policy.nodes or keeping_nodes(self._drafts, self._job.cluster, folders)
         return replace(policy, nodes=nodes)
 

@@ -13,6 +13,7 @@ from jobrun.compile.analysis import Analysis, in_order, names_of
 from jobrun.compile.context import Context
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.groups import GroupLowering
+from jobrun.compile.layout import check_types, state_layouts
 from jobrun.compile.midway import check_midway
 from jobrun.compile.nets import net_table
 from jobrun.compile.nodes import NodeNames, cluster
@@ -29,7 +30,6 @@ from jobrun.compile.probes import Probes, Readable
 from jobrun.compile.queues import queue_table
 from jobrun.compile.readers import reader_table
 from jobrun.compile.settings import check_node_settings
-from jobrun.compile.shapes import job_types
 from jobrun.compile.state import Left
 from jobrun.compile.state_dirs import (
     StateDirs,
@@ -120,6 +120,7 @@ class _Compilation:
         check_reading(self._spec, self._context, self._groups, policy)
         check_state_dirs(folders, policy, self._at("checkpoint", "nodes"), self._faults)
         give_advice(self._context, self._spec, self._groups, kept, policy)
+        layouts = state_layouts(self._spec, self._loaded.source, kept, self._faults)
         probed = self._probed(kept)
         deadline = deadline_of(self._spec, self._context)
         self._faults.raise_if_any()
@@ -134,12 +135,12 @@ class _Compilation:
             checkpoint=policy, exactness=analysis.exactness(),
             blas_threads=self._spec.blas_threads, params=tuple(self._loaded.params.items()),
             folder=self._loaded.folder, **probed,
-            deadline=deadline, queues=queues,
+            deadline=deadline, queues=queues, layouts=layouts,
         )  # fmt: skip
         every = Place("checkpoint.every", self._at("checkpoint", "every"))
         check_midway(job, every, self._faults)
         # What needs a data file's header is found in preflight.
-        self._faults.extend(job_types(job).faults)
+        check_types(job, self._faults)
         self._faults.raise_if_any()
         return Compiled(job, self._faults.warnings())
 

@@ -63,6 +63,10 @@ def plan_json(job: Job, sizes: Sizes | None = None, made: Made | None = None) ->
         "groups": [_group(group, made or {}) for group in job.groups],
         "state": _owned(job.state, sizes or {}),
         "constants": _owned(job.constants, sizes or {}),
+        "layouts": [
+            {"blob": one.name, "layout": one.layout, "where": str(one.origin)}
+            for one in job.layouts
+        ],
         "checkpoint": _checkpoint(job.checkpoint),
         "stop": [_stop(one) for one in job.stop],
         "deadline": None if job.deadline is None else asdict(job.deadline),

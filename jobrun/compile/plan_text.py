@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from jobrun.compile.plan import Made, Sizes
 from jobrun.graph.conditions import CheckpointPolicy, Probe, StopCondition, StopWhen
+from jobrun.graph.data import POSITION_PREFIX
 from jobrun.graph.lines import render_steps
 from jobrun.graph.notes import node_notes, task_notes
 from jobrun.graph.pipes import pipe_text, pipes
@@ -45,6 +46,7 @@ def plan_text(job: Job, sizes: Sizes | None = None, made: Made | None = None) ->
     lines.append("")
     lines += list(_owned("state", job.state, sizes or {}))
     lines += list(_owned("constants", job.constants, sizes or {}))
+    lines += list(_other_counts(job))
     lines += list(_policy(job.checkpoint))
     lines += [_row("metric", f"{name} = {_probe(probe)}") for name, probe in job.metrics]
     lines += [_row("stop", _stop(condition)) for condition in job.stop]
@@ -188,6 +190,26 @@ def _blob(name: str, known: Known | None) -> str:
     size = known.size_bytes
     bytes_text = f" ({size_text(size)})" if lengths and size is not None else ""
     return f"{name} {known.dtype}" + (f" {lengths}{bytes_text}" if lengths else "")
+
+
+def _other_counts(job: Job) -> Iterator[str]:
+    """What a resume on another number of nodes does, and does not."""
+    if not job.layouts:
+        return
+    words = [
+        f"{one.name} by rows" if one.layout == "rows" else f"{one.name} the same on all"
+        for one in job.layouts
+    ]
+    yield _row("other nodes", f"a resume may have another 'count': {', '.join(words)}")
+    declared = {one.name for one in job.layouts}
+    left = {
+        name for _, names in job.state for name in names
+        if name not in declared and not name.startswith(POSITION_PREFIX)
+    }  # fmt: skip
+    if left:
+        yield _row("", f"but not of nodes with {', '.join(sorted(left))}, not declared in 'state'")
+    yield _row("", "random streams are those of a node's name; a reader's rows that are left are")
+    yield _row("", "divided among its nodes anew")
 
 
 def _policy(policy: CheckpointPolicy) -> Iterator[str]:

@@ -60,6 +60,7 @@ def checkpoint_policy(
         upload=upload_policy(written.upload, context),
         compression=_compression(written.compression),
         compression_at=context.source.at(("checkpoint", "compression")),
+        upload_at=context.source.at(("checkpoint", "upload", "to")),
         asynchronous=written.asynchronous,
     )
 

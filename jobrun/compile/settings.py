@@ -53,7 +53,7 @@ def vet_settings(task: Task, faults: Faults) -> None:
 
 
 def check_node_settings(spec: JobSpec, source: SourceMap, faults: Faults) -> None:
-    """Note what cannot be meant, and warn of what the threads of one process have no use for."""
+    """Note what cannot be meant, and warn of what only a cluster has a use for."""
     for name, node in spec.nodes.items():
         at: Path = ("nodes", name)
         found = [*_bad_amounts(node, at), *_conflicts(node, at)]
@@ -63,8 +63,8 @@ def check_node_settings(spec: JobSpec, source: SourceMap, faults: Faults) -> Non
             if not found and getattr(node, key):
                 place = Place(path_text((*at, key)), source.key((*at, key)))
                 faults.warn(
-                    "W135", f"'{key}' of node '{name}' has no effect in the session 'threads'",
-                    "leave it out, or use a session that has a use for it", place,
+                    "W135", f"'{key}' of node '{name}' counts in the session 'ray' only",
+                    "run it with --session ray, or leave it out", place,
                 )  # fmt: skip
 
 

@@ -102,7 +102,7 @@ class Walk:
         falls = self.steps(steps)
         ends = ([self.names] if falls else []) + self._leaving(path)
         if ends:
-            self.names = _merged(ends)
+            self.names = merged(ends)
         return bool(ends)
 
     def steps(self, steps: tuple[Step, ...]) -> bool:
@@ -119,7 +119,7 @@ class Walk:
             ends += self._leaving(path)
             if not falls:
                 break
-            after = _merged([before, self.names])
+            after = merged([before, self.names])
             if after == before:
                 break
             before = after
@@ -129,7 +129,7 @@ class Walk:
             ends += self._leaving(path)
             changing = [name for name, known in self.names.items() if known != before.get(name)]
             before.update(dict.fromkeys(changing, UNKNOWN))
-        self.names = _merged([before, *ends])
+        self.names = merged([before, *ends])
 
     def value(self, expr: Expr, step: Step | Op) -> Known:
         """What is known of an expression of a step."""
@@ -215,7 +215,7 @@ class Walk:
             ends += [self.names] if self.steps(step.otherwise) else []
         self._judge.doubt = doubt
         if ends:
-            self.names = _merged(ends)
+            self.names = merged(ends)
         return bool(ends)
 
     def _condition(self, condition: Expr, step: Step) -> bool | None:
@@ -373,8 +373,8 @@ class Walk:
         return None
 
 
-def _merged(ends: Iterable[Names]) -> Names:
-    """What is known where several ways meet."""
+def merged(ends: Iterable[Names]) -> Names:
+    """What is known where several ways meet; a name that only some have is as they have it."""
     first, *others = ends
     merged = dict(first)
     for other in others:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from graphlib import TopologicalSorter
 
 from jobrun.compile.faults import Faults
 from jobrun.compile.record_shapes import Headers, record_shapes
+from jobrun.compile.sent_shapes import NodeQueues, SentShapes, Shared, in_order
 from jobrun.compile.shape_eval import blob_key, output_key
 from jobrun.compile.shape_judge import Judge
 from jobrun.compile.shape_probes import judge_probes
-from jobrun.compile.shape_steps import Names, Walk
+from jobrun.compile.shape_steps import Names, Walk, merged
 from jobrun.core.errors import Fault
 from jobrun.graph.data import ReadQueue, ReadRecords
 from jobrun.graph.query import ops
@@ -27,6 +27,8 @@ from jobrun.ops.known import UNKNOWN, Known, join, without_value
 __all__ = ["Headers", "Types", "job_types", "no_headers", "state_shapes"]
 
 _WIDENING_PASSES = 4
+# How often what comes from other nodes is looked at again: pipelines through that many nodes.
+_ROUNDS = 4
 _Owned = tuple[tuple[str, tuple[str, ...]], ...]
 
 
@@ -73,20 +75,34 @@ def job_types(job: Job, headers: Headers = no_headers) -> Types:
         job: The checked job.
         headers: Looks a data file's member up: path as written, member.
     """
-    return _JobWalk(job, headers).types()
+    walk = _JobWalk(job, headers, {})
+    types = walk.types()
+    for _ in range(_ROUNDS if walk.shared else 0):
+        # Now it is known what comes from other nodes.
+        before, walk = walk.shared, _JobWalk(job, headers, walk.shared)
+        types = walk.types()
+        if walk.shared == before:
+            break
+    return types
 
 
 class _JobWalk:
     """Goes through the groups of a job on each of its nodes."""
 
-    def __init__(self, job: Job, headers: Headers) -> None:
+    def __init__(self, job: Job, headers: Headers, shared: Shared) -> None:
         self._job = job
         self._headers = headers
         self._judge = Judge(Faults())
+        self._sent = SentShapes(self._judge.faults, shared)
         self._made: dict[tuple[str, str], Known] = {}
         self._outputs: Names = {}
         self._groups = {group.name: _by_node(group) for group in job.groups}
         self._state, self._constants = dict(job.state), dict(job.constants)
+
+    @property
+    def shared(self) -> Shared:
+        """What the queues got that nodes share."""
+        return self._sent.shared
 
     def types(self) -> Types:
         """Look at all nodes."""
@@ -149,8 +165,9 @@ class _JobWalk:
         names = dict(start)
         for nets in around:
             names = self._steps(nets.init, names, volatile)
-        for task in _in_order(tasks):
-            self._task(task, names, volatile)
+        queues = self._sent.on_node(name, tasks)
+        for task in in_order(tasks):
+            self._task(task, names, volatile, queues)
         for nets in reversed(around):
             names = self._steps(nets.exit, names, volatile)
         kept = {name for task in tasks for name, scope in task.scopes if scope is Scope.NODE}
@@ -161,7 +178,7 @@ class _JobWalk:
         walk.block("", steps)
         return walk.names
 
-    def _task(self, task: Task, names: Names, volatile: frozenset[str]) -> None:
+    def _task(self, task: Task, names: Names, volatile: frozenset[str], queues: NodeQueues) -> None:
         scopes = dict(task.scopes)
         shared = {name for name, scope in scopes.items() if scope in (Scope.NODE, Scope.GROUP)}
         inner = {name: known for name, known in names.items()
@@ -176,7 +193,7 @@ class _JobWalk:
         around = (*task.setup, *task.instance_setup)
         for nets in around:
             walk.block("", nets.init)
-        self._body(task, walk)
+        self._body(task, walk, queues)
         self._note_outputs(task, walk)
         for nets in reversed(around):
             walk.block("", nets.exit)
@@ -188,23 +205,29 @@ class _JobWalk:
             else:
                 names.pop(name, None)
 
-    def _body(self, task: Task, walk: Walk) -> None:
+    def _body(self, task: Task, walk: Walk, queues: NodeQueues) -> None:
         """Once, or once for each record."""
         match task.read:
             case ReadRecords(reader=reader):
                 fields = record_shapes(reader, walk.names, self._headers)
-            case ReadQueue(names=sent):
-                fields = dict.fromkeys(sent, UNKNOWN)
+            case ReadQueue():
+                fields = queues.read(task.read)
             case None:
                 walk.block(task.path, task.steps)
+                queues.send(task, walk.names)
                 return
+        sent: Names | None = None
 
         def one_record() -> bool:
+            nonlocal sent
             for name, known in fields.items():
                 walk.bind(name, known)
-            return walk.block(task.path, task.steps)
+            falls = walk.block(task.path, task.steps)
+            sent = walk.names if sent is None else merged([sent, walk.names])
+            return falls
 
         walk.repeated(task.path, one_record)
+        queues.send(task, sent or {})
 
     def _note_outputs(self, task: Task, walk: Walk) -> None:
         for output in task.outputs:
@@ -241,23 +264,3 @@ def _bound_names(bodies: Iterator[tuple[Step, ...]] | list[tuple[Step, ...]]) ->
                     yield name
                 case _:
                     continue
-
-
-def _in_order(tasks: tuple[Task, ...]) -> list[Task]:
-    """Tasks after those they need; else in the order of the spec."""
-    positions: dict[str, list[int]] = {}
-    for position, task in enumerate(tasks):
-        positions.setdefault(task.name, []).append(position)
-    sorter = TopologicalSorter(
-        {
-            position: [other for name in task.needs for other in positions.get(name, [])]
-            for position, task in enumerate(tasks)
-        }
-    )
-    sorter.prepare()
-    ordered: list[Task] = []
-    while sorter.is_active():
-        ready = sorted(sorter.get_ready())
-        ordered += [tasks[position] for position in ready]
-        sorter.done(*ready)
-    return ordered

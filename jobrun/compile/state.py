@@ -13,10 +13,15 @@ from jobrun.graph.types import Scope
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The names that a group leaves on one node, sorted."""
+    """The names that a group leaves on one node, sorted.
+
+    Attributes:
+        callables: Of the constants those that only callables make, and that may be objects.
+    """
 
     state: tuple[str, ...] = ()
     constants: tuple[str, ...] = ()
+    callables: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -26,6 +31,7 @@ class _Name:
     status: Status
     rebuilt: Place | None = None
     made: Place | None = None
+    is_called: bool = True
 
 
 def state_of(views: Mapping[str, NodeView], faults: Faults) -> dict[str, Left]:
@@ -42,7 +48,8 @@ def left_by(view: NodeView) -> frozenset[str]:
 def _left(view: NodeView, faults: Faults) -> Left:
     state: list[str] = []
     constants: list[str] = []
-    for name, one in _walk(view).items():
+    names = _walk(view)
+    for name, one in names.items():
         place = one.made or one.rebuilt
         if one.status is Status.MAYBE and place is not None:
             faults.error(
@@ -59,7 +66,8 @@ def _left(view: NodeView, faults: Faults) -> Left:
         if one.status is not Status.GONE:
             # One that is both has a fault, and further ones would follow from it.
             (constants if one.made is None else state).append(name)
-    return Left(tuple(sorted(state)), tuple(sorted(constants)))
+    called = [name for name in constants if names[name].is_called]
+    return Left(tuple(sorted(state)), tuple(sorted(constants)), tuple(sorted(called)))
 
 
 def _walk(view: NodeView) -> dict[str, _Name]:
@@ -72,7 +80,11 @@ def _walk(view: NodeView) -> dict[str, _Name]:
             # What is there before init is state already, of whoever put it there.
             if view.shared_scope(name) is not Scope.NODE or name in view.start:
                 continue
+            if task.flow.is_only("lent", name) and _is_callables(names.get(name)):
+                # Who changes an object has not made it.
+                continue
             one = _touched(names, name, task.flow.total.end.get(name))
+            one.is_called = one.is_called and task.flow.is_only("called", name)
             if task.spec.rebuild:
                 one.rebuilt = one.rebuilt or place_of(task, name)
             else:
@@ -86,6 +98,11 @@ def _walk_setup(view: NodeView, end: Mapping[str, Status], names: dict[str, _Nam
         if name in end and view.shared_scope(name) is Scope.NODE:
             one = _touched(names, name, end[name])
             one.made = one.made or place
+
+
+def _is_callables(known: _Name | None) -> bool:
+    """Whether only callables of ``rebuild`` tasks have made it so far."""
+    return known is not None and known.is_called and known.made is None
 
 
 def _touched(names: dict[str, _Name], name: str, status: Status | None) -> _Name:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from jobrun.compile.context import FINDER, Context, Env
 from jobrun.compile.faults import Place
@@ -55,8 +56,22 @@ class TaskFlow:
 
     def names(self) -> set[str]:
         """Every name that the task touches."""
-        ledgers = (self.once, self.inner, self.reporting)
-        return {name for ledger in ledgers for name in ledger.names()} | set(self.outputs)
+        return {name for ledger in self._ledgers for name in ledger.names()} | set(self.outputs)
+
+    def lent(self) -> set[str]:
+        """The names that callables may change in place."""
+        return {name for ledger in self._ledgers for name in ledger.lent}
+
+    def is_only(self, kind: Literal["called", "lent"], name: str) -> bool:
+        """Whether nothing but callables writes the name: returning it, or changing it in place."""
+        if any(name in ledger.firm or name in ledger.atomic for ledger in self._ledgers):
+            return False
+        called = any(name in ledger.called for ledger in self._ledgers)
+        return called if kind == "called" else not called and name in self.lent()
+
+    @property
+    def _ledgers(self) -> tuple[Ledger, Ledger, Ledger]:
+        return self.once, self.inner, self.reporting
 
 
 @dataclass(slots=True, eq=False)

@@ -1,20 +1,19 @@
-"""Where ``checkpoint.upload`` copies to: a directory, by its path or as a ``file://`` URL."""
+"""Where ``checkpoint.upload`` copies to: a directory or an object store. Asks neither."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from urllib.parse import unquote
 
 from jobrun.compile.context import Context
 from jobrun.compile.faults import Faults, Place
+from jobrun.core.objecturl import SCHEMES, is_object_url, parse_object_url, scheme_of
 from jobrun.graph.conditions import UploadPolicy
 from jobrun.spec.models import UploadSpec
 from jobrun.spec.source import path_text
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _FILE = "file://"
-_MEND = "write a directory such as /backup/checkpoints, or file:///backup/checkpoints"
+_MEND = "write a directory such as /backup/checkpoints, or a URL such as s3://bucket/runs"
 
 
 def upload_policy(written: UploadSpec | None, context: Context) -> UploadPolicy | None:
@@ -23,12 +22,17 @@ def upload_policy(written: UploadSpec | None, context: Context) -> UploadPolicy 
         return None
     at = ("checkpoint", "upload", "to")
     policy = UploadPolicy(written.to, written.when, written.required)
-    return local_upload(policy, Place(path_text(at), context.source.at(at)), context.faults)
+    return resolved_upload(policy, Place(path_text(at), context.source.at(at)), context.faults)
 
 
-def local_upload(policy: UploadPolicy, place: Place, faults: Faults) -> UploadPolicy | None:
-    """The policy with the path of its directory; a place that cannot be copied to is a fault."""
+def resolved_upload(policy: UploadPolicy, place: Place, faults: Faults) -> UploadPolicy | None:
+    """The policy with the path of its directory, or its URL in its usual form.
+
+    A place that cannot be copied to is a fault.
+    """
     try:
+        if is_object_url(policy.to):
+            return replace(policy, to=str(parse_object_url(policy.to)))
         return replace(policy, to=local_directory(policy.to))
     except ValueError as error:
         faults.error("E127", str(error), _MEND, place)
@@ -43,11 +47,12 @@ def local_directory(text: str) -> str:
     """
     if not text:
         raise ValueError("'upload.to' is empty")
-    found = _SCHEME.match(text)
-    if found is None:
+    scheme = scheme_of(text)
+    if not scheme:
         return text
-    if found[1].lower() != "file":
-        raise ValueError(f"uploads go to directories; '{found[1]}://' is not carried out yet")
+    if scheme != "file":
+        known = ", ".join(f"{one}://" for one in SCHEMES)
+        raise ValueError(f"'{scheme}://' is not known; uploads go to paths, file://, {known}")
     rest = text[len(_FILE) :].removeprefix("localhost")
     if not rest.startswith("/"):
         raise ValueError(f"'{text}' names a machine, not a directory of this one")

@@ -21,10 +21,16 @@ from jobrun.graph.types import Scope
 
 @dataclass(slots=True)
 class Owned:
-    """Names of a node's global workspace that are not free to be written or deleted."""
+    """Names of a node's global workspace that are not free to be written or deleted.
+
+    Attributes:
+        callables: Constants that only callables make. Where one is an object, a task may lend it
+            to a callable to be changed; whether it is one is seen when it is lent.
+    """
 
     state: frozenset[str] = frozenset()
     constants: frozenset[str] = frozenset()
+    callables: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -112,8 +118,10 @@ class Visibility:
         for needs in (flow.total.needs, flow.reports, flow.outputs):
             self._check_needs(needs, position, is_there)
         self._check_rights(
-            {**flow.reporting.writes, **flow.inner.atomic, **flow.once.atomic,
-             **flow.inner.writes, **flow.once.writes},
+            {name: place for name, place in
+             {**flow.reporting.writes, **flow.inner.atomic, **flow.once.atomic,
+              **flow.inner.writes, **flow.once.writes}.items()
+             if not (name in self.owned.callables and flow.is_only("lent", name))},
             {**flow.inner.deletes, **flow.once.deletes, **flow.reporting.deletes},
         )  # fmt: skip
         for name, place in flow.exit_needs.items():

@@ -68,11 +68,54 @@ class GroupRetried:
 class NodeReplaced:
     """A node was lost, and has a new place; the run goes on after ``epoch``, -1 for from init.
 
-    What was measured after that epoch does not count.
+    What was measured after that does not count.
+
+    Attributes:
+        records: It goes on after so many records of the next epoch; 0: from its beginning.
     """
 
     node: str
     epoch: int
+    records: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLimited:
+    """A task with a time limit begins; ``TaskEnded`` and ``TasksGivenUp`` take that back.
+
+    For whoever watches over the process that runs the task: code that keeps the interpreter for
+    itself can be ended from outside only. It is not written into the run's logs.
+
+    Attributes:
+        path: Of the task in the spec.
+        file: Of the spec, where the task stands in it; with ``line`` and ``column``, 0 for none.
+        grace_s: How long it may take after its limit to heed that.
+        pid: Of the process that runs it.
+    """
+
+    task: str
+    node: str
+    epoch: int
+    path: str
+    file: str
+    line: int
+    column: int
+    limit_s: float
+    grace_s: float
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class TasksGivenUp:
+    """Tasks did not end, and are waited for no more; the process that runs them is about to end.
+
+    Attributes:
+        tasks: ``node/task`` each.
+    """
+
+    tasks: tuple[str, ...]
+    epoch: int
+    pid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +275,8 @@ Event = (
     | GroupEnded
     | GroupRetried
     | NodeReplaced
+    | TaskLimited
+    | TasksGivenUp
     | TaskEnded
     | Logged
     | Measured

@@ -64,8 +64,13 @@ def sync_directory(path: str | Path) -> None:
         os.close(descriptor)
 
 
-def make_directory(path: str | Path, mode: int = 0o777) -> None:
+def make_directory(path: str | Path, mode: int = 0o777, *, own: int = 1) -> None:
     """Make a directory and those that it is in, where they are not there; their names stay.
+
+    Args:
+        path: The directory.
+        mode: Of those that are made.
+        own: See ``sync_names``.
 
     Raises:
         OSError: The disk says no.
@@ -75,6 +80,40 @@ def make_directory(path: str | Path, mode: int = 0o777) -> None:
     wanted.mkdir(mode=mode, parents=True, exist_ok=True)
     for one in missing:
         sync_directory(one.parent)
+    sync_names(missing[-1].parent if missing else wanted, own=own - len(missing))
+
+
+def sync_names(path: str | Path, *, own: int = 1) -> None:
+    """Make the names of a directory, and of those that it is in, durable.
+
+    Who made them may have been killed before it came to that. Then nothing else is beside them;
+    what is, was there before. What is somebody else's, or on another file system, too.
+
+    Args:
+        path: The directory.
+        own: So many names, from the last one of the path, are synced whatever is beside them.
+
+    Raises:
+        OSError: The disk says no.
+    """
+    wanted = Path(path).absolute()
+    user, device = os.geteuid(), wanted.stat().st_dev
+    for count, one in enumerate((wanted, *wanted.parents[:-1]), start=1):
+        facts = one.stat()
+        is_ours = facts.st_uid == user and facts.st_dev == device
+        if not is_ours or (count > own and not _is_alone(one)):
+            return
+        # What may not be read holds no name that we have given.
+        with contextlib.suppress(PermissionError):
+            sync_directory(one.parent)
+
+
+def _is_alone(path: Path) -> bool:
+    try:
+        with os.scandir(path.parent) as entries:
+            return all(one.name == path.name for one in entries)
+    except PermissionError:
+        return False
 
 
 def replace_whole(path: str, write: Callable[[IO[bytes]], None]) -> None:

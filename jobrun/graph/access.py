@@ -41,6 +41,8 @@ class Access:
         changes: Names whose array is changed in place; these stand in ``reads`` too.
         atomic: Names that only an atomic operator touches here; they must hold a value.
         deletes: Names that hold none afterwards.
+        called: Names that a callable's result is bound to; these stand in ``binds`` too.
+        lent: Names that a callable may change in place; these stand in ``changes`` too.
         outputs: Outputs of other tasks that are read.
     """
 
@@ -50,6 +52,8 @@ class Access:
     atomic: list[str] = field(default_factory=list)
     deletes: list[str] = field(default_factory=list)
     outputs: list[OutputRead] = field(default_factory=list)
+    called: list[str] = field(default_factory=list)
+    lent: list[str] = field(default_factory=list)
 
 
 class AccessFinder:
@@ -107,7 +111,9 @@ class AccessFinder:
         match step:
             case CallPython():
                 changed = {n: v.name for n, v in step.arguments if isinstance(v, Name)}
-                access.changes += [changed[n] for n in step.writable if n in changed]
+                access.lent += [changed[n] for n in step.writable if n in changed]
+                access.changes += access.lent
+                access.called += step.outputs
                 access.binds += step.outputs
             case RunProgram():
                 access.reads += step.folders

@@ -93,7 +93,8 @@ class UploadPolicy:
     """Where checkpoints are copied to, and which.
 
     Attributes:
-        to: A directory, relative to the spec's folder, or absolute.
+        to: A directory, relative to the spec's folder, or absolute; or the URL of a place in an
+            object store.
         when: ``end``: the last one, when the run has ended; ``committed``: each one.
         required: A failure fails the run; else it is told, counted, and told at the end.
     """
@@ -123,6 +124,7 @@ class CheckpointPolicy:
         compression: Patterns of blob names and codecs; see ``core.compression``.
         asynchronous: Whether the run goes on while an epoch is saved; None: as memory allows.
         compression_at: Where that is written.
+        upload_at: Where the place of ``upload`` is written.
     """
 
     enabled: bool = True
@@ -139,6 +141,7 @@ class CheckpointPolicy:
     compression: Rules = ()
     asynchronous: bool | None = None
     compression_at: Origin = field(default=NOWHERE, compare=False)
+    upload_at: Origin = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

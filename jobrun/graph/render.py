@@ -35,6 +35,7 @@ def render_job(job: Job) -> str:
         lines += _group(group)
     for label, owned in (("state", job.state), ("constants", job.constants)):
         lines += [f"{label} {node}: {', '.join(names)}" for node, names in owned]
+    lines += [f"layout {one.name}: {one.layout}" for one in job.layouts]
     lines += [f"metric {name}: {render_probe(probe)}" for name, probe in job.metrics]
     lines += [f"stop {render_stop(condition)}" for condition in job.stop]
     lines += [f"fail_if {render_probe(probe)}" for probe in job.fail_if]

@@ -12,6 +12,12 @@ from jobrun.core.origin import Origin
 _Graph = TypeVar("_Graph")
 _Part = TypeVar("_Part")
 
+# Fields of these types are not looked into: a pull on each of n nodes names all n of them.
+_PLAIN = frozenset(
+    ("str", "int", "float", "bool", "Origin", "int | None", "tuple[str, ...]",
+     "tuple[tuple[str, str], ...]")
+)  # fmt: skip
+
 
 def rewritten(graph: _Graph, kind: type[_Part], change: Callable[[_Part], Any]) -> _Graph:
     """The graph with ``change`` made to every value of a kind in it; shared where unchanged.
@@ -23,7 +29,7 @@ def rewritten(graph: _Graph, kind: type[_Part], change: Callable[[_Part], Any]) 
 
 
 def parts_of(graph: Any, kind: type[_Part]) -> Iterator[_Part]:
-    """Every value of a kind in a graph, outer before inner."""
+    """Every value of a kind in a graph, outer before inner; no plain value is a part."""
     if isinstance(graph, kind):
         yield graph
     if isinstance(graph, tuple):
@@ -51,7 +57,10 @@ def _rewritten(value: Any, kind: type[Any], change: Callable[[Any], Any]) -> Any
 
 @cache
 def _parts(kind: type[Any]) -> tuple[str, ...]:
-    """The fields of a value of the graph; a place in a file, or a plain value, has none."""
+    """The fields of a value of the graph that may hold others, as their types are written.
+
+    A place in a file, or a plain value, has none.
+    """
     if not is_dataclass(kind) or issubclass(kind, Origin):
         return ()
-    return tuple(one.name for one in fields(kind))
+    return tuple(one.name for one in fields(kind) if one.type not in _PLAIN)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from jobrun.core.compression import Rules
 from jobrun.core.origin import Origin
+from jobrun.graph.divided import FilePart
 from jobrun.graph.expr import Expr, Text
 from jobrun.graph.pulled import PulledBlob
 
@@ -282,13 +283,13 @@ class Assert:
 class SaveState:
     """Begin to save the node's state blobs ``names``; they will be the file ``file``.
 
-    No spec can say this: the runner's checkpoint plan makes it. The task's output ``ticket``
-    stands for what is held (see ``checkpoint.plan.Ticket``); where it is written is said
-    later, while other groups may run.
+    The runner's checkpoint plan makes it. The task's output ``ticket`` is what is held (see
+    ``checkpoint.plan.Ticket``); where it is written is said later, while other groups may run.
 
     Attributes:
         compression: Patterns of blob names and codecs; see ``core.compression``.
         origins: Of some blobs the place of the step that makes them first.
+        objects: Blobs whose state is saved too, where they hold an object.
     """
 
     file: str
@@ -298,19 +299,21 @@ class SaveState:
     origin: Origin = field(default=NOWHERE, compare=False)
     compression: Rules = ()
     origins: tuple[tuple[str, str], ...] = ()
+    objects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LoadState:
     """Read the node's state blobs ``names`` from the checkpoint file ``file``, all or none.
 
-    The task's output ``file`` is the facts about the file, with the seconds that reading took;
-    ``names`` is what was read.
+    The task's output ``file`` is the facts about the file, ``names`` what was read.
 
     Attributes:
         digest: What the manifest says of the file; nothing is read before it agrees.
-        partial: Leave out names that the file does not hold, and put the others into the
-            group run's workspace, from which ``AdoptState`` takes them.
+        partial: Leave out names that are not there, and put the others into the group run's
+            workspace, from which ``AdoptState`` takes them.
+        objects: Blobs that take a stored state in, where they hold an object.
+        parts: What else is read, from any files; ``file`` is empty where that is all.
     """
 
     file: str
@@ -321,6 +324,8 @@ class LoadState:
     path: str = ""
     origin: Origin = field(default=NOWHERE, compare=False)
     partial: bool = False
+    objects: tuple[str, ...] = ()
+    parts: tuple[FilePart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,8 +341,7 @@ class AdoptState:
 class CopyState:
     """Copy a node's checkpoint file into the directory ``staged``, durably; kept if it is there.
 
-    No spec can say this, nor the next: the plan of an upload makes them. The task's output
-    ``file`` is the facts about the copy.
+    The plan of an upload makes this, and the next. The task's output ``file`` is the facts.
 
     Attributes:
         file: The file of a committed epoch.

@@ -14,6 +14,7 @@ from typing import Literal
 from jobrun.core.origin import Origin
 from jobrun.graph.conditions import CheckpointPolicy, Deadline, Exactness, Probe, StopCondition
 from jobrun.graph.data import Queue, ReadQueue, ReadRecords, WriteQueue
+from jobrun.graph.divided import StateLayout
 from jobrun.graph.expr import Expr
 from jobrun.graph.steps import NOWHERE, Step
 
@@ -153,6 +154,7 @@ class Task:
         on_error: ``warn``: its failure is told, and the group goes on.
         read: Where its records come from: the steps run once for each; None: they run once.
         write: Queues that get a record after each run of the steps.
+        objects: What ``rebuild`` tasks have made and callables here may change: only objects may.
     """
 
     name: str
@@ -174,6 +176,7 @@ class Task:
     on_error: Literal["fail", "warn"] = "fail"
     read: ReadRecords | ReadQueue | None = None
     write: tuple[WriteQueue, ...] = ()
+    objects: tuple[str, ...] = ()
 
     @property
     def full_name(self) -> str:
@@ -247,6 +250,7 @@ class Job:
         params: Name and value, as used.
         folder: The spec's folder as the user wrote it; where relative paths start.
         deadline: When an invocation must be over; None for never.
+        layouts: How state lies on the nodes, for a resume on another number of them.
     """
 
     name: str
@@ -270,6 +274,7 @@ class Job:
     folder: str = "."
     queues: tuple[Queue, ...] = ()
     deadline: Deadline | None = None
+    layouts: tuple[StateLayout, ...] = ()
 
     @property
     def groups(self) -> tuple[TaskGroup, ...]:

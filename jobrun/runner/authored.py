@@ -35,7 +35,17 @@ GRAPH_NAME = "graph.txt"
 # First words of the lines of a rendered job that are about when a run ends, what becomes of a
 # failure, what is kept and told, and where it runs; never about a bit of the state.
 _SAFE_WORDS = frozenset(
-    {"stop", "metric", "fail_if", "expect", "deadline", "checkpoint", "limits", "place"}
+    {
+        "stop",
+        "metric",
+        "fail_if",
+        "expect",
+        "deadline",
+        "checkpoint",
+        "limits",
+        "place",
+        "layout",
+    }
 )
 
 

@@ -7,7 +7,7 @@ saved.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from jobrun.runner.background import Permit
 from jobrun.runner.lock import RunLock
 from jobrun.runner.pins import read_pins
 from jobrun.runner.progress import Progress
+from jobrun.runner.sending import ObjectUpload
 from jobrun.runner.space import expect_space
 from jobrun.session.base import Session
 
@@ -53,7 +54,7 @@ class Place:
     store: CheckpointStore
     handlers: tuple[MetadataHandler, ...]
     lock: RunLock
-    builder: UploadBuilder | None = None
+    builder: UploadBuilder | ObjectUpload | None = None
     run: Path = Path()
 
 
@@ -81,6 +82,7 @@ class Commits:
 
     Attributes:
         saved: The newest epoch that is durable; -1 for none.
+        held: Epochs that somebody reads, and that stay for so long.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Commits:
         self._nodes = {node.name: number for number, node in enumerate(job.cluster)}
         self._last_bytes = 0
         self.saved = -1
+        self.held: Callable[[], frozenset[int]] = frozenset
 
     def carry_out(self, order: Order, permit: Permit) -> None:
         """Make an epoch durable, and let go of its tickets.
@@ -205,7 +208,7 @@ class Commits:
         if not (policy.keep_last or policy.keep_every or policy.keep_best[0]):
             # Keeps all: listing ten thousand epochs after each one would take its time.
             return
-        pinned = read_pins(self._place.run)
+        pinned = read_pins(self._place.run) | self.held()
         chosen = victims(policy, self._store.epochs(), dict(progress.scores), pinned)
         if chosen:
             self._store.remove(chosen, keep_spare=True)

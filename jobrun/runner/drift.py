@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal
 
 from jobrun.core.errors import DriftError, Fault
@@ -24,7 +25,17 @@ _ABSENT = object()
 # What a change below these keys alters is when the run ends, what it keeps, and what it
 # tells; never a bit of the state.
 _SAFE_KEYS = frozenset(
-    {"stop", "metrics", "fail_if", "expect", "deadline", "margin", "description", "checkpoint"}
+    {
+        "stop",
+        "metrics",
+        "fail_if",
+        "expect",
+        "deadline",
+        "margin",
+        "description",
+        "checkpoint",
+        "state",
+    }
 )
 # What becomes of a task that fails: a group run that ends well has the same bits.
 _SAFE_TASK_KEYS = frozenset({"timeout", "retry", "on_error"})
@@ -111,6 +122,7 @@ def check_drift(
     strict: bool = False,
     accept: tuple[str, ...] = (),
     commands: tuple[str, str] = ("", ""),
+    explained: Mapping[str, tuple[Fault, ...]] = MappingProxyType({}),
 ) -> tuple[Change, ...]:
     """Refuse what must not change; else the changes, to be told.
 
@@ -119,15 +131,19 @@ def check_drift(
         strict: Refuse numerics, too.
         accept: Fields that may change all the same; one stands for what is below it.
         commands: Those that resume and that fork, for people to choose from.
+        explained: By field, what is said of it instead, if it is refused.
 
     Raises:
         DriftError: With every change that is refused.
     """
     refused = refused_of(changes, strict=strict, accept=accept)
     if refused:
-        faults = [_fault(change) for change in refused]
-        # Once, at the end: one command accepts all of them.
-        faults[-1] = replace(faults[-1], mend=_choices(faults[-1].mend, refused, commands))
+        plain = tuple(change for change in refused if change.field not in explained)
+        faults = [_fault(change) for change in plain]
+        if faults:
+            # Once, at the end: one command accepts all of them.
+            faults[-1] = replace(faults[-1], mend=_choices(faults[-1].mend, plain, commands))
+        faults += [one for change in refused for one in explained.get(change.field, ())]
         raise DriftError(*faults)
     return changes
 

@@ -31,7 +31,7 @@ def ended(run: Run, options: RunOptions, loaded: Authored | None, listen: Listen
         again = f"jobrun resume {run.handle(options.run_dir)} --epoch N"
         fault = Fault(
             "W183",
-            f"{damage}; the run had finished, so nothing is left to run",
+            f"run {run.name}: {damage}; the run had finished, so nothing is left to run",
             f"to make its last state again from an older epoch: {again}",
             severity="warning",
         )

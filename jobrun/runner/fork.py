@@ -67,7 +67,7 @@ def fork_run(
     if fork.blobs:
         lineage.chosen_blobs(job, there, fork.blobs)
     else:
-        lineage.expect_all(job, there, name)
+        lineage.expect_all(job, there, name, lineage.expect_divisible(job, store, epoch))
     _expect_kept(job, name)
     return start_run(present, job, options, listener, parent=_parent(fork, store, epoch))
 

@@ -39,15 +39,16 @@ from jobrun.runner.lock import RunLock
 from jobrun.runner.logs import cut_metrics, trim_metrics
 from jobrun.runner.loop import JobRunner, Limits, Resumed
 from jobrun.runner.losses import Losses, Saves
+from jobrun.runner.mapping import places_of
 from jobrun.runner.metadata import Guarded, RunMetadata, told_choice
 from jobrun.runner.midway import Hooks, MidwaySaver, midway_store, read_midpoint
 from jobrun.runner.places import store_of, upload_of
 from jobrun.runner.preflight import callable_digests, probe_directory, refuse
-from jobrun.runner.progress import Progress, from_json
-from jobrun.runner.prospect import look_ahead
+from jobrun.runner.progress import Progress
+from jobrun.runner.prospect import look_ahead, noted
 from jobrun.runner.record import Status
 from jobrun.runner.recover import FROM_THE_START, Recovery
-from jobrun.runner.repartition import load_divided
+from jobrun.runner.repartition import stood
 from jobrun.runner.rundir import Run
 from jobrun.runner.saver import CheckpointSaver, NoSaver, Saver
 from jobrun.runner.settings import RunOptions, RunResult
@@ -148,20 +149,24 @@ def go_on(
     plan, own, other = found.plan, found.own, found.other
     accept = (*run.record.accepted, *options.accept)
     commands = _choices(run, options)
-    check_drift(found.changes, strict=options.strict, accept=accept, commands=commands)
+    check_drift(
+        found.changes, strict=options.strict, accept=accept, commands=commands,
+        explained=found.explained,
+    )  # fmt: skip
     refuse(found.faults)
     unpinned = expect_locked(present, job)
     is_whole = plan.epoch != FROM_THE_START and not own.entry.records
     if is_whole and digest_of(present) != run.record.spec_digest:
-        expect_stored_types(job, Path(present.folder), found.store, plan.epoch)
+        moved, nodes = found.resized.types, found.resized.nodes
+        expect_stored_types(job, Path(present.folder), found.store, plan.epoch, moved, nodes)
     warnings = found.faults + unpinned + probe_directory(run.path)
     with telling(run, job, listener, plan.generation) as listen, own.opened(listen):
         own.recover(listen)
         listen(told_choice(found.chosen))
-        tell_changes(found.changes, listen)
+        tell_changes(found.changes, listen, found.resized)
         tell_warnings(warnings, listen)
         before = run.record
-        run = _update(run, present, job, plan, options)
+        run = _update(run.write(resized=noted(before, found)), present, job, plan, options)
         ended = before.status == "finished"
         code = (before.exit_code or 0) if ended else 0
         work = Invocation(run, job, Path(present.folder), lock, options, found.store, listen, code)
@@ -258,24 +263,30 @@ def _loop(
 ) -> Progress:
     profiler = work.options.profiler
     meter = profiler.meter_for(work.job) if profiler else None
-    context = RunContext(work.job.seed, str(work.run.path), str(work.folder), work.listen, meter)
+    places = places_of(work.job.cluster, work.options.places)
+    context = RunContext(
+        work.job.seed, str(work.run.path), str(work.folder), work.listen, meter, places
+    )
     session.open(work.job.cluster, context)
     again = f"jobrun resume {work.run.handle(work.options.run_dir)}"
-    # Between two records there is more to go back to than the loop knows of.
-    losses = None if midway else _losses(work, session, saver, requests)
+    losses = _losses(work, session, saver, requests, midway)
     limits = Limits(work.added_stop, work.options.max_epochs, again, midway, losses)
     seeded = seeds(work.run, work.job) if resumed is None else None
     return JobRunner(work.job, session, saver, requests, work.listen, limits).run(resumed, seeded)
 
 
 def _losses(
-    work: Invocation, session: Session, saver: Saver, requests: StopRequests
+    work: Invocation,
+    session: Session,
+    saver: Saver,
+    requests: StopRequests,
+    midway: MidwaySaver | None,
 ) -> Losses | None:
     """Who goes back after the loss of a node; None where losses are not to be borne."""
     if not work.options.max_failures:
         return None
     accept = (*work.run.record.accepted, *work.options.accept)
-    saves = Saves(work.job, work.store, saver, accept)
+    saves = Saves(work.job, work.store, saver, accept, midway)
     return Losses(session, saves, requests, work.listen, work.options.max_failures)
 
 
@@ -288,7 +299,7 @@ def _saver(
 ) -> Saver:
     if not handlers:
         return NoSaver()
-    builder = work.options.upload or upload_of(work.run, work.job, work.folder)
+    builder = work.options.upload or upload_of(work.run, work.job, work.folder, requests)
     place = Place(work.store, handlers, work.lock, builder, work.run.path)
     return CheckpointSaver(
         work.job, session, place, _identity(work), work.listen, saved, lambda: requests.insisted
@@ -349,9 +360,9 @@ def _resumed(
         cut_metrics(path, metrics_bytes)
     else:
         trim_metrics(path, epoch)
-    load = load_divided(job, manifest, store.path(epoch))
-    accept = (*work.run.record.accepted, *work.options.accept)
-    return Resumed(from_json(manifest.runner), load, accept, ended=ended), midpoint
+    progress, load, unknown = stood(job, manifest, store.path(epoch))
+    accept = (*work.run.record.accepted, *work.options.accept, *unknown)
+    return Resumed(progress, load, accept, ended=ended), midpoint
 
 
 def _update(

@@ -6,7 +6,7 @@ before its first save does it again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,14 +15,14 @@ from typing import Any
 from jobrun.checkpoint.directory import DirectoryStore
 from jobrun.checkpoint.plan import checkpointed_blobs, partial_group
 from jobrun.checkpoint.store import CheckpointStore
-from jobrun.core.errors import CheckpointError, UsageError
+from jobrun.core.errors import CheckpointError, DriftError, UsageError
 from jobrun.core.names import did_you_mean
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.loop import Resumed
 from jobrun.runner.parts import outputs_read_later
-from jobrun.runner.progress import from_json
 from jobrun.runner.recover import inspector
-from jobrun.runner.repartition import load_divided
+from jobrun.runner.repartition import stood
+from jobrun.runner.resizing import resizing
 from jobrun.runner.rundir import Run
 from jobrun.runner.storedtypes import expect_stored_types
 
@@ -49,7 +49,7 @@ def adopted(run: Run, job: Job) -> Resumed | None:
     store, epoch = _store(run), int(parent["epoch"])
     _expect_good(store, epoch, parent)
     manifest = store.manifest(epoch)
-    progress = from_json(manifest.runner)
+    progress, load, _ = stood(job, manifest, store.path(epoch))
     kept = outputs_read_later(job)
     progress = replace(
         progress,
@@ -59,8 +59,8 @@ def adopted(run: Run, job: Job) -> Resumed | None:
         failed_saves=0,
         outputs={ref: value for ref, value in progress.outputs.items() if ref in kept},
     )
-    expect_stored_types(job, run.folder, store, epoch)
-    load = load_divided(job, manifest, store.path(epoch))
+    found = resizing(job, manifest, store.path(epoch))
+    expect_stored_types(job, run.folder, store, epoch, found.types, found.nodes)
     return Resumed(progress, load, _ACCEPTED, adopted=True)
 
 
@@ -83,7 +83,7 @@ def seeds(run: Run, job: Job) -> TaskGroup | None:
 def chosen_blobs(
     job: Job, there: Mapping[str, tuple[str, ...]], patterns: tuple[str, ...]
 ) -> dict[str, tuple[str, ...]]:
-    """The state blobs, by node, that a checkpoint has and that one of the patterns means.
+    """What of a job's state, by node, a checkpoint has and one of the patterns means.
 
     Args:
         job: The job that is to have them.
@@ -93,8 +93,10 @@ def chosen_blobs(
     Raises:
         UsageError: E382, a pattern means none.
     """
+    constants = dict(job.constants)
+    # Of constants the checkpoint has only the objects.
     both = {
-        node: [name for name in names if name in there.get(node, ())]
+        node: [n for n in (*names, *constants.get(node, ())) if n in there.get(node, ())]
         for node, names in checkpointed_blobs(job).items()
     }
     for pattern in patterns:
@@ -113,8 +115,22 @@ def chosen_blobs(
     return {node: names for node, names in wanted.items() if names}
 
 
-def expect_all(job: Job, there: Mapping[str, tuple[str, ...]], parent: str) -> None:
-    """See that a checkpoint has the whole state of a job.
+def expect_divisible(job: Job, store: CheckpointStore, epoch: int) -> frozenset[str]:
+    """The nodes whose state is put together and divided anew, as the job declares it.
+
+    Raises:
+        DriftError: E387, E388, some of what the job declares cannot be.
+    """
+    found = resizing(job, store.manifest(epoch), store.path(epoch), compare=True)
+    if job.layouts and found.faults:
+        raise DriftError(*(fault for faults in found.faults.values() for fault in faults))
+    return found.nodes
+
+
+def expect_all(
+    job: Job, there: Mapping[str, tuple[str, ...]], parent: str, without: Collection[str] = ()
+) -> None:
+    """See that a checkpoint has the whole state of a job, but for some nodes.
 
     Raises:
         UsageError: E382, it has not.
@@ -123,7 +139,7 @@ def expect_all(job: Job, there: Mapping[str, tuple[str, ...]], parent: str) -> N
         f"{node}.{name}" if len(job.cluster.nodes) > 1 else name
         for node, names in checkpointed_blobs(job).items()
         for name in names
-        if name not in there.get(node, ())
+        if node not in without and name not in there.get(node, ())
     ]
     if missing:
         raise UsageError.of(
@@ -141,11 +157,12 @@ def stored_names(store: CheckpointStore, epoch: int) -> dict[str, tuple[str, ...
     """
     # Brings h5py in.
     from jobrun.checkpoint.hdf5 import inspect_state  # noqa: PLC0415
+    from jobrun.checkpoint.wholes import whole_names  # noqa: PLC0415
 
     found = {}
     for file in store.manifest(epoch).files:
         facts = inspect_state(str(Path(store.path(epoch), file.name)))
-        found[file.node] = tuple(blob.name for blob in facts.blobs)
+        found[file.node] = whole_names(blob.name for blob in facts.blobs)
     return found
 
 

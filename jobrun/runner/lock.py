@@ -181,18 +181,30 @@ def is_live(run: Path) -> bool:
 
 def _is_dying(owner: Owner) -> bool:
     """Whether the holder, if it is a process here, has been killed and is only not gone yet."""
-    if not owner.pid or owner.host != socket.gethostname():
-        return False
-    process = Path("/proc", str(owner.pid))
+    state = _state_of(owner)
     try:
-        flags = int((process / "stat").read_bytes().rpartition(b") ")[2].split()[_FLAGS])
-        said = (process / "status").read_text(errors="replace")
+        flags = int(state[_FLAGS])
+        said = Path("/proc", str(owner.pid), "status").read_text(errors="replace")
     except (OSError, ValueError, IndexError):
         # It is gone, or nothing tells about processes here.
         return False
     pending = [int(line.split()[1], 16) for line in said.splitlines() if line[3:6] == "Pnd"]
     killed = 1 << (signal.SIGKILL - 1)
     return bool(flags & _EXITING or any(mask & killed for mask in pending))
+
+
+def _is_stopped(owner: Owner) -> bool:
+    """Whether the holder, if it is a process here, is stopped (Ctrl-Z, or a debugger)."""
+    return _state_of(owner)[:1] in ([b"T"], [b"t"])
+
+
+def _state_of(owner: Owner) -> list[bytes]:
+    """What the kernel says of a process here, behind its name; nothing of one elsewhere."""
+    if not owner.pid or owner.host != socket.gethostname():
+        return []
+    with contextlib.suppress(OSError):
+        return Path("/proc", str(owner.pid), "stat").read_bytes().rpartition(b") ")[2].split()
+    return []
 
 
 def _facts(name: str, directory: int | None = None) -> os.stat_result | None:
@@ -216,8 +228,14 @@ def _replaced(what: str) -> EnvironmentFaultError:
 
 
 def _held(run: Path, owner: Owner) -> LockedError:
+    held = f"run {run.name} is held by {owner}"
+    if _is_stopped(owner):
+        return LockedError.of(
+            "E353",
+            f"{held}, which is stopped",
+            f"let it go on (fg in its terminal, or kill -CONT {owner.pid}), or end it for good "
+            f"(kill -KILL {owner.pid}): what it has saved stays",
+        )
     return LockedError.of(
-        "E353",
-        f"run {run.name} is held by {owner}",
-        "wait for its end, or send it SIGTERM, which lets it save first",
+        "E353", held, "wait for its end, or send it SIGTERM, which lets it save first"
     )

@@ -24,6 +24,7 @@ from jobrun.core.events import (
     Logged,
     Measured,
     NodeReplaced,
+    TaskLimited,
 )
 from jobrun.graph.types import Job
 from jobrun.runner.durable import disk_faults, write_whole
@@ -57,6 +58,8 @@ class RunLogs:
         match event:
             case Logged():
                 self._append(self._log_path(event), self._log_line(event))
+            case TaskLimited():
+                pass
             case Measured():
                 self._append(self._metrics_path, event_json(event, self._generation))
             case _:
@@ -64,7 +67,8 @@ class RunLogs:
                     self._begun[event.group] = _size_bytes(self._metrics_path)
                 elif isinstance(event, GroupRetried):
                     self._drop(self._begun.get(event.group, 0))
-                elif isinstance(event, NodeReplaced):
+                elif isinstance(event, NodeReplaced) and not event.records:
+                    # Who goes back into an epoch has cut them there already.
                     self._go_back(event.epoch)
                 line = event_json(event, self._generation)
                 self._append(self._events_path, line)

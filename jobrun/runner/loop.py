@@ -188,7 +188,7 @@ class JobRunner:
         if newest is None:
             self._epochs_run = 0
             return first
-        progress, load = newest
+        progress, load, _ = newest
         self._epochs_run -= max(0, self._epoch - 1 - progress.epoch)
         ended = first is not None and first.ended
         return Resumed(progress, load, losses.saves.accept, ended=ended)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from jobrun.checkpoint.plan import load_group
 from jobrun.checkpoint.store import CheckpointStore
 from jobrun.core.events import Listener, NodeReplaced, Noted
 from jobrun.graph.types import Job, TaskGroup
-from jobrun.runner.progress import Progress, from_json
+from jobrun.runner.midway import MidwaySaver
+from jobrun.runner.progress import Progress
+from jobrun.runner.repartition import stood
 from jobrun.runner.saver import Saver
 from jobrun.runner.signals import StopRequests
 from jobrun.session.base import Session
@@ -25,34 +27,52 @@ _POLL_S = 0.05
 _LONGEST_WAIT_S = 60.0
 
 
+class Newest(NamedTuple):
+    """Where a run can go on.
+
+    Attributes:
+        progress: How the run stood at the end of an epoch.
+        load: Brings the state into the session.
+        records: It is the state after so many records of the next epoch; 0: at that end.
+    """
+
+    progress: Progress
+    load: TaskGroup
+    records: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Saves:
     """What has been saved, and how it is loaded.
 
     Attributes:
         accept: Fields whose drift is accepted.
+        midway: Has what was saved between two records; None where nothing is.
     """
 
     job: Job
     store: CheckpointStore
     saver: Saver
     accept: tuple[str, ...] = ()
+    midway: MidwaySaver | None = None
 
-    def newest(self) -> tuple[Progress, TaskGroup] | None:
-        """How the run stood at its newest durable epoch, and the group that loads it.
+    def newest(self) -> Newest | None:
+        """How the run stood at its newest durable save, and the group that loads it.
 
         Waits for a save that is under way; one that has lost its node is none.
         """
+        if self.midway:
+            self.midway.leave()
         with contextlib.suppress(NodeLostError):
             self.saver.settle(Progress())
         epoch = self.saver.saved
         if epoch < 0:
             return None
-        manifest = self.store.manifest(epoch)
-        return (
-            from_json(manifest.runner),
-            load_group(self.job, manifest, self.store.path(epoch)),
-        )
+        within = self.midway.go_back(epoch) if self.midway else None
+        if within is not None:
+            return Newest(*within)
+        progress, load, _ = stood(self.job, self.store.manifest(epoch), self.store.path(epoch))
+        return Newest(progress, load)
 
 
 class Losses:
@@ -63,7 +83,7 @@ class Losses:
         saves: What there is to go back to.
         requests: Of somebody who asks to end.
         listen: Is told.
-        most: How many in a row, with no epoch saved in between, are borne.
+        most: How many in a row, with nothing saved in between, are borne.
     """
 
     def __init__(
@@ -75,9 +95,9 @@ class Losses:
         self._listen = listen
         self._most = most
         self._count = 0
-        self._saved = -1
+        self._saved = (-1, 0)
 
-    def make_good(self, error: NodeLostError) -> tuple[Progress, TaskGroup] | None:
+    def make_good(self, error: NodeLostError) -> Newest | None:
         """Give lost nodes new places, and empty all workspaces; where to go on, None for init.
 
         Raises:
@@ -92,26 +112,28 @@ class Losses:
                 error = another
                 continue
             for node in nodes:
-                self._listen(NodeReplaced(node, newest[0].epoch if newest else -1))
+                self._listen(NodeReplaced(node, *_place(newest)))
             return newest
 
-    def _counted(self, error: NodeLostError) -> tuple[Progress, TaskGroup] | None:
+    def _counted(self, error: NodeLostError) -> Newest | None:
         """Count the loss, tell of it, and wait; where to go on."""
         newest = self.saves.newest()
-        epoch = newest[0].epoch if newest else -1
-        if epoch > self._saved:
-            self._saved, self._count = epoch, 0
+        place = _place(newest)
+        if place > self._saved:
+            self._saved, self._count = place, 0
         self._count += 1
         if self._count > self._most:
-            error.add_note(f"that is more than {self._most} losses with no epoch saved in between")
+            error.add_note(f"that is more than {self._most} losses with nothing saved in between")
             raise error
-        self._tell(error, epoch)
+        self._tell(error, *place)
         self._pause()
         return newest
 
-    def _tell(self, error: NodeLostError, epoch: int) -> None:
+    def _tell(self, error: NodeLostError, epoch: int, records: int) -> None:
         said = "; ".join(fault.message for fault in error.faults)
         where = f"from epoch {epoch}, the last that is saved" if epoch >= 0 else "from init"
+        if records:
+            where = f"in epoch {epoch + 1}, after {records} of its records"
         wait_s = self._wait_s()
         when = f" in {wait_s:g} s" if wait_s else ""
         count = f"loss {self._count} of {self._most} at most"
@@ -127,3 +149,8 @@ class Losses:
         end = time.monotonic() + self._wait_s()
         while not self._requests.reason and (left_s := end - time.monotonic()) > 0:
             time.sleep(min(left_s, _POLL_S))
+
+
+def _place(newest: Newest | None) -> tuple[int, int]:
+    """The last whole epoch, -1 for none, and the records of the next."""
+    return (newest.progress.epoch, newest.records) if newest else (-1, 0)

@@ -13,6 +13,7 @@ keep. Streams and the reader's place are in the manifest.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -21,17 +22,18 @@ from typing import Any
 
 from jobrun.checkpoint.hdf5 import read_state
 from jobrun.checkpoint.midway import MidwayStore, midways
-from jobrun.checkpoint.plan import checkpointed_blobs, file_name
+from jobrun.checkpoint.plan import checkpointed_blobs, file_name, load_group
 from jobrun.checkpoint.store import CheckpointStore, Manifest
 from jobrun.checkpoint.writer import NodeWriter
 from jobrun.compile.midway import obstacles
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, SpecError
 from jobrun.core.events import CheckpointWithin, Listener, Noted
-from jobrun.graph.types import Job
+from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.commit import Identity, Place
 from jobrun.runner.entering import remove_midways
+from jobrun.runner.logs import cut_metrics
 from jobrun.runner.parts import kept_names
-from jobrun.runner.progress import Progress, to_json
+from jobrun.runner.progress import Progress, from_json, to_json
 from jobrun.runner.rundir import METRICS_NAME
 from jobrun.runner.saver import Saver
 from jobrun.runner.signals import StopRequests
@@ -90,6 +92,9 @@ class MidwaySaver:
         compression = job.checkpoint.compression
         self._writer = NodeWriter(self._node, compression)
         self._began = time.monotonic()
+        # One safe point at a time; those of an earlier visit of an epoch are of no use any more.
+        self._reaching = threading.Lock()
+        self._visit = 0
         self.left = 0
 
     @property
@@ -102,8 +107,11 @@ class MidwaySaver:
         entry, self._entry = self._entry, None
         self._began, self.left = time.monotonic(), 0
         self.clear()
+        visit = self._visit
         return Points(
-            self._job.checkpoint.every_records, lambda point: self._reached(before, point), entry
+            self._job.checkpoint.every_records,
+            lambda point: self._reached(visit, before, point),
+            entry,
         )
 
     def clear(self) -> None:
@@ -111,7 +119,39 @@ class MidwaySaver:
         saved = self._hooks.saver.saved
         remove_midways(self._root, tuple(one for one in midways(self._root) if one[0] <= saved))
 
-    def _reached(self, before: Progress, point: Midpoint) -> bool:
+    def leave(self) -> None:
+        """The epoch is left, though a safe point may be under way: that is waited for."""
+        with self._reaching:
+            self._visit += 1
+        self._entry = None
+
+    def go_back(self, epoch: int) -> tuple[Progress, TaskGroup, int] | None:
+        """Let the epoch after that one be entered where it was saved last; only after ``leave``.
+
+        Metrics that were measured later do not count any more.
+
+        Returns:
+            How the run stood before that epoch, what loads the state, and after how many records
+            it is entered; None where nothing is saved within the epoch.
+
+        Raises:
+            CheckpointError: It cannot be read.
+        """
+        records = max((one[1] for one in midways(self._root) if one[0] == epoch + 1), default=0)
+        if not records:
+            return None
+        store = MidwayStore(self._root, records)
+        manifest, place = store.manifest(epoch + 1), store.path(epoch + 1)
+        self._entry, metrics_bytes = read_midpoint(self._job, manifest, place)
+        cut_metrics(self._place.run, metrics_bytes)
+        return from_json(manifest.runner), load_group(self._job, manifest, place), records
+
+    def _reached(self, visit: int, before: Progress, point: Midpoint) -> bool:
+        with self._reaching:
+            return visit == self._visit and self._saved_at(before, point)
+
+    def _saved_at(self, before: Progress, point: Midpoint) -> bool:
+        """Whether the epoch goes on after a safe point."""
         hooks = self._hooks
         before = hooks.saver.settle(before)
         # Where the epoch before could not be saved, there is nothing to go on from.

@@ -11,6 +11,7 @@ from jobrun.checkpoint.store import CheckpointStore
 from jobrun.checkpoint.times import stored_files, times_of
 from jobrun.core.errors import CheckpointError
 from jobrun.core.events import Listener, ignore
+from jobrun.core.objecturl import is_object_url
 from jobrun.graph.types import OutputRef
 from jobrun.runner.authored import job_of, recorded
 from jobrun.runner.places import store_of
@@ -34,7 +35,8 @@ def load_blobs_from_checkpoints(
 
     Args:
         session: Open, with a node for each file that is read; no group runs.
-        source: A run, a store, or the directory that holds the ``epoch-…`` directories.
+        source: A run, a store, the directory that holds the ``epoch-…`` directories, or the
+            URL of a run, or of such a place, in an object store.
         epoch: Which one.
         names: ``w``: from every node that has saved such a blob; ``trainer.w``: from that one.
         listen: Is told how long it took.
@@ -47,7 +49,7 @@ def load_blobs_from_checkpoints(
         CheckpointError: There is no such epoch, a file of it is missing or damaged, or the
             session lacks a node; nothing has changed.
     """
-    store = _store(source)
+    store = _store(source, epoch)
     manifest = store.manifest(epoch)
     nodes = tuple(file.node for file in manifest.files)
     meant = {name: addressed(name, nodes) for name in names}
@@ -67,7 +69,9 @@ def load_blobs_from_checkpoints(
     }
 
 
-def _store(source: Source) -> CheckpointStore:
+def _store(source: Source, epoch: int) -> CheckpointStore:
+    if isinstance(source, str) and is_object_url(source):
+        return _remote_store(source, epoch)
     if isinstance(source, str | Path):
         return DirectoryStore(str(source))
     if isinstance(source, Run):
@@ -78,6 +82,15 @@ def _store(source: Source) -> CheckpointStore:
         present = recorded(source)
         return store_of(source, job_of(present), Path(present.folder))
     return source
+
+
+def _remote_store(text: str, epoch: int) -> CheckpointStore:
+    # Only who has checkpoints there needs these.
+    from jobrun.checkpoint.objectstore import ObjectStore  # noqa: PLC0415
+    from jobrun.runner.remoterun import epochs_below, parsed_url  # noqa: PLC0415
+
+    url = parsed_url(text)
+    return epochs_below(url).get(epoch) or ObjectStore(url)
 
 
 def _expect_node(session: Session, node: str, nodes: tuple[str, ...]) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from jobrun.graph.data import CallSource, FileSource, Reader
 from jobrun.graph.expr import OutputRead
+from jobrun.graph.rewrite import parts_of
 from jobrun.graph.steps import CallPython, DataFile, Load, Step
 from jobrun.graph.types import Job, OutputRef, TaskGroup
 
@@ -74,8 +75,9 @@ def steps_of(job: Job) -> Iterator[Step]:
     the step that would read or call the same.
     """
     groups = tuple(replace(group, remote=()) for group in job.groups)
-    yield from _found(groups, Step)
-    for reader in dict.fromkeys(_found(groups, Reader)):
+    kinds: Any = Step
+    yield from parts_of(groups, kinds)
+    for reader in dict.fromkeys(parts_of(groups, Reader)):
         match reader.source:
             case FileSource(path=path, folder=folder):
                 files = (DataFile(one.name, path, one.member, folder) for one in reader.fields)
@@ -90,17 +92,5 @@ def steps_of(job: Job) -> Iterator[Step]:
 
 
 def _reads(thing: Any) -> Iterator[OutputRef]:
-    for read in _found(thing, OutputRead):
+    for read in parts_of(thing, OutputRead):
         yield OutputRef(read.task, read.node, read.output)
-
-
-def _found(thing: Any, kinds: Any) -> Iterator[Any]:
-    """Everything of the given kinds in a tree of frozen values, outer before inner."""
-    if isinstance(thing, kinds):
-        yield thing
-    if isinstance(thing, tuple):
-        for item in thing:
-            yield from _found(item, kinds)
-    elif is_dataclass(thing):
-        for item in fields(thing):
-            yield from _found(getattr(thing, item.name), kinds)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from jobrun.checkpoint.directory import DirectoryStore
 from jobrun.checkpoint.store import CheckpointStore
 from jobrun.checkpoint.upload import DirectoryUpload, UploadBuilder
+from jobrun.core.objecturl import is_object_url, parse_object_url
 from jobrun.graph.types import Job
 from jobrun.runner.durable import disk_faults, make_directory
 from jobrun.runner.rundir import Run
+from jobrun.runner.sending import ObjectUpload
+from jobrun.runner.signals import StopRequests
 
 
 def store_of(run: Run, job: Job, folder: Path) -> CheckpointStore:
@@ -27,15 +31,33 @@ def store_of(run: Run, job: Job, folder: Path) -> CheckpointStore:
         return DirectoryStore(str(run.path / "checkpoints"))
     root = _of_run(run, folder / job.checkpoint.directory)
     with disk_faults(f"make {root}"):
-        make_directory(root)
+        # Of the job, and of the run: see below.
+        make_directory(root, own=3)
     return DirectoryStore(str(root))
 
 
-def upload_of(run: Run, job: Job, folder: Path) -> UploadBuilder | None:
-    """What ``checkpoint.upload`` means for a run; None where the spec has none."""
+def upload_of(
+    run: Run, job: Job, folder: Path, requests: StopRequests | None = None
+) -> UploadBuilder | ObjectUpload | None:
+    """What ``checkpoint.upload`` means for a run; None where the spec has none.
+
+    Args:
+        run: The run.
+        job: What it runs.
+        folder: That of its spec, where a relative directory starts.
+        requests: Tell whether the run is to end at once, and not to wait for an upload.
+    """
     policy = job.checkpoint.upload
     if policy is None:
         return None
+    if is_object_url(policy.to):
+        # Only who uploads there needs this.
+        from jobrun.runner.remoterun import bring_record  # noqa: PLC0415
+
+        url = parse_object_url(policy.to) / run.record.job / run.path.name
+        return ObjectUpload(
+            url, partial(bring_record, run), lambda: bool(requests and requests.dropping)
+        )
     return DirectoryUpload(str(_of_run(run, folder / policy.to)), job.cluster.nodes[0].name)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from jobrun.blobs.objects import ObjectFacts
 from jobrun.blobs.values import Value
 from jobrun.core.errors import Fault, TaskFailedError
 from jobrun.graph.conditions import Probe
@@ -95,6 +96,8 @@ def _reduced(parts: list[Any], reduce: str) -> Any:
 def _shown(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape}"
+    if isinstance(value, ObjectFacts):
+        return f"an object of class {value.class_name}"
     return f"{value!r}"
 
 

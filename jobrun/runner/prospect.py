@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from jobrun.checkpoint.metadata import Chosen
 from jobrun.checkpoint.store import CheckpointStore
@@ -18,9 +20,18 @@ from jobrun.runner.metadata import Guarded, RunMetadata, choose_epoch
 from jobrun.runner.parts import rebuild_group
 from jobrun.runner.places import store_of
 from jobrun.runner.preflight import callable_digests, preflight
+from jobrun.runner.record import RunRecord
 from jobrun.runner.recover import FROM_THE_START, Recovery
+from jobrun.runner.resizing import (
+    Resizing,
+    count_field,
+    declared_safe,
+    resizing,
+    without_midway,
+)
 from jobrun.runner.rundir import Run
 from jobrun.runner.settings import RunOptions
+from jobrun.runner.uploadcheck import upload_faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +44,7 @@ class Prospect:
         chosen: The epoch, and why.
         changes: All that drifted, whether it is allowed or not.
         faults: Of the preflight, errors and warnings.
+        resized: What becomes of the state where there are other nodes than before.
     """
 
     store: CheckpointStore
@@ -41,6 +53,12 @@ class Prospect:
     chosen: Chosen
     changes: tuple[Change, ...]
     faults: tuple[Fault, ...]
+    resized: Resizing
+
+    @property
+    def explained(self) -> dict[str, tuple[Fault, ...]]:
+        """By field of the spec, why another number of nodes is refused."""
+        return {count_field(name): faults for name, faults in self.resized.faults.items()}
 
     @property
     def plan(self) -> Recovery:
@@ -64,11 +82,32 @@ def look_ahead(run: Run, present: Authored, job: Job, options: RunOptions) -> Pr
     begun = own.recovery.epoch != FROM_THE_START
     # Nothing was saved: there is nothing that another spec would not explain.
     changes = changes_of(run, present, job) if begun else ()
+    resized = _resized(own, store, job) if begun else Resizing()
+    changes = declared_safe(changes, resized)
     # Of init, only what is rebuilt runs.
     later = replace(job, init=rebuild_group(job.init)) if begun else job
-    faults = preflight(later, folder, imports=options.imports)
+    faults = preflight(later, folder, imports=options.imports) + upload_faults(later)
     faults += file_system_warnings(run.path, file_system(run.path))
-    return Prospect(store, own, other, chosen, changes, faults)
+    return Prospect(store, own, other, chosen, changes, faults, resized)
+
+
+def _resized(own: RunMetadata, store: CheckpointStore, job: Job) -> Resizing:
+    epoch = own.recovery.epoch
+    found = resizing(job, store.manifest(epoch), store.path(epoch), compare=True)
+    return without_midway(found, own.entry.epoch) if own.entry.records else found
+
+
+def noted(record: RunRecord, found: Prospect) -> tuple[Mapping[str, Any], ...]:
+    """What ``run.json`` says of all changes of the number of nodes, this one included."""
+    new = [
+        {
+            "epoch": found.plan.epoch, "nodes": one.name, "before": len(one.before),
+            "now": len(one.after), "state": dict(one.layouts),
+        }
+        for one in found.resized.families
+    ]  # fmt: skip
+    # A resume that was killed before its first save does the same once more.
+    return (*record.resized, *(one for one in new if one not in record.resized[-len(new) :]))
 
 
 def changes_of(run: Run, present: Authored, job: Job) -> tuple[Change, ...]:

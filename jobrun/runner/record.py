@@ -41,6 +41,8 @@ class RunRecord:
         data: Size, time and digest of each data file that epochs read.
         variables: Digest of each environment variable that the spec reads.
         environment: Versions and numerics of the last invocation.
+        resized: Each change of the number of nodes: after which epoch, of which family, and what
+            became of its state.
         file_system: What kind the run was on then, such as ``ext4``.
         host: Where the last invocation ran.
         version: Of the jobrun that wrote this.
@@ -64,6 +66,7 @@ class RunRecord:
     variables: Mapping[str, str] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
+    resized: tuple[Mapping[str, Any], ...] = ()
     file_system: str = ""
     host: str = ""
     version: str = ""
@@ -107,7 +110,8 @@ def read_record(run: Path) -> RunRecord:
         )
     known = {item.name for item in fields(RunRecord)}
     values = {key: value for key, value in content.items() if key in known}
-    values["accepted"] = tuple(values.get("accepted", ()))
+    for key in ("accepted", "resized"):
+        values[key] = tuple(values.get(key, ()))
     try:
         return RunRecord(**values)
     except TypeError as error:

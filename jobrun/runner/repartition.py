@@ -1,9 +1,10 @@
-"""Loads a checkpoint on other nodes than it was saved on, as far as only readers are concerned.
+"""Loads a checkpoint on other nodes than it was saved on: readers, and state that is declared.
 
 A node that does nothing but read has no state but its place in the data. When the nodes among
 which a reader's rows are divided are others than before, each of them gets the positions of all:
 with them it can tell which rows are left, and which of those are its own (``runtime.standing``).
-Whether that can be exact is decided there; any other state of a node is not made up.
+Whether that can be exact is decided there. State that is declared to be divided, or the same on all
+nodes, is put together and divided anew (``resizing``); any other state of a node is not made up.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from jobrun.checkpoint.hdf5 import read_state
 from jobrun.checkpoint.plan import LOAD_TASK, checkpointed_blobs, load_group
 from jobrun.checkpoint.store import Manifest
 from jobrun.graph.data import ReadRecords, readers_in
+from jobrun.graph.divided import FilePart
 from jobrun.graph.expr import Call, Const, Dtype, Expr, Sequence
-from jobrun.graph.steps import Assign, NameTarget, Net
+from jobrun.graph.steps import Assign, LoadState, NameTarget, Net
 from jobrun.graph.types import Job, Scope, Task, TaskGroup
+from jobrun.runner.progress import Progress, from_json
+from jobrun.runner.resizing import adapted, resizing, unknown_constants
 
 Positions = Mapping[str, np.ndarray[Any, Any]]
 
@@ -41,22 +45,46 @@ def load_divided(job: Job, manifest: Manifest, directory: str) -> TaskGroup:
     if there == set(job.checkpoint.nodes):
         return load_group(job, manifest, directory)
     moved = _positions(job, manifest, directory)
-    if not moved:
+    parts = resizing(job, manifest, directory).parts
+    if not moved and not parts:
         return load_group(job, manifest, directory)
     blobs = checkpointed_blobs(job)
     loading = tuple(
-        node for node in job.checkpoint.nodes if node in there or set(blobs[node]) - moved.keys()
+        node
+        for node in job.checkpoint.nodes
+        if node not in parts and (node in there or set(blobs[node]) - moved.keys())
     )
     fewer = replace(job, checkpoint=replace(job.checkpoint, nodes=loading))
     plain = {task.node: task for task in load_group(fewer, manifest, directory).tasks}
     tasks = tuple(
         _with_positions(
-            plain.get(node, Task(LOAD_TASK, node, (), path=LOAD_TASK)),
+            plain.get(node) or _from_parts(node, parts.get(node, ()), manifest),
             {name: moved[name] for name in blobs[node] if name in moved},
         )
         for node in job.checkpoint.nodes
     )
     return TaskGroup(name="checkpoint", tasks=tasks, workspace="global")
+
+
+def stood(
+    job: Job, manifest: Manifest, directory: str
+) -> tuple[Progress, TaskGroup, tuple[str, ...]]:
+    """How the run stood at an epoch, the group that loads it, and constants not to be compared.
+
+    Raises:
+        CheckpointError: As by ``load_divided``; or the manifest does not say how it stood.
+    """
+    families = resizing(job, manifest, directory).families
+    progress = adapted(from_json(manifest.runner), job, families)
+    load = load_divided(job, manifest, directory)
+    return progress, load, unknown_constants(progress, job, families)
+
+
+def _from_parts(node: str, parts: tuple[FilePart, ...], manifest: Manifest) -> Task:
+    step = LoadState(
+        "", (), manifest.epoch, manifest.run_id, digest="", parts=parts, path=LOAD_TASK
+    )
+    return Task(LOAD_TASK, node, (step,), path=LOAD_TASK)
 
 
 def _positions(job: Job, manifest: Manifest, directory: str) -> Positions:

@@ -85,7 +85,7 @@ def create_directory(run_dir: Path, job: str) -> Path:
     """
     parent = run_dir.absolute() / job
     with disk_faults(f"make a run directory in {parent}"):
-        make_directory(parent, _DIRECTORY_MODE)
+        make_directory(parent, _DIRECTORY_MODE, own=2)
         path = _make_exclusively(parent)
         for part in ("spec", "checkpoints", "logs", "artifacts", "superseded"):
             (path / part).mkdir(mode=_DIRECTORY_MODE)

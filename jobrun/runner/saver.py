@@ -20,7 +20,6 @@ from typing import Any, Protocol
 
 from jobrun.checkpoint.plan import TICKET_OUTPUT, checkpointed_blobs, save_group
 from jobrun.checkpoint.times import Stillness, stored_files, times_of
-from jobrun.checkpoint.upload import UploadBuilder
 from jobrun.compile.plan_text import size_text
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import CheckpointFailed, Listener, Noted, ignore
@@ -29,6 +28,7 @@ from jobrun.runner.background import Background, GivenUpError, Permit
 from jobrun.runner.commit import Commits, Identity, Order, Place
 from jobrun.runner.headroom import Headroom, free_memory_bytes
 from jobrun.runner.progress import Progress, to_json
+from jobrun.runner.sending import ObjectUpload, Sender
 from jobrun.runner.uploader import HANDED_OVER, Uploader
 from jobrun.session.base import Outputs, Session
 
@@ -165,7 +165,7 @@ class CheckpointSaver:
         self._background = Background("jobrun-save")
         self._outcome: _Outcome | None = None
         self._saved_at = time.monotonic()
-        self._uploader = self._uploader_of(place.builder)
+        self._uploader = self._uploader_of(place)
         self._told_why = False
         self.seconds = 0.0
 
@@ -238,6 +238,8 @@ class CheckpointSaver:
         if ended and outcome is not None and outcome.error is not None:
             self._listen(CheckpointFailed(outcome.epoch, str(outcome.error)))
         self._background.close()
+        if isinstance(self._uploader, Sender):
+            self._uploader.close()
         self._store.close()
 
     def _order(self, progress: Progress, started: float, waited_s: float) -> Order:
@@ -302,9 +304,14 @@ class CheckpointSaver:
         if files:
             self._commits.tell_times(times_of(action, epoch, files))
 
-    def _uploader_of(self, builder: UploadBuilder | None) -> Uploader | None:
+    def _uploader_of(self, place: Place) -> Uploader | Sender | None:
+        builder, commits = place.builder, self._commits
+        policy = self._job.checkpoint.upload or HANDED_OVER
         if builder is None:
             return None
-        policy = self._job.checkpoint.upload or HANDED_OVER
+        if isinstance(builder, ObjectUpload):
+            sender = Sender(builder, policy, self._store, self._listen, commits.tell_times)
+            commits.held = sender.held
+            return sender
         report = partial(self._report, "upload")
         return Uploader(builder, policy, self._store, self._session, self._listen, report)

@@ -47,7 +47,9 @@ class RunOptions:
             what a failure means, stays as it says (without it: at the end, required).
         metadata: Is asked about the run's checkpoints and told of them, beside the run's own
             journal.
-        max_failures: How many losses of nodes in a row, with no epoch saved in between, are borne.
+        max_failures: How many losses of nodes in a row, with nothing saved in between, are borne.
+        places: ``NODE=OTHER`` each: the node runs in the place of the other one, where each would
+            have its own.
         profiler: Gives what measures the steps; None for code without any of that.
     """
 
@@ -68,6 +70,7 @@ class RunOptions:
     metadata: MetadataHandler | None = None
     profiler: Profiling | None = None
     max_failures: int = 3
+    places: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

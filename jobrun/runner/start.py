@@ -18,6 +18,7 @@ from typing import Any, Protocol, cast
 from jobrun.core.crashpoints import reach
 from jobrun.core.errors import CheckpointError, Fault, UsageError
 from jobrun.core.events import Listener, ignore
+from jobrun.core.objecturl import is_object_url
 from jobrun.graph.types import Job
 from jobrun.runner.authored import Authored, digest_of, job_of, recorded, write_authored
 from jobrun.runner.datalock import expect_locked
@@ -28,6 +29,7 @@ from jobrun.runner.filesystem import file_system, file_system_warnings
 from jobrun.runner.fingerprints import data_fingerprints
 from jobrun.runner.finished import ended
 from jobrun.runner.lock import RunLock, is_live, owner_of
+from jobrun.runner.mapping import places_of
 from jobrun.runner.memory import state_bytes
 from jobrun.runner.preflight import callable_digests, preflight, probe_directory, refuse
 from jobrun.runner.record import RunRecord, write_record
@@ -45,6 +47,8 @@ from jobrun.runner.settings import Resume, RunOptions, RunResult
 from jobrun.runner.signals import REQUEST_NAME, early_stops
 from jobrun.runner.space import expect_space
 from jobrun.runner.trust import expect_own_place
+from jobrun.runner.uploadcheck import upload_faults
+from jobrun.spec.load import LoadedSpec
 from jobrun.version import __version__
 
 # Of a new run's directory, what its ``run.json`` says of its parent.
@@ -86,10 +90,11 @@ def start_run(
 def _start(
     loaded: Authored, job: Job, options: RunOptions, listener: Listener, parent: Parent | None
 ) -> RunResult:
+    places_of(job.cluster, options.places)
     set_blas_threads(job.blas_threads)
     folder = Path(loaded.folder)
     expect_time(job.deadline, os.environ)
-    warnings = preflight(job, folder, imports=options.imports)
+    warnings = preflight(job, folder, imports=options.imports) + upload_faults(job)
     refuse(warnings)
     warnings += expect_locked(loaded, job)
     if not options.trust:
@@ -147,6 +152,7 @@ def resume_run(
         return ended(run, options, loaded, listener)
     present = loaded if loaded is not None else recorded(run)
     job = job_of(present)
+    places_of(job.cluster, options.places)
     set_blas_threads(job.blas_threads)
     with early_stops(), RunLock.acquire(run.path) as lock:
         # Read again: its holder may have come further since it was looked up.
@@ -192,18 +198,24 @@ def run_with_policy(
                 "start one with 'jobrun run SPEC', or name another --run-dir",
             )
         case "" if newest is not None and _would_be_forgotten(newest):
-            raise _unfinished(newest, options.run_dir)
+            raise _unfinished(newest, options.run_dir, loaded)
         case _:
             return start_run(loaded, job, options, listener)
 
 
-def choose_run(text: str, run_dir: Path) -> Run:
+def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
     """The run that ``resume`` means: the named one, or the newest unfinished one.
+
+    One in an object store is brought here first, with that epoch or its newest good one.
 
     Raises:
         CheckpointError: There is none, or the name is that of no run's directory.
         UsageError: The name is nobody's, or several runs'.
     """
+    if is_object_url(text):
+        from jobrun.runner.remoterun import local_copy, remote_run  # noqa: PLC0415 - brings numpy
+
+        return local_copy(remote_run(text), run_dir, epoch)
     return find_run(text, run_dir) if text else newest_unfinished(run_dir)
 
 
@@ -293,13 +305,16 @@ def _would_be_forgotten(run: Run) -> bool:
     return run.unfinished and (run.has_saved or is_live(run.path))
 
 
-def _unfinished(run: Run, run_dir: Path) -> UsageError:
+def _unfinished(run: Run, run_dir: Path, loaded: Authored) -> UsageError:
     how = f"held by {owner_of(run.path)}" if is_live(run.path) else run.record.status
     if how == "running":
         how = "killed"
+    # A job of Python has no file. The first is the one that was named; --set is none.
+    files = loaded.files if isinstance(loaded, LoadedSpec) else ()
+    spec = next((name for name in files if not name.startswith("--")), "SPEC")
     return UsageError.of(
         "E352",
         f"run {run.name} is unfinished ({how})",
         f"go on with it: jobrun resume {run.handle(run_dir)} · "
-        "or start anew: jobrun run SPEC --resume never",
+        f"or start anew: jobrun run {spec} --resume never",
     )

@@ -6,8 +6,9 @@ fork changes, may know better than the checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from jobrun.checkpoint.dtypes import parse_dtype
 from jobrun.checkpoint.index import BlobType
@@ -26,7 +27,14 @@ from jobrun.runner.typecheck import header_types
 _ARRAYS = {"array", "numpy"}
 
 
-def expect_stored_types(job: Job, folder: Path, store: CheckpointStore, epoch: int) -> None:
+def expect_stored_types(
+    job: Job,
+    folder: Path,
+    store: CheckpointStore,
+    epoch: int,
+    moved: Mapping[tuple[str, str], BlobType] = MappingProxyType({}),
+    without: Collection[str] = (),
+) -> None:
     """Compare an epoch's blobs with what is known of the job's.
 
     Args:
@@ -34,19 +42,24 @@ def expect_stored_types(job: Job, folder: Path, store: CheckpointStore, epoch: i
         folder: The spec's folder, absolute.
         store: Where the epoch is, verified.
         epoch: Its number.
+        moved: What nodes will have that do not load a file of their own, by node and name.
+        without: The nodes whose files are not looked at.
 
     Raises:
         CheckpointError: E325, one fault for each blob that differs. Nothing was loaded.
     """
     known = header_types(job, folder).owned
     faults = []
+    stored = dict(moved)
     for file in store.manifest(epoch).files:
-        names = checkpointed_blobs(job).get(file.node, ())
-        stored = _types_in(Path(store.path(epoch), file.name))
-        for blob in ((file.node, name) for name in names if name in stored):
-            expected = known.get(blob, UNKNOWN)
-            if not _fits(stored[blob[1]], expected):
-                faults.append(_fault(job, epoch, blob, stored[blob[1]], expected))
+        if file.node not in without:
+            names = checkpointed_blobs(job).get(file.node, ())
+            there = _types_in(Path(store.path(epoch), file.name))
+            stored |= {(file.node, name): there[name] for name in names if name in there}
+    for blob, kind in stored.items():
+        expected = known.get(blob, UNKNOWN)
+        if not _fits(kind, expected):
+            faults.append(_fault(job, epoch, blob, kind, expected))
     if faults:
         raise CheckpointError(*faults)
 
@@ -78,7 +91,7 @@ def _fault(job: Job, epoch: int, blob: tuple[str, str], stored: BlobType, known:
     of_node = f" of node '{node}'" if len(tuple(job.cluster)) > 1 else ""
     there = _words(parse_dtype(stored.dtype).name, stored.shape)
     here = _words(known.dtype or "?", known.shape)
-    path, origin = next(_makers(job, node, name), ("", None))
+    path, origin = next(makers(job, node, name), ("", None))
     return Fault(
         "E325",
         f"blob '{name}'{of_node} is {there} in the checkpoint of epoch {epoch}, and {here} in "
@@ -94,7 +107,7 @@ def _words(dtype: str, shape: tuple[int | None, ...] | None) -> str:
     return f"{dtype} {' x '.join(lengths)}".strip()
 
 
-def _makers(job: Job, node: str, name: str) -> Iterator[tuple[str, Origin]]:
+def makers(job: Job, node: str, name: str) -> Iterator[tuple[str, Origin]]:
     """The places in init that bind a blob."""
     for task in job.init.tasks:
         for step in walk(task.steps) if task.node == node else ():

@@ -12,6 +12,7 @@ from jobrun.graph.types import Job
 from jobrun.runner.drift import Change
 from jobrun.runner.lineage import parent_words
 from jobrun.runner.logs import RunLogs
+from jobrun.runner.resizing import Resizing
 from jobrun.runner.rundir import Run
 
 
@@ -47,8 +48,12 @@ def tell_lineage(run: Run, listen: Listener) -> None:
         listen(Noted(f"forked from {parent_words(run.record.parent)}"))
 
 
-def tell_changes(changes: tuple[Change, ...], listen: Listener) -> None:
-    """Tell of the drift that was accepted."""
+def tell_changes(
+    changes: tuple[Change, ...], listen: Listener, resized: Resizing | None = None
+) -> None:
+    """Tell of the drift that was accepted, and what becomes of the state on other nodes."""
     for change in changes:
         level = "info" if change.kind in {"safe", "declared safe"} else "warning"
         listen(Noted(f"changed ({change.kind}): {change}", level))
+    for family in resized.families if resized else ():
+        listen(Noted(str(family)))

@@ -15,7 +15,7 @@ from jobrun.runner.memory import member_header
 from jobrun.runner.parts import steps_of
 
 # What the rules of operators find; a fault of the spec, wherever it is found.
-TYPE_CODES = frozenset({"E290", "E291", "E292"})
+TYPE_CODES = frozenset({"E290", "E291", "E292", "E294"})
 
 
 def header_types(job: Job, folder: Path) -> Types:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.blobs.values import Value, detach, refusal
+from jobrun.blobs.trees import is_tree
+from jobrun.blobs.values import PLAIN_KINDS, Value, checked, describe, detach, is_object, refusal
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.expr import Expr, Name
 from jobrun.graph.steps import CallPython
@@ -20,7 +21,7 @@ from jobrun.runtime.cancel import CancelledError
 from jobrun.runtime.files import folder_of
 from jobrun.runtime.frame import Frame
 from jobrun.runtime.imports import resolve
-from jobrun.runtime.landing import land
+from jobrun.runtime.landing import array_of, land
 from jobrun.runtime.usage import BlockNames
 from jobrun.runtime.workspace import LEVELS, shown
 
@@ -65,8 +66,10 @@ class _Call:
         before = {name: _references(values[name]) for name in self._blobs}
         parts = self._parts(_invoke(self._step.target, function, values))
         for name, blob in self._blobs.items():
-            if _references(values[name]) > before[name]:
-                # The callable has kept it: from now on the blob is another array.
+            is_kept = _references(values[name]) > before[name] and not is_object(values[name])
+            if is_kept or is_tree(values[name]):
+                # The callable has kept it: from now on the blob is another array. What it has put
+                # into a container nobody else may have either.
                 self._put(frame, blob, detach(values[name], blob))
         self._store(frame, parts)
 
@@ -84,6 +87,13 @@ class _Call:
         blob = self._blobs.get(name)
         if blob is None:
             return read_only(value)
+        if blob in self._names.objects and not is_object(value):
+            raise TaskFailedError.of(
+                "E244",
+                f"'{shown(blob)}' is a constant, {describe(value)} that a 'rebuild' task makes at "
+                f"every start, and '{self._step.target}' is to change it",
+                "make it state: take 'rebuild' from the task that makes it; or leave out 'inout'",
+            )
         if isinstance(value, np.ndarray) and value.base is not None:
             # A view would hide who keeps it: references would go to the array it looks at.
             value = value.copy(order="K")
@@ -126,9 +136,12 @@ def read_only(value: Value) -> Value:
         view = value.view()
         view.flags.writeable = False
         return view
-    if isinstance(value, tuple | np.dtype):
+    if isinstance(value, np.dtype) or is_object(value):
+        # There is only one of an object, and whether it changes is its own matter.
         return value
-    return detach(value) if refusal(value, "?") is None or type(value) is list else value
+    if type(value) is tuple and PLAIN_KINDS.issuperset(map(type, value)):
+        return value
+    return detach(value) if refusal(value, "?") is None else value
 
 
 def _invoke(target: str, function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
@@ -192,9 +205,12 @@ def _parts(target: str, result: Any, outputs: tuple[str, ...]) -> list[Any]:
 def _owned(value: Any, blob: str) -> Value:
     """The value as the blob's own: copied unless nobody else refers to it."""
     if type(value) is not np.ndarray:
-        if isinstance(value, tuple | list | np.memmap):
+        if isinstance(value, tuple | list):
+            array = array_of(value)
+            return detach(value, shown(blob)) if array is None else array
+        if isinstance(value, np.memmap):
             return land(value)
-        return detach(value, shown(blob))
+        return checked(value, shown(blob)) if is_object(value) else detach(value, shown(blob))
     alone = _references(value) <= _ALONE
     if alone and value.base is None and value.flags.writeable and not value.dtype.hasobject:
         return value

@@ -5,8 +5,7 @@ It stops nothing by force; steps see it at their next boundary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 Wake = Callable[[], None]
 # How many passes of a loop go by before it looks whether its list was emptied, or is at its end.
@@ -56,19 +55,33 @@ class CancelScope:
         if self.cancelled:
             raise CancelledError
 
-    @contextmanager
-    def waking(self, wake: Wake) -> Iterator[None]:
+    def waking(self, wake: Wake) -> _Waking:
         """While inside, ``cancel`` also calls ``wake``; at once if it has happened already.
 
         ``wake`` must not block, and must be safe in a signal handler (such as
         ``SimpleQueue.put``); it may be called more than once.
         """
-        key = object()
-        self._wakers[key] = wake
-        try:
-            # Looked at after registering: a cancel just before it would wake nobody.
-            if self.cancelled:
-                wake()
-            yield
-        finally:
-            del self._wakers[key]
+        return _Waking(self, wake)
+
+
+class _Waking:
+    """What ``waking`` gives; no generator, since every run of a group begins with some."""
+
+    __slots__ = ("_scope", "_wake")
+
+    def __init__(self, scope: CancelScope, wake: Wake) -> None:
+        self._scope = scope
+        self._wake = wake
+
+    def __enter__(self) -> None:
+        self._scope._wakers[self] = self._wake
+        # Looked at after registering: a cancel just before it would wake nobody.
+        if self._scope.cancelled:
+            try:
+                self._wake()
+            except BaseException:
+                self.__exit__()
+                raise
+
+    def __exit__(self, *_: object) -> None:
+        del self._scope._wakers[self]

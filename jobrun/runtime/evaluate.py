@@ -29,6 +29,9 @@ def evaluate(expr: Expr, read: Read, *, epoch: int = 0) -> Value:
     Raises:
         Exception: Whatever the expression raises; the caller knows where it stands.
     """
+    if isinstance(expr, NodeBlob | OutputRead):
+        # As most are that look at many nodes, and there is nothing to compute.
+        return read(expr)
 
     def output(ref: OutputRef) -> Value:
         return read(OutputRead(ref.task, ref.output, ref.node))
@@ -57,6 +60,7 @@ class _Same:
         return isinstance(other, _Same) and other.expr is self.expr
 
 
-@lru_cache(maxsize=1024)
+# A condition on many nodes is as many expressions.
+@lru_cache(maxsize=1 << 14)
 def _compiled(same: _Same) -> Callable[[Any], Value]:
     return compile_expression(same.expr, BlockNames())

@@ -38,6 +38,8 @@ from jobrun.runtime.watch import ends_apart, run_apart
 from jobrun.runtime.workspace import Blobs
 
 Work = Callable[[], bool]
+# Of tasks that neither read nor write records; nothing of it ever changes.
+_NO_STREAMS = Streams()
 
 
 def run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: Blobs) -> None:
@@ -63,7 +65,7 @@ def _run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_:
     frame.instances = task.instances
     frame.place = task.path
     frames = [frame] if task.instances <= 1 else _instance_frames(frame, task.instances)
-    streams = plan.records.streams(frame) if plan.records is not None else Streams()
+    streams = plan.records.streams(frame) if plan.records is not None else _NO_STREAMS
     if run.points is not None:
         streams = with_points(streams, frame)
 
@@ -80,6 +82,9 @@ def _run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_:
 
 
 def _closed(streams: Streams, run: GroupRun) -> bool:
+    if streams is _NO_STREAMS:
+        return True
+
     def work() -> bool:
         streams.close()
         return True

@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from jobrun.blobs.tensors import is_tensor
+from jobrun.blobs.trees import TREE_KINDS
 from jobrun.blobs.values import PLAIN_KINDS, Value, describe, detach, refusal
 from jobrun.core.errors import TaskFailedError
 
 # Beyond this many bits a power of integers is a slip, and would not come back for minutes.
 _LARGEST_INT_BITS = 1 << 20
+_NUMBERS = frozenset({bool, int, float, complex})
 
 
 def own(value: Value, *sources: Value) -> Value:
@@ -30,12 +33,16 @@ def own(value: Value, *sources: Value) -> Value:
         TaskFailedError: E202, if no blob can hold it.
     """
     if type(value) is not np.ndarray:
-        return land(value)
+        # A container that is a blob stays one; one that was written in the spec is an array.
+        return (
+            detach(value) if type(value) in TREE_KINDS and _holds(sources, value) else land(value)
+        )
     if value.dtype.hasobject:
         return land(value)
     if value.base is None:
         for source in sources:
-            if source is value or (type(source) is list and _holds(source, value)):
+            # Of what is in a container nobody knows here.
+            if source is value or type(source) in TREE_KINDS:
                 return value.copy(order="K")
     elif _shares(value, sources):
         return value.copy(order="K")
@@ -64,6 +71,22 @@ def land(value: Value) -> Value:
             fault.code, fault.message.replace("blob '?'", "a blob"), fault.mend
         )
     return detach(value)
+
+
+def array_of(items: tuple[Any, ...] | list[Any]) -> np.ndarray[Any, Any] | None:
+    """The array that a callable's tuple or list is; None for one that is a container.
+
+    That is one of numbers, bools or texts, or of arrays of one shape; but not of several of these.
+    """
+    if any(map(is_tensor, items)):
+        return None
+    try:
+        array = np.array(items)
+    except (ValueError, TypeError):
+        return None
+    if array.dtype.kind in "US" and any(type(item) in _NUMBERS for item in items):
+        return None
+    return None if array.dtype.hasobject else array
 
 
 def as_bool(value: Value) -> bool:
@@ -197,13 +220,12 @@ def _shares(value: np.ndarray[Any, Any], sources: tuple[Value, ...]) -> bool:
     if root is None:
         return True
     return any(
-        _shares(value, tuple(source)) if type(source) is list
-        else isinstance(source, np.ndarray) and _root(source) is root
+        type(source) in TREE_KINDS or (isinstance(source, np.ndarray) and _root(source) is root)
         for source in sources
-    )  # fmt: skip
+    )
 
 
-def _holds(items: list[Value], value: Value) -> bool:
+def _holds(items: tuple[Value, ...], value: Value) -> bool:
     return any(item is value for item in items)
 
 

@@ -19,11 +19,14 @@ import ast
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from jobrun.runtime.cancel import PASSES
 from jobrun.runtime.positions import Place, number_of
 from jobrun.runtime.syntax import Globals, assign, call, item, load, store
+
+if TYPE_CHECKING:
+    from jobrun.runtime.meter import BlockTime
 
 # One chunk of passes in so many, or one pass in so many, is looked into.
 SAMPLED = 32
@@ -39,6 +42,14 @@ class Metering(Protocol):
         self, body: list[ast.stmt], places: Sequence[Place], path: str, table: Globals
     ) -> list[ast.stmt]:
         """The statements, with more between them."""
+
+    def take_in(self, teller: str, times: Sequence[BlockTime]) -> None:
+        """Keep what another process has told of its own steps; any thread.
+
+        Args:
+            teller: No two processes of an invocation have the same.
+            times: As ``Meter.told`` gives them there.
+        """
 
 
 @dataclass(slots=True)

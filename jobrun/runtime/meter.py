@@ -10,18 +10,19 @@ from __future__ import annotations
 import ast
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from jobrun.runtime.cancel import PASSES
 from jobrun.runtime.frame import Frame
+from jobrun.runtime.gathered import Gathered
 from jobrun.runtime.lapping import SAMPLED, Lapping
 from jobrun.runtime.positions import Place
 from jobrun.runtime.syntax import Globals
 
 # So many runs of blocks get a bar of their own in a trace; further ones only count.
-_SPANS = 20_000
+SPANS = 20_000
 
 
 class Owner(NamedTuple):
@@ -191,12 +192,17 @@ class _Scaled(NamedTuple):
 
 
 class Meter:
-    """The times of one invocation."""
+    """The times of one invocation, or of one process of it.
 
-    def __init__(self) -> None:
+    Args:
+        room: So many runs of blocks are kept by themselves.
+    """
+
+    def __init__(self, room: int = SPANS) -> None:
         self.started = time.perf_counter()
         self._blocks: list[_MeteredBlock] = []
-        self._room = _SPANS
+        self._elsewhere = Gathered()
+        self._room = room
         self._lap_s = _lap_cost_s()
 
     def measured(
@@ -216,7 +222,28 @@ class Meter:
 
     def times(self) -> tuple[BlockTime, ...]:
         """All that was measured, in the order in which the blocks were made."""
-        return tuple(time_ for block in self._blocks for time_ in block.times(self._lap_s))
+        return (*self._own(list), *self._elsewhere.times())
+
+    def told(self) -> tuple[BlockTime, ...]:
+        """All that was measured in this process; of spans only those not told before.
+
+        Only between groups.
+        """
+        return self._own(_taken)
+
+    def take_in(self, teller: str, times: Sequence[BlockTime]) -> None:
+        """See ``Metering.take_in``."""
+        self._elsewhere.take_in(teller, times)
+
+    def _own(self, spans_of: Callable[[list[Span]], list[Span]]) -> tuple[BlockTime, ...]:
+        return tuple(one for block in self._blocks for one in block.times(self._lap_s, spans_of))
+
+
+def _taken(spans: list[Span]) -> list[Span]:
+    """The spans, which are not there any more afterwards."""
+    found = list(spans)
+    spans.clear()
+    return found
 
 
 class _MeteredBlock:
@@ -241,12 +268,12 @@ class _MeteredBlock:
         laps.begin(frame.epoch)
         return laps
 
-    def times(self, lap_s: float) -> list[BlockTime]:
+    def times(self, lap_s: float, spans_of: Callable[[list[Span]], list[Span]]) -> list[BlockTime]:
         """For each owner what its runs have taken."""
         return [
             BlockTime(
                 owner, self._path, laps.runs, laps.total, self._steps(laps, lap_s),
-                tuple(laps.spans),
+                tuple(spans_of(laps.spans)),
             )
             for owner, laps in list(self._laps.items())
         ]  # fmt: skip

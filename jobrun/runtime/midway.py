@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from jobrun.blobs.values import Value, boundary_form, detach
+from jobrun.blobs.values import Value, boundary_form, detach, is_object
 from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.cancel import CancelledError
 from jobrun.runtime.frame import Frame, GroupRun
@@ -125,6 +125,12 @@ def _spaces(frame: Frame) -> Iterator[tuple[str, Blobs]]:
 
 def _settle(space: Blobs, seen: set[int], frame: Frame) -> None:
     for name in sorted(space):
+        if is_object(space[name]):
+            raise TaskFailedError.of(
+                "E245",
+                f"a checkpoint within an epoch cannot hold '{name}', which is an object",
+                "save whole epochs: give 'checkpoint.every' in ep; or make epochs shorter",
+            )
         try:
             value = boundary_form(space[name], name)
         except TaskFailedError as error:

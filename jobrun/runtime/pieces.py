@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from jobrun.runtime.chains import Chain, Instruction, squared
 _Array = np.ndarray[Any, Any]
 
 # Measured: smaller pieces pay more for calls, larger ones fall out of the cache.
-_PIECE_ITEMS = 1 << 15
+_PIECE_ITEMS = 3 << 14
 # Below this, memory for a temporary costs next to nothing.
 SMALLEST = 1 << 17
 # How often a chain that did not fit is taken as written before anybody looks again.
@@ -39,18 +39,25 @@ class _Move(NamedTuple):
     target: int
 
 
+# Index of a leaf, and the dtype that an operator wants of it.
+_Number = tuple[int, np.dtype[Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """How values of some kinds are computed.
 
     Attributes:
-        moves: The program of one piece.
+        moves: The program of one piece, over the leaves, the numbers, the result and the buffers.
+        numbers: Which leaves are converted to which dtype before all, where they are numbers:
+            numpy would do it again for every piece.
         buffers: Index and dtype of each array that holds results in between.
         result: Index of the result.
         dtype: Of the result.
     """
 
     moves: tuple[_Move, ...]
+    numbers: tuple[_Number, ...]
     buffers: tuple[tuple[int, np.dtype[Any]], ...]
     result: int
     dtype: np.dtype[Any]
@@ -154,28 +161,64 @@ def _planned(
 ) -> _Plan | None:
     """The plan for leaves of these kinds; None where the expression has to be taken as written."""
     types, full = list(kinds), [role == _FULL for role in roles]
+    wanted: list[tuple[np.dtype[Any], ...]] = []
     for one in instructions:
-        dtype = _result_type(one, [types[index] for index in one.operands])
+        dtypes = _resolved(one, [types[index] for index in one.operands])
         # Smaller results have shapes and axis orders of their own.
-        if dtype is None or not any(full[index] for index in one.operands):
+        if dtypes is None or not any(full[index] for index in one.operands):
             return None
-        types.append(dtype)
+        wanted.append(dtypes)
+        types.append(dtypes[-1])
         full.append(True)
-    return _allotted(instructions, types, len(kinds))
+    instructions, numbers = _with_numbers(instructions, wanted, roles)
+    results = [dtypes[-1] for dtypes in wanted]
+    return _allotted(instructions, results, len(kinds) + len(numbers), numbers)
 
 
-def _result_type(one: Instruction, types: list[Any]) -> np.dtype[Any] | None:
+def _resolved(one: Instruction, types: list[Any]) -> tuple[np.dtype[Any], ...] | None:
+    """The dtypes to which the operands are converted, and last that of the result."""
     if one.plain is squared and types[0].kind != "f":
         return None
     try:
-        dtype: np.dtype[Any] = one.ufunc.resolve_dtypes((*types, None))[-1]
+        dtypes: tuple[np.dtype[Any], ...] = one.ufunc.resolve_dtypes((*types, None))
     except TypeError:
         # It has none for these; numpy itself says so best.
         return None
-    return dtype if dtype.kind in "biufc" else None
+    return dtypes if dtypes[-1].kind in "biufc" else None
 
 
-def _allotted(instructions: Sequence[Instruction], types: list[Any], leaves: int) -> _Plan:
+def _with_numbers(
+    instructions: Sequence[Instruction],
+    wanted: Sequence[tuple[np.dtype[Any], ...]],
+    roles: tuple[str, ...],
+) -> tuple[list[Instruction], tuple[_Number, ...]]:
+    """The same program over the leaves and, behind them, what some of them are converted to."""
+    leaves = len(roles)
+    pairs = [
+        list(zip(one.operands, dtypes, strict=False))
+        for one, dtypes in zip(instructions, wanted, strict=True)
+    ]
+    numbers = tuple(dict.fromkeys(
+        pair for some in pairs for pair in some if pair[0] < leaves and roles[pair[0]] is _WHOLE
+    ))  # fmt: skip
+    places = {number: leaves + at for at, number in enumerate(numbers)}
+
+    def place(pair: _Number) -> int:
+        return pair[0] + len(numbers) if pair[0] >= leaves else places.get(pair, pair[0])
+
+    moved = [
+        replace(one, operands=tuple(map(place, some)))
+        for one, some in zip(instructions, pairs, strict=True)
+    ]
+    return moved, numbers
+
+
+def _allotted(
+    instructions: Sequence[Instruction],
+    types: Sequence[np.dtype[Any]],
+    leaves: int,
+    numbers: tuple[_Number, ...],
+) -> _Plan:
     """Give each result an array: that of an operand that ends with it, or one that is free."""
     last = {index: at for at, one in enumerate(instructions) for index in one.operands}
     result = leaves
@@ -188,7 +231,7 @@ def _allotted(instructions: Sequence[Instruction], types: list[Any], leaves: int
         ended = {index for index in one.operands if index in held and last[index] == at}
         free += [held[index] for index in ended]
         final = at == len(instructions) - 1
-        dtype = types[leaves + at]
+        dtype = types[at]
         target = result if final else _take(free, dict(buffers), dtype)
         if target is None:
             target = leaves + len(buffers)
@@ -196,7 +239,7 @@ def _allotted(instructions: Sequence[Instruction], types: list[Any], leaves: int
         held[leaves + at] = target
         first, second = operands if len(operands) == 2 else (*operands, -1)
         moves.append(_Move(one.ufunc, first, second, target))
-    return _Plan(tuple(moves), tuple(buffers[1:]), result, types[-1])
+    return _Plan(tuple(moves), numbers, tuple(buffers[1:]), result, types[-1])
 
 
 def _take(free: list[int], dtypes: dict[int, np.dtype[Any]], dtype: np.dtype[Any]) -> int | None:
@@ -211,8 +254,9 @@ def _run(
     plan: _Plan, leaves: Sequence[Any], roles: tuple[str, ...], shape: tuple[int, ...]
 ) -> _Array:
     result = np.empty(shape, plan.dtype)
-    values: list[Any] = [*leaves, result]
-    roles = (*roles, _FULL)
+    numbers = [_number(leaves[index], dtype) for index, dtype in plan.numbers]
+    values: list[Any] = [*leaves, *numbers, result]
+    roles = (*roles, *(_WHOLE,) * len(numbers), _FULL)
     if all(role is _FULL or np.ndim(one) == 0 for one, role in zip(values, roles, strict=True)):
         # Nothing to broadcast: the items may as well stand in one row.
         values = [one.reshape(-1) if np.ndim(one) else one for one in values]
@@ -240,3 +284,13 @@ def _rows(shape: tuple[int, ...]) -> int:
     width = max(1, math.prod(shape[1:]))
     rows = max(1, _PIECE_ITEMS // width)
     return min(shape[0], rows - rows % _LANES or rows)
+
+
+def _number(leaf: Any, dtype: np.dtype[Any]) -> Any:
+    """A number as an operator would convert it; itself where that is not plain to see."""
+    if isinstance(leaf, np.ndarray) or dtype.kind not in "fc":
+        return leaf
+    with np.errstate(all="ignore"):
+        number = np.asarray(leaf, dtype)
+    # What overflows is told by numpy where it is used.
+    return number if np.isfinite(number) else leaf

@@ -29,6 +29,7 @@ from jobrun.checkpoint.times import NodeSave
 from jobrun.checkpoint.writer import NodeWriter
 from jobrun.core.errors import JobrunError
 from jobrun.graph.steps import SaveState
+from jobrun.runtime.objects import held_values
 
 Names = frozenset[str]
 # One that does not keep it alive.
@@ -118,8 +119,9 @@ class Held:
     """
 
     def __init__(
-        self, ticket: Ticket, step: SaveState, values: dict[str, Value], place: Place
-    ) -> None:
+        self, ticket: Ticket, step: SaveState, values: dict[str, Value], place: Place,
+        parts: Names = _NO_NAMES,
+    ) -> None:  # fmt: skip
         self.ticket = ticket
         self.is_safe = True
         self.copy_s = 0.0
@@ -128,7 +130,10 @@ class Held:
         self._values = values
         self._place = place
         self._arena = place.arena
-        self._arrays, self._unchanged = place.since.hold(values)
+        # Of containers and objects, which may be changed without anybody saying so.
+        self._parts = parts
+        whole = {n: v for n, v in values.items() if n not in parts} if parts else values
+        self._arrays, self._unchanged = place.since.hold(whole)
         self._announced: tuple[Names, ...] = ()
         # Names that are copied, or will be before anyone changes them.
         self._covered: Names = _NO_NAMES
@@ -148,11 +153,20 @@ class Held:
             opaque: Those of them that code may change which no gate is in front of; copied now.
         """
         self._announced = changed
-        self._covered = names = self._place.at_risk(self._step.names, changed)
+        names = self._place.at_risk(self._step.names, changed)
+        if self._parts:
+            names = (names & self._values.keys()) | self._parts
+            opaque = opaque | self._parts
+        self._covered = names
         self._waiting = set(names)
         self.is_safe = not names
         if opaque and names:
             self.pass_gate(opaque)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether there are containers or objects, which no gate is in front of."""
+        return bool(self._parts)
 
     def pass_gate(self, names: Iterable[str] | None = None) -> None:
         """Return when these blobs may be changed; all of them if None. Any thread."""
@@ -170,10 +184,10 @@ class Held:
         with self._turn:
             while self._is_writing:
                 self._turn.wait()
-            for name in (self._values.keys() & changed) - self._covered:
+            for name in (self._values.keys() & (changed | self._parts)) - self._covered:
                 # Not into the arena, which has places for what was foreseen.
                 self._values[name] = detach(self._values[name], name)
-            self._covered |= changed
+            self._covered |= changed | self._parts
 
     def write(self, directory: str) -> NodeSave:
         """Copy what is left to be copied, then write the file, durably. Any thread.
@@ -283,11 +297,11 @@ class Savings:
 
     def hold(self, step: SaveState, node: str, epoch: int, blobs: Mapping[str, Value]) -> Ticket:
         """Begin a save of the node: hold the step's blobs as they are now."""
-        values = {name: blobs[name] for name in step.names}
+        values, parts = held_values(step.names, step.objects, blobs, step.origins)
         ticket = Ticket(node, epoch, next(self._numbers), _size_bytes(values))
         if node not in self._places:
             self._places[node] = Place(node, step)
-        self._held[ticket] = Held(ticket, step, values, self._places[node])
+        self._held[ticket] = Held(ticket, step, values, self._places[node], parts)
         return ticket
 
     def protect(
@@ -308,7 +322,7 @@ class Savings:
             place.since.group(changed.get(node, _NO_NAMES))
         for held in tuple(self._held.values()):
             names = changed.get(held.ticket.node, _NO_NAMES)
-            if names:
+            if names or held.has_parts:
                 held.secure(names)
                 if not held.is_safe:
                     found[held.ticket.node] = held

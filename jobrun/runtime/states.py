@@ -7,14 +7,19 @@ where the node lives.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from jobrun.blobs.objects import ObjectState
+from jobrun.blobs.values import Value, is_object
 from jobrun.checkpoint.copying import copy_file, publish
+from jobrun.checkpoint.divided import read_parts
 from jobrun.checkpoint.hdf5 import read_state
 from jobrun.checkpoint.store import StoredFile
 from jobrun.graph.steps import AdoptState, CopyState, LoadState, PublishCopy, SaveState
 from jobrun.runtime.frame import Frame
+from jobrun.runtime.objects import take_in
+from jobrun.runtime.workspace import Blobs
 
 StateStep = SaveState | LoadState | AdoptState | CopyState | PublishCopy
 
@@ -42,25 +47,40 @@ def _save(step: SaveState, frame: Frame) -> None:
 def _load(step: LoadState, frame: Frame) -> None:
     started = time.perf_counter()
     node = frame.node.name
-    values = read_state(
+    values = _read(step, frame) if step.file else {}
+    values |= read_parts(step.parts, step.epoch, step.run_id)
+    # Nothing of it becomes visible before all of it has been read.
+    _put(values, frame.g if step.partial else frame.n, None if step.partial else frame.n)
+    frame.results["names"] = tuple(values)
+    if step.file:
+        path, seconds = Path(step.file), time.perf_counter() - started
+        size = path.stat().st_size
+        frame.results["file"] = StoredFile(node, path.name, size, step.digest, seconds)
+
+
+def _read(step: LoadState, frame: Frame) -> dict[str, Value]:
+    return read_state(
         step.file,
-        node=node,
+        node=frame.node.name,
         epoch=step.epoch,
         run_id=step.run_id,
         digest=step.digest,
-        names=step.names,
+        names=(*step.names, *(name for name in step.objects if is_object(frame.n[name]))),
         partial=step.partial,
     )
-    # Nothing of it becomes visible before all of it has been read.
-    (frame.g if step.partial else frame.n).update(values)
-    path = Path(step.file)
-    seconds = time.perf_counter() - started
-    frame.results["file"] = StoredFile(node, path.name, path.stat().st_size, step.digest, seconds)
-    frame.results["names"] = tuple(values)
 
 
 def _adopt(step: AdoptState, frame: Frame) -> None:
-    frame.n.update({name: frame.g[name] for name in step.names if name in frame.g})
+    _put({name: frame.g[name] for name in step.names if name in frame.g}, frame.n, frame.n)
+
+
+def _put(values: Mapping[str, Value], there: Blobs, objects: Blobs | None) -> None:
+    """Bind values; states of objects go into these, unless they are to wait."""
+    states = {n: v for n, v in values.items() if isinstance(v, ObjectState)}
+    if objects is not None:
+        for name, state in states.items():
+            take_in(name, objects.get(name), state)
+    there.update({n: v for n, v in values.items() if objects is None or n not in states})
 
 
 def _copy(step: CopyState, frame: Frame) -> None:

@@ -87,6 +87,7 @@ class BlockNames:
         elsewhere: Names that other blocks use, before or after.
         changed: Names whose array may be changed in place, by anyone on the node.
         meter: Measures the block's steps; None for code without any of that.
+        objects: Names that callables may change only where they hold an object.
     """
 
     scopes: dict[str, Scope] = field(default_factory=dict)
@@ -94,6 +95,7 @@ class BlockNames:
     elsewhere: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
     meter: Metering | None = field(default=None, compare=False)
+    objects: frozenset[str] = frozenset()
 
     def scope(self, name: str) -> Scope:
         """Which workspace holds the name."""
@@ -157,7 +159,12 @@ class GroupUsage:
             elsewhere |= usage(steps).used
         changed = whole.changed | self._changed[task.node]
         return BlockNames(
-            scopes, frozenset(shared), frozenset(elsewhere), frozenset(changed), self._meter
+            scopes,
+            frozenset(shared),
+            frozenset(elsewhere),
+            frozenset(changed),
+            self._meter,
+            frozenset(task.objects),
         )
 
     def node_block(self, node: str, block: Steps, scopes: Scopes) -> BlockNames:

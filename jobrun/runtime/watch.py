@@ -6,6 +6,7 @@ runner knows; here it is only noted which task failed.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 
 from jobrun.core.errors import Fault, JobrunError, TaskFailedError
-from jobrun.core.events import Noted
+from jobrun.core.events import Noted, TaskLimited
 from jobrun.graph.types import Node, Task
 from jobrun.runtime.codegen import PLACES
 from jobrun.runtime.frame import Frame, GroupRun
@@ -79,8 +80,16 @@ class Watch:
         """Begin to count the time, in a thread of its own."""
         self._started = True
         if self._task.timeout_s:
+            self._run.emit(self._limited(self._task.timeout_s))
             self._limit_at = time.monotonic() + self._task.timeout_s
         self._run.start(self._look, lambda: self._left.put(None))
+
+    def _limited(self, limit_s: float) -> TaskLimited:
+        task, place = self._task, self._task.origin
+        return TaskLimited(
+            task.name, self._node.name, self._own.epoch, task.path, place.file, place.line,
+            place.column, limit_s, self._own.grace_s, os.getpid(),
+        )  # fmt: skip
 
     def finish(self) -> None:
         """The task has ended: stop counting."""

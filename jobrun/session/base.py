@@ -43,6 +43,8 @@ class RunContext:
         folder: Absolute path of the spec's folder, for relative paths and callables.
         emit: Where events go; called from the tasks' threads.
         meter: Measures every step; None for code that has nothing of that.
+        places: Nodes that are to be in the place of another one, where each has its own: by name
+            the name of the other, which is in its own place.
     """
 
     seed: int
@@ -50,6 +52,7 @@ class RunContext:
     folder: str
     emit: Listener = field(default=ignore, compare=False)
     meter: Metering | None = field(default=None, compare=False)
+    places: Mapping[str, str] = field(default_factory=dict)
 
 
 class Session(Protocol):
@@ -126,6 +129,8 @@ class Session(Protocol):
 
     def read(self, node: str, names: tuple[str, ...]) -> dict[str, Value]:
         """Copies of blobs of the node's global workspace. Only between groups.
+
+        Of an object, which has no copy, there are the ``ObjectFacts``.
 
         Raises:
             KeyError: If the node has no such blob.

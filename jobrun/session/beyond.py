@@ -54,14 +54,14 @@ class Beyond:
         self,
         outputs: Mapping[OutputRef, Value],
         fetch: Fetch,
-        awaited: Iterable[TaskOnNode] = (),
+        awaited: Iterable[str] = (),
         told: Iterable[str] = (),
         teller: Teller | None = None,
     ) -> None:
         self.outputs = dict(outputs)
         self.fetch = fetch
         self.ended: SimpleQueue[Part | None] = SimpleQueue()
-        self._parts = {key: Part(f"{key[1]}/{key[0]}", _nothing) for key in awaited}
+        self._parts = {name: Part(f"{name} elsewhere", _nothing) for name in awaited}
         self._told = frozenset(told)
         self._teller = teller
         self._run: GroupRun | None = None
@@ -77,13 +77,13 @@ class Beyond:
         return any(part is one for one in self._parts.values())
 
     def parts_of(self, task: str) -> list[Part]:
-        """What stands for a task on its nodes elsewhere."""
-        return [part for (name, _), part in self._parts.items() if name == task]
+        """What stands for a task on all its nodes elsewhere; none if nothing here needs it."""
+        return [self._parts[task]] if task in self._parts else []
 
-    def arrived(self, task: str, node: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """A task elsewhere has ended. Any thread."""
+    def arrived(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
+        """A task has ended on all its nodes elsewhere. Any thread."""
         self.outputs.update(outputs)
-        part = self._parts.get((task, node))
+        part = self._parts.get(task)
         if part is not None:
             self.ended.put(part)
 

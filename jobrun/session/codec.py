@@ -1,9 +1,9 @@
 """Values as bytes and back, for messages between the processes of one run. No sockets here.
 
 Only what is listed can be written, and nothing that is read can run anything: plain values,
-tuples, lists and mappings of them, values of blobs, the frozen dataclasses and enums of a
-``Table``, and errors. Large arrays are not copied into the message: their memory is sent behind
-it, and read straight into new arrays that own theirs.
+tuples, lists and mappings of them, values of blobs, the frozen dataclasses, named tuples and
+enums of a ``Table``, and errors. Large arrays are not copied into the message: their memory is
+sent behind it, and read straight into new arrays that own theirs.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jobrun.blobs import tensors
 from jobrun.blobs.counter import Counter
 from jobrun.checkpoint.dtypes import dtype_text, parse_dtype
 from jobrun.core.errors import TaskFailedError
@@ -47,11 +48,22 @@ class Table:
         self.classes = tuple(sorted(classes, key=lambda one: (one.__module__, one.__qualname__)))
         self.numbers = {cls: number for number, cls in enumerate(self.classes)}
         # By class: all values of its fields, in the order that its constructor takes them.
-        self.values = {cls: _reader(cls) for cls in self.classes if is_dataclass(cls)}
+        self.values = {
+            cls: _reader(_field_names(cls))
+            for cls in self.classes
+            if not issubclass(cls, enum.Enum)
+        }
+        self.counts = {cls: len(_field_names(cls)) for cls in self.values}
 
 
-def _reader(cls: type) -> Callable[[Any], tuple[Any, ...]]:
-    names = [one.name for one in fields(cls)]
+def _field_names(cls: Any) -> tuple[str, ...]:
+    if is_dataclass(cls):
+        return tuple(one.name for one in fields(cls))
+    names: tuple[str, ...] = cls._fields
+    return names
+
+
+def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
     if len(names) > 1:
         return attrgetter(*names)
     return lambda value: tuple(getattr(value, name) for name in names)
@@ -89,6 +101,8 @@ class _Writer:
             self._listed(value)
         elif isinstance(value, np.generic):
             self._numpy(value)
+        elif tensors.is_tensor(value):
+            self._tensor(value)
         elif isinstance(value, Mapping):
             self.mapping(value)
         else:
@@ -169,6 +183,11 @@ class _Writer:
         self.head += b"n"
         self.text(_dtype_text(value.dtype))
         self.raw(value.tobytes())
+
+    def _tensor(self, value: Any) -> None:
+        self.head += b"x"
+        self.mapping(tensors.facts_of(value))
+        self.array(tensors.to_arrays([value])[0])
 
     def _listed(self, value: Any) -> None:
         cls = type(value)
@@ -291,6 +310,11 @@ class _Reader:
                 self._fill(flat)
         return value
 
+    def tensor(self) -> Any:
+        """A tensor of PyTorch."""
+        facts = self.read()
+        return tensors.from_array(self.read(), facts)
+
     def numpy(self) -> Any:
         """A numpy scalar."""
         value = np.empty((1,), _parsed(self.read()))
@@ -302,7 +326,7 @@ class _Reader:
     def listed(self) -> Any:
         """One of the classes of the table."""
         cls = self._table.classes[self._unpack(_U16)[0]]
-        return cls(*[self.read() for _ in cls.__dataclass_fields__])
+        return cls(*[self.read() for _ in range(self._table.counts[cls])])
 
     def member(self) -> Any:
         """A member of an enum."""
@@ -329,6 +353,7 @@ _READERS: dict[int, Callable[[_Reader], Any]] = {
     ord("t"): _Reader.row, ord("l"): _Reader.list, ord("z"): _Reader.names,
     ord("d"): _Reader.mapping, ord("k"): _Reader.counter, ord("a"): _Reader.array,
     ord("n"): _Reader.numpy, ord("o"): _Reader.listed, ord("e"): _Reader.member,
+    ord("x"): _Reader.tensor,
 }  # fmt: skip
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from functools import partial
 from queue import Empty
 
 from jobrun.core.errors import JobrunError
+from jobrun.core.events import TasksGivenUp
 from jobrun.runtime.frame import GroupRun
 from jobrun.runtime.watch import stacks
 from jobrun.session.beyond import Beyond
@@ -99,7 +101,9 @@ class Conductor:
         return list(released(part))
 
     def _stuck(self) -> TasksStuckError:
-        names = ", ".join(sorted(part.name for part in self._running))
+        stuck = tuple(sorted(part.name for part in self._running))
+        self._run.emit(TasksGivenUp(stuck, self._run.epoch, os.getpid()))
+        names = ", ".join(stuck)
         error = TasksStuckError.of(
             "E215",
             f"these tasks did not end within {self._grace_s:g} s of being asked to: {names}",

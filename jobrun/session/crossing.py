@@ -8,19 +8,20 @@ import traceback
 from dataclasses import dataclass, is_dataclass
 from types import ModuleType
 
+from jobrun.blobs import objects
 from jobrun.checkpoint import plan, store, times
 from jobrun.core import errors, events, origin
 from jobrun.core.errors import Fault, JobrunError
-from jobrun.graph import conditions, data, expr, pulled, steps, types
+from jobrun.graph import conditions, data, divided, expr, pulled, steps, types
 from jobrun.runtime import cancel as scopes
-from jobrun.runtime import midway, workspace
+from jobrun.runtime import meter, midway, workspace
 from jobrun.session import cancel, share
 from jobrun.session.cancel import GroupCancelledError
 from jobrun.session.codec import Table
 
 _MODULES = (
-    conditions, data, errors, events, expr, midway, origin, plan, pulled, share, steps, store,
-    times, types,
+    conditions, data, divided, errors, events, expr, meter, midway, objects, origin, plan, pulled,
+    share, steps, store, times, types,
 )  # fmt: skip
 
 
@@ -52,7 +53,7 @@ def _listed(module: ModuleType) -> list[type]:
         for one in vars(module).values()
         if isinstance(one, type)
         and one.__module__ == module.__name__
-        and (is_dataclass(one) or issubclass(one, enum.Enum))
+        and (is_dataclass(one) or issubclass(one, enum.Enum) or hasattr(one, "_fields"))
     ]
 
 

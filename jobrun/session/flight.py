@@ -6,12 +6,15 @@ threads that hear the nodes, and a signal handler, only put things into its inbo
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
-from jobrun.core.errors import JobrunError
+from jobrun.core.errors import Fault, JobrunError
+from jobrun.core.events import Event, TaskEnded, TaskLimited, TasksGivenUp
+from jobrun.core.origin import Origin
 from jobrun.graph.types import OutputRef
 from jobrun.runtime.cancel import CancelScope
 from jobrun.runtime.lines import Line
@@ -26,9 +29,12 @@ from jobrun.session.lost import NodeLostError
 from jobrun.session.share import Shares
 
 # A node says itself that its tasks are stuck, unless something holds the whole interpreter.
-_UNHEARD_S = 5.0
-# A node, and what came of its part; None: it is failing. No node: somebody asked to end.
-_News = tuple[str, Outcome | None]
+_UNHEARD_S = 4.0
+_CONTINUING_S = 1.0
+# A node, and what came of its part; None: it is failing; or what it tells of its tasks' limits.
+# No node: somebody asked to end.
+_Limit = TaskLimited | TaskEnded | TasksGivenUp
+_News = tuple[str, Outcome | _Limit | None]
 
 
 @dataclass(slots=True)
@@ -53,6 +59,13 @@ class Flight:
     _errors: dict[str, BaseException] = field(default_factory=dict)
     _outputs: dict[OutputRef, object] = field(default_factory=dict)
     _deadline: float | None = None
+    # By task and node, until when a node says itself that the task's time is over.
+    _limits: dict[tuple[str, str], tuple[float, TaskLimited]] = field(default_factory=dict)
+
+    def heard(self, node: str, event: Event) -> None:
+        """A node tells of an event. Any thread."""
+        if isinstance(event, _Limit):
+            self._inbox.put((node, event))
 
     def came(self, node: str, outcome: Outcome | None) -> None:
         """Something came of a node's part, or, with None, it is failing. Any thread."""
@@ -79,11 +92,12 @@ class Flight:
         while waiting:
             news = self._next()
             if news is None:
-                for node in waiting:
-                    self._errors[node] = _unheard(node, self.grace_s)
-                    kill(node)
+                self._give_up(waiting, kill)
                 break
             node, outcome = news
+            if isinstance(outcome, _Limit):
+                self._limit(node, outcome)
+                continue
             if outcome is not None:
                 waiting.pop(node, None)
                 self._note(node, outcome)
@@ -96,12 +110,37 @@ class Flight:
         return self._result()
 
     def _next(self) -> _News | None:
-        if self._deadline is None:
+        ends = [at for at, _ in self._limits.values()]
+        ends += [] if self._deadline is None else [self._deadline]
+        if not ends:
             return self._inbox.get()
-        try:
-            return self._inbox.get(timeout=max(0.0, self._deadline - time.monotonic()))
-        except Empty:
-            return None
+        # The second time: all may have been stopped meanwhile, and nodes go on only now.
+        for wait_s in (min(ends) - time.monotonic(), _CONTINUING_S):
+            with contextlib.suppress(Empty):
+                return self._inbox.get(timeout=max(0.0, wait_s))
+        return None
+
+    def _limit(self, node: str, event: _Limit) -> None:
+        match event:
+            case TaskLimited():
+                left_s = event.limit_s + event.grace_s + 2 * LAST_S + _UNHEARD_S
+                self._limits[event.task, node] = (time.monotonic() + left_s, event)
+            case TaskEnded():
+                self._limits.pop((event.task, node), None)
+            case TasksGivenUp():
+                self._limits = {key: one for key, one in self._limits.items() if key[1] != node}
+
+    def _give_up(self, waiting: Mapping[str, None], kill: Callable[[str], None]) -> None:
+        """End nodes that are not heard of any more, though they should be."""
+        now = time.monotonic()
+        for at, event in self._limits.values():
+            if at <= now:
+                self._errors.setdefault(event.node, _overdue(event))
+                kill(event.node)
+        if self._errors.keys().isdisjoint(waiting):
+            for node in waiting:
+                self._errors[node] = _unheard(node, self.grace_s)
+                kill(node)
 
     def _note(self, node: str, outcome: Outcome) -> None:
         is_well, value = outcome
@@ -140,6 +179,17 @@ def _joined(errors: list[BaseException]) -> BaseException:
     if isinstance(whole, JobrunError):
         whole.tasks = tuple(sorted(set().union(*tasks))) if all(tasks) else ()
     return whole
+
+
+def _overdue(event: TaskLimited) -> TasksStuckError:
+    message = (
+        f"the task took longer than its limit of {event.limit_s:g} s (task {event.task}, node "
+        f"{event.node}, epoch {event.epoch}), and kept the interpreter for itself, so that only "
+        "its process could be ended"
+    )
+    mend = "what was saved is intact; resume continues from the last saved epoch"
+    place = Origin(event.file, event.line, event.column) if event.line else None
+    return TasksStuckError(Fault("E220", message, mend, place, event.path))
 
 
 def _unheard(node: str, grace_s: float) -> TasksStuckError:

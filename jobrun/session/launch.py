@@ -15,10 +15,12 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.session.channel import Channel
+from jobrun.session.peers import ASK, SERVE, introduce
 
 _PR_SET_PDEATHSIG = 1
 _ROOT = str(Path(__file__).parent.parent.parent)
@@ -27,6 +29,9 @@ _NOT_FOR_NODES = frozenset(
     (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 )
 _END_S = 5.0
+# So long a process that was stopped is waited for, while this one runs.
+STOPPED_S = 30.0
+_MOMENT_S = 0.1
 
 
 class Process:
@@ -66,9 +71,15 @@ class Process:
             ) from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        self.channel = Channel(ours)
+        self._stood_still = False
+        self._channel = Channel(ours)
         with contextlib.suppress(OSError):
             self.channel.send("begin", tuple(sys.path), before)
+
+    @property
+    def channel(self) -> Channel:
+        """The master's end."""
+        return self._channel
 
     @property
     def pid(self) -> int:
@@ -79,15 +90,49 @@ class Process:
         """End it at once."""
         self._process.kill()
 
+    def abort(self) -> None:
+        """End it; the interpreter writes where each of its threads is to the standard error."""
+        self._process.send_signal(signal.SIGABRT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+        self._process.kill()
+
+    def meet(self, asker: str, owner: str, other: Process) -> None:
+        """Connect this node, the asker, with another one, so that it can ask that."""
+        asking, serving = socket.socketpair()
+        with asking, serving:
+            introduce(other.door, SERVE, asker, serving)
+            introduce(self.door, ASK, owner, asking)
+
     def release(self) -> None:
         """Give the sockets back. Only when nobody uses them any more."""
         self.channel.release()
         self.door.close()
 
     def watch(self) -> None:
-        """Return when it has ended, by itself or not. Any thread."""
+        """Return when it has ended, by itself or not. Any thread.
+
+        One that is stopped (SIGSTOP) would never answer: it is ended when it stays so. That the
+        kernel tells; one that only computes long, and holds its interpreter, is never taken for it.
+        """
         with contextlib.suppress(ChildProcessError):
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+            while (told := self._state(0)) is not None and told.si_code == os.CLD_STOPPED:
+                self._bear_stopped()
+
+    def _bear_stopped(self) -> None:
+        """Return when it goes on or has ended; end it if that takes too long."""
+        # Counted in moments of our own: if all were stopped, no time has passed for any.
+        for _ in range(round(STOPPED_S / _MOMENT_S)):
+            time.sleep(_MOMENT_S)
+            told = self._state(os.WNOHANG)
+            if told is None or told.si_code != os.CLD_STOPPED:
+                return
+        self._stood_still = True
+        self._process.kill()
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
+    def _state(self, more: int) -> os.waitid_result | None:
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT | more)
 
     def end(self) -> str:
         """Wait for its end, which has begun; by force if it takes long. How it ended, in words."""
@@ -96,6 +141,8 @@ class Process:
         except subprocess.TimeoutExpired:
             self._process.kill()
             status = self._process.wait()
+        if self._stood_still:
+            return f"was stopped by a signal and did not go on for {STOPPED_S:g} s"
         if status >= 0:
             return f"ended with exit code {status}"
         try:

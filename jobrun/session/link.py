@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from jobrun.blobs.values import Value
 from jobrun.core.events import Listener
 from jobrun.graph.types import OutputRef
+from jobrun.runtime.meter import BlockTime
 from jobrun.session.calls import Calls
 from jobrun.session.crossing import form_of
+from jobrun.session.host import NodeHost
 from jobrun.session.launch import Process
 from jobrun.session.lost import NodeLostError
-from jobrun.session.peers import introduce
 from jobrun.session.share import Share
 
 
@@ -31,6 +31,9 @@ class Hearer(Protocol):
     def asked(self, link: Link, number: int, run: int, what: str, given: tuple[Any, ...]) -> None:
         """The node wants to know something; it is answered by ``Link.answer``."""
 
+    def measured(self, teller: str, times: Sequence[BlockTime]) -> None:
+        """The process of a node tells what its steps have taken; see ``Metering.take_in``."""
+
     def lost(self, node: str) -> None:
         """Its process has ended, and nobody had asked for that."""
 
@@ -42,13 +45,20 @@ class Link:
         node: Its name.
         hearer: Hears it.
         emit: Where its events go.
+        start: Starts the process.
     """
 
-    def __init__(self, node: str, hearer: Hearer, emit: Listener) -> None:
+    def __init__(
+        self,
+        node: str,
+        hearer: Hearer,
+        emit: Listener,
+        start: Callable[[str], NodeHost] = Process,
+    ) -> None:
         self.node = node
         self._hearer = hearer
         self._emit = emit
-        self._process = Process(node)
+        self._process = start(node)
         self.calls = Calls(self._process.channel.send)
         self.loss: NodeLostError | None = None
         self._known: set[int] = set()
@@ -89,13 +99,17 @@ class Link:
         else:
             self.send("answer", number, (True, value))
 
-    def introduce(self, role: str, node: str, end: socket.socket) -> None:
-        """Hand the node an end of a connection to another one; see ``peers``."""
-        introduce(self._process.door, role, node, end)
+    def meet(self, other: Link) -> None:
+        """Let the node ask another one; see ``peers``."""
+        self._process.meet(self.node, other.node, other._process)
 
     def kill(self) -> None:
         """End the process at once; that is told as a loss."""
         self._process.kill()
+
+    def abort(self) -> None:
+        """End a process that does not answer; it tells where it is, if it can."""
+        self._process.abort()
 
     def begin_to_close(self) -> None:
         """Ask the process to end, if it is there."""
@@ -142,5 +156,7 @@ class Link:
                 self._hearer.ended(self.node, *given)
             case "ask":
                 self._hearer.asked(self, *given)
+            case "measured":
+                self._hearer.measured(f"{self.node} {self.pid}", *given)
             case _:
                 raise RuntimeError(f"node '{self.node}' says '{kind}'")

@@ -14,7 +14,10 @@ GROUP = "jobrun.sessions"
 BUILT_IN: dict[str, str] = {
     "threads": "jobrun.session.threads:ThreadsSession",
     "processes": "jobrun.session.processes:ProcessesSession",
+    "ray": "jobrun.session.ray:RaySession",
 }
+# Of those that have an address after their name; and what to install for each.
+_ADDRESSED = {"ray": "jobrun[ray]"}
 
 
 def session_names() -> tuple[str, ...]:
@@ -25,10 +28,16 @@ def session_names() -> tuple[str, ...]:
 def open_session(name: str) -> Session:
     """A new session of that kind, not yet opened on a cluster.
 
+    Args:
+        name: Its name; with an address behind a colon where it has one: ``ray:auto``.
+
     Raises:
         UsageError: E217, there is no such kind.
         EnvironmentFaultError: E217, the package that has it cannot be imported.
     """
+    kind, _, address = name.partition(":")
+    if kind in _ADDRESSED:
+        return _addressed(kind, address)
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
         built_in: Session = getattr(import_module(module), attribute)()
@@ -47,3 +56,16 @@ def open_session(name: str) -> Session:
             "install the package it needs",
         ) from error
     return other
+
+
+def _addressed(kind: str, address: str) -> Session:
+    module, _, attribute = BUILT_IN[kind].partition(":")
+    try:
+        made: Session = getattr(import_module(module), attribute)(address)
+    except ImportError as error:
+        raise EnvironmentFaultError.of(
+            "E217",
+            f"the session '{kind}' needs a package that is not installed: {error}",
+            f"pip install '{_ADDRESSED[kind]}'",
+        ) from error
+    return made

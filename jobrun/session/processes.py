@@ -7,7 +7,6 @@ each other goes through this process, the master, which keeps the queues that se
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 import weakref
 from collections import OrderedDict
@@ -19,19 +18,22 @@ from typing import Any, TypeVar
 from jobrun.blobs.values import Value
 from jobrun.checkpoint.plan import Ticket
 from jobrun.checkpoint.times import NodeSave
-from jobrun.core.errors import UsageError
+from jobrun.core.events import Event, Listener
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.cancel import CancelledError
+from jobrun.runtime.meter import SPANS, BlockTime
 from jobrun.runtime.midway import Points
 from jobrun.session.base import Outputs, RunContext
 from jobrun.session.calls import Answer
 from jobrun.session.cancel import TasksStuckError
+from jobrun.session.endings import Endings
 from jobrun.session.farline import serve
 from jobrun.session.faults import combined
 from jobrun.session.flight import Flight
+from jobrun.session.host import NodeHost
+from jobrun.session.launch import Process
 from jobrun.session.link import Link
 from jobrun.session.lost import NodeLostError
-from jobrun.session.peers import ASK, SERVE
 from jobrun.session.schedule import check_needs
 from jobrun.session.share import Shares, shares_of
 
@@ -58,11 +60,16 @@ class ProcessesSession:
     def __init__(self, *, grace_s: float = 30.0) -> None:
         self._grace_s = grace_s
         self._nodes: dict[str, Node] = {}
+        # By node, in whose place it is; a place has the name of the node that it belongs to.
+        self._places: Mapping[str, str] = {}
+        # By place, the other nodes that are in it.
+        self._guests: dict[str, list[str]] = {}
         self._links: dict[str, Link] = {}
         self._context: RunContext | None = None
         self._groups: OrderedDict[int, tuple[int, Shares]] = OrderedDict()
         self._numbers = count(1)
         self._flight: Flight | None = None
+        self._endings: Endings
         # Held while parts are sent out: no news of a run may reach a node before its part.
         self._sending = threading.Lock()
         self._is_stuck = False
@@ -71,22 +78,20 @@ class ProcessesSession:
         """Start a process per node, each with an empty global workspace.
 
         Raises:
-            UsageError: E397, steps are to be measured, which only threads can.
             EnvironmentFaultError: A process could not be started.
         """
-        if context.meter is not None:
-            raise UsageError.of(
-                "E397", "the steps of nodes in processes of their own cannot be measured yet",
-                "use --session threads with --profile",
-            )  # fmt: skip
         self._context = context
         self._nodes = {node.name: node for node in cluster}
+        self._places = context.places
+        self._guests = {}
+        for node, place in self._places.items():
+            self._guests.setdefault(place, []).append(node)
         # All at a time: a process takes long to begin.
-        for name in self._nodes:
-            self._links[name] = Link(name, self, context.emit)
+        for name in dict.fromkeys(map(self._place, self._nodes)):
+            self._links[name] = Link(name, self, self._emitter(name), self._start)
         # One that is lost already is a matter of the first group, as one that is lost later.
         with contextlib.suppress(NodeLostError):
-            _all({name: self._begin(name) for name in self._nodes})
+            _all({name: self._begin(name) for name in self._links})
 
     def renew(self) -> tuple[str, ...]:
         """Give nodes that were lost new processes, and empty the workspaces of all.
@@ -94,14 +99,13 @@ class ProcessesSession:
         Raises:
             EnvironmentFaultError: A process could not be started, or was lost at once.
         """
-        emit = self._opened().emit
-        lost = tuple(node for node, link in self._links.items() if link.loss is not None)
+        lost = {node for node, link in self._links.items() if link.loss is not None}
         for node in lost:
             self._links[node].close(at_once=True)
-            self._links[node] = Link(node, self, emit)
+            self._links[node] = Link(node, self, self._emitter(node), self._start)
         _all({node: self._begin(node) for node in lost})
         self.settle({})
-        return lost
+        return tuple(node for node in self._nodes if self._place(node) in lost)
 
     def run(
         self, group: TaskGroup, epoch: int, outputs: Outputs, points: Points | None = None
@@ -120,6 +124,7 @@ class ProcessesSession:
             return {}
         flight = Flight(next(self._numbers), shares, self._grace_s, points)
         flight.lines = {plan.key: plan.open() for plan in shares.lines}
+        self._endings = Endings(shares)
         self._flight = flight
         try:
             self._send_out(flight, key, epoch, outputs)
@@ -151,7 +156,7 @@ class ProcessesSession:
         """Let groups run while what the tickets stand for is written."""
         known = [self._shares(group) for group in groups]
         answers = {}
-        for node, own in _by_node(tickets).items():
+        for node, own in self._by_place(tickets).items():
             for key, shares in known:
                 if node in shares.by_node:
                     self._link(node).know(key, shares.by_node[node])
@@ -175,7 +180,7 @@ class ProcessesSession:
 
     def release(self, tickets: Sequence[Ticket]) -> None:
         """Let go of what the tickets stand for. Any thread, any number of times."""
-        for node, own in _by_node(tickets).items():
+        for node, own in self._by_place(tickets).items():
             if node in self._links:
                 self._links[node].send("release", own)
 
@@ -185,12 +190,12 @@ class ProcessesSession:
         Raises:
             KeyError: If there is no such node, or it has no such blob.
         """
-        values: dict[str, Value] = self._link(node).calls.ask("read", names).wait()
+        values: dict[str, Value] = self._link(node).calls.ask("read", names, node).wait()
         return values
 
     def names(self, node: str) -> tuple[str, ...]:
         """The names in the node's global workspace, sorted."""
-        names: tuple[str, ...] = self._link(node).calls.ask("names").wait()
+        names: tuple[str, ...] = self._link(node).calls.ask("names", node).wait()
         return names
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
@@ -200,8 +205,10 @@ class ProcessesSession:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
         """
         _all({
-            node: link.calls.ask("settle", tuple(keep.get(node, ())))
-            for node, link in self._links.items()
+            place: link.calls.ask("settle", tuple(keep.get(place, ())), {
+                node: tuple(keep.get(node, ())) for node in self._guests.get(place, ())
+            })
+            for place, link in self._links.items()
         })  # fmt: skip
 
     def request_stop(self) -> None:
@@ -232,11 +239,15 @@ class ProcessesSession:
         flight = self._flight
         if flight is None or flight.number != run:
             return
-        with self._sending:
-            for other in flight.shares.followers[task, node]:
-                reads = flight.shares.by_node[other].reads
-                wanted = {ref: value for ref, value in outputs.items() if ref in reads}
-                self._links[other].send("ended", run, task, node, wanted)
+        for other, wanted in self._endings.ended(task, node, outputs).items():
+            with self._sending:
+                self._links[other].send("ended", run, task, wanted)
+
+    def measured(self, teller: str, times: Sequence[BlockTime]) -> None:
+        """What the steps of a node have taken so far."""
+        meter = self._opened().meter
+        if meter is not None:
+            meter.take_in(teller, times)
 
     def lost(self, node: str) -> None:
         """Nothing more than what each of its requests is told."""
@@ -247,20 +258,14 @@ class ProcessesSession:
         if flight is None or flight.number != run:
             link.answer(number, error=CancelledError())
         elif what == "meet":
-            self._introduce(link.node, *given)
+            # Whoever has the other end hears of it if that node is lost.
+            link.meet(self._link(given[0]))
             link.answer(number)
         else:
             work = partial(self._served, flight, what, given)
             threading.Thread(
                 target=_answer, args=(link, number, work), name="jobrun-serve", daemon=True
             ).start()
-
-    def _introduce(self, asker: str, owner: str) -> None:
-        """Connect two nodes, so that the one can ask the other; see ``peers``."""
-        asking, serving = socket.socketpair()
-        with asking, serving:
-            self._links[owner].introduce(SERVE, asker, serving)
-            self._links[asker].introduce(ASK, owner, asking)
 
     def _served(self, flight: Flight, what: str, given: tuple[Any, ...]) -> Any:
         if what == "line":
@@ -274,13 +279,44 @@ class ProcessesSession:
             raise RuntimeError("the session is not open")
         return self._context
 
+    def _start(self, node: str) -> NodeHost:
+        """The place of a node, which begins to be."""
+        return Process(node)
+
+    def _emitter(self, node: str) -> Listener:
+        """Tells the run what a node tells, and first the flight, which waits for the node."""
+        emit = self._opened().emit
+
+        def tell(event: Event) -> None:
+            flight = self._flight
+            if flight is not None:
+                flight.heard(node, event)
+            emit(event)
+
+        return tell
+
     def _begin(self, node: str) -> Answer:
         context = self._opened()
         facts = (context.seed, context.run_dir, context.folder)
-        return self._links[node].calls.ask("open", self._nodes[node], facts, self._grace_s)
+        # All nodes together tell about as many runs of blocks as one process would.
+        spans = 0 if context.meter is None else SPANS // len(self._nodes) + 1
+        others = tuple(self._nodes[one] for one in self._guests.get(node, ()))
+        return self._links[node].calls.ask(
+            "open", self._nodes[node], facts, self._grace_s, spans, others
+        )
+
+    def _place(self, node: str) -> str:
+        return self._places.get(node, node)
+
+    def _by_place(self, tickets: Sequence[Ticket]) -> dict[str, tuple[Ticket, ...]]:
+        found: dict[str, tuple[Ticket, ...]] = {}
+        for ticket in tickets:
+            place = self._place(ticket.node)
+            found[place] = (*found.get(place, ()), ticket)
+        return found
 
     def _link(self, node: str) -> Link:
-        return self._links[node]
+        return self._links[self._place(node)]
 
     def _shares(self, group: TaskGroup) -> tuple[int, Shares]:
         """The group, divided, and the key by which nodes know it."""
@@ -288,7 +324,7 @@ class ProcessesSession:
         if found is None:
             check_needs(group.tasks)
             # What is kept holds the group, so nothing else can get its id meanwhile.
-            found = self._groups[id(group)] = (next(self._numbers), shares_of(group))
+            found = self._groups[id(group)] = (next(self._numbers), shares_of(group, self._places))
             if len(self._groups) > _KEPT_GROUPS:
                 _, (key, _) = self._groups.popitem(last=False)
                 for link in self._links.values():
@@ -313,7 +349,7 @@ class ProcessesSession:
             self._links[node].send("cancel", flight.number)
 
     def _kill(self, node: str) -> None:
-        self._links[node].kill()
+        self._link(node).abort()
 
     def _ask_all(self, kind: str, *given: Any) -> None:
         _all({node: link.calls.ask(kind, *given) for node, link in self._links.items()})
@@ -336,13 +372,6 @@ def _all(answers: Mapping[_Key, Answer]) -> dict[_Key, Any]:
     lost = next((one for one in errors if isinstance(one, NodeLostError)), None)
     if errors:
         raise lost or combined(errors)
-    return found
-
-
-def _by_node(tickets: Sequence[Ticket]) -> dict[str, tuple[Ticket, ...]]:
-    found: dict[str, tuple[Ticket, ...]] = {}
-    for ticket in tickets:
-        found[ticket.node] = (*found.get(ticket.node, ()), ticket)
     return found
 
 

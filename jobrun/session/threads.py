@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from jobrun.blobs.values import Value, boundary_form, detach
 from jobrun.checkpoint.plan import Ticket
 from jobrun.checkpoint.times import NodeSave
 from jobrun.core.errors import TaskFailedError
+from jobrun.core.events import ignore
 from jobrun.graph.types import Cluster, Node, TaskGroup
 from jobrun.runtime.cancel import CancelScope
 from jobrun.runtime.execute import NodeRun, run_task
@@ -22,6 +24,7 @@ from jobrun.runtime.notices import Notices
 from jobrun.runtime.plan import GroupPlan, plan_group
 from jobrun.runtime.queues import LineKey
 from jobrun.runtime.savings import Savings
+from jobrun.runtime.surroundings import Surroundings
 from jobrun.runtime.watch import ends_apart
 from jobrun.runtime.workspace import Blobs
 from jobrun.session.base import Outputs, RunContext
@@ -32,7 +35,7 @@ from jobrun.session.crew import Crew
 from jobrun.session.faults import combined
 from jobrun.session.persist import changes_of, persist_all
 from jobrun.session.schedule import Part, check_needs
-from jobrun.session.snapshot import Kept, put_aside, put_back
+from jobrun.session.snapshot import Kept, put_aside, put_back, told
 
 # A job has four groups, and one that saves; those that load and upload come and go.
 _KEPT_PLANS = 8
@@ -57,6 +60,7 @@ class ThreadsSession:
         self._context: RunContext | None = None
         self._crew: Crew | None = None
         self._notices: Notices | None = None
+        self._surroundings = Surroundings(ignore)
         self._finder: FolderFinder | None = None
         self._leash = Leash()
         self._savings = Savings()
@@ -68,6 +72,7 @@ class ThreadsSession:
         self._nodes = {node.name: node for node in cluster}
         self._workspaces = {node.name: Blobs() for node in cluster}
         self._notices = Notices(context.emit)
+        self._surroundings = Surroundings(context.emit)
         self._crew = Crew(self._notices.heeding)
         self._finder = FolderFinder(context.folder)
         self._finder.install()
@@ -117,7 +122,7 @@ class ThreadsSession:
         parts = self._parts(plan, run, beyond)
         self._running = run
         try:
-            with notices.heeding(), beyond.attached(run):
+            with self._kept(plan), notices.heeding(), beyond.attached(run):
                 Conductor(run, crew, self._grace_s, beyond).conduct(parts)
         finally:
             self._running = None
@@ -165,7 +170,7 @@ class ThreadsSession:
         for name in names:
             if name not in workspace:
                 raise KeyError(name)
-        return {name: detach(workspace[name], name) for name in names}
+        return {name: told(workspace[name], name) for name in names}
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
         """Copies of a blob of nodes, for a task that pulls them. Any thread.
@@ -222,6 +227,12 @@ class ThreadsSession:
         self._workspaces = {}
         self._plans.clear()
 
+    def _kept(self, plan: GroupPlan) -> AbstractContextManager[None]:
+        """What a callable may change of the process is kept; without one there is nothing to do."""
+        may_call = any(task.may_block for task in plan.tasks)
+        may_call = may_call or any(one.setup or one.reports for one in plan.nodes)
+        return self._surroundings.kept() if may_call else nullcontext()
+
     def _opened(self) -> tuple[RunContext, Crew, Notices]:
         if self._context is None or self._crew is None or self._notices is None:
             raise RuntimeError("the session is not open")
@@ -267,9 +278,9 @@ class ThreadsSession:
             if node in begins:
                 part.follow(begins[node])
                 ends[node].follow(part)
-        for name, parts in tasks.items():
-            needs = next(t.task.needs for t in plan.tasks if t.task.name == name)
-            for part in parts:
+        needed = {one.task.name: one.task.needs for one in plan.tasks if one.task.needs}
+        for name, needs in needed.items():
+            for part in tasks[name]:
                 for need in needs:
                     for earlier in (*tasks.get(need, ()), *beyond.parts_of(need)):
                         part.follow(earlier)

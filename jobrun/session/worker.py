@@ -17,9 +17,11 @@ import os
 import socket
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from queue import SimpleQueue
+from types import MappingProxyType
 from typing import Any
 
 from jobrun.blobs.values import Value
@@ -29,19 +31,23 @@ from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.cancel import CancelScope
 from jobrun.runtime.frame import GroupRun
 from jobrun.runtime.lines import LineEnds
+from jobrun.runtime.meter import Meter
 from jobrun.runtime.midway import Midpoint, Points
 from jobrun.runtime.queues import LinePlan
 from jobrun.session.base import RunContext
 from jobrun.session.beyond import Beyond, TaskOnNode
 from jobrun.session.calls import Calls
-from jobrun.session.channel import Channel
 from jobrun.session.crossing import form_of
 from jobrun.session.farline import FarLine
+from jobrun.session.host import Meet, Own, Ways, Wire
 from jobrun.session.peers import Peers
 from jobrun.session.share import Share
 from jobrun.session.threads import ThreadsSession
 
 _LOST_MASTER = 1
+_NOTHING: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+# Between a node and a blob of it; no name has it.
+_AT = "\0"
 
 
 class Worker:
@@ -49,19 +55,22 @@ class Worker:
 
     Args:
         channel: To the master.
-        door: Where the master hands in connections to other nodes.
+        ways: Makes what asks other nodes, from what asks the master for a connection to a node,
+            and what gives a copy of a blob of this node.
     """
 
-    def __init__(self, channel: Channel, door: socket.socket) -> None:
+    def __init__(self, channel: Wire, ways: Callable[[Meet, Own], Ways]) -> None:
         self._channel = channel
         self.calls = Calls(channel.send)
-        self.peers = Peers(door, self._meet, self.own)
+        self.peers = ways(self._meet, self.own)
         self._orders: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._shares: dict[int, Share] = {}
         self._snapshots: dict[int, Any] = {}
         self._present: PartRun | None = None
         self._node = ""
+        self._here: frozenset[str] = frozenset()
         self._session = ThreadsSession()
+        self.meter: Meter | None = None
 
     def work(self) -> None:
         """Do as told until there is nothing more to do."""
@@ -105,13 +114,28 @@ class Worker:
 
     # What the master says. These run in the receiving thread.
 
-    def on_open(self, number: int, node: Node, facts: tuple[int, str, str], grace_s: float) -> None:
-        """Be this node, in a run of that seed, directory and folder."""
+    def on_open(
+        self, number: int, node: Node, facts: tuple[int, str, str], grace_s: float, spans: int = 0,
+        others: tuple[Node, ...] = (),
+    ) -> None:  # fmt: skip
+        """Be this node, in a run of that seed, directory and folder.
+
+        Args:
+            number: Of the request.
+            node: What to be.
+            facts: The seed, the directory and the folder.
+            grace_s: As that of a session.
+            spans: So many runs of blocks are told one by one; 0 if steps are not measured.
+            others: Nodes that are to be here too.
+        """
         self._node = node.name
+        self._here = frozenset(one.name for one in (node, *others))
+        self.meter = Meter(spans) if spans else None
 
         def work() -> None:
             self._session = ThreadsSession(grace_s=grace_s)
-            self._session.open(Cluster((node,)), RunContext(*facts, self._emit))
+            cluster = Cluster((node, *others))
+            self._session.open(cluster, RunContext(*facts, self._emit, self.meter))
 
         self._order(number, work)
 
@@ -131,10 +155,10 @@ class Worker:
         present = self._present = PartRun(self, run, self._shares[key], outputs)
         self._order(number, partial(present.run, self._session, epoch, points))
 
-    def on_ended(self, run: int, task: str, node: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """A task elsewhere has ended."""
+    def on_ended(self, run: int, task: str, outputs: Mapping[OutputRef, Value]) -> None:
+        """A task has ended on all its nodes elsewhere."""
         if self._present is not None and self._present.number == run:
-            self._present.beyond.arrived(task, node, outputs)
+            self._present.beyond.arrived(task, outputs)
 
     def on_cancel(self, run: int) -> None:
         """The run is over, for whatever reason."""
@@ -158,17 +182,19 @@ class Worker:
         """What was kept is not wanted any more."""
         self._orders.put(lambda: self._snapshots.pop(kept, None))
 
-    def on_settle(self, number: int, names: tuple[str, ...]) -> None:
-        """Bring the workspace to boundary form."""
-        self._order(number, lambda: self._session.settle({self._node: names}))
+    def on_settle(
+        self, number: int, names: tuple[str, ...], others: Mapping[str, tuple[str, ...]] = _NOTHING
+    ) -> None:
+        """Bring the workspace to boundary form, and those of other nodes that are here."""
+        self._order(number, lambda: self._session.settle({self._node: names, **others}))
 
-    def on_names(self, number: int) -> None:
-        """Tell the names in the workspace."""
-        self._order(number, lambda: self._session.names(self._node))
+    def on_names(self, number: int, node: str = "") -> None:
+        """Tell the names in the workspace; ``node`` is another one that is here."""
+        self._order(number, lambda: self._session.names(node or self._node))
 
-    def on_read(self, number: int, names: tuple[str, ...]) -> None:
-        """Tell the values of some."""
-        self._order(number, lambda: self._session.read(self._node, names))
+    def on_read(self, number: int, names: tuple[str, ...], node: str = "") -> None:
+        """Tell the values of some; ``node`` is another one that is here."""
+        self._order(number, lambda: self._session.read(node or self._node, names))
 
     def on_protect(self, number: int, tickets: tuple[Any, ...], keys: tuple[int, ...]) -> None:
         """See ``Session.protect``."""
@@ -190,12 +216,13 @@ class Worker:
     # What tasks here need.
 
     def own(self, name: str) -> Value:
-        """A copy of a blob of this node.
+        """A copy of a blob of this node, or of another one that is here (``addressed``).
 
         Raises:
             MissingBlobError: There is none.
         """
-        return next(self._session.fetch((self._node,), name, CancelScope()))
+        node, _, blob = name.rpartition(_AT)
+        return next(self._session.fetch((node or self._node,), blob, CancelScope()))
 
     def send(self, *message: Any) -> None:
         """Tell the master; if there is none any more, this process is about to end."""
@@ -207,9 +234,9 @@ class Worker:
         self.calls.ask("ask", number, "meet", (node,)).wait(cancel)
 
     @property
-    def node(self) -> str:
-        """The name of this node."""
-        return self._node
+    def here(self) -> frozenset[str]:
+        """The names of the nodes that are here."""
+        return self._here
 
     def _emit(self, event: Event) -> None:
         self.send("event", event)
@@ -229,6 +256,10 @@ class PartRun:
         self._worker = worker
         self._share = share
         self._lines = dict(share.lines)
+        self._lock = threading.Lock()
+        # Of tasks on several nodes that are here: how many of them go on, and what they have made.
+        self._going = Counter(task.name for task in share.group.tasks)
+        self._made: dict[str, dict[OutputRef, Value]] = {}
         self.beyond = Beyond(outputs, self.fetch, share.awaited, share.told, self)
 
     def run(
@@ -240,18 +271,38 @@ class PartRun:
         if points is not None:
             every, entry = points
             told = Points(every, self._reached, entry)
-        return session.run_part(group, epoch, self.beyond, told)
+        try:
+            return session.run_part(group, epoch, self.beyond, told)
+        finally:
+            # Each time: what a node that is lost had not told is lost with it.
+            if self._worker.meter is not None:
+                self._worker.send("measured", self._worker.meter.told())
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
         """Copies of a blob of any nodes."""
-        others = [node for node in nodes if node != self._worker.node]
-        coming = self._worker.peers.fetch(others, name, cancel)
-        return (self._worker.own(name) if one == self._worker.node else next(coming)
-                for one in nodes)  # fmt: skip
+        here, places = self._worker.here, self._share.places
+        others = [node for node in nodes if node not in here]
+        if places.keys().isdisjoint(others):
+            coming = self._worker.peers.fetch(others, name, cancel)
+        else:
+            # Where several share a place, each is named to it.
+            coming = (
+                next(self._worker.peers.fetch([places.get(node, node)], f"{node}{_AT}{name}",
+                                              cancel))
+                for node in others
+            )  # fmt: skip
+        return (self._worker.own(f"{node}{_AT}{name}") if node in here else next(coming)
+                for node in nodes)  # fmt: skip
 
     def ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """See ``Teller``."""
-        self._worker.send("ended", self.number, task, outputs)
+        """See ``Teller``; it is told once, when the task has ended on all nodes that are here."""
+        with self._lock:
+            made = self._made.setdefault(task, {})
+            made.update(outputs)
+            self._going[task] -= 1
+            if self._going[task]:
+                return
+        self._worker.send("ended", self.number, task, made)
 
     def failing(self) -> None:
         """See ``Teller``."""
@@ -288,7 +339,7 @@ def main(arguments: list[str]) -> int:
     if channel is None:
         return _LOST_MASTER
     with socket.socket(fileno=int(arguments[1])) as door:
-        Worker(channel, door).work()
+        Worker(channel, partial(Peers, door)).work()
     sys.stdout.flush()
     return 0
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from jobrun.core.errors import Fault
 from jobrun.core.names import nearest
 from jobrun.core.origin import Origin
-from jobrun.spec.nodes import Scalar, path_text
+from jobrun.spec.nodes import Path, Scalar, path_text
 from jobrun.spec.readings import both_readings
 from jobrun.spec.shape import Located, field_of, keys_of, locate
 from jobrun.spec.source import SourceMap
@@ -45,7 +45,7 @@ def model_faults(error: ValidationError, root: type[Model], source: SourceMap) -
             item["type"], item["input"], item.get("ctx", {}), located,
             node if isinstance(node, Scalar) else None, item["msg"],
         )  # fmt: skip
-        words = _WORDS.get(described.kind, _other)(described)
+        words = _param_first(_WORDS.get(described.kind, _other)(described), located.path, source)
         where = _where(described, source)
         faults.append(Fault(words.code, words.message, words.mend, where, path_text(located.path)))
     return faults
@@ -74,6 +74,13 @@ def _unknown_key(error: _Error) -> _Words:
     match = nearest(key, allowed)
     hint = f"did you mean '{match}'?  " if match else ""
     return _Words("E021", "unknown key", f"{hint}allowed here: {', '.join(allowed)}")
+
+
+def _param_first(words: _Words, path: Path, source: SourceMap) -> _Words:
+    """What is no key of a spec, and is the name of a param, was meant as one: ``--set k=5``."""
+    if words.code != "E021" or len(path) != 1 or source.node(("params", *path)) is None:
+        return words
+    return words._replace(mend=f"did you mean 'params.{path[0]}'?  {words.mend}")
 
 
 def _unknown_step(error: _Error) -> _Words:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, Tag, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from jobrun.spec.declared import Param, StateSpec
 from jobrun.spec.steps import ReportSpec, SetupSpec, Steps
 from jobrun.spec.values import (
     BlobName,
@@ -20,37 +21,8 @@ from jobrun.spec.values import (
     Model,
     Name,
     Seconds,
-    SingleValue,
     Str,
 )
-
-
-class ParamSpec(Model):
-    """A declared parameter, long form."""
-
-    type: Maybe[Literal["int", "float", "bool", "text"]] = Field(
-        None, description="else the default's"
-    )
-    default: SingleValue = Field(None, description="without one, the value must be given")
-    min: Maybe[Float] = Field(None, description="the least value")
-    max: Maybe[Float] = Field(None, description="the greatest value")
-    choices: tuple[SingleValue, ...] = Field((), description="the only values")
-    help: Str = Field("", description="what it is, shown by plan and report")
-    drift: Maybe[Literal["safe"]] = Field(None, description="safe: may change on resume")
-
-
-def _param(value: Any) -> Any:
-    if isinstance(value, bool | int | float | str):
-        return {"default": value}
-    if isinstance(value, dict | ParamSpec):
-        return value
-    raise PydanticCustomError("scalar", "expected a single value or a mapping")
-
-
-Param = Annotated[
-    ParamSpec,
-    BeforeValidator(_param, json_schema_input_type=bool | int | float | str | ParamSpec),
-]
 
 
 class NodeSpec(Model):
@@ -306,7 +278,7 @@ class BestSpec(Model):
 class UploadSpec(Model):
     """Where committed checkpoints are copied to."""
 
-    to: Str = Field(description="a directory: a path, or file:///…")
+    to: Str = Field(description="a directory, or the URL of an object store: s3://bucket/…")
     when: Literal["end", "committed"] = Field(
         "end", description="the last one when the run has ended, or each one when it is saved"
     )
@@ -367,6 +339,9 @@ class JobSpec(Model):
     )
     params: dict[BlobName, Param] = Field({}, description="name: default, or the long form")
     nodes: dict[Name, NodeSpec] = Field({}, description="without it, one node: local")
+    state: dict[BlobName, StateSpec] = Field(
+        {}, description="what of the state may be resumed on another number of nodes"
+    )
     nets: dict[Name, Net] = Field(
         {}, description="steps with a name, to be used any number of times"
     )

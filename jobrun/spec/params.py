@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from jobrun.core.errors import Fault
 from jobrun.core.origin import Origin
+from jobrun.spec.declared import ParamSpec
 from jobrun.spec.faults import found
-from jobrun.spec.models import ParamSpec
 from jobrun.spec.nodes import Mapping, Node, Path, Scalar, origin_of, path_text
 from jobrun.spec.readings import both_readings
 from jobrun.spec.scalars import old_reading

@@ -20,6 +20,7 @@ from typing import IO, Any, Literal
 import numpy as np
 
 from jobrun.checkpoint.dtypes import is_custom, parse_dtype
+from jobrun.checkpoint.names import STRUCTURE
 from jobrun.checkpoint.rename import rename_new
 from jobrun.core.errors import Fault, UsageError
 from jobrun.core.names import did_you_mean
@@ -150,7 +151,10 @@ def _opened(found: StoredEpoch) -> Iterator[list[StoredNode]]:
 def _chosen(
     nodes: Sequence[StoredNode], patterns: Sequence[str]
 ) -> list[tuple[StoredNode, StoredBlob]]:
-    all_ = [(node, blob) for node in nodes for blob in node.blobs]
+    all_ = [
+        (node, blob) for node in nodes for blob in node.blobs
+        if not blob.name.endswith(f"/{STRUCTURE}")
+    ]  # fmt: skip
     for pattern in patterns:
         if not any(_means(pattern, blob) for _, blob in all_):
             names = [blob.name for _, blob in all_]
@@ -164,8 +168,9 @@ def _chosen(
 
 
 def _means(pattern: str, blob: StoredBlob) -> bool:
-    names = (blob.name, f"{blob.node}.{blob.name}")
-    return any(fnmatchcase(name, pattern) for name in names)
+    # A whole object too, whose parts are called after it.
+    names = (blob.name, blob.name.partition("/")[0])
+    return any(fnmatchcase(n, pattern) or fnmatchcase(f"{blob.node}.{n}", pattern) for n in names)
 
 
 def _item(node: StoredNode, blob: StoredBlob, *, several: bool) -> _Item:

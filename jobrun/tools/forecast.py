@@ -104,7 +104,7 @@ def forecast(run: Run, present: Authored, options: RunOptions) -> Forecast:
         continues=tuple(_continues(job, found, progress)),
         changes=found.changes,
         refused=refused,
-        faults=found.faults,
+        faults=found.faults + _explained(found, refused),
         held=held,
         lineage=parent_words(run.record.parent) if run.record.parent else "",
     )
@@ -153,6 +153,10 @@ def _finished(run: Run, present: Authored) -> Forecast:
         lineage=parent_words(record.parent) if record.parent else "",
         damage=damage_of_newest(run, present),
     )
+
+
+def _explained(found: Prospect, refused: tuple[Change, ...]) -> tuple[Fault, ...]:
+    return tuple(fault for change in refused for fault in found.explained.get(change.field, ()))
 
 
 def _refusal(held: str, refused: tuple[Change, ...], faults: tuple[Fault, ...]) -> int | None:
@@ -208,18 +212,27 @@ def _continues(job: Job, found: Prospect, progress: Progress) -> list[tuple[str,
     if epoch == FROM_THE_START:
         return [("state", "nothing was saved: init runs, as at the first start")]
     rows = _blobs(found.store, epoch, several=len(job.cluster.nodes) > 1)
+    rows += [("nodes", str(one).removeprefix("nodes of ")) for one in found.resized.families]
     rows += [("patience", f"{one.condition}: waited {one.waited_epochs}, best {one.best}")
              for one in progress.patience]  # fmt: skip
     constants = [f"{node}.{name}" for node, names in job.constants for name in names]
     if constants:
         rows.append(("constants", f"{', '.join(constants)}: made again, compared by digest"))
-    rows.append((
-        "random",
-        f"seed {job.seed}: every epoch has streams of its own, so epoch {epoch + 1} draws what it "
-        "would have drawn in an unbroken run",
-    ))  # fmt: skip
+    rows.append(("random", _random(job, found)))
     rows.append(("data order", _order(job)))
     return rows
+
+
+def _random(job: Job, found: Prospect) -> str:
+    if found.resized.families:
+        return (
+            f"seed {job.seed}: streams are those of a node's name; on other nodes other numbers "
+            "are drawn than in an unbroken run"
+        )
+    return (
+        f"seed {job.seed}: every epoch has streams of its own, so epoch {found.plan.epoch + 1} "
+        "draws what it would have drawn in an unbroken run"
+    )
 
 
 def _order(job: Job) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Mapping
@@ -17,13 +18,17 @@ from jobrun.checkpoint.dtypes import parse_dtype
 from jobrun.checkpoint.hdf5 import BlobFacts, FileFacts, inspect_state
 from jobrun.checkpoint.manifest import NAME as MANIFEST
 from jobrun.checkpoint.midway import MidwayStore, midways, parsed_name
+from jobrun.checkpoint.names import STRUCTURE
+from jobrun.checkpoint.wholes import is_of, whole_names
 from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.core.events import CheckpointTimes
 from jobrun.core.names import did_you_mean
+from jobrun.core.objecturl import is_object_url
 from jobrun.graph.data import POSITION, POSITION_PREFIX
 from jobrun.runner.authored import is_from_python
 from jobrun.runner.progress import from_json
 from jobrun.runner.record import RECORD_NAME
+from jobrun.runner.remoterun import copy_for_now, remote_run, split_target
 from jobrun.runner.rundir import Run, find_run
 from jobrun.runner.specdir import recorded_spec
 from jobrun.runtime.standing import Position, positions_of
@@ -90,13 +95,18 @@ def inspect(target: str, run_dir: Path) -> Inspection:
 
     Args:
         target: A ``.h5`` file, the directory of an epoch or of a checkpoint within one, a run
-            (its newest epoch), or ``RUN@EPOCH``.
+            (its newest epoch), or ``RUN@EPOCH``; or the URL of a run in an object store.
         run_dir: Where runs are looked for by name.
 
     Raises:
         CheckpointError: It is not there, or damaged.
         UsageError: No run is called so.
     """
+    if is_object_url(target):
+        text, epoch = split_target(target)
+        run, epoch = copy_for_now(remote_run(text), epoch)
+        made = inspect(f"{run.path}@{epoch}", run_dir)
+        return replace(made, path=f"{text}@{epoch}")
     place = place_of(target, run_dir)
     if place.store is None:
         return _of_file(place.path)
@@ -188,6 +198,26 @@ def position_words(blob: BlobFacts) -> str:
     return "; ".join(map(_share_words, positions_of(np.asarray(blob.value)))) if is_one else ""
 
 
+def structure_words(blob: BlobFacts) -> str:
+    """What a container or an object is, from its structure; empty for any other blob."""
+    if not blob.name.endswith(f"/{STRUCTURE}"):
+        return ""
+    try:
+        form = json.loads(str(blob.value))
+        kind = form.get("object")
+        return f"object of class {kind}" if kind else str(next(iter(form["tree"])))
+    except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
+        return "container"
+
+
+def heads_first(blobs: tuple[BlobFacts, ...]) -> tuple[BlobFacts, ...]:
+    """The blobs in their order, but what an object is before its parts."""
+    order = {blob.name.partition("/")[0]: at for at, blob in reversed([*enumerate(blobs)])}
+    return tuple(
+        sorted(blobs, key=lambda b: (order[b.name.partition("/")[0]], not structure_words(b)))
+    )
+
+
 def _share_words(one: Position) -> str:
     if not one.passes:
         return "nothing read yet"
@@ -251,10 +281,10 @@ def chosen(found: Inspection, node: str, blob: str) -> tuple[FileFacts, ...]:
     kept = [
         FileFacts(file.path, file.size_bytes, file.header, blobs)
         for file in files
-        if (blobs := tuple(one for one in file.blobs if one.name == blob))
+        if (blobs := tuple(one for one in file.blobs if is_of(one.name, blob)))
     ]
     if not kept:
-        known = [one.name for file in files for one in file.blobs]
+        known = [*whole_names(one.name for file in files for one in file.blobs)]
         raise UsageError.of("E406", f"no blob '{blob}' in it", did_you_mean(blob, known))
     return tuple(kept)
 

@@ -1,6 +1,7 @@
 """Sessions against each other: a group of nothing, work of Python, transfers, and a lost node.
 
-Run as ``python -m tests.benchmarks.bench_sessions``; with ``quick`` on few nodes.
+Run as ``python -m tests.benchmarks.bench_sessions``; with ``quick`` on few nodes, with ``ray``
+only what a Ray cluster of this machine takes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -116,6 +117,43 @@ def _ratio(found: dict[str, float]) -> float:
     return first / second
 
 
+def averaging() -> None:
+    """An epoch of four nodes that average their parameters, and compute next to nothing."""
+    names = [f"n{number}" for number in range(4)]
+    init = group(
+        *(task("make", "w = zeros(10000)", node=name, node_blobs="w") for name in names),
+        name="init", workspace="global",
+    )  # fmt: skip
+    pulled = Pull((PulledBlob("m", tuple(names), "w", "mean"),), "e/average/pull")
+    ran = group(
+        *(task("average", pulled, node=name, outputs={"m": "m"}) for name in names),
+        *(task("train", f"w = out('average', 'm', '{name}') + 1.0", node=name, node_blobs="w",
+               needs=("average",)) for name in names),
+    )  # fmt: skip
+    keep = dict.fromkeys(names, ("w",))
+    with opened("threads", 4) as here, opened("processes", 4) as there:
+        acts = {}
+        for kind, session in (("threads", here), ("processes", there)):
+            session.run(init, 0, {})
+            acts[kind] = _epochs(session, ran, keep)
+        found = medians(acts, calls=10)
+    show("an epoch of averaging on 4 nodes", found, "threads")
+    overhead_ms = (found["processes"] - found["threads"]) * 1e3
+    print(f"  {'overhead of processes per epoch':44} {overhead_ms:12,.1f} ms")
+
+
+def _epochs(
+    session: Session, ran: TaskGroup, keep: Mapping[str, tuple[str, ...]]
+) -> Callable[[], object]:
+    act = runner(session, ran)
+
+    def epoch() -> None:
+        act()
+        session.settle(keep)
+
+    return epoch
+
+
 def transfers() -> None:
     """A large array pulled from another node, against a copy of it in memory."""
     values = np.zeros(LARGE, np.uint8)
@@ -160,12 +198,47 @@ def queues(size_bytes: int) -> None:
         print(f"  {name:44} {RECORDS / seconds:12,.0f} records/s")
 
 
-def recovery() -> None:
+def nothing_on_ray(nodes: int) -> None:
+    """As ``nothing``, with actors of a cluster in place of processes."""
+    ran = group(*(task(name, "x = 1", node=f"n{n}") for n in range(nodes) for name in "ab"))
+    with opened("processes", nodes) as here, opened("ray", nodes) as there:
+        found = medians(
+            {"processes": runner(here, ran), "ray": runner(there, ran)}, calls=max(5, 40 // nodes)
+        )
+    aim = {1: "2,100 us", 4: "6,400 us", 16: "47,000 us"}.get(nodes)
+    show(f"a group of nothing on {nodes} nodes", found, "processes", f"ray about {aim}")
+
+
+def transfers_on_ray() -> None:
+    """As ``transfers``, between actors."""
+    values = np.zeros(LARGE, np.uint8)
+    init = group(
+        task("make", f"w = zeros({LARGE}, dtype=uint8)", node="n1", node_blobs="w"),
+        name="init", workspace="global",
+    )  # fmt: skip
+    pulled = Pull((PulledBlob("m", ("n1",), "w"),), "e/t/pull")
+    ran = group(task("t", pulled, "del m", node="n0"))
+    with opened("ray", 2) as there:
+        there.run(init, 0, {})
+        found = medians(
+            {
+                "a copy in memory": values.copy,
+                "ray, pull": runner(there, ran),
+                "ray, read by the master": lambda: there.read("n1", ("w",)),
+            },
+            rounds=5,
+        )
+    show(f"{LARGE // MIB} MiB from node to node", found, "a copy in memory")
+    for name, seconds in found.items():
+        print(f"  {name:44} {LARGE / MIB / seconds:12,.0f} MiB/s")
+
+
+def recovery(kind: str = "processes") -> None:
     """From kill -9 of a node to the end of the next group that ran on it."""
     who = group(*(task("t", call("bench_library:pid", out="x"), node=n, outputs={"x": "x"})
                   for n in ("n0", "n1")))  # fmt: skip
     seconds = []
-    with opened("processes", 2) as session:
+    with opened(kind, 2) as session:
         for _ in range(5):
             victim = next(iter(session.run(who, 1, {}).values()))
             begun = time.perf_counter()
@@ -179,16 +252,24 @@ def recovery() -> None:
                 session.run(who, 1, {})
             seconds.append((noticed, time.perf_counter() - begun))
     noticed, recovered = (statistics.median(one) for one in zip(*seconds, strict=True))
-    print("\nkill -9 of one of two nodes   (aim: recovered within 1 s)")
+    aim = "recovered within 1 s" if kind == "processes" else "1.6 s to 5 s"
+    print(f"\n{kind}: kill -9 of one of two nodes   (aim: {aim})")
     print(f"  {'noticed after':44} {noticed * 1e3:12,.1f} ms")
     print(f"  {'a new process has run a group after':44} {recovered * 1e3:12,.1f} ms")
 
 
 def main(arguments: list[str]) -> None:
     """Print all tables."""
+    if "ray" in arguments:
+        for nodes in (1, 4, 16):
+            nothing_on_ray(nodes)
+        transfers_on_ray()
+        recovery("ray")
+        return
     for nodes in (1, 2) if "quick" in arguments else (1, 2, 4, 16):
         nothing(nodes)
     python_work()
+    averaging()
     transfers()
     for size_bytes in (64, 1 << 14):
         queues(size_bytes)

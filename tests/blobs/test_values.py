@@ -160,7 +160,7 @@ def test_memory_order_and_padding_do_not_count():
     ("value", "part"),
     [
         (None, "None"),
-        ({}, "class dict"),
+        ({1: {2}}, "class set"),
         (np.array([1, None]), "array of Python objects"),
         (np.ma.zeros(2), "MaskedArray"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 import jobrun
 from jobrun.cli.ending import both, frames_of, noting, tell_unexpected_end
 from jobrun.cli.guard import Box, Ended
-from jobrun.core.events import GroupEnded, GroupStarted, RunStarted
+from jobrun.core.events import GroupEnded, GroupStarted, RunStarted, TaskLimited
 
 CRASH = """\
 Fatal Python error: Segmentation fault
@@ -121,3 +122,33 @@ def test_one_that_did_not_heed_the_second_signal_ends_as_if_it_had(number, code,
 
     assert tell_unexpected_end(Box(), ended, lambda: False) == code
     assert f"did not heed the second {number.name}, and was ended" in capsys.readouterr().err
+
+
+def test_a_task_that_kept_the_interpreter_is_told_with_its_own_frames(capsys):
+    box = Box()
+    noting(box)(
+        TaskLimited("step", "main", 3, "epoch/step", "a.yaml", 20, 5, 5.0, 30.0, os.getpid())
+    )
+    stacks = """\
+Fatal Python error: Aborted
+
+Thread 0x1 (most recent call first):
+  File "/home/me/other.py", line 1 in before
+  File "a.yaml", line 12 in block
+
+Thread 0x2 (most recent call first):
+  File "/home/me/lib.py", line 4 in hold
+  File "a.yaml", line 21 in block
+
+Thread 0x3 (most recent call first):
+  File "/home/me/other.py", line 2 in behind
+  File "a.yaml", line 40 in block
+"""
+    os.write(box._stacks, stacks.encode())
+    task = box.text("limit").partition("\n")[2]
+
+    said = _told(box, Ended(-signal.SIGABRT, 3 << 20, overdue=task), capsys)
+
+    assert "error[E220] a.yaml:20:5  epoch/step: the task took longer than its limit of 5 s" in said
+    assert 'File "/home/me/lib.py", line 4, in hold' in said
+    assert "other.py" not in said

@@ -9,11 +9,9 @@ from typing import Any
 import click
 import pytest
 
-from jobrun.cli.execution import Duration, execute
-from jobrun.cli.invoke import invoke
+from jobrun.cli.execution import Duration, SessionKind, execute
 from jobrun.cli.shell import Shell
 from jobrun.runner.settings import RunOptions, RunResult
-from tests.support.command import SPECS
 from tests.support.happenings import epoch, started
 
 GIVEN: dict[str, Any] = {
@@ -60,11 +58,12 @@ def test_quiet_says_nothing_when_all_is_well(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_steps_of_other_processes_cannot_be_measured_and_no_run_is_made(tmp_path, capsys):
-    words = ["run", str(SPECS / "two-nodes.yaml"), "--run-dir", str(tmp_path / "runs")]
+@pytest.mark.parametrize("text", ["threads", "processes", "ray", "ray:auto", "ray:head:6379"])
+def test_a_session_is_a_name_with_an_address_if_it_has_one(text):
+    assert SessionKind().convert(text, None, None) == text
 
-    code = invoke([*words, "--session", "processes", "--profile"])
 
-    assert code == 2
-    assert "error[E397]" in capsys.readouterr().err
-    assert not (tmp_path / "runs").exists()
+@pytest.mark.parametrize("text", ["thread", "", "processes:auto", "ray:", "ray:head", "ray:a:b"])
+def test_what_is_no_session_is_refused(text):
+    with pytest.raises(click.BadParameter):
+        SessionKind().convert(text, None, None)

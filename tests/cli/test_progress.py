@@ -9,10 +9,17 @@ import sys
 import pytest
 
 from jobrun.cli.plain import PlainProgress
-from jobrun.cli.progress import as_document, progress_of, short_path, summary, tell_end
+from jobrun.cli.progress import (
+    as_document,
+    progress_of,
+    short_path,
+    summary,
+    tell_end,
+    what_is_kept,
+)
 from jobrun.cli.shell import Shell
 from jobrun.cli.tally import Tally
-from jobrun.core.errors import Fault
+from jobrun.core.errors import Fault, TaskFailedError
 from jobrun.runner.settings import RunResult
 from tests.support.happenings import Clock, ended, epoch, started
 
@@ -34,6 +41,28 @@ def run(tmp_path, monkeypatch):
     (path / "artifacts").mkdir(parents=True)
     (path / "artifacts" / "centroids.npy").write_bytes(b"x")
     return str(path)
+
+
+@pytest.mark.parametrize(
+    ("events", "epoch_saved"),
+    [
+        ([started(), *epoch(1, 0.5), *epoch(2, 0.25)], 2),
+        ([started(epoch=4)], 4),
+        ([started()], None),
+        ([], None),
+    ],
+)
+def test_who_fails_says_what_is_kept(events, epoch_saved):
+    tally = Tally()
+    error = TaskFailedError.of("E200", "it broke")
+    for event in events:
+        tally.see(event)
+    with pytest.raises(TaskFailedError), what_is_kept(tally):
+        raise error
+
+    said = getattr(error, "__notes__", [])
+    words = f"epoch {epoch_saved} is saved; to go on from it: jobrun resume "
+    assert [note.startswith(words) for note in said] == [True] * (epoch_saved is not None)
 
 
 def test_the_summary_says_why_what_and_where(tally, run):

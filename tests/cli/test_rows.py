@@ -85,7 +85,7 @@ def test_row_28_an_unfinished_run_is_not_started_over_by_accident(folder):
     before = _content(run)
     said = _refused(jobrun("run", "walk.yaml", cwd=folder), 2)
     assert f"jobrun resume walk/{run.name}" in said
-    assert "jobrun run SPEC --resume never" in said
+    assert "jobrun run walk.yaml --resume never" in said
     assert only_run(folder / "runs") == run
     assert _content(run) == before
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from jobrun.cli.invoke import invoke
+from jobrun.cli.shell import Shell
 from tests.support.some_runs import SPEC
 
 
@@ -53,3 +55,16 @@ def test_only_an_expectation_that_does_not_hold_has_its_own_exit_code(folder, ca
     assert found["schema"] == "jobrun.test/1"
     assert found["specs"][0]["faults"][0]["code"] == "E364"
     assert list((folder / "kept" / "unmet").glob("2*/run.json"))
+
+
+@pytest.mark.parametrize("name", ["prove", "smoke"])
+def test_runs_are_told_where_nodes_run_and_what_losses_are_borne(name):
+    module = import_module(f"jobrun.cli.{name}")
+    asked = ["x.yaml", "--session", "processes", "--max-failures", "7"]
+    with module.command.make_context(name, asked, obj=Shell({})) as context:
+        given = context.params
+    before = () if name == "smoke" else ("x.yaml",)
+
+    words = module._words(*before, (), (), given)
+
+    assert tuple(words[-4:]) == ("--session", "processes", "--max-failures", "7")

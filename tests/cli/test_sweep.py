@@ -124,3 +124,19 @@ def test_a_sweep_that_is_killed_and_repeated_ends_as_an_unbroken_one(folder, tmp
     assert done.returncode == 0, done.stderr
     assert results(folder) == results(whole)
     assert len(runs(folder / "runs")) == 6
+
+
+def test_its_runs_are_told_where_nodes_run_and_what_losses_are_borne(folder, monkeypatch):
+    words = []
+
+    class Noting:
+        def __init__(self, command, *_):
+            words.extend(command)
+
+        def run(self, points):
+            return 0
+
+    monkeypatch.setattr("jobrun.cli.sweep.Pool", Noting)
+    invoke(["sweep", "grow.yaml", "--grid", "k=2", "--session", "processes", "--max-failures", "7"])
+
+    assert words[-4:] == ["--session", "processes", "--max-failures", "7"]

@@ -56,3 +56,16 @@ def test_a_node_without_tasks_is_pointed_out(tmp_path):
 def test_an_epoch_without_tasks_is_a_fault(tmp_path):
     assert codes_of(tmp_path, "epoch: []") == ["E139"]
     assert codes_of(tmp_path, "epoch: {report: []}") == ["E139"]
+
+
+def test_objects_that_an_epoch_changes_are_something_to_save(tmp_path):
+    text = """\
+        init: [{task: make, rebuild: true, steps: [{call: "lib:make", out: model}]}]
+        epoch: [{task: train, steps: [{call: "lib:train", %s: %s}]}]
+        """
+
+    lent = compile_text(tmp_path, text % ("inout", "[model]"))
+    given = compile_text(tmp_path, text % ("with", "{model: model}"))
+
+    assert lent.warnings == ()
+    assert [one.code for one in given.warnings] == ["W132"]

@@ -83,3 +83,32 @@ def test_the_order_of_names_is_not_that_of_a_set(tmp_path):
     )
 
     assert job.state == (("local", tuple(names)),)
+
+
+def test_what_a_callable_of_a_rebuild_task_makes_may_be_lent_to_be_changed(tmp_path):
+    job = job_of(
+        tmp_path,
+        """\
+        init:
+          - {task: make, rebuild: true, steps: [{call: "lib:make", out: model}]}
+          - {task: warm, needs: [make], steps: [{call: "lib:warm", inout: [model]}, w = 1.0]}
+        epoch:
+          - {task: train, steps: [{call: "lib:train", inout: [model, w]}]}
+        """,
+    )
+
+    assert dict(job.constants) == {"local": ("model",)}
+    assert dict(job.state) == {"local": ("w",)}
+    tasks = [task for group in job.groups for task in group.tasks]
+    assert [task.objects for task in tasks] == [(), ("model",), ("model",)]
+
+
+@pytest.mark.parametrize("made", ["X = zeros(3)", "{call: 'lib:make', out: X}, 'X += 1'"])
+def test_what_anything_else_makes_may_not_be_lent(tmp_path, made):
+    text = f"""\
+        init:
+          - {{task: make, rebuild: true, steps: [{made}]}}
+          - {{task: other, needs: [make], steps: [{{call: "lib:warm", inout: [X]}}, w = 1.0]}}
+        """
+
+    assert codes_of(tmp_path, text) == ["E175"]

@@ -32,8 +32,7 @@ def test_a_directory_is_a_path_or_a_file_url(text, directory):
     ("text", "words"),
     [
         ("", "empty"),
-        ("s3://bucket/runs", "'s3://' is not carried out"),
-        ("gs://bucket", "'gs://'"),
+        ("ftp://host/runs", "'ftp://' is not known"),
         ("https://host/x", "'https://'"),
         ("file://host/x", "names a machine"),
         ("file://relative", "names a machine"),
@@ -45,18 +44,18 @@ def test_other_places_are_refused_in_a_plain_sentence(text, words):
 
 
 def test_validate_says_where_and_how_to_mend(tmp_path):
-    fault = fault_of(tmp_path, "checkpoint: {upload: {to: 's3://bucket/runs'}}")
+    fault = fault_of(tmp_path, "checkpoint: {upload: {to: 'ftp://host/runs'}}")
 
     assert fault.code == "E127"
     assert fault.path == "checkpoint.upload.to"
-    assert "file:///" in fault.mend
+    assert "s3://" in fault.mend
     assert fault.where is not None
 
 
 def test_a_job_built_in_python_is_held_to_the_same(tmp_path):
     good, bad = (
         replace(job_of(tmp_path, ""), checkpoint=CheckpointPolicy(upload=UploadPolicy(to)))
-        for to in ("file:///mnt/x", "s3://bucket")
+        for to in ("file:///mnt/x", "ftp://bucket")
     )
 
     assert complete(good).job.checkpoint.upload == UploadPolicy("/mnt/x")
@@ -67,3 +66,34 @@ def test_a_job_built_in_python_is_held_to_the_same(tmp_path):
 def test_a_directory_compiles_and_none_is_no_upload(tmp_path):
     assert codes_of(tmp_path, "checkpoint: {upload: {to: 'file:///mnt/x'}}") == []
     assert job_of(tmp_path, "checkpoint: {every: 2ep}").checkpoint.upload is None
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("s3://bucket/runs/", "s3://bucket/runs"),
+        ("S3://bucket", "s3://bucket"),
+        ("gs://bucket/a b", "gs://bucket/a b"),
+    ],
+)
+def test_a_url_of_an_object_store_compiles_to_its_usual_form(tmp_path, text, url):
+    policy = job_of(tmp_path, f"checkpoint: {{upload: {{to: '{text}'}}}}").checkpoint
+
+    assert policy.upload == UploadPolicy(url)
+    assert policy.upload_at.line > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("s3://", "names no bucket"),
+        ("s3://key:secret@bucket/x", "belong into the environment"),
+        ("s3://bucket/a/../b", "mean nothing"),
+        ("s3://bucket/a?x=1", "mean nothing"),
+    ],
+)
+def test_a_url_that_names_no_place_is_a_fault(tmp_path, text, words):
+    fault = fault_of(tmp_path, f"checkpoint: {{upload: {{to: '{text}'}}}}")
+
+    assert fault.code == "E127"
+    assert words in fault.message

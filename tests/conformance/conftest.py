@@ -7,7 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.conformance import Stage, Trial
+from tests.support.conformance import SESSION, Stage, Trial
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cluster() -> Iterator[None]:
+    """What the session needs that is shared by all cases."""
+    if SESSION != "ray":
+        yield
+        return
+    from tests.support import rays  # noqa: PLC0415 - only these need it
+
+    with rays.shared():
+        yield
 
 
 @pytest.fixture

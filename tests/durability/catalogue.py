@@ -258,10 +258,15 @@ ROWS: dict[int, Row] = {
                 "row_69_a_thread_that_cannot_be_ended_ends_the_process",
                 "row_69_a_program_that_ignores_sigterm_is_killed",
                 "row_69_code_that_keeps_the_interpreter_is_ended_by_the_second_signal",
+                "row_69_code_that_keeps_the_interpreter_is_ended_by_the_limit_of_its_task",
+            ),
+            *_of("cli/test_overdue", "a_task_is_overdue_some_time_after_its_end"),
+            *_of(
+                "session/test_flight",
+                "a_node_that_says_nothing_after_the_limit_of_its_task_is_ended",
             ),
         ),
-        "a thread cannot be killed: the process ends, without another save; a timeout does not end "
-        "code that holds the interpreter's lock for ever, a second signal does",
+        "a thread cannot be killed: the process ends, without another save",
     ),
     70: Row(
         "memory hog",
@@ -289,8 +294,16 @@ ROWS: dict[int, Row] = {
     ),
     73: Row(
         "changes the process",
-        _of("session/test_threads", "the_callers_way_with_floating_point_errors_comes_back"),
-        "a callable shares the process: a changed directory or signal handler stays changed",
+        (
+            *_of("session/test_threads", "the_callers_way_with_floating_point_errors_comes_back"),
+            *_of(
+                "runtime/test_surroundings",
+                "row_73_what_a_task_changes_of_the_process_is_put_back_and_told_once",
+            ),
+            *_of(_ENDS, "row_73_a_callable_that_changes_the_process_changes_nothing_else"),
+        ),
+        "what a callable changes is put back when its group has run; until then the tasks beside "
+        "it share it, as they share the process",
     ),
     74: Row(
         "import error",

@@ -27,7 +27,7 @@ from typing import Any, Self
 
 from tests.durability.disk import Crash, Disk, Model
 from tests.durability.promises import Promise, Promises
-from tests.durability.scenarios import AUTO, KEEP_ALL, KEPT, SPEC, Recording
+from tests.durability.scenarios import ALL_WITHIN, AUTO, KEEP_ALL, TINY, Recording, Work
 from tests.durability.states import sampled, signature, telling
 from tests.support.command import ROOT, environment
 from tests.support.faults import FaultLab
@@ -65,13 +65,20 @@ class _Case:
     path: Path
     told: str
     promise: Promise
+    kept_in: str = ""
 
     def asked(self, **more: Any) -> dict[str, Any]:
         """As the judge is asked."""
-        promise = {
-            name: sorted(getattr(self.promise, name)) for name in ("kept", "over", "damaged")
+        names = ("kept", "over", "damaged", "copied")
+        promise = {name: sorted(getattr(self.promise, name)) for name in names}
+        within = list(self.promise.within)
+        return {
+            "path": str(self.path),
+            "kept_in": self.kept_in,
+            "within": within,
+            **promise,
+            **more,
         }
-        return {"path": str(self.path), **promise, **more}
 
 
 class Explorer:
@@ -86,18 +93,27 @@ class Explorer:
         self._lab = lab
         self._scratch = Path(tempfile.mkdtemp(dir=scratch)).resolve()
         self._servers: dict[tuple[str, ...], subprocess.Popen[str]] = {}
+        self._references: dict[str, Path] = {}
         self.reference = Reference({}, {})
 
     def __enter__(self) -> Self:
-        whole = self._scratch / "reference"
-        whole.mkdir()
-        (whole / "tiny.yaml").write_text(SPEC)
-        done = self._lab.run(*AUTO, *KEEP_ALL, below=whole)
-        assert done.code == 0, done.stderr
-        run = only_run(whole / "runs")
-        self.reference = reference_of(run)
-        self._judging = ("tests.durability.judging", str(run))
+        self.reference = reference_of(self._unbroken(TINY))
         return self
+
+    def _unbroken(self, work: Work) -> Path:
+        """An undisturbed run that keeps all that it saves; of one of the same values if need be."""
+        work = work.like or work
+        if work.spec not in self._references:
+            whole = self._scratch / f"reference-{len(self._references)}"
+            whole.mkdir()
+            work.write(whole)
+            done = self._lab.run(*AUTO, *KEEP_ALL, below=whole, patches=(ALL_WITHIN,))
+            assert done.code == 0, done.stderr
+            self._references[work.spec] = only_run(whole / "runs")
+        return self._references[work.spec]
+
+    def _judging(self, work: Work) -> tuple[str, ...]:
+        return ("tests.durability.judging", str(self._unbroken(work)))
 
     def __exit__(self, *error: object) -> None:
         for server in self._servers.values():
@@ -142,44 +158,54 @@ class Explorer:
         ):
             path = self._scratch / f"state-{len(batch)}"
             disk.write(crash, path)
-            batch.append(_Case(path, f"{recording.scenario.name}, {model}: {told}", promise))
+            where = f"{recording.scenario.name}, {model}: {told}"
+            batch.append(_Case(path, where, promise, recording.scenario.work.kept_in))
             if len(batch) == _BATCH:
-                self._look(batch, found, recovering, resume_every)
+                self._look(batch, found, recovering, resume_every, recording.scenario.work)
                 batch = []
             if found.states + len(batch) >= most or (first_fault_only and found.faults):
                 break
-        self._look(batch, found, recovering, resume_every)
+        self._look(batch, found, recovering, resume_every, recording.scenario.work)
         return found
 
     def judged(self, place: Path, promise: Promise) -> list[str]:
         """What is wrong with a directory, as it is; nothing recovers it."""
-        told: list[str] = self._ask(self._judging, [_Case(place, "", promise).asked()])[0]
+        told: list[str] = self._ask(self._judging(TINY), [_Case(place, "", promise).asked()])[0]
         return told
 
     def _look(
-        self, batch: list[_Case], found: Found, recovering: tuple[str, ...], resume_every: int
+        self,
+        batch: list[_Case],
+        found: Found,
+        recovering: tuple[str, ...],
+        resume_every: int,
+        work: Work,
     ) -> None:
         if not batch:
             return
-        before = self._ask(self._judging, [case.asked() for case in batch])
+        judging = self._judging(work)
+        before = self._ask(judging, [case.asked() for case in batch])
         chosen = self._ask(recovering, [str(case.path) for case in batch])
         cases = [case.asked(**one) for case, one in zip(batch, chosen, strict=True)]
-        after = self._ask(self._judging, cases)
+        after = self._ask(judging, cases)
         for case, one, other in zip(batch, before, after, strict=True):
             found.states += 1
             found.faults += [f"{case.told}: {text}" for text in dict.fromkeys([*one, *other])]
             if resume_every and found.states % resume_every == 0 and not (one or other):
                 found.resumed += 1
-                found.faults += [f"{case.told}: resumed, {text}" for text in self._resumed(case)]
+                found.faults += [
+                    f"{case.told}: resumed, {text}" for text in self._resumed(case, work)
+                ]
             shutil.rmtree(case.path)
 
-    def _resumed(self, case: _Case) -> list[str]:
+    def _resumed(self, case: _Case, work: Work) -> list[str]:
         done = self._lab.run(*AUTO, below=case.path)
         if done.code != 0:
             return [f"it ends with {done.code}: {done.stderr}"]
         (run,) = (path for path in (case.path / "runs").glob("*/*") if (path / "run.json").exists()
                   and not path.is_symlink())  # fmt: skip
-        return unfinished(run, self.reference)
+        root = case.path / work.kept_in / run.parent.name / run.name if work.kept_in else None
+        return unfinished(run, reference_of(self._unbroken(work)), root)
 
     def _ask(self, command: tuple[str, ...], question: object) -> Any:
         server = self._servers.get(command) or self._start(command)
@@ -216,7 +242,7 @@ def _states(
     """Different states, with what must be there and where in the recording they are."""
     samples, stride = density
     disk = copy.deepcopy(recording.starts[model])
-    promises = Promises(recording.scenario.promised, KEPT)
+    promises = Promises(recording.scenario.promised, recording.scenario.work.kept)
     count = 0
     for number, change in enumerate(recording.changes):
         disk.apply(change)

@@ -6,18 +6,30 @@ explorer must find what is wrong with each.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PosixPath
 from types import SimpleNamespace
 from typing import Any
 
-from jobrun.checkpoint import directory, writer
+from jobrun.checkpoint import copying, directory, upload, writer
 from jobrun.checkpoint.directory import DirectoryStore
 from jobrun.checkpoint.store import Manifest
-from jobrun.runner import commit, durable, journal, metadata, recover, rundir
+from jobrun.formats import files
+from jobrun.runner import (
+    commit,
+    durable,
+    entering,
+    journal,
+    metadata,
+    midway,
+    places,
+    recover,
+    rundir,
+)
 from jobrun.runner.commit import Commits
 
 Mutant = Callable[[], None]
@@ -28,7 +40,102 @@ def small_files_are_used_again() -> None:
     directory._LEAST_SPARE_BYTES = 0
 
 
+def small_files_are_written_past_the_cache() -> None:
+    """No mutant: lets small files be written as large ones are, where the file system can."""
+    writer._LARGE_BYTES = 0
+
+
+def all_within_epochs_is_kept() -> None:
+    """No mutant: deletes nothing that was saved between two records."""
+    midway.remove_midways = _nothing
+
+
+def kept_is_another_file_system() -> None:
+    """No mutant: what is in ``kept`` seems to be elsewhere, to all that a run asks."""
+    whole = directory.rename_new
+
+    def rename(source: str, target: str) -> None:
+        if _is_elsewhere(source) != _is_elsewhere(target):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), source)
+        whole(source, target)
+
+    directory.rename_new = rename
+    directory.Path = _Place
+
+
+def nodes_do_not_sync() -> None:
+    """The nodes' processes are told that their files are durable, and they are not."""
+    os.environ["FAULTS"] = "fsync:1:lie:0:1:.h5"
+
+
+def acknowledged_within_before_the_rename() -> None:
+    whole = midway.MidwaySaver._commit
+
+    def early(self: Any, before: Any, point: Any) -> None:
+        self._hooks.acknowledge(before.epoch + 1, point.records, self._identity.generation)
+        whole(self, before, point)
+
+    midway.MidwaySaver._commit = early
+
+
+def within_removed_before_the_next() -> None:
+    whole = midway.MidwaySaver._commit
+
+    def late(self: Any, before: Any, point: Any) -> None:
+        midway.remove_midways(self._root, midway.midways(self._root))
+        whole(self, before, point)
+
+    midway.MidwaySaver._commit = late
+
+
+def within_removed_before_the_epoch() -> None:
+    """As soon as the epoch has run, and is not saved yet."""
+    whole = Commits._commit
+
+    def early(self: Commits, order: Any, permit: Any) -> Any:
+        root = str(Path(self._store.path(0)).parent)
+        midway.remove_midways(root, midway.midways(root))
+        return whole(self, order, permit)
+
+    Commits._commit = early
+
+
+def within_forgotten() -> None:
+    metadata.plan_entry = lambda *given, **named: entering.EntryPlan()
+
+
+def place_elsewhere_not_synced() -> None:
+    places.make_directory = _made
+
+
+def directories_of_the_killed_believed() -> None:
+    """Only what this process itself has made is synced."""
+    files.sync_names = _nothing
+
+
+def copies_of_the_killed_believed() -> None:
+    upload.sync_names = _nothing
+
+
+def damaged_elsewhere_deleted() -> None:
+    set_aside_deletes()
+
+
+def copies_not_synced() -> None:
+    _without_fsync(copying)
+
+
+def published_copy_not_synced() -> None:
+    whole = copying.sync_directory
+    copying.sync_directory = lambda path: whole(path) if ".tmp-" in str(path) else None
+
+
 def data_not_synced() -> None:
+    _without_fsync(writer)
+
+
+def direct_data_not_synced() -> None:
+    """What went past the cache needs it too: the file's length is not in its data."""
     _without_fsync(writer)
 
 
@@ -227,6 +334,18 @@ MUTANTS: dict[Mutant, str] = {
     started_over_when_the_newest_is_bad: "newest damaged",
     torn_line_of_the_journal_kept: "commit",
     recovery_believes_what_it_sees: "killed after a rename",
+    acknowledged_within_before_the_rename: "within epochs",
+    within_removed_before_the_next: "within epochs",
+    within_removed_before_the_epoch: "within epochs",
+    within_forgotten: "within epochs",
+    place_elsewhere_not_synced: "kept elsewhere",
+    damaged_elsewhere_deleted: "newest damaged elsewhere",
+    directories_of_the_killed_believed: "killed after a directory elsewhere was made",
+    copies_of_the_killed_believed: "killed after a copy's rename",
+    copies_not_synced: "copied elsewhere",
+    published_copy_not_synced: "copied elsewhere",
+    nodes_do_not_sync: "each node a process",
+    direct_data_not_synced: "written past the cache",
 }
 # What is wrong with these shows in how a run is recovered, so that must be wrong too.
 OF_RECOVERY = frozenset(
@@ -234,6 +353,7 @@ OF_RECOVERY = frozenset(
         newest_taken_without_a_look,
         started_over_when_the_newest_is_bad,
         torn_line_of_the_journal_kept,
+        within_forgotten,
     }
 )
 
@@ -241,6 +361,27 @@ OF_RECOVERY = frozenset(
 def reference(mutant: Mutant) -> str:
     """How to name a mutant to another process."""
     return f"{__name__}:{mutant.__name__}"
+
+
+class _Place(PosixPath):
+    """A path whose file system is another one below ``kept``."""
+
+    def stat(self, *, follow_symlinks: bool = True) -> Any:
+        facts = super().stat(follow_symlinks=follow_symlinks)
+        return _Facts(facts) if _is_elsewhere(self) else facts
+
+
+class _Facts:
+    def __init__(self, facts: os.stat_result) -> None:
+        self._facts = facts
+        self.st_dev = facts.st_dev + 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._facts, name)
+
+
+def _is_elsewhere(path: object) -> bool:
+    return "kept" in PosixPath(str(path)).parts
 
 
 class _Changed(SimpleNamespace):
@@ -254,7 +395,7 @@ def _nothing(*given: Any, **named: Any) -> None:
     """In place of an act."""
 
 
-def _made(path: Path, mode: int) -> None:
+def _made(path: Path, mode: int = 0o755, **named: Any) -> None:
     path.mkdir(mode, parents=True, exist_ok=True)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
 
 from tests.support.recorder import Change
 
 JOURNAL, EVENTS = "committed.jsonl", "events.jsonl"
+_BEFORE = (-1, 0)
+_COPY = re.compile(r"/copies/.*/epoch-(\d+)$")
 
 
 @dataclass(frozen=True)
@@ -18,11 +21,16 @@ class Promise:
         kept: Each must be in its place, whole.
         over: The run went back behind them: each must be somewhere, whole.
         damaged: Each was damaged from outside: it must be somewhere, as it was.
+        copied: Each must be where copies go, whole.
+        within: The epoch in which the run was saved last, and after how many of its records: a
+            run must go on from there, or from later.
     """
 
     kept: frozenset[int] = frozenset()
     over: frozenset[int] = frozenset()
     damaged: frozenset[int] = frozenset()
+    copied: frozenset[int] = frozenset()
+    within: tuple[int, int] = (-1, 0)
 
 
 NOTHING = Promise()
@@ -32,8 +40,9 @@ class Promises:
     """Follows a run.
 
     An epoch is promised when its line in the journal has been synced, or when the run tells of it
-    (its event is written), whichever comes first. A step back takes effect when its line begins to
-    be written: from then on either is right.
+    (its event is written), whichever comes first; a copy when the run tells of it, and all copies
+    when the run says that it has finished. A step back takes effect when its line begins to be
+    written: from then on either is right.
 
     Args:
         begun: What holds before the first call.
@@ -43,7 +52,8 @@ class Promises:
     def __init__(self, begun: Promise, newest: int) -> None:
         self.now = begun
         self._newest = newest
-        self._waiting: list[int] = []
+        self._waiting: list[tuple[int, int]] = []
+        self._copies: set[int] = set()
 
     def see(self, change: Change, name: str) -> None:
         """Take a call into account.
@@ -53,9 +63,11 @@ class Promises:
             name: Of the file that it is about.
         """
         if name == JOURNAL and change.kind == "synced":
-            for epoch in self._waiting:
-                self._promise(epoch)
+            for epoch, records in self._waiting:
+                self._promise(epoch, records)
             self._waiting.clear()
+        elif change.kind == "renamed" and (copy := _COPY.search(change.other)):
+            self._copies.add(int(copy[1]))
         elif change.kind == "written" and name in {JOURNAL, EVENTS}:
             for line in change.data.splitlines():
                 self._read(json.loads(line))
@@ -69,13 +81,33 @@ class Promises:
                 self.now,
                 kept=self.now.kept - gone,
                 over=(self.now.over | gone) - self.now.damaged,
+                within=_BEFORE if self.now.within[0] > epoch else self.now.within,
             )
-        elif kind == "epoch" and epoch is not None:
-            self._waiting.append(epoch)
-        elif entry.get("event") == "CheckpointCommitted" and epoch is not None:
-            self._promise(epoch)
+        elif kind in {"epoch", "records"} and epoch is not None:
+            self._waiting.append((epoch, _number(entry.get("records"))))
+        elif epoch is not None:
+            self._tell(entry, epoch)
 
-    def _promise(self, epoch: int) -> None:
+    def _tell(self, entry: dict[str, object], epoch: int) -> None:
+        match entry.get("event"):
+            case "CheckpointCommitted":
+                self._promise(epoch)
+            case "CheckpointWithin":
+                self._promise(epoch, _number(entry.get("records")))
+            case "CheckpointTimes" if entry.get("action") == "upload":
+                self.now = replace(self.now, copied=self.now.copied | {epoch})
+            case "RunEnded" if entry.get("outcome") == "finished":
+                self.now = replace(self.now, copied=self.now.copied | self._copies)
+
+    def _promise(self, epoch: int, records: int = 0) -> None:
+        if records:
+            self.now = replace(self.now, within=max(self.now.within, (epoch, records)))
+            return
         newest = sorted({*self.now.kept, epoch} - {0})[-self._newest :]
         known = ({0} & {*self.now.kept, epoch}) | set(newest)
-        self.now = replace(self.now, kept=frozenset(known))
+        within = _BEFORE if self.now.within[0] <= epoch else self.now.within
+        self.now = replace(self.now, kept=frozenset(known), within=within)
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0

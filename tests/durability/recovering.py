@@ -22,7 +22,8 @@ from jobrun.runner import metadata
 from jobrun.runner.authored import job_of, recorded
 from jobrun.runner.journal import read_journal
 from jobrun.runner.lock import RunLock
-from jobrun.runner.logs import trim_metrics
+from jobrun.runner.logs import cut_metrics, trim_metrics
+from jobrun.runner.midway import midway_store, read_midpoint
 from jobrun.runner.places import store_of
 from jobrun.runner.recover import FROM_THE_START
 from jobrun.runner.rundir import Run, newest_run, open_run, unreadable_runs
@@ -33,21 +34,24 @@ _jobs: dict[bytes, Job] = {}
 
 
 def recover(place: Path) -> dict[str, Any]:
-    """Recover the run below ``place/runs``: ``chosen`` is -1 for init, also where there is none."""
+    """Recover the run below ``place/runs``: ``chosen`` is -1 for init, also where there is none.
+
+    ``records`` is after how many of the next epoch's records it goes on.
+    """
     if found := unreadable_runs(place / "runs", _JOB):
         return {"refused": f"{found[0].name} has saved epochs, and no run.json that can be read"}
     run = newest_run(place / "runs", _JOB)
     if run is None:
         return {"chosen": FROM_THE_START}
     try:
-        return {"chosen": _recovered(run)}
+        return dict(zip(("chosen", "records"), _recovered(run), strict=True))
     except JobrunError as error:
         return {"refused": "; ".join(f"{one.code} {one.message}" for one in error.faults)}
     except Exception:  # noqa: BLE001 - no answer is the worst one
         return {"refused": f"CRASH {traceback.format_exc()}"}
 
 
-def _recovered(run: Run) -> int:
+def _recovered(run: Run) -> tuple[int, int]:
     """As ``invocation.go_on``, without drift and without an environment to describe."""
     job = _job_of(run)
     with RunLock.acquire(run.path):
@@ -58,11 +62,18 @@ def _recovered(run: Run) -> int:
         with own.opened(ignore):
             own.recover(ignore)
             run.write(status="running", epoch=chosen, generation=own.recovery.generation)
-            trim_metrics(run.path, chosen)
+            records = own.entry.records
+            if records:
+                within = midway_store(store, records)
+                _, size = read_midpoint(job, within.manifest(chosen + 1), within.path(chosen + 1))
+                cut_metrics(run.path, size)
+            else:
+                trim_metrics(run.path, chosen)
         # What the next resume reads must be of one mind with this one.
         said = read_journal(run.path, run.record.run_id)
         assert said.newest == chosen, (said, chosen)
-    return chosen
+        assert not records or said.within == (chosen + 1, records), (said, records)
+    return chosen, records
 
 
 def _job_of(run: Run) -> Job:

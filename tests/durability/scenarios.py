@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from tests.durability.disk import Disk, Model
 from tests.durability.promises import NOTHING, Promise
 from tests.support.faults import Fault, FaultLab
@@ -29,9 +31,61 @@ stop: [{epochs: 5}]
 checkpoint: {keep: {last: 2}}
 """
 KEPT = 2
+WITHIN = """\
+jobrun: 1
+name: tiny
+seed: 5
+readers: {train: {npy: data.npy, fields: [x], batch: 3, shuffle: true}}
+init: [{task: start, steps: ["w = zeros(2)", "n = 0"]}]
+epoch:
+  - {task: fit, read: train, steps: ["w += x[0] * rng.random()", "n = n + len(x)"]}
+exit: [{task: out, steps: [{save: {w: "${run.dir}/artifacts/w.npy"}}]}]
+metrics: {top: max(w)}
+stop: [{epochs: 3}]
+checkpoint: {every: 3 records}
+"""
 AUTO = ("run", "tiny.yaml", "--resume", "auto")
 KEEP_ALL = ("--set", "checkpoint.keep.last=1000")
-SPARES = "tests.durability.mutants:small_files_are_used_again"
+_OTHERS = "tests.durability.mutants"
+SPARES = f"{_OTHERS}:small_files_are_used_again"
+PAST_THE_CACHE = f"{_OTHERS}:small_files_are_written_past_the_cache"
+OTHER_DISK = f"{_OTHERS}:kept_is_another_file_system"
+ALL_WITHIN = f"{_OTHERS}:all_within_epochs_is_kept"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is run, and where its epochs go.
+
+    Attributes:
+        spec: Of a job called ``tiny``.
+        kept: How many of the newest epochs are kept.
+        kept_in: The directory beside the spec that holds the epochs; empty: they are in the run.
+        data: The file ``data.npy`` beside the spec, if it reads one.
+        like: One that makes the same values, and keeps them in the run.
+    """
+
+    spec: str
+    kept: int = KEPT
+    kept_in: str = ""
+    data: np.ndarray | None = None
+    like: Work | None = None
+
+    def write(self, place: Path) -> None:
+        """Write the spec and what it reads."""
+        (place / "tiny.yaml").write_text(self.spec)
+        if self.data is not None:
+            np.save(place / "data.npy", self.data)
+
+
+TINY = Work(SPEC)
+_KEEP = "checkpoint: {keep: {last: 2}"
+ELSEWHERE = Work(SPEC.replace(_KEEP, f"{_KEEP}, dir: kept"), kept_in="kept", like=TINY)
+COPIED = Work(
+    SPEC.replace(_KEEP, f"{_KEEP}, upload: {{to: copies, when: committed, required: true}}"),
+    like=TINY,
+)
+BETWEEN_RECORDS = Work(WITHIN, kept=1_000, data=np.arange(46.0).reshape(23, 2) / 7)
 
 
 @dataclass(frozen=True)
@@ -46,6 +100,7 @@ class Scenario:
         command: What is recorded, and cut.
         promised: What holds when the recording begins.
         patches: Of the process that runs.
+        work: What is run.
     """
 
     name: str
@@ -55,6 +110,7 @@ class Scenario:
     first: Fault | None = None
     promised: Promise = NOTHING
     patches: tuple[str, ...] = ()
+    work: Work = TINY
 
 
 @dataclass(frozen=True)
@@ -76,12 +132,16 @@ class Recording:
 
 
 def _damage_newest(place: Path) -> None:
-    path = max(epochs(only_run(place / "runs")).items())[1] / "left.h5"
+    run = only_run(place / "runs")
+    elsewhere = place / "kept" / run.parent.name / run.name
+    found = epochs(run, elsewhere if elsewhere.is_dir() else None)
+    path = max(found.items())[1] / "left.h5"
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 0xFF
     path.write_bytes(data)
 
 
+NODES = "each node a process"
 _THREE = (*AUTO, "--max-epochs", "3")
 _SAVED = Promise(kept=frozenset({0, 2, 3}))
 SCENARIOS = (
@@ -114,6 +174,41 @@ SCENARIOS = (
         promised=Promise(kept=frozenset({0, 2}), damaged=frozenset({3})),
     ),
     Scenario("back to epoch 2", ("resume", "tiny", "--epoch", "2"), before=_THREE, promised=_SAVED),
+    Scenario("killed after a directory was made", first=Fault("mkdir", 2, "kill-after")),
+    Scenario("within epochs", work=BETWEEN_RECORDS),
+    Scenario(
+        "killed within an epoch",
+        first=Fault("rename", 2, "kill-after", path=".records-"),
+        work=BETWEEN_RECORDS,
+    ),
+    Scenario("kept elsewhere", work=ELSEWHERE, patches=(OTHER_DISK,)),
+    Scenario(
+        "killed after a directory elsewhere was made",
+        first=Fault("mkdir", 2, "kill-after", path="/kept/tiny/"),
+        work=ELSEWHERE,
+        patches=(OTHER_DISK,),
+    ),
+    Scenario(
+        "newest damaged elsewhere",
+        before=_THREE,
+        damage=_damage_newest,
+        promised=Promise(kept=frozenset({0, 2}), damaged=frozenset({3})),
+        work=ELSEWHERE,
+        patches=(OTHER_DISK,),
+    ),
+    Scenario("copied elsewhere", work=COPIED),
+    Scenario(
+        "killed after the place of copies was made",
+        first=Fault("mkdir", 2, "kill-after", path="/copies/tiny/"),
+        work=COPIED,
+    ),
+    Scenario(
+        "killed after a copy's rename",
+        first=Fault("rename", 6, "kill-after", path="/copies/"),
+        work=COPIED,
+    ),
+    Scenario(NODES, (*AUTO, "--session", "processes")),
+    Scenario("written past the cache", patches=(PAST_THE_CACHE,)),
 )
 
 
@@ -130,7 +225,7 @@ def record(
     """
     place, log = folder / "place", folder / "log"
     place.mkdir(parents=True)
-    (place / "tiny.yaml").write_text(SPEC)
+    scenario.work.write(place)
     if scenario.before:
         done = lab.run(*scenario.before, below=place)
         assert done.code == 75, done.stderr
@@ -144,6 +239,7 @@ def record(
         done = lab.run(*AUTO, below=place, fault=scenario.first, record=log, patches=used)
         assert done.code == -9, done.stderr
         begin = len(read_changes(log))
-    done = lab.run(*scenario.command, below=place, record=log, patches=used)
+    with_nodes = scenario.name == NODES
+    done = lab.run(*scenario.command, below=place, record=log, patches=used, with_nodes=with_nodes)
     assert patches or done.code == 0, done.stderr
     return Recording(scenario, starts, place, tuple(read_changes(log)), begin)

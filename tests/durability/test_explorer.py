@@ -13,6 +13,8 @@ from tests.durability.scenarios import SCENARIOS, Recording, record
 from tests.support.faults import FaultLab
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
+# Of the other scenarios 'make prove' looks at as many states; here at fewer.
+WHOLE = ("commit", "recycling", "newest damaged", "back to epoch 2", "within epochs")
 # Of each kind of wrong protocol one; the long share has all.
 FEW = ("data_not_synced", "set_aside_deletes")
 NAMES = {mutant.__name__: mutant for mutant in MUTANTS}
@@ -81,11 +83,14 @@ def test_row_81_no_power_cut_loses_what_was_saved(bench, name):
     recording = bench.recording(name)
 
     assert differences(recording) == []
+    samples, stride = (1, 6) if name in WHOLE else (0, 31)
     for model in ("weak", "ordered"):
-        found = bench.explorer.explore(recording, model, samples=1, stride=6, resume_every=97)
+        found = bench.explorer.explore(
+            recording, model, samples=samples, stride=stride, resume_every=97
+        )
         assert found.faults == []
-        assert found.states > 100
-        assert found.resumed > 0
+        assert found.states > 0
+        assert found.resumed > 0 or name not in WHOLE
 
 
 def test_what_a_killed_process_renamed_is_synced_before_it_is_promised(bench):

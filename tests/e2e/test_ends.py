@@ -249,3 +249,39 @@ def test_row_69_code_that_keeps_the_interpreter_is_ended_by_the_second_signal(tm
     assert "did not heed the second SIGTERM" in said
     assert f'File "{folder / "ends.py"}", line 4, in end' in said
     _goes_on(folder, unbroken)
+
+
+@pytest.mark.long
+def test_row_69_code_that_keeps_the_interpreter_is_ended_by_the_limit_of_its_task(
+    tmp_path, unbroken
+):
+    # The engine of regular expressions is in C, and needs years for this.
+    what = "import re; re.match('(a+)+$', 'a' * 60 + 'b')"
+    started = []
+    for session in ("threads", "processes"):
+        folder = _folder(tmp_path / session, what, ("timeout: 20s", "timeout: 0.5s"))
+        command = [*JOBRUN, "run", "ends.yaml", "--session", session]
+        started.append((folder, subprocess.Popen(
+            command, cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True
+        )))  # fmt: skip
+    for folder, process in started:
+        said = process.communicate(timeout=200)[1]
+        assert process.returncode == 1, said
+        assert "error[E220] ends.yaml:6:5  epoch/step: the task took longer than its limit" in said
+        assert "(task step, node local, epoch 3)" in said
+        assert "/ends.py" in said
+        assert ", in end" in said or "line 4 in end" in said
+        _goes_on(folder, unbroken)
+
+
+def test_row_73_a_callable_that_changes_the_process_changes_nothing_else(tmp_path, unbroken):
+    rude = "os.chdir('/'); os.umask(0o777); sys.stdout = sys.stderr = None; "
+    rude += "sys.path.clear(); os.environ.clear()"
+    folder = _folder(tmp_path / "x", rude)
+    done = jobrun("run", "ends.yaml", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "changed the mask of new files of the whole process" in done.stderr
+    assert "finished after epoch 4" in done.stderr
+    assert _content(folder) == unbroken
+    modes = {path.stat().st_mode & 0o777 for path in only_run(folder / "runs").rglob("*")}
+    assert modes <= {0o755, 0o644}

@@ -133,3 +133,31 @@ def test_every_command_line_that_is_shown_is_one():
             for name in (*param.opts, *param.secondary_opts)
         }
         assert [word for word in words if word.startswith("-") and word not in known] == []
+
+
+@pytest.mark.long
+def test_an_hour_with_an_own_file_and_function_goes_as_shown(tmp_path):
+    spec = next(text for text in _blocks("yaml") if "name: sales" in text)
+    module = next(text for text in _blocks("python") if "def fit" in text)
+    (tmp_path / "sales.yaml").write_text(spec)
+    (tmp_path / "mine.py").write_text(module)
+    rows = [f"{price / 10},{40 - 3 * price / 10}" for price in range(10, 90)]
+    (tmp_path / "sales.csv").write_text("\n".join(["price,sold", *rows]) + "\n")
+    shown = next(text for text in _blocks("bash") if "jobrun run sales.yaml" in text)
+    lines = [line.partition("#")[0].split()[1:] for line in shown.splitlines()]
+    run, again, changed, fork, runs, diff, report = lines
+
+    assert jobrun(*run, "--max-epochs", "1020", cwd=tmp_path).returncode == 75
+    assert jobrun(*changed, cwd=tmp_path).returncode == 5
+    assert jobrun(*again, cwd=tmp_path).returncode == 0
+    first = only_run(tmp_path / "runs").name
+    forked = jobrun(*fork, cwd=tmp_path)
+    assert forked.returncode == 0, forked.stderr
+    listed = jobrun(*runs, cwd=tmp_path).stdout
+    (second,) = set(re.findall(r"sales/(\S+)", listed)) - {first}
+    names = {"FIRST": first.split("-", 2)[2], "SECOND": second.split("-", 2)[2]}
+    differ = jobrun(*(names.get(word, word) for word in diff), cwd=tmp_path)
+    assert "params.rate: 0.02 | 0.03" in differ.stdout, differ.stderr
+    done = jobrun(*(names.get(word, word) for word in report), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "params.rate" in (tmp_path / "sales.html").read_text()

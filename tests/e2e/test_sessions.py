@@ -211,11 +211,11 @@ def test_a_node_that_is_killed_costs_an_epoch_and_no_bit(slow, tmp_path, times):
     same(whole, only_run(tmp_path / "hit"))
 
 
-def _is_replaced(process: subprocess.Popen[str], gone: int) -> bool:
+def _is_replaced(process: subprocess.Popen[str], gone: int, count: int = 2) -> bool:
     if process.poll() is not None:
         pytest.fail(f"it ended with {process.returncode}")
     nodes = nodes_under(process.pid)
-    return len(nodes) == 2 and gone not in nodes.values()
+    return len(nodes) == count and gone not in nodes.values()
 
 
 @pytest.mark.long
@@ -273,3 +273,180 @@ def test_every_conformance_case_holds_in_processes():
     )  # fmt: skip
 
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+FALLS = """\
+jobrun: 1
+name: falls
+seed: 3
+nodes: {trainer: {count: 2}}
+init:
+  - task: data
+    node: trainer
+    rebuild: true
+    steps: [{call: "falls:rebuild"}, "c = arange(100.0)"]
+  - {task: make, node: trainer, needs: [data], steps: ["w = rng.random(100)", {call: "falls:init"}]}
+epoch:
+  - task: average
+    node: trainer
+    steps: [{pull: {m: {from: trainer, blob: w, reduce: mean}}}]
+    outputs: [m]
+  - task: walk
+    node: trainer
+    needs: [average]
+    steps:
+      - w = average.m + c * rng.random(100)
+      - {call: "falls:walk", with: {epoch: epoch}}
+      - metric: {first: "w[0]"}
+download:
+  - task: gather
+    node: trainer_1
+    steps: [{pull: {every: {from: trainer, blob: w, reduce: stack}}}, {call: "falls:download"}]
+exit:
+  - task: keep
+    node: trainer_1
+    steps: [{save: {every: "${run.dir}/artifacts/every.npz::w"}}, {call: "falls:leave"}]
+stop: [{epochs: 4}]
+checkpoint: {every: 1ep, keep: {last: 100}}
+"""
+FALLS_LIBRARY = """\
+import os
+import pathlib
+import signal
+
+LEFT = pathlib.Path(__file__).with_name("left.txt")
+
+
+def fall(place, node):
+    left = LEFT.read_text().split()
+    if node == "trainer_1" and left and left[0] == place:
+        LEFT.write_text(" ".join(left[1:]))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def rebuild(node):
+    fall("rebuild", node)
+
+
+def init(node):
+    fall("init", node)
+
+
+def walk(node, epoch):
+    fall(f"epoch-{epoch}", node)
+
+
+def download(node):
+    fall("download", node)
+
+
+def leave(node):
+    fall("exit", node)
+"""
+
+
+def falling(folder: Path, *places: str) -> Path:
+    """A spec whose second node kills itself when it reaches these places, one after the other."""
+    folder.mkdir(exist_ok=True)
+    (folder / "falls.py").write_text(FALLS_LIBRARY)
+    (folder / "left.txt").write_text(" ".join(places))
+    (folder / "falls.yaml").write_text(FALLS)
+    return folder / "falls.yaml"
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unbroken")
+    return run(falling(folder), folder / "runs")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "places",
+    ["init", "epoch-3", "download", "exit", "rebuild", "epoch-2 rebuild rebuild epoch-2",
+     "epoch-4 download exit"],
+)  # fmt: skip
+def test_a_node_that_dies_in_any_phase_costs_no_bit(places, unbroken, tmp_path):
+    spec = falling(tmp_path / "hit", *places.split())
+
+    found = run(spec, tmp_path / "runs", "--session", "processes", "--max-failures", "4")
+
+    assert (tmp_path / "hit" / "left.txt").read_text() == ""
+    same(unbroken, found)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("point", ["checkpoint.file-half-written", "checkpoint.file-synced"])
+def test_nodes_that_die_at_every_third_save_cost_no_bit(point, unbroken, tmp_path):
+    spec = falling(tmp_path / "hit")
+    env = environment(JOBRUN_CRASHPOINT=f"{point}:3")
+
+    done = jobrun("run", spec, "--run-dir", tmp_path / "runs", "--session", "processes", env=env,
+                  started=True)  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("is lost: its process was ended by SIGKILL") >= 2
+    same(unbroken, only_run(tmp_path / "runs"))
+
+
+WITHIN = """\
+jobrun: 1
+name: within
+seed: 4
+readers:
+  rows: {counter: {stop: 40}, fields: [i]}
+init:
+  - {task: make, steps: ["w = zeros(50)", "seen = 0"]}
+epoch:
+  - task: fit
+    read: rows
+    steps:
+      - {call: "slow_library:pause", with: {seconds: 0.01}}
+      - w = w * 0.5 + rng.random(50) * i
+      - seen += 1
+      - metric: {first: "w[0]"}
+metrics: {seen: seen}
+checkpoint: {every: 4 records, keep: {last: 100}}
+stop: [{epochs: 4}]
+"""
+
+
+@pytest.mark.long
+def test_a_node_that_is_killed_within_an_epoch_goes_on_where_that_was_saved(slow, tmp_path):
+    slow.write_text(WITHIN)
+    whole = run(slow, tmp_path / "whole")
+
+    with started(slow, tmp_path / "hit") as process:
+        for _ in range(3):
+            (victim,) = nodes_under(process.pid).values()
+            before = within(tmp_path / "hit")
+            wait_until(lambda known=before: within(tmp_path / "hit") - known, "save in an epoch")
+            os.kill(victim, signal.SIGKILL)
+            wait_until(lambda gone=victim: _is_replaced(process, gone, 1), "new process")
+        _, said = process.communicate(timeout=60)
+
+    assert process.returncode == 0, said
+    assert said.count("of its records (loss") >= 2
+    same(whole, only_run(tmp_path / "hit"))
+
+
+def within(folder: Path) -> set[str]:
+    """Checkpoints within epochs that are there now."""
+    return {path.name for path in folder.glob("*/2*/checkpoints/epoch-*.records-*")}
+
+
+@pytest.mark.long
+def test_a_profile_has_the_steps_and_a_lane_of_each_node(tmp_path):
+    found = run(SPECS / AVERAGING, tmp_path, "--session", "processes", "--profile", "--epochs", "2",
+                "--set", "expect=[]")  # fmt: skip
+
+    table = json.loads((found / "profile" / "table-1.json").read_text())
+    trace = json.loads((found / "profile" / "trace-1.json").read_text())["traceEvents"]
+    calls = {row["path"]: row["calls"] for row in table["steps"]}
+    assert calls["epoch/train/steps[1]"] == 4
+    assert {row["node"] for row in table["nodes"]} == {"trainer_0", "trainer_1"}
+    lanes = {one["pid"]: one["args"]["name"] for one in trace if one["name"] == "process_name"}
+    bars = [one for one in trace if one["name"] == "epoch/train"]
+    assert sorted((lanes[one["pid"]], one["args"]["epoch"]) for one in bars) == [
+        (f"node trainer_{number}", epoch) for number in (0, 1) for epoch in (1, 2)
+    ]

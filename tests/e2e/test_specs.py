@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
+from xml.etree import ElementTree
 
 import pytest
 
+from jobrun.cli.app import COMMANDS
 from jobrun.cli.invoke import invoke
 from tests.support.command import ROOT, SPECS, jobrun
+from tests.support.drawing import differs
+from tests.support.gallery import PICTURES, drawn
 
 ALL = sorted(path.name for path in SPECS.glob("*.yaml"))
 # What these show cannot be the same twice: instances that learn without locks.
 NOT_EXACT = {"word-vectors.yaml"}
+# Another processor rounds otherwise, and the lines of a picture are a little elsewhere.
+TOLERANCE = 0.03
+# One calls a program twelve times, the other imports torch, which only CI is sure to have.
+SLOW = {"factoring.yaml", "torch-digits.yaml"}
+RUNS = [pytest.param(name, marks=[pytest.mark.long] * (name in SLOW)) for name in ALL]
 
 
 def test_there_are_specs():
@@ -33,11 +43,38 @@ def test_a_shipped_spec_is_valid_and_without_warnings_and_exact_where_it_says_so
     assert (found["ok"], found["exact"], found["faults"]) == (True, name not in NOT_EXACT, [])
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_a_shipped_spec_runs_to_its_end_from_any_folder(name, tmp_path):
+@pytest.mark.parametrize("name", RUNS)
+def test_a_shipped_spec_runs_to_its_end_from_any_folder_and_gives_its_picture(name, tmp_path):
     done = jobrun("run", SPECS / name, cwd=tmp_path, started=True)
     assert done.returncode == 0, done.stderr
-    (record,) = (tmp_path / "runs").glob(f"{name.removesuffix('.yaml')}/2*/run.json")
+    stem = name.removesuffix(".yaml")
+    (record,) = (tmp_path / "runs").glob(f"{stem}/2*/run.json")
     found = json.loads(record.read_text())
     assert (found["status"], found["exit_code"]) == ("finished", 0)
     assert sorted((record.parent / "artifacts").iterdir())
+    picture = drawn(stem, record.parent)
+    if name not in NOT_EXACT:
+        assert differs((PICTURES / f"{stem}.svg").read_text(), picture, TOLERANCE) == ""
+
+
+def test_shipped_specs_are_in_the_usual_order(capsys):
+    files = [*SPECS.glob("*.yaml"), SPECS / "ci" / "smoke.yaml"]
+    assert invoke(["fmt", "--check", *map(str, files)]) == 0, capsys.readouterr().out
+
+
+def test_the_gallery_shows_each_spec_once_with_a_picture_of_its_result():
+    parts = (SPECS / "README.md").read_text().split("\n## ")[1:]
+    shown = [part.partition("\n")[0] for part in parts]
+    assert sorted(shown) == [name.removesuffix(".yaml") for name in ALL]
+    for name, part in zip(shown, parts, strict=True):
+        assert f"](pictures/{name}.svg)" in part, name
+        assert 6 <= len(part.strip().splitlines()) <= 18, name
+        for command in re.findall(r"^    jobrun ([\w-]+)", part, re.MULTILINE):
+            assert command in COMMANDS, name
+
+
+def test_every_picture_is_shown_in_the_gallery_and_can_be_read_as_xml():
+    text = (SPECS / "README.md").read_text()
+    for path in PICTURES.iterdir():
+        assert f"](pictures/{path.name})" in text
+        assert ElementTree.parse(path).getroot().tag == "{http://www.w3.org/2000/svg}svg"

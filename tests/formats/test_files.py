@@ -124,7 +124,50 @@ def test_each_directory_that_is_made_is_synced_into_the_one_that_it_is_in(tmp_pa
     monkeypatch.setattr(files, "sync_directory", synced.append)
 
     files.make_directory(tmp_path / "a" / "b" / "c")
-    files.make_directory(tmp_path / "a" / "b" / "c")
 
     assert (tmp_path / "a" / "b" / "c").is_dir()
-    assert synced == [tmp_path / "a" / "b", tmp_path / "a", tmp_path]
+    assert synced[:3] == [tmp_path / "a" / "b", tmp_path / "a", tmp_path]
+
+
+def test_the_name_of_a_directory_that_is_there_already_is_synced_too(tmp_path, monkeypatch):
+    """Whoever made it may have been killed before that."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    synced = []
+    monkeypatch.setattr(files, "sync_directory", synced.append)
+
+    files.make_directory(tmp_path / "a" / "b")
+
+    assert synced[:2] == [tmp_path / "a", tmp_path]
+
+
+def test_names_beside_which_there_is_something_were_there_before(tmp_path, monkeypatch):
+    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
+    (tmp_path / "a" / "other").mkdir()
+    synced = []
+    monkeypatch.setattr(files, "sync_directory", synced.append)
+
+    files.sync_names(tmp_path / "a" / "b" / "c")
+    assert synced == [tmp_path / "a" / "b"]
+
+    synced.clear()
+    files.sync_names(tmp_path / "a" / "b" / "c", own=3)
+    assert synced[:3] == [tmp_path / "a" / "b", tmp_path / "a", tmp_path]
+
+
+def test_names_that_somebody_else_has_given_are_left_to_them(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(files, "sync_directory", synced.append)
+    monkeypatch.setattr(files.os, "geteuid", lambda: os.getuid() + 1)
+
+    files.sync_names(tmp_path)
+
+    assert synced == []
+
+
+def test_a_directory_that_may_not_be_read_is_no_obstacle(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(path)
+
+    monkeypatch.setattr(files, "sync_directory", refuse)
+
+    files.sync_names(tmp_path)

@@ -55,3 +55,81 @@ def test_the_pure_forms_leave_their_argument_alone():
     assert changed.tolist() == [5.0, 1.0, 7.0]
     assert added.dtype == changed.dtype == np.float32
     assert array.tolist() == [1.0, 1.0, 1.0]
+
+
+UFUNCS = {
+    add_at: np.add, subtract_at: np.subtract, multiply_at: np.multiply, maximum_at: np.maximum,
+    minimum_at: np.minimum,
+}  # fmt: skip
+
+
+def _rows(shape, dtype, seed=0):
+    values = np.random.default_rng(seed).normal(scale=9, size=shape).astype(dtype)
+    if values.dtype.kind == "f":
+        values.flat[::7] = -0.0
+        values.flat[::53] = np.nan
+    return values
+
+
+@pytest.mark.parametrize("function", UFUNCS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "uint8"])
+@pytest.mark.parametrize("row", [(1,), (3,), (2, 5), (40,)])
+@pytest.mark.parametrize("index", ["int64", "int32"])
+def test_many_rows_get_the_bits_that_numpy_gives(function, dtype, row, index):
+    places = np.random.default_rng(1).integers(-20, 20, 1500).astype(index)
+    array, values = _rows((20, *row), dtype), _rows((1500, *row), dtype, 2)
+    expected = array.copy()
+    with np.errstate(all="ignore"):
+        UFUNCS[function].at(expected, places, values)
+        function(array, places, values)
+
+    assert array.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("wrong", [20, -21])
+def test_nothing_is_added_where_an_index_is_outside(wrong):
+    array, values = _rows((20, 3), "float64"), np.ones((5000, 3))
+    places = np.zeros(5000, np.intp)
+    places[-1] = wrong
+    before = array.tobytes()
+
+    with pytest.raises(IndexError, match=f"index {wrong} is out of bounds for axis 0 with size 20"):
+        add_at(array, places, values)
+
+    assert array.tobytes() == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda array, places, values: (array, places, values[0]),
+        lambda array, places, values: (array, places, values.astype(np.float32)),
+        lambda array, places, values: (array, places, values[:, ::-1]),
+        lambda array, places, values: (array[:, ::2], places, values[:, ::2]),
+        lambda array, places, values: (np.asfortranarray(array), places, values),
+        lambda array, places, values: (array, places > 0, 1.0),
+        lambda array, places, values: (array, places.astype(np.uint64) % 5, values),
+        lambda array, places, values: (array, places.reshape(2, -1), 2.0),
+        lambda array, places, values: (array, places[:200] * 0, array[:200]),
+    ],
+    ids=["one row", "dtype", "turned", "strided", "axes", "mask", "unsigned", "shape", "itself"],
+)
+def test_other_rows_get_the_bits_that_numpy_gives_too(change):
+    make = lambda: change(  # noqa: E731 - twice the same
+        _rows((400, 4), "float64"), np.arange(400) % 7, _rows((400, 4), "float64", 2)
+    )
+    array, places, values = make()
+    other, _, its_values = make()
+    np.add.at(other, places, its_values)
+    add_at(array, places, values)
+
+    assert array.tobytes() == other.tobytes()
+
+
+def test_rows_are_added_in_the_pure_form_too():
+    array, values = _rows((50, 4), "float64"), _rows((300, 4), "float64", 2)
+    places = np.arange(300) % 50
+    expected = array.copy()
+    np.add.at(expected, places, values)
+
+    assert index_add(array, places, values).tobytes() == expected.tobytes()

@@ -151,6 +151,19 @@ def test_pinned_epochs_stay(bench):
     assert bench.store.epochs() == (0, 1, 4, 5)
 
 
+def test_epochs_that_somebody_reads_stay_for_so_long(bench):
+    commits = bench.commits(keep_last=2)
+    commits.held = lambda: frozenset({1})
+    for epoch in range(4):
+        commits.carry_out(bench.order(epoch), Permit())
+    assert bench.store.epochs() == (0, 1, 2, 3)
+
+    commits.held = frozenset
+    commits.carry_out(bench.order(4), Permit())
+
+    assert bench.store.epochs() == (0, 3, 4)
+
+
 def test_nothing_is_deleted_while_the_pins_cannot_be_read(bench):
     commits = bench.commits(keep_last=2, on_error="warn")
     (bench.path / "pins.json").write_text("oops")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from jobrun.blobs.objects import ObjectFacts
 from jobrun.runner.constants import digest_of
 
 A = np.arange(6.0)
@@ -37,3 +38,10 @@ def test_python_and_numpy_scalars_differ():
 def test_objects_have_no_digest():
     assert digest_of(object()) == ""
     assert digest_of(np.array([object()])) == ""
+
+
+def test_an_object_is_known_by_its_class_and_a_container_by_all_of_it():
+    assert digest_of(ObjectFacts("lib.Model")) == "class lib.Model"
+    one = {"a": [1, A], "b": None}
+    assert digest_of(one) == digest_of({"a": [1, A.copy()], "b": None})
+    assert len({digest_of(v) for v in (one, {"a": [1, A]}, {"a": [2, A], "b": None}, {})}) == 4

@@ -40,7 +40,7 @@ def test_a_damaged_newest_checkpoint_is_told_with_the_way_to_make_it_again(place
     assert result.exit_code == 0
     assert isinstance(said, Noted)
     assert said.level == "warning"
-    assert "epoch 4, is damaged" in said.text
+    assert said.text.startswith(f"run {place.run.name}: its newest checkpoint, epoch 4, is damaged")
     assert "--epoch" in said.text
 
 
@@ -64,4 +64,8 @@ def test_more_epochs_on_a_damaged_end_go_on_from_the_last_good_one(place):
     assert place.policy("auto").exit_code == 0
 
     assert place.state(4) == expected
+    # Said once, and not again in other words.
+    assert [type(one).__name__ for one in place.events if "a.h5" in str(one)] == [
+        "CheckpointSkipped"
+    ]
     assert place.store.epochs() == (0, 1, 2, 3, 4, 5, 6)

@@ -48,10 +48,15 @@ def test_row_35_a_second_runner_is_refused_and_told_who_holds_the_run(tmp_path, 
 def test_row_36_a_stopped_holder_still_holds(tmp_path, holder):
     os.kill(holder.pid, signal.SIGSTOP)
     try:
-        with pytest.raises(LockedError):
+        with pytest.raises(LockedError) as raised:
             RunLock.acquire(tmp_path)
     finally:
         os.kill(holder.pid, signal.SIGCONT)
+
+    (fault,) = raised.value.faults
+    assert f"process {holder.pid} on" in fault.message
+    assert "which is stopped" in fault.message
+    assert f"kill -CONT {holder.pid}" in fault.mend
 
 
 def test_row_37_a_killed_holder_needs_no_unlocking(tmp_path, holder):

@@ -15,6 +15,7 @@ from jobrun.core.events import (
     Measured,
     NodeReplaced,
     Noted,
+    TaskLimited,
 )
 from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
 from jobrun.runner import logs
@@ -35,6 +36,14 @@ JOB = Job(
 
 def lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_when_a_limited_task_begins_nothing_is_written(tmp_path):
+    run_logs = RunLogs(tmp_path, JOB)
+    run_logs(TaskLimited("one", "a", 3, "epoch/one", "", 0, 0, 5.0, 30.0, 1))
+    run_logs.close()
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_each_kind_of_event_has_its_file(tmp_path):
@@ -182,3 +191,12 @@ def test_what_was_measured_after_the_epoch_that_a_loss_goes_back_to_is_set_aside
     aside = lines(tmp_path / "superseded" / "metrics.jsonl")
     assert [line["value"] for line in aside] == [2.0, 3.0]
     assert run_logs.failed_writes == 0
+
+
+def test_a_loss_that_goes_back_into_an_epoch_leaves_what_was_measured_in_it(tmp_path):
+    run_logs = RunLogs(tmp_path, JOB)
+    run_logs(Measured("loss", 2.0, 2))
+    run_logs(NodeReplaced("one", 1, records=5))
+    run_logs.close()
+
+    assert [line["value"] for line in lines(tmp_path / "metrics.jsonl")] == [2.0]

@@ -10,6 +10,7 @@ from jobrun.graph.types import Cluster, Job, Node, TaskGroup
 from jobrun.runner.places import store_of, upload_of
 from jobrun.runner.record import RunRecord
 from jobrun.runner.rundir import Run
+from jobrun.runner.sending import ObjectUpload
 
 JOB = Job(
     "j", Cluster((Node("n"),)), *(TaskGroup(n) for n in ("init", "epoch", "download", "exit"))
@@ -46,3 +47,11 @@ def test_copies_are_below_the_named_directory_under_the_runs_name(run, tmp_path,
 
 def test_without_an_upload_nothing_is_copied(run, tmp_path):
     assert upload_of(run, JOB, tmp_path) is None
+
+
+def test_in_an_object_store_a_run_has_a_place_of_its_own_too(run, tmp_path):
+    upload = upload_of(run, with_policy(upload=UploadPolicy("s3://b/up")), tmp_path)
+
+    assert isinstance(upload, ObjectUpload)
+    assert str(upload.url) == "s3://b/up/j/brisk-heron"
+    assert not upload.is_over()

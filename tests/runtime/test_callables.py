@@ -6,7 +6,8 @@ import pytest
 from jobrun.blobs.counter import Counter
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.types import OutputRef
-from jobrun.runtime.callables import read_only
+from jobrun.runtime.callables import call_action, read_only
+from jobrun.runtime.usage import BlockNames
 from tests.support.graphs import call
 from tests.support.running import Bench
 
@@ -33,7 +34,7 @@ def nothing():
     return None
 
 def table():
-    return {"a": 1}
+    return {"a": {1}}
 
 def view(x):
     return x[1:]
@@ -56,6 +57,29 @@ def keep_part(x):
 
 def force(x):
     x.flags.writeable = True
+
+def put_in(c, x):
+    c["x"] = x
+
+def boxes():
+    return {"a": [1, None], "b": np.zeros(2)}
+
+def ragged():
+    return [[1], [1, 2], "a"]
+
+def box(c):
+    c["a"].append(2)
+
+class Net:
+    state = {}
+    def state_dict(self): return self.state
+    def load_state_dict(self, state): self.state = state
+
+def model():
+    return Net()
+
+def look_at(m):
+    m.seen = True
 
 def draws(rng, rest=0):
     return rng.random()
@@ -202,6 +226,47 @@ def test_an_inout_view_becomes_an_array_of_its_own_first(bench):
 
     assert bench.blobs["x"].tolist() == [1, 2, 3]
     assert whole.tolist() == [0, 1, 2, 3]
+
+
+def test_a_container_is_a_value_of_its_blob(bench):
+    change = use("box", c="c", inout="c")
+    blobs = bench.do(use("boxes", out="c"), use("box", c="c"), "d = c", change)
+
+    assert blobs["c"]["a"] == [1, None, 2]
+    assert blobs["d"]["a"] == [1, None]
+
+
+def test_what_is_put_into_a_container_is_its_own(bench):
+    bench.do(use("boxes", out="c"), use("put_in", c="c", x="x", inout="c"), "x[0] = 9")
+
+    assert bench.blobs["c"]["x"].tolist() == [0, 1, 2]
+
+
+def test_a_list_of_several_things_stays_one(bench):
+    assert bench.do(use("ragged", out="a"))["a"] == [[1], [1, 2], "a"]
+
+
+def test_an_object_is_handed_over_as_it_is(bench):
+    model = bench.do(use("model", out="m"))["m"]
+
+    bench.do(use("look_at", m="m"))
+
+    assert bench.blobs["m"] is model
+    assert model.seen
+
+
+def test_a_constant_may_be_changed_only_if_it_is_an_object(bench):
+    step = use("look_at", m="m", inout="m")
+    bench.blobs["m"] = library().model()
+    names = BlockNames(objects=frozenset({"m"}))
+    lent = call_action(step, names, lambda _: lambda frame: frame.t["m"])
+    lent(bench.frame)
+
+    bench.blobs["m"] = np.zeros(2)
+    with pytest.raises(TaskFailedError) as caught:
+        lent(bench.frame)
+
+    assert code_of(caught) == "E244"
 
 
 def test_extras_are_handed_over_unless_given(bench):

@@ -92,7 +92,7 @@ def test_a_counter_lands_as_one_of_its_own():
 
 @pytest.mark.parametrize(
     "value",
-    [None, {}, object(), [object()], [[1], [1, 2]], np.ma.zeros(2), [2**70], np.array([{}])],
+    [None, {1: {2}}, object(), [object()], [[1], [1, 2]], np.ma.zeros(2), [2**70], np.array([{}])],
 )
 def test_what_no_blob_can_hold_is_refused(value):
     with pytest.raises(TaskFailedError) as caught:

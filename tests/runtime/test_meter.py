@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -89,6 +90,24 @@ def _noting(init, kept):
         kept.append(self)
 
     return made
+
+
+def test_runs_are_told_once_and_times_again_and_again(tmp_path):
+    meter = Metered(tmp_path, "[{task: t, steps: [n += 1]}]", runs=2).meter
+
+    first, second = (next(one for one in meter.told() if one.path == "epoch/t") for _ in range(2))
+
+    assert [span.epoch for span in first.spans] == [1, 2]
+    assert second == replace(first, spans=())
+
+
+def test_what_other_processes_have_told_is_among_the_times(tmp_path):
+    meter, other = (Metered(tmp_path, "[{task: t, steps: [n += 1]}]").meter for _ in range(2))
+    own, told = meter.times(), other.told()
+
+    meter.take_in("n 1", told)
+
+    assert meter.times() == (*own, *told)
 
 
 def test_only_so_many_runs_are_kept_by_themselves():

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from jobrun.compile.job import compile_job
+from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import ignore
 from jobrun.graph.types import Cluster
-from jobrun.runtime.midway import Points
+from jobrun.runtime.midway import Points, _settle
 from jobrun.session.base import RunContext
 from jobrun.session.cancel import GroupCancelledError
 from jobrun.session.threads import ThreadsSession
@@ -81,3 +82,12 @@ def test_the_readers_place_is_in_records_and_rows(session, job):
     (point,) = _points(session, job, 12)
 
     assert point.cursors == ((12, 36),)
+
+
+def test_an_object_cannot_be_saved_within_an_epoch():
+    with pytest.raises(TaskFailedError) as caught:
+        _settle({"w": 1, "random": np.random.default_rng(1)}, set(), None)
+
+    (fault,) = caught.value.faults
+    assert fault.code == "E245"
+    assert "'random'" in fault.message

@@ -63,6 +63,14 @@ def test_numbers_beside_a_large_array(dtype, m):
     check("(x - m) * x / 3 + m * x", x=numbers(COUNT, dtype), m=m)
 
 
+@pytest.mark.parametrize("m", [1e300, -float("inf"), float("nan"), 2**70])
+def test_a_number_that_a_dtype_cannot_hold_is_what_numpy_makes_of_it(m):
+    x = numbers(COUNT, "float32")
+    with np.errstate(all="ignore"):
+        found, _ = computed("x * m + 1 - m", x=x, m=m)
+        assert same_bits(found, written("x * m + 1 - m", x=x, m=m))
+
+
 @pytest.mark.parametrize(
     ("shape", "other"),
     [

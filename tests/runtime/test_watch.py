@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import replace
 
 import pytest
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.core.events import Noted
+from jobrun.core.events import Noted, TaskLimited
 from jobrun.graph.steps import Parallel
 from jobrun.graph.types import Node, Retry
 from jobrun.runtime.cancel import CancelledError
@@ -72,6 +73,17 @@ def test_a_task_within_its_limit_ends_well(bench):
     assert not bench.run.body.cancelled
 
 
+def test_the_limit_of_a_task_is_told_when_it_begins(bench):
+    seen = []
+    limited = replace(PLAIN, timeout_s=3600.0)
+    run_apart(limited, NODE, bench.run, lambda own: seen.extend(bench.events) or True)
+
+    (told,) = seen
+    assert isinstance(told, TaskLimited)
+    assert (told.task, told.node, told.epoch, told.limit_s) == ("t", "local", 3, 3600.0)
+    assert told.pid == os.getpid()
+
+
 def test_a_task_that_takes_too_long_fails_the_group(bench):
     assert not run_apart(LIMITED, NODE, bench.run, ending(until_cancelled))
 
@@ -133,7 +145,7 @@ def test_a_tolerant_task_may_have_a_limit(bench):
     run_apart(replace(TOLERANT, timeout_s=0.01), NODE, bench.run, ending(until_cancelled))
 
     assert bench.run.errors == []
-    assert "took longer than its limit" in bench.events[0].text
+    assert "took longer than its limit" in bench.events[-1].text
 
 
 def test_what_is_no_failure_of_steps_is_never_only_told(bench):

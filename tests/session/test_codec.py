@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
@@ -111,3 +113,19 @@ def test_a_dtype_that_cannot_be_told_is_a_fault_of_the_task():
         encode(hollow, TABLE)
 
     assert caught.value.faults[0].code == "E274"
+
+
+class Pair(NamedTuple):
+    """Two of them are not a tuple of two."""
+
+    first: int
+    second: str
+
+
+def test_a_named_tuple_stays_one():
+    table = Table({Pair})
+    message = encode((Pair(1, "a"), (1, "a")), table)
+
+    named, plain = decode(bytes(message.head), table, lambda _: None)
+
+    assert (named, type(named), type(plain)) == (Pair(1, "a"), Pair, tuple)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 
 import pytest
 
+from jobrun.core.events import TasksGivenUp
 from jobrun.runtime.frame import GroupRun
 from jobrun.runtime.leash import Leash
 from jobrun.session.beyond import Beyond
@@ -28,11 +30,11 @@ def run(crew):
 
 
 def test_a_part_that_follows_one_elsewhere_starts_when_that_is_told(run, crew):
-    beyond = Beyond({}, None, [("first", "b")], (), News())
+    beyond = Beyond({}, None, ["first"], (), News())
     said = []
     part = Part("a/then", lambda: said.append("then"))
     part.follow(beyond.parts_of("first")[0])
-    threading.Timer(0.02, lambda: (said.append("told"), beyond.arrived("first", "b", {}))).start()
+    threading.Timer(0.02, lambda: (said.append("told"), beyond.arrived("first", {}))).start()
 
     Conductor(run, crew, 5.0, beyond).conduct([part])
 
@@ -40,7 +42,7 @@ def test_a_part_that_follows_one_elsewhere_starts_when_that_is_told(run, crew):
 
 
 def test_after_a_cancel_nobody_waits_for_parts_elsewhere(run, crew):
-    beyond = Beyond({}, None, [("first", "b")], (), News())
+    beyond = Beyond({}, None, ["first"], (), News())
     said = []
     part = Part("a/then", lambda: said.append("then"))
     part.follow(beyond.parts_of("first")[0])
@@ -52,8 +54,10 @@ def test_after_a_cancel_nobody_waits_for_parts_elsewhere(run, crew):
     assert run.interrupted
 
 
-def test_a_part_that_does_not_end_is_an_error(run, crew):
+def test_a_part_that_does_not_end_is_an_error_and_told(run, crew):
     never = threading.Event()
+    told = []
+    run.emit = told.append
     part = Part("a/stuck", never.wait)
     run.body.cancel()
     part.always = True
@@ -61,4 +65,5 @@ def test_a_part_that_does_not_end_is_an_error(run, crew):
     with pytest.raises(TasksStuckError, match="a/stuck"):
         Conductor(run, crew, 0.01, Beyond({}, None)).conduct([part])
 
+    assert told == [TasksGivenUp(("a/stuck",), 1, os.getpid())]
     never.set()

@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 from jobrun.core.errors import TaskFailedError
+from jobrun.core.events import Noted, TaskEnded, TaskLimited, TasksGivenUp
+from jobrun.session import flight as module
 from jobrun.session.cancel import GroupCancelledError, TasksStuckError
 from jobrun.session.flight import Flight
 from jobrun.session.lost import NodeLostError
@@ -96,3 +98,38 @@ def test_a_node_that_does_not_say_anything_any_more_is_killed(flight, monkeypatc
 
     assert killed == ["c"]
     assert [fault.code for fault in caught.value.faults] == ["E200", "E215"]
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    for name in ("LAST_S", "_UNHEARD_S", "_CONTINUING_S"):
+        monkeypatch.setattr(module, name, 0.0)
+
+
+LIMITED = TaskLimited("t", "b", 3, "epoch/t", "a.yaml", 7, 5, 0.01, 0.0, 1)
+
+
+def test_a_node_that_says_nothing_after_the_limit_of_its_task_is_ended(flight, at_once):
+    killed = []
+    flight.heard("b", LIMITED)
+    flight.came("a", (True, {}))
+
+    with pytest.raises(TasksStuckError) as caught:
+        flight.wait(nothing, killed.append)
+
+    (fault,) = caught.value.faults
+    assert (fault.code, str(fault.where), fault.path) == ("E220", "a.yaml:7:5", "epoch/t")
+    assert killed == ["b"]
+
+
+@pytest.mark.parametrize(
+    "event", [TaskEnded("t", "b", 3, 0.1, failed=False), TasksGivenUp(("b/t",), 3, 1)]
+)
+def test_what_ends_a_task_takes_its_limit_back(event, flight, at_once):
+    flight.heard("b", LIMITED)
+    flight.heard("b", event)
+    flight.heard("b", Noted("this does not matter"))
+    for node in "abc":
+        flight.came(node, (True, {}))
+
+    assert flight.wait(nothing, pytest.fail) == {}

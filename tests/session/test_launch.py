@@ -3,6 +3,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
+import time
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +44,25 @@ def test_signals_for_the_whole_group_do_not_end_it():
     os.kill(process.pid, signal.SIGKILL)
     assert process.end() == "was ended by SIGKILL"
     process.channel.close()
+    process.release()
+
+
+@pytest.mark.long
+def test_a_process_that_was_stopped_and_goes_on_is_left_alone():
+    process = Process("n")
+    watching = threading.Thread(target=process.watch)
+    watching.start()
+
+    os.kill(process.pid, signal.SIGSTOP)
+    while Path("/proc", str(process.pid), "stat").read_text().rpartition(") ")[2][0] != "T":
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGCONT)
+    process.channel.send("names", 1)
+
+    assert process.channel.receive()[:2] == ("answer", 1)
+    process.channel.close()
+    watching.join()
+    assert process.end() == "ended with exit code 1"
     process.release()
 
 

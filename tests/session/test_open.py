@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from jobrun.core.errors import EnvironmentFaultError, UsageError
@@ -38,7 +40,7 @@ def test_a_session_of_a_package_is_found(monkeypatch):
     monkeypatch.setattr(opening, "entry_points", lambda **_: Points([Point(lambda: dict)]))
 
     assert open_session("other") == {}
-    assert session_names() == ("other", "processes", "threads")
+    assert session_names() == ("other", "processes", "ray", "threads")
 
 
 def test_a_session_that_cannot_be_imported_is_a_fault_of_the_environment(monkeypatch):
@@ -53,3 +55,13 @@ def test_a_session_that_cannot_be_imported_is_a_fault_of_the_environment(monkeyp
 
 def test_processes_is_built_in():
     assert type(open_session("processes")).__name__ == "ProcessesSession"
+
+
+def test_a_session_whose_package_is_not_installed_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jobrun.session.ray", None)
+
+    for name in ("ray", "ray:auto"):
+        with pytest.raises(EnvironmentFaultError) as caught:
+            open_session(name)
+        assert caught.value.faults[0].code == "E217"
+        assert caught.value.faults[0].mend == "pip install 'jobrun[ray]'"

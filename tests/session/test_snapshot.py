@@ -3,9 +3,10 @@ from __future__ import annotations
 import numpy as np
 
 from jobrun.blobs.counter import Counter
+from jobrun.blobs.objects import ObjectFacts
 from jobrun.blobs.values import same_bits
 from jobrun.runtime.workspace import Blobs
-from jobrun.session.snapshot import put_aside, put_back
+from jobrun.session.snapshot import put_aside, put_back, told
 
 
 def test_what_may_change_in_place_is_copied_and_the_rest_is_shared():
@@ -47,3 +48,35 @@ def test_names_that_were_deleted_or_bound_anew_come_back():
 
     assert same_bits(workspaces["a"]["x"], 1.5)
     assert workspaces == {"a": {"x": 1.5, "y": "text"}, "b": {}}
+
+
+class Model:
+    def __init__(self):
+        self.state = {"w": [1, 2]}
+
+    def state_dict(self):
+        return self.state
+
+    def load_state_dict(self, state):
+        self.state = state
+
+
+def test_an_object_stays_the_same_one_and_has_its_state_again():
+    model = Model()
+    workspaces = {"a": Blobs(model=model)}
+    kept = put_aside(workspaces, {"a": {"model"}})
+    for _ in range(2):
+        model.state["w"].append(3)
+
+        put_back(kept, workspaces)
+
+        assert workspaces["a"]["model"] is model
+        assert model.state == {"w": [1, 2]}
+
+
+def test_who_looks_at_an_object_is_told_what_it_is():
+    found = told(Model(), "model")
+
+    assert isinstance(found, ObjectFacts)
+    assert found.class_name.endswith("Model")
+    assert told({"a": [1]}, "c") == {"a": [1]}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 import threading
+from functools import partial
 
 import pytest
 
 from jobrun.session.calls import value_of
 from jobrun.session.channel import Channel
 from jobrun.session.crossing import ErrorForm, error_of
+from jobrun.session.peers import Peers
 from jobrun.session.worker import Worker, main
 from tests.support.graphs import cluster
 
@@ -19,7 +21,7 @@ def master():
     """A channel to a worker in a thread of this process."""
     ours, theirs = map(Channel, socket.socketpair())
     door, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    worker = Worker(theirs, inside)
+    worker = Worker(theirs, partial(Peers, inside))
     thread = threading.Thread(target=worker.work)
     thread.start()
     yield ours
@@ -52,7 +54,7 @@ def test_news_of_a_run_that_is_over_are_of_no_use(master, tmp_path):
     asked(master, "open", 1, node, (7, str(tmp_path), str(tmp_path)), 5.0)
 
     master.send("cancel", 17)
-    master.send("ended", 17, "t", "a", {})
+    master.send("ended", 17, "t", {})
     master.send("answer", 99, (True, None))
     master.send("drop", 5)
 

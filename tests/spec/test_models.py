@@ -3,13 +3,13 @@ import pickle
 import pytest
 from pydantic import ValidationError
 
+from jobrun.spec.declared import ParamSpec
 from jobrun.spec.models import (
     READER_SOURCES,
     CheckpointSpec,
     GroupSpec,
     JobSpec,
     OverNodes,
-    ParamSpec,
     ReaderSpec,
     StopSpec,
 )

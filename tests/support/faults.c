@@ -41,6 +41,8 @@ static long seen = 0;
 static long landed = 0;
 static int log_descriptor = -1;
 
+void faults_record(const char *path);
+
 /* CALL:NTH:ACTION:ERRNO:ONWARDS:PART-OF-PATH, where CALL may be "any". */
 void faults_arm(const char *text, const char *below, const char *log) {
     char call[32] = "", what[32] = "", part[256] = "";
@@ -69,7 +71,9 @@ long faults_landed(void) { return landed; }
 
 __attribute__((constructor)) static void from_environment(void) {
     const char *text = getenv("FAULTS"), *below = getenv("FAULTS_ROOT");
+    const char *record = getenv("FAULTS_RECORD");
     if (below && *below) faults_arm(text ? text : "", below, getenv("FAULTS_LOG"));
+    if (below && *below && record && *record) faults_record(record);
 }
 
 /* With FAULTS_CLOCK=SECONDS the wall clock jumps back and forth by that much, each second. */

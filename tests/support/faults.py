@@ -117,6 +117,7 @@ class FaultLab:
         timeout_s: float = 60,
         record: Path | None = None,
         patches: Sequence[str] = (),
+        with_nodes: bool = False,
     ) -> Ended:
         """Run ``jobrun ARGUMENTS`` in ``below``; only files below it meet the fault.
 
@@ -128,6 +129,7 @@ class FaultLab:
             timeout_s: When it is ended.
             record: A file to which all that it changes is added; see ``recorder``.
             patches: ``module:function`` each, called before the command, in its process.
+            with_nodes: Record also what programs do that the command starts, such as its nodes.
         """
         paths = {name: self._scratch / name for name in ("stdout", "stderr", "log")}
         paths["log"].unlink(missing_ok=True)
@@ -135,7 +137,9 @@ class FaultLab:
             "arguments": [str(argument) for argument in arguments],
             "cwd": str(below),
             "below": str(below),
-            "environment": {},
+            "environment": (
+                {"FAULTS_ROOT": str(below), "FAULTS_RECORD": str(record)} if with_nodes else {}
+            ),
             "fault": fault.text if fault else "",
             "stdout": str(paths["stdout"]),
             "stderr": str(paths["stderr"]),

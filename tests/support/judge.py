@@ -87,11 +87,18 @@ def wrong(run: Path, reference: Reference, *, kept: int) -> list[str]:
     return faults
 
 
-def unfinished(run: Path, reference: Reference) -> list[str]:
-    """What a run that says it has finished does not hold; empty when all is well."""
+def unfinished(run: Path, reference: Reference, root: Path | None = None) -> list[str]:
+    """What a run that says it has finished does not hold; empty when all is well.
+
+    Args:
+        run: The run's directory.
+        reference: The undisturbed one.
+        root: Where its epochs are, if not in the run.
+    """
     last = max(reference.epochs)
     faults = []
-    if last not in epochs(run) or blobs(epochs(run)[last]) != reference.epochs[last]:
+    there = epochs(run, root)
+    if last not in there or blobs(there[last]) != reference.epochs[last]:
         faults.append(f"epoch {last} is missing or other")
     if artifacts(run) != reference.artifacts:
         faults.append("the artifacts are other")

@@ -20,11 +20,11 @@ class Stored:
     attributes: tuple[tuple[str, str], ...]
 
 
-def epochs(run: Path) -> dict[int, Path]:
-    """The whole epochs that exist, by number."""
+def epochs(run: Path, root: Path | None = None) -> dict[int, Path]:
+    """The whole epochs that exist, by number; ``root`` is where they are, if not in the run."""
     found = {
         int(path.name.removeprefix("epoch-")): path
-        for path in (run / "checkpoints").glob("epoch-*")
+        for path in (root or run / "checkpoints").glob("epoch-*")
         # Saved within an epoch: "epoch-000002.records-000012".
         if path.is_dir() and path.name.removeprefix("epoch-").isdigit()
     }

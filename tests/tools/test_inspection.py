@@ -5,19 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from jobrun.blobs.objects import ObjectState
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
 from jobrun.runner.record import RunRecord, write_record
 from jobrun.tools.inspection import (
     as_values,
     chosen,
     dtype_name,
+    heads_first,
     inspect,
     position_words,
+    structure_words,
     value_text,
 )
 from tests.support.midway import FailingAt, Stand
 from tests.support.saved import RUN_ID, SPEC_DIGEST, save
 
+A = np.arange(3.0)
 STATE = {
     "C": np.array([[1.0, np.nan], [3.0, 5.0]]),
     "count": 3,
@@ -175,3 +179,29 @@ def test_a_position_is_told_in_words_and_its_columns_by_name(tmp_path, rows, wor
     blobs = as_values(found, found.files, values=False)["nodes"][0]["blobs"]
     assert blobs[0]["columns"][:3] == ["passes", "records", "rows"]
     assert "columns" not in blobs[1]
+
+
+def test_what_an_object_is_stands_before_its_parts(tmp_path):
+    state = {"a": 1, "net": ObjectState("lib.Net", {"0.w": A, "b": {}}), "n": {"x": 2}, "z": 1}
+    save(tmp_path / "checkpoints", 0, {"left": state})
+
+    (file,) = inspect(str(tmp_path / "checkpoints" / "epoch-000000"), tmp_path).files
+    blobs = heads_first(file.blobs)
+
+    names = ["a", "n/:structure", "n/x", "net/:structure", "net/0.w", "z"]
+    assert [blob.name for blob in blobs] == names
+    assert [structure_words(blob) for blob in blobs] == [
+        "", "dict", "", "object of class lib.Net", "", ""
+    ]  # fmt: skip
+
+
+def test_an_object_is_asked_for_with_all_its_parts(tmp_path):
+    save(tmp_path / "checkpoints", 0, {"left": {"net": {"w": 1, "v": 2}, "network": 3}})
+    found = inspect(str(tmp_path / "checkpoints" / "epoch-000000"), tmp_path)
+
+    (file,) = chosen(found, "", "net")
+
+    assert [blob.name for blob in file.blobs] == ["net/:structure", "net/v", "net/w"]
+    with pytest.raises(UsageError) as caught:
+        chosen(found, "", "nett")
+    assert "'net'" in caught.value.faults[0].mend

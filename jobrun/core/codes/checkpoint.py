@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobrun.core.codes import objectstores
 from jobrun.core.codes.code import Code
 
 CODES: dict[str, Code] = {
@@ -166,4 +167,5 @@ CODES: dict[str, Code] = {
         "write and to read them. 'deflate' needs nothing.",
         "checkpoint: {compression: zstd}",
     ),
+    **objectstores.CODES,
 }

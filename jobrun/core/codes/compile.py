@@ -125,9 +125,10 @@ CODES: dict[str, Code] = {
     "E127": Code(
         "checkpoints cannot be copied there",
         "'checkpoint.upload.to' is a directory that this machine sees: a path, relative to the"
-        " spec's folder, or a URL file:///… . Object stores and other machines are not reached;"
-        " mount them, or copy with a program of theirs in an exit task.",
-        "checkpoint: {upload: {to: 's3://bucket/runs'}}",
+        " spec's folder, or a URL file:///…; or the URL of an object store: s3://, gs://, az:// and"
+        " the other names of Azure, with a bucket. Other machines are not reached; mount them, or"
+        " copy with a program of theirs in an exit task.",
+        "checkpoint: {upload: {to: 'ftp://host/runs'}}",
     ),
     "E128": Code(
         "an operator of an installed package cannot be used",

@@ -40,9 +40,9 @@ CODES: dict[str, Code] = {
         " remote: [{net: f, node: local}]}",
     ),
     "W135": Code(
-        "host and resources have no effect",
-        "They are kept and handed to the session. The session 'threads' runs all nodes in this"
-        " process, wherever and with whatever that runs.",
+        "host and resources count in a cluster only",
+        "They say on which machine of a cluster a node is to be. The session 'ray' heeds them; with"
+        " 'threads' and 'processes' all nodes are on this machine, with whatever it has.",
         "nodes: {trainer: {host: node17, resources: {gpu: 1}}}",
     ),
     "W136": Code(

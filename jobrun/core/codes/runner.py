@@ -229,25 +229,43 @@ CODES: dict[str, Code] = {
         "tell, the stack of the thread that did it follows.",
         "def step(x): os._exit(0)      # in a callable",
     ),
+    "E387": Code(
+        "state that cannot go to another number of nodes",
+        "A resume may have another 'count' of nodes if the job says how its state lies on them. "
+        "'{partition: rows}': the nodes have parts of one array, which are put together in the "
+        "order of the nodes and divided again, part k of m of n rows being k*n//m to (k+1)*n//m. "
+        "'replicated': all nodes have the same bits, which is looked at. Whatever is not declared "
+        "belongs to its node, and is not made up.",
+        "state: {U: {partition: rows}, V: replicated}\nnodes: {trainer: {count: 4}}     # was 2",
+    ),
+    "E388": Code(
+        "replicated state that differs",
+        "The job declares that all nodes have the same bits of this blob, and a resume on another "
+        "number of nodes has found that they have not. Which of them is right nobody can tell.",
+        "state: {V: replicated}\nepoch: [{task: t, node: trainer, steps: [V += node.index]}]",
+    ),
     "E395": Code(
         "a node is lost",
-        "In the session 'processes' each node is a process, and this one has ended: somebody killed"
-        " it, it crashed, or the memory was not enough. The epoch is dropped, the node gets a new"
+        "In the sessions 'processes' and 'ray' each node is a process, and this one has ended:"
+        " somebody killed it, it crashed, the memory was not enough, or its machine is gone. The"
+        " epoch is dropped, the node gets a new"
         " process, all nodes load the last saved epoch, and the run goes on; only after more than"
-        " --max-failures losses with no epoch saved in between does it end with this error.",
+        " --max-failures losses with nothing saved in between does it end with this error.",
         "kill -9 PID      # of a node's process",
     ),
     "E396": Code(
         "a node's process cannot be started",
-        "In the session 'processes' each node is a process of its own, and the system refused to"
-        " start one.",
+        "In the sessions 'processes' and 'ray' each node is a process of its own. The system"
+        " refused to start one; or a machine of the Ray cluster had no room for a minute, has"
+        " another version of jobrun, or other modules in the folder of the spec.",
         "ulimit -u 20; jobrun run spec.yaml --session processes",
     ),
-    "E397": Code(
-        "this session cannot measure steps",
-        "--profile measures the steps of nodes that live in the process of the command. Nodes in"
-        " processes of their own do not tell their times yet.",
-        "jobrun run spec.yaml --profile --session processes",
+    "E398": Code(
+        "the cluster cannot be used",
+        "With --session ray:ADDRESS nodes run in a Ray cluster that is there already. It does not"
+        " answer at that address, does not let this program in (all machines need the same token),"
+        " or has no machine with the 'host' and the 'resources' that a node asks for.",
+        "nodes: {trainer: {resources: {gpu: 1}}}\njobrun run spec.yaml --session ray:auto",
     ),
     "W180": Code(
         "a program is not on PATH",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobrun.core.codes import between, reading, types
+from jobrun.core.codes import between, objects, reading, types
 from jobrun.core.codes.code import Code
 
 CODES: dict[str, Code] = {
@@ -22,10 +22,11 @@ CODES: dict[str, Code] = {
     ),
     "E202": Code(
         "a blob cannot hold this value",
-        "A blob holds an array (of any dtype but object), a numpy or Python scalar, text or a"
-        " counter. None, dictionaries, arrays of Python objects, masked arrays and other classes"
-        " could not be stored and compared exactly.",
-        "steps: [{call: 'lib:fit', out: model}]   # fit returns a dictionary",
+        "A blob holds an array (of any dtype but object), a numpy or Python scalar, text, a"
+        " counter, or a dict, list or tuple of these, of bytes and None; or an object with"
+        " state_dict() and load_state_dict(). None alone, arrays of Python objects, masked arrays,"
+        " functions and other classes could not be stored and compared exactly.",
+        "steps: [{call: 'lib:fit', out: model}]   # fit returns a function",
     ),
     "E203": Code(
         "a condition is not a bool",
@@ -112,8 +113,8 @@ CODES: dict[str, Code] = {
     ),
     "E217": Code(
         "unknown session",
-        "A session is where tasks run: threads or processes; others come from installed packages"
-        " that declare the entry point group jobrun.sessions.",
+        "A session is where tasks run: threads, processes or ray (with the extra jobrun[ray]);"
+        " others come from installed packages that declare the entry point group jobrun.sessions.",
         "jobrun run spec.yaml --session thread",
     ),
     "E218": Code(
@@ -198,6 +199,7 @@ CODES: dict[str, Code] = {
         "steps: [{load: {X: 'downloaded.h5::/linked'}}]",
     ),
     **between.CODES,
+    **objects.CODES,
     **reading.CODES,
     **types.CODES,
 }

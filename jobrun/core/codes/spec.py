@@ -235,6 +235,20 @@ CODES: dict[str, Code] = {
         "index behind the last item adds one.",
         "jobrun run job.yaml --set 'stop[7].epochs=5'",
     ),
+    "E044": Code(
+        "a declaration of what is no state",
+        "'state' declares how blobs that init makes, and that every checkpoint holds, lie on the "
+        "nodes: parts of one array, or the same on all. A name that no task of init makes at "
+        "global level has nothing to be declared.",
+        "state: {Uu: {partition: rows}}     # init makes U",
+    ),
+    "E045": Code(
+        "a single value divided by rows",
+        "'partition: rows' means that the nodes have parts of one array along its first axis. A "
+        "single value has none: either it is the same on all nodes (replicated), or it is kept in "
+        "an array with one row for each node.",
+        "state: {loss: {partition: rows}}\ninit: [{task: i, node: trainer, steps: [loss = 0.0]}]",
+    ),
     "W100": Code(
         "PyYAML without libyaml",
         "The parser written in Python reads the same, several times slower.",

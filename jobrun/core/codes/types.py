@@ -25,6 +25,13 @@ CODES: dict[str, Code] = {
         " more. A number of the spec has no items.",
         "steps: ['x = zeros((2, 3))', 's = sum(x, axis=2)']",
     ),
+    "E294": Code(
+        "writers of a queue disagree",
+        "Two tasks send a blob of the same name to one queue, with different dtypes or numbers of"
+        " axes: whoever reads it would get one or the other, as it happens. In a queue with"
+        " 'batch' the lengths behind the first axis must be the same, too.",
+        "queues: {q: {}}   # one task sends x = zeros(3), another x = zeros(3, dtype=float32)",
+    ),
     "W138": Code(
         "what would fail if it is reached",
         "A step behind a condition of which nothing is known before the run could not be computed:"

@@ -226,4 +226,11 @@ CODES: dict[str, Code] = {
         "Another process works on the sweep of this name in this run directory.",
         "jobrun sweep train.yaml --grid lr=0.1,0.01      # in a second terminal",
     ),
+    "E445": Code(
+        "the batch system does not take the job",
+        "'jobrun submit' writes a script and hands it to Slurm's sbatch, which is not there, or "
+        "refuses: for an unknown partition, a time limit beyond what is allowed, or more than the "
+        "machines have.",
+        "jobrun submit kmeans.yaml --partition nowhere",
+    ),
 }

@@ -10,6 +10,7 @@ import numpy as np
 
 from jobrun.blobs.counter import Counter
 from jobrun.blobs.values import Value, describe, same_bits
+from jobrun.checkpoint.dtypes import is_custom
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -49,6 +50,10 @@ def apart(first: Value, second: Value) -> Apart:
     if describe(first) != describe(second):
         return Apart(equal=False, words=f"{describe(first)} | {describe(second)}")
     a, b = _array(first), _array(second)
+    is_narrow = is_custom(a.dtype) and "float" in a.dtype.name
+    if is_narrow:
+        # bfloat16 and the like: each of their numbers is one of float32 too.
+        a, b = a.astype(np.float32), b.astype(np.float32)
     if a.dtype.kind not in "biufc":
         return Apart(equal=False, words=_other_words(first, second), size=a.size)
     different = _bits(a) != _bits(b)
@@ -61,7 +66,7 @@ def apart(first: Value, second: Value) -> Apart:
         count=int(differing.sum()),
         size=int(a.size),
         largest=_largest(x, y),
-        ulps=_ulps(x, y),
+        ulps=None if is_narrow else _ulps(x, y),
         relative=_relative(a, b),
     )
 

@@ -1,11 +1,13 @@
 """What was measured, in the format of Chrome's tracing page, which Perfetto reads too.
 
-Two pictures: what ran when, thread by thread; and below it all runs of each step added up, as
-flames, where width is time and what is inside stands below. Pure; writes nothing.
+Pictures one below the other: what the run did; what ran when on each node, thread by thread; and
+all runs of each step added up, as flames, where width is time and what is inside stands below.
+Pure; writes nothing.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,7 +17,7 @@ from jobrun.tools.profiling.table import StepRow, parents
 if TYPE_CHECKING:
     from jobrun.runtime.meter import BlockTime
 
-_RUN, _SUM = 1, 2
+_RUN, _SUM, _FIRST_NODE = 1, 2, 3
 _MICROSECONDS = 1e6
 
 
@@ -40,32 +42,48 @@ def trace_of(
         started: The time that is shown as 0.
     """
     times = tuple(times)
+    lanes = _lanes(times)
     threads = _threads(times)
     events: list[dict[str, Any]] = [
-        _named("process_name", _RUN, 0, "what ran when"),
+        _named("process_name", _RUN, 0, "run"),
+        _named("thread_name", _RUN, 0, "groups and saves"),
+        *(_named("process_name", lane, 0, f"node {node}") for node, lane in lanes.items()),
         _named("process_name", _SUM, 0, "all runs of each step added up"),
-        _named("thread_name", _RUN, 0, "run"),
+        *(_placed(lane, place) for place, lane in enumerate((_RUN, *lanes.values(), _SUM))),
     ]
-    events += [_named("thread_name", _RUN, tid, f"thread {tid}") for tid in threads.values()]
+    events += [
+        _named("thread_name", lanes[node], tid, f"thread {tid}")
+        for (node, _), tid in threads.items()
+    ]
     events += [_bar(one.name, "run", one.start - started, one.end - one.start, 0) for one in bars]
     for block in times:
-        owner = block.owner
+        node, instance = block.owner.node, block.owner.instance
+        name = block.path or f"{block.owner.group}/{block.owner.task}"
         for span in block.spans:
-            where = {"node": owner.node, "instance": owner.instance, "epoch": span.epoch}
-            event = _bar(
-                block.path or f"{owner.group}/{owner.task}", "block", span.start - started,
-                span.end - span.start, threads[span.thread],
-            )  # fmt: skip
+            start, seconds = span.start - started, span.end - span.start
+            event = _bar(name, "block", start, seconds, threads[node, span.thread], lanes[node])
+            where = {"node": node, "instance": instance, "epoch": span.epoch}
             events.append(event | {"args": where})
     return {"traceEvents": [*events, *_flames(steps)], "displayTimeUnit": "ms"}
 
 
-def _threads(times: Iterable[BlockTime]) -> dict[int, int]:
-    """Small numbers for threads, in the order in which they were first used."""
-    spans = sorted(span for block in times for span in block.spans)
-    found: dict[int, int] = {}
-    for span in spans:
-        found.setdefault(span.thread, len(found) + 1)
+def _lanes(times: Iterable[BlockTime]) -> dict[str, int]:
+    """Numbers for nodes, as processes of the trace, in the order of their names."""
+    nodes = {block.owner.node for block in times if block.spans}
+    # trainer_2 before trainer_10.
+    ordered = sorted(nodes, key=lambda node: (len(node), node))
+    return {node: number for number, node in enumerate(ordered, _FIRST_NODE)}
+
+
+def _threads(times: Iterable[BlockTime]) -> dict[tuple[str, int], int]:
+    """Small numbers for the threads of each node, in the order in which they were first used."""
+    spans = sorted((span, block.owner.node) for block in times for span in block.spans)
+    found: dict[tuple[str, int], int] = {}
+    counts: Counter[str] = Counter()
+    for span, node in spans:
+        if (node, span.thread) not in found:
+            counts[node] += 1
+            found[node, span.thread] = counts[node]
     return found
 
 
@@ -97,6 +115,12 @@ def _bar(
         "ph": "X", "name": name, "cat": category, "pid": process, "tid": thread,
         "ts": round(start * _MICROSECONDS, 3), "dur": round(seconds * _MICROSECONDS, 3),
     }  # fmt: skip
+
+
+def _placed(process: int, place: int) -> dict[str, Any]:
+    """The place of a process's picture from the top."""
+    return {"ph": "M", "name": "process_sort_index", "pid": process, "tid": 0,
+            "args": {"sort_index": place}}  # fmt: skip
 
 
 def _named(what: str, process: int, thread: int, name: str) -> dict[str, Any]:

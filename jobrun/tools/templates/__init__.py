@@ -15,7 +15,7 @@ TEMPLATES: dict[str, str] = {
     "mcmc": "chains of a sampler, side by side, until they agree",
     "solver": "a linear system by conjugate gradients, until the residual is small",
     "shell": "a program of your own, whose folder is part of the checkpoint",
-    "torch": "a network in PyTorch, its parameters and momentum as state",
+    "torch": "a network in PyTorch: model, optimizer and generators as state",
 }
 # Files that a template needs beside it. They end in .txt here: they are no part of jobrun.
 COMPANIONS: dict[str, tuple[str, ...]] = {"torch": ("torch_spirals.py",)}

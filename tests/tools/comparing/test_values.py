@@ -98,3 +98,12 @@ def test_the_count_is_that_of_elements_with_other_bits(pair):
     assert found.count == expected
     assert found.equal == (expected == 0)
     assert found.largest is None or found.largest >= 0
+
+
+def test_numbers_of_bfloat16_are_compared_as_numbers():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    one = np.array([1, 2, 3], ml_dtypes.bfloat16)
+
+    how = apart(one, np.array([1, 2, 3.5], ml_dtypes.bfloat16))
+
+    assert (how.count, how.size, how.largest, how.ulps) == (1, 3, 0.5, None)

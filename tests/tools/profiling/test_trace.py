@@ -41,6 +41,28 @@ def test_each_run_of_a_block_is_a_bar_of_its_thread_in_microseconds():
     assert first["tid"] != second["tid"]
 
 
+def test_each_node_is_a_process_of_the_trace_with_threads_of_its_own():
+    span = Span(11.0, 11.5, 2, 77)
+    times = [
+        BlockTime(Owner("epoch", node, "t", 0), "epoch/t", 1, 0.5, (), (span,))
+        for node in ("n_10", "n_2")
+    ]
+
+    events = trace_of(times, [], STEPS, 10.0)["traceEvents"]
+
+    names = {one["pid"]: one["args"]["name"] for one in events if one["name"] == "process_name"}
+    order = {
+        one["pid"]: one["args"]["sort_index"]
+        for one in events
+        if one["name"] == "process_sort_index"
+    }
+    assert [names[pid] for pid in sorted(order, key=order.get)] == [
+        "run", "node n_2", "node n_10", "all runs of each step added up",
+    ]  # fmt: skip
+    bars = [one for one in events if one.get("cat") == "block"]
+    assert [(names[one["pid"]], one["tid"]) for one in bars] == [("node n_10", 1), ("node n_2", 1)]
+
+
 def test_groups_and_saves_are_bars_of_the_run():
     (bar,) = _events(cat="run")
     assert (bar["name"], bar["ts"], bar["tid"]) == ("epoch 1", 250_000, 0)

@@ -1,0 +1,333 @@
+"""Checkpoints in an object store. Not when they are brought there, and not how objects are made.
+
+::
+
+    epoch-000012/trainer.0123456789abcdef.h5    each node's file, named by its digest
+    epoch-000012/manifest.json                  last, and only as a new object: now the epoch exists
+
+Whoever writes a file of a name writes the same bytes, so what an interrupted upload left, or what
+another runner writes at the same time, is no harm; and of several manifests only one can be the
+first. Each file is read back and compared before the manifest is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from jobrun.checkpoint import manifest as manifests
+from jobrun.checkpoint.bucket import Bucket
+from jobrun.checkpoint.copying import identity
+from jobrun.checkpoint.directory import DirectoryStore, epoch_name
+from jobrun.checkpoint.plainfile import read_plain
+from jobrun.checkpoint.store import Damage, Manifest, StoredFile
+from jobrun.checkpoint.verifying import verified_pieces
+from jobrun.core.crashpoints import reach
+from jobrun.core.errors import CheckpointError, EnvironmentFaultError
+from jobrun.core.objecturl import ObjectUrl
+from jobrun.formats.files import disk_faults, write_all
+
+_EPOCH = re.compile(r"(epoch-([0-9]{6,18}))/.+")
+_TAG_LENGTH = 16
+
+
+class GivenUpUploadError(Exception):
+    """Raised inside an upload: nobody waits for it any more. What it has sent is used again."""
+
+
+def _always() -> bool:
+    return True
+
+
+class ObjectStore:
+    """See ``CheckpointStore``. ``path`` fetches an epoch's files, which go with the store.
+
+    Args:
+        url: Where the epochs are, or go.
+    """
+
+    def __init__(self, url: ObjectUrl) -> None:
+        self.url = url
+        self._bucket = Bucket(url)
+        root = tempfile.mkdtemp(prefix="jobrun-objects-")
+        self._local = DirectoryStore(root)
+        self._root = Path(root)
+        self._forget = weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
+
+    def stage(self, epoch: int) -> str:
+        """See ``CheckpointStore.stage``. It is a directory of this machine."""
+        return self._local.stage(epoch)
+
+    def commit(self, staged: str, manifest: Manifest) -> str:
+        """See ``CheckpointStore.commit``. Nothing is seen of the epoch before its manifest is."""
+        try:
+            if self._found(manifest.epoch) is not None:
+                raise self._another(manifest.epoch)
+            self._send_files(staged, manifest, _always)
+            data = manifests.encode(manifest)
+            # One that is there may be ours, whose answer was lost.
+            if not (
+                self._bucket.put_new(_manifest_name(manifest.epoch), data)
+                or self._found(manifest.epoch) == manifest
+            ):
+                raise self._another(manifest.epoch)
+        finally:
+            self.discard(staged)
+        return str(self.url / epoch_name(manifest.epoch))
+
+    def upload(
+        self, directory: str, manifest: Manifest, is_wanted: Callable[[], bool] = _always
+    ) -> bool:
+        """Bring an epoch that exists elsewhere here; False if it was here already.
+
+        What an earlier try has brought is compared, and kept where its bytes are right.
+
+        Args:
+            directory: Where its files are.
+            manifest: Its own.
+            is_wanted: Asked between pieces.
+
+        Raises:
+            CheckpointError: It is not what its manifest says; or it is gone.
+            EnvironmentFaultError: Another one is here, or the store says no.
+            GivenUpUploadError: It is not wanted any more.
+        """
+        if self._is_same(manifest):
+            return False
+        reach("upload.begun")
+        self._send_files(directory, manifest, is_wanted)
+        _expect_wanted(is_wanted)
+        data = read_plain(str(Path(directory, manifests.NAME)), most_bytes=manifests.MOST_BYTES)
+        if not self._bucket.put_new(_manifest_name(manifest.epoch), data):
+            # An answer that was lost, or another runner.
+            self._is_same(manifest)
+        reach("upload.published")
+        return True
+
+    def discard(self, staged: str) -> None:
+        """See ``CheckpointStore.discard``."""
+        self._local.discard(staged)
+
+    def epochs(self) -> tuple[int, ...]:
+        """See ``CheckpointStore.epochs``."""
+        return tuple(sorted(self._entries()[0]))
+
+    def path(self, epoch: int) -> str:
+        """See ``CheckpointStore.path``: a directory of this machine, fetched and verified once.
+
+        Raises:
+            CheckpointError: The epoch is not there, or damaged.
+        """
+        place = self._local.path(epoch)
+        if not Path(place).is_dir():
+            self.fetch(epoch, self._local)
+        return place
+
+    def fetch(self, epoch: int, store: DirectoryStore) -> Manifest:
+        """Bring an epoch into a store of this machine, where it is durable, and appears whole.
+
+        Raises:
+            CheckpointError: It is not there, or damaged.
+            EnvironmentFaultError: One of the stores says no.
+        """
+        manifest = self.manifest(epoch)
+        staged = store.stage(epoch)
+        try:
+            for file in manifest.files:
+                self._fetch_file(epoch, file, staged)
+            made = store.commit(staged, manifest)
+            made_at = self._bucket.made_at(_manifest_name(epoch))
+            # Whoever asks for its age means that, and not when it was fetched.
+            os.utime(Path(made, manifests.NAME), (made_at, made_at))
+        except BaseException:
+            store.discard(staged)
+            raise
+        damage = store.verify(epoch)
+        if damage is not None:
+            store.remove((epoch,))
+            raise CheckpointError.of(
+                "E333",
+                f"epoch {epoch} in {self.url} is damaged: {damage.reason}",
+                "use another epoch, or upload this one again from where it was saved",
+            )
+        return manifest
+
+    def manifest(self, epoch: int) -> Manifest:
+        """See ``CheckpointStore.manifest``."""
+        found = self._found(epoch)
+        if found is None:
+            there = ", ".join(map(str, self.epochs())) or "none"
+            raise CheckpointError.of(
+                "E310", f"there is no epoch {epoch} in {self.url}", f"epochs there: {there}"
+            )
+        return found
+
+    def verify(self, epoch: int) -> Damage | None:
+        """See ``CheckpointStore.verify``. All of it is fetched."""
+        try:
+            self._local.remove((epoch,))
+            self.fetch(epoch, self._local)
+        except CheckpointError as error:
+            return Damage(epoch, "; ".join(fault.message for fault in error.faults))
+        return None
+
+    def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
+        """See ``CheckpointStore.set_aside``. They go below the last part of ``where``, here."""
+        place = Path(where).name
+        for epoch in sorted(epochs, reverse=True):
+            names = sorted(self._names(epoch), key=lambda name: name.endswith(manifests.NAME))
+            for name in names:
+                self._bucket.copy(name, f"{place}/{name}")
+            self._remove(epoch)
+
+    def remove(self, epochs: tuple[int, ...], *, keep_spare: bool = False) -> None:
+        """See ``CheckpointStore.remove``. The manifest goes first: with it, the epoch."""
+        del keep_spare
+        for epoch in sorted(epochs):
+            self._remove(epoch)
+
+    def close(self) -> None:
+        """See ``CheckpointStore.close``."""
+        self._local.remove(self._local.epochs())
+
+    def sweep(self) -> tuple[str, ...]:
+        """See ``CheckpointStore.sweep``. Also files without a manifest: only while nobody uploads.
+
+        A later upload would use them; this is for who will never make it.
+        """
+        _, without = self._entries()
+        for epoch in sorted(without):
+            self._remove(epoch)
+        return (*self._local.sweep(), *(epoch_name(epoch) for epoch in sorted(without)))
+
+    def _entries(self) -> tuple[set[int], set[int]]:
+        """The epochs with a manifest, and those of which there is something else only."""
+        seen: set[int] = set()
+        whole: set[int] = set()
+        for name in self._bucket.list():
+            found = _EPOCH.fullmatch(name)
+            if found and found[1] == epoch_name(int(found[2])):
+                seen.add(int(found[2]))
+                if name == _manifest_name(int(found[2])):
+                    whole.add(int(found[2]))
+        return whole, seen - whole
+
+    def _names(self, epoch: int) -> tuple[str, ...]:
+        return tuple(self._bucket.list(epoch_name(epoch)))
+
+    def _remove(self, epoch: int) -> None:
+        self._local.remove((epoch,))
+        last = _manifest_name(epoch)
+        names = self._names(epoch)
+        self._bucket.delete([*(one for one in names if one == last), *sorted({*names} - {last})])
+
+    def _found(self, epoch: int) -> Manifest | None:
+        name = _manifest_name(epoch)
+        data = self._bucket.read(name, manifests.MOST_BYTES)
+        if data is None:
+            return None
+        made = manifests.decode(data, str(self.url / name))
+        if made.epoch != epoch:
+            raise CheckpointError.of(
+                "E304",
+                f"{self.url / name} belongs to epoch {made.epoch}; wanted was epoch {epoch}",
+                "put the right object back, or use another epoch",
+            )
+        return made
+
+    def _is_same(self, manifest: Manifest) -> bool:
+        """Whether the epoch is here; False when nothing is. Raises if it is another one."""
+        found = self._found(manifest.epoch)
+        if found is None:
+            return False
+        if identity(found) != identity(manifest):
+            raise self._another(manifest.epoch)
+        return True
+
+    def _another(self, epoch: int) -> EnvironmentFaultError:
+        return EnvironmentFaultError.of(
+            "E332",
+            f"{self.url / epoch_name(epoch)} is there already and is not this checkpoint: another "
+            "runner has made it, or it was computed again since",
+            "see which run made it; move it away, or upload to another place, then resume",
+        )
+
+    def _send_files(
+        self, directory: str, manifest: Manifest, is_wanted: Callable[[], bool]
+    ) -> None:
+        for file in manifest.files:
+            name = _object_name(manifest.epoch, file)
+            source = str(Path(directory, file.name))
+            digest = hashlib.sha256()
+            for piece in verified_pieces(source, file.digest):
+                _expect_wanted(is_wanted)
+                digest.update(piece)
+            if not self._holds(name, file, digest.hexdigest(), is_wanted):
+                self._bucket.put(name, _sent(source, file, is_wanted), file.size_bytes)
+                if not self._holds(name, file, digest.hexdigest(), is_wanted):
+                    raise EnvironmentFaultError.of(
+                        "E334",
+                        f"{self.url / name} is not what was sent there",
+                        "see whether anything else writes there, then resume",
+                    )
+            reach("upload.file-synced")
+
+    def _holds(
+        self, name: str, file: StoredFile, digest: str, is_wanted: Callable[[], bool]
+    ) -> bool:
+        """Whether the store has these very bytes: they are read back."""
+        if self._bucket.size_bytes(name) != file.size_bytes:
+            return False
+        found = hashlib.sha256()
+        for piece in self._bucket.pieces(name):
+            _expect_wanted(is_wanted)
+            found.update(piece)
+        return found.hexdigest() == digest
+
+    def _fetch_file(self, epoch: int, file: StoredFile, staged: str) -> None:
+        name = _object_name(epoch, file)
+        size = self._bucket.size_bytes(name)
+        if size != file.size_bytes:
+            how = "is not there" if size is None else f"has {size} bytes, not {file.size_bytes}"
+            raise CheckpointError.of(
+                "E333",
+                f"epoch {epoch} in {self.url} is damaged: {name} {how}",
+                "use another epoch, or upload this one again from where it was saved",
+            )
+        place = Path(staged, file.name)
+        with disk_faults("E313", f"write {place}", needed_bytes=file.size_bytes):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(place, flags, 0o644)
+            try:
+                for piece in self._bucket.pieces(name):
+                    write_all(descriptor, piece)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def _manifest_name(epoch: int) -> str:
+    return f"{epoch_name(epoch)}/{manifests.NAME}"
+
+
+def _object_name(epoch: int, file: StoredFile) -> str:
+    tag = file.digest.removeprefix("sha256:")[:_TAG_LENGTH]
+    return f"{epoch_name(epoch)}/{file.node}.{tag}.h5"
+
+
+def _sent(source: str, file: StoredFile, is_wanted: Callable[[], bool]) -> Iterator[bytes]:
+    for piece in verified_pieces(source, file.digest):
+        _expect_wanted(is_wanted)
+        yield bytes(piece)
+        reach("upload.file-part-written")
+
+
+def _expect_wanted(is_wanted: Callable[[], bool]) -> None:
+    if not is_wanted():
+        raise GivenUpUploadError

@@ -1,0 +1,72 @@
+"""Which texts are URLs of object stores, and their parts. Nothing is asked of any store here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)/?(.*)")
+# Each scheme, and what people call the store.
+SCHEMES: dict[str, str] = {
+    "s3": "S3",
+    "s3a": "S3",
+    "gs": "Google Cloud Storage",
+    "az": "Azure",
+    "azure": "Azure",
+    "abfs": "Azure",
+    "abfss": "Azure",
+    "adl": "Azure",
+    "memory": "memory",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectUrl:
+    """A place in an object store.
+
+    Attributes:
+        scheme: One of ``SCHEMES``.
+        bucket: What the store calls a bucket or a container.
+        prefix: What the names of all objects begin with; no slash at either end, maybe empty.
+    """
+
+    scheme: str
+    bucket: str
+    prefix: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
+
+    def __truediv__(self, name: str) -> ObjectUrl:
+        return ObjectUrl(self.scheme, self.bucket, f"{self.prefix}/{name}".strip("/"))
+
+
+def scheme_of(text: str) -> str:
+    """The scheme of a URL, in small letters; empty for a path."""
+    found = _URL.fullmatch(text)
+    return found[1].lower() if found else ""
+
+
+def is_object_url(text: str) -> bool:
+    """Whether the text begins as a URL of an object store does."""
+    return scheme_of(text) in SCHEMES
+
+
+def parse_object_url(text: str) -> ObjectUrl:
+    """The parts of a URL.
+
+    Raises:
+        ValueError: It is none of an object store, or names no bucket; the message says so.
+    """
+    found = _URL.fullmatch(text)
+    if found is None or found[1].lower() not in SCHEMES:
+        known = ", ".join(f"{name}://" for name in SCHEMES)
+        raise ValueError(f"'{text}' is no URL of an object store; those begin with {known}")
+    scheme, bucket, rest = found[1].lower(), found[2], found[3].strip("/")
+    if "@" in bucket and scheme not in {"abfs", "abfss"}:
+        raise ValueError("the URL holds a user or a password; these belong into the environment")
+    if not bucket:
+        raise ValueError(f"'{text}' names no bucket; write {scheme}://BUCKET/prefix")
+    if rest and ({*"?#"} & {*rest} or {"", ".", ".."} & {*rest.split("/")}):
+        raise ValueError(f"in '{text}', '?', '#', '..' and '//' mean nothing")
+    return ObjectUrl(scheme, bucket, rest)

@@ -1,0 +1,240 @@
+"""Uploads to an object store, beside the run. Not what an upload is: that is the object store's.
+
+Each epoch that is saved gets into a queue; a thread takes one after the other. What it came to is
+told at the next boundary, in the loop's thread. Only an upload that is required is waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from jobrun.checkpoint.objectstore import GivenUpUploadError, ObjectStore
+from jobrun.checkpoint.store import CheckpointStore, Manifest, StoredFile
+from jobrun.checkpoint.times import times_of
+from jobrun.core.crashpoints import reach
+from jobrun.core.errors import EnvironmentFaultError, JobrunError
+from jobrun.core.events import CheckpointTimes, Listener, Noted
+from jobrun.core.objecturl import ObjectUrl
+from jobrun.graph.conditions import UploadPolicy
+from jobrun.session.cancel import GroupCancelledError
+
+_POLL_S = 0.05
+# Who asks the operating system for something is not waited for longer at the end.
+_LAST_WAIT_S = 3.0
+
+
+def _never() -> bool:
+    return False
+
+
+class ObjectUpload:
+    """Where the epochs of a run go, and its record with them.
+
+    Args:
+        url: Of the run, where nothing else is.
+        bring_record: Brings what a run is made of again there.
+        is_over: Whether the run is to end at once.
+    """
+
+    def __init__(
+        self,
+        url: ObjectUrl,
+        bring_record: Callable[[ObjectUrl], None],
+        is_over: Callable[[], bool] = _never,
+    ) -> None:
+        self.url = url
+        self.is_over = is_over
+        self._bring_record = bring_record
+        self._stores: dict[int, ObjectStore] = {}
+
+    def send(self, directory: str, manifest: Manifest, is_wanted: Callable[[], bool]) -> bool:
+        """Bring an epoch there; False if it was there already. See ``ObjectStore.upload``."""
+        generation = manifest.generation
+        if not self._stores:
+            self._bring_record(self.url)
+        if generation not in self._stores:
+            # Computed again after going back: never among those from before.
+            place = self.url / f"g{generation}" if generation else self.url
+            self._stores[generation] = ObjectStore(place)
+        return self._stores[generation].upload(directory, manifest, is_wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What an upload came to; without an error it is there."""
+
+    epoch: int
+    error: Exception | None = None
+    files: tuple[StoredFile, ...] = ()
+
+
+class Sender:
+    """Uploads what its policy names; the same for the saver as ``Uploader``.
+
+    Args:
+        upload: Where to.
+        policy: Which epochs, and what a failure means.
+        store: Where the epochs are.
+        listen: Is told.
+        report: Is given the times of each upload.
+    """
+
+    def __init__(
+        self,
+        upload: ObjectUpload,
+        policy: UploadPolicy,
+        store: CheckpointStore,
+        listen: Listener,
+        report: Callable[[CheckpointTimes], None],
+    ) -> None:
+        self._upload = upload
+        self._policy = policy
+        self._store = store
+        self._listen = listen
+        self._report = report
+        self._failed: set[int] = set()
+        self._done: set[int] = set()
+        self._queue: deque[int] = deque()
+        self._outcomes: deque[_Outcome] = deque()
+        self._change = threading.Condition()
+        self._busy_with = -1
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def held(self) -> frozenset[int]:
+        """Epochs that nobody may delete now."""
+        with self._change:
+            return frozenset({self._busy_with} - {-1})
+
+    def committed(self, epoch: int) -> None:
+        """An epoch is durable: it is uploaded from now on, if each one is.
+
+        Raises:
+            EnvironmentFaultError: An upload failed, and is required.
+        """
+        self._tell()
+        if self._policy.when == "committed":
+            self._begin((epoch,))
+            if self._policy.required:
+                self._await()
+
+    def finish(self, epoch: int) -> None:
+        """The last epoch has run: wait for what is under way, and for what is missing.
+
+        Args:
+            epoch: The newest that is durable; -1 for none.
+
+        Raises:
+            EnvironmentFaultError: It failed, and is required.
+            GroupCancelledError: The run is to end at once.
+        """
+        if epoch < 0:
+            self._fail(epoch, "no epoch is saved, so there is nothing to upload", None)
+        self._await()
+        missing = self._store.epochs() if self._policy.when == "committed" else (epoch,)
+        self._begin(tuple(one for one in missing if one >= 0 and one not in self._done))
+        self._await()
+        reach("runner.uploaded")
+        if self._failed:
+            many = f"{len(self._failed)} uploads" if len(self._failed) > 1 else "1 upload"
+            self._listen(Noted(f"{many} failed; the checkpoints themselves are saved", "warning"))
+
+    def close(self) -> None:
+        """Give up what is under way; a resume goes on with it. Tells, raises nothing; any times."""
+        with self._change:
+            if self._closed:
+                return
+            self._closed = True
+            left = len(self._queue) + (self._busy_with >= 0)
+            self._change.notify_all()
+        if self._thread is not None:
+            self._thread.join(_LAST_WAIT_S)
+            self._thread = None
+        with contextlib.suppress(EnvironmentFaultError):
+            self._tell()
+        if left:
+            many = f"{left} epochs are" if left > 1 else "1 epoch is"
+            self._listen(Noted(f"{many} not uploaded yet; a resume goes on with that", "warning"))
+
+    def _begin(self, epochs: tuple[int, ...]) -> None:
+        with self._change:
+            self._queue.extend(
+                one for one in epochs if one not in self._queue and one != self._busy_with
+            )
+            self._change.notify_all()
+        if self._thread is None and epochs:
+            self._thread = threading.Thread(target=self._live, name="jobrun-upload", daemon=True)
+            self._thread.start()
+
+    def _await(self) -> None:
+        """Wait until nothing is under way; tell what it came to."""
+        with self._change:
+            while self._queue or self._busy_with >= 0:
+                if self._upload.is_over():
+                    raise GroupCancelledError
+                self._change.wait(_POLL_S)
+        self._tell()
+
+    def _live(self) -> None:
+        while True:
+            with self._change:
+                while not (self._queue or self._closed):
+                    self._change.wait()
+                if self._closed:
+                    return
+                epoch = self._busy_with = self._queue.popleft()
+            try:
+                outcome = self._sent(epoch)
+            except GivenUpUploadError:
+                return
+            except Exception as error:  # noqa: BLE001 - told, and perhaps raised, by the loop
+                outcome = _Outcome(epoch, error)
+            with self._change:
+                self._outcomes.append(outcome)
+                self._busy_with = -1
+                self._change.notify_all()
+
+    def _sent(self, epoch: int) -> _Outcome:
+        started = time.perf_counter()
+        manifest = self._store.manifest(epoch)
+        is_new = self._upload.send(self._store.path(epoch), manifest, lambda: not self._closed)
+        seconds = time.perf_counter() - started
+        # One after the other: of each what it took of the whole.
+        files = tuple(replace(file, seconds=seconds) for file in manifest.files if is_new)
+        return _Outcome(epoch, files=files)
+
+    def _tell(self) -> None:
+        while True:
+            with self._change:
+                if not self._outcomes:
+                    return
+                outcome = self._outcomes.popleft()
+            if outcome.error is None:
+                self._done.add(outcome.epoch)
+                self._failed.discard(outcome.epoch)
+                if outcome.files:
+                    self._report(times_of("upload", outcome.epoch, outcome.files))
+            else:
+                words = _words(outcome.epoch, outcome.error)
+                self._fail(outcome.epoch, words, outcome.error)
+
+    def _fail(self, epoch: int, message: str, cause: Exception | None) -> None:
+        if self._policy.required:
+            mends = [fault.mend for fault in getattr(cause, "faults", ()) if fault.mend]
+            raise EnvironmentFaultError.of(
+                "E321", message, mends[0] if mends else "see to it, then resume"
+            ) from cause
+        self._failed.add(epoch)
+        self._listen(Noted(message, "warning"))
+
+
+def _words(epoch: int, error: Exception) -> str:
+    how = f"{type(error).__name__}: {error}"
+    if isinstance(error, JobrunError):
+        how = "; ".join(fault.message for fault in error.faults)
+    return f"epoch {epoch} could not be uploaded: {how}"

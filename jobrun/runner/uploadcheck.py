@@ -1,0 +1,47 @@
+"""Whether checkpoints can be brought to the object store that a spec names, before anything runs.
+
+What is there already is not looked at, and a directory is a matter of the upload itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from dataclasses import replace
+
+from jobrun.core.errors import EnvironmentFaultError, Fault
+from jobrun.core.objecturl import is_object_url, parse_object_url
+from jobrun.graph.types import Job
+
+_PROBE = ".probe-"
+
+
+def upload_faults(job: Job) -> tuple[Fault, ...]:
+    """What stands in the way of the job's uploads, found by making a small object, and deleting it.
+
+    A store that does not answer now may do so later: unless the upload is required that is a
+    warning. That there is no bucket, or no permission, is an error.
+    """
+    policy = job.checkpoint.upload
+    if policy is None or not (job.checkpoint.enabled and is_object_url(policy.to)):
+        return ()
+    # Only who uploads there needs this.
+    from jobrun.checkpoint.bucket import Bucket  # noqa: PLC0415
+
+    name = f"{_PROBE}{uuid.uuid4().hex}"
+    try:
+        bucket = Bucket(parse_object_url(policy.to))
+        bucket.put_new(name, b"jobrun")
+        with contextlib.suppress(EnvironmentFaultError):
+            # Who may write but not delete may upload.
+            bucket.delete([name])
+    except EnvironmentFaultError as error:
+        # The name of the small object says nothing to anybody.
+        fault = replace(error.faults[0], message=error.faults[0].message.replace(f"/{name}", ""))
+        bears = fault.code == "E331" and not policy.required
+        where, path = job.checkpoint.upload_at, "checkpoint.upload.to"
+        if bears:
+            message = f"{fault.message}; it is tried again when an epoch is saved"
+            return (Fault("W184", message, fault.mend, where, path, "warning"),)
+        return (Fault(fault.code, fault.message, fault.mend, where, path),)
+    return ()

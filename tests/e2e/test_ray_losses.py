@@ -1,0 +1,190 @@
+"""A Ray cluster of several machines, of which processes, machines and masters are lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_sessions import is_alive, of_run, run, same, wait_until
+from tests.support.command import JOBRUN, environment, jobrun
+from tests.support.stored import only_run
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
+
+LIBRARY = """\
+import os
+import pathlib
+import time
+
+HERE = pathlib.Path(__file__).parent
+
+
+def pause(node, run_dir):
+    if "hit" in run_dir:
+        (HERE / f"{node}.pid").write_text(str(os.getpid()))
+        while (HERE / "wait").exists():
+            time.sleep(0.01)
+        time.sleep(0.05)
+"""
+SPEC = """\
+jobrun: 1
+name: slow
+seed: 3
+nodes: {trainer: {count: 2, resources: {place: 1}}}
+init:
+  - {task: make, node: trainer, steps: ["w = rng.random(100)"]}
+epoch:
+  - task: average
+    node: trainer
+    steps: [{pull: {m: {from: trainer, blob: w, reduce: mean}}}]
+    outputs: [m]
+  - task: walk
+    node: trainer
+    needs: [average]
+    steps:
+      - {call: "losses_library:pause"}
+      - w = average.m + rng.random(100) * (1 + node.index)
+      - metric: {first: "w[0]"}
+stop: [{epochs: 12}]
+"""
+
+
+@pytest.fixture(scope="module")
+def machines():
+    # Only here: the tests that are not long go without Ray.
+    from tests.support import rays  # noqa: PLC0415
+
+    with rays.machines({"place": 1}, {"place": 1}) as found:
+        yield found
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    (tmp_path / "losses_library.py").write_text(LIBRARY)
+    (tmp_path / "job.yaml").write_text(SPEC)
+    return tmp_path / "job.yaml"
+
+
+@contextlib.contextmanager
+def started(spec: Path, session: str, *more: str) -> Iterator[subprocess.Popen[str]]:
+    """The command, under way in its third epoch, with its run in the folder ``hit``."""
+    folder = spec.parent / "hit"
+    words = [*JOBRUN, "run", str(spec), "--run-dir", str(folder), "--session", session, *more]
+    process = subprocess.Popen(
+        words, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env=environment(RAYS_MARK=str(spec.parent), **token()),
+    )  # fmt: skip
+    try:
+        wait_until(lambda: 2 in of_run(folder) or process.poll() is not None, "epoch 2")
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def token() -> dict[str, str]:
+    """Not one in somebody's home."""
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4}
+
+
+def pids(spec: Path) -> dict[str, int]:
+    """The process that each node had when it last ran."""
+    found = {path.stem: path.read_text() for path in spec.parent.glob("*.pid")}
+    return {node: int(text) for node, text in found.items() if text}
+
+
+def marked(spec: Path) -> list[int]:
+    """All processes that the command has started, however far down."""
+    mark = f"RAYS_MARK={spec.parent}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            pid = int(entry.name)
+            if mark in (entry / "environ").read_bytes().split(b"\0") and is_alive(pid):
+                found.append(pid)
+    return found
+
+
+def test_a_lost_process_and_a_lost_machine_cost_an_epoch_each_and_no_bit(machines, spec):
+    whole = run(spec, spec.parent / "whole")
+
+    with started(spec, f"ray:{machines.address}") as process:
+        victim = pids(spec)["trainer_0"]
+        os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: pids(spec)["trainer_0"] != victim, "new process")
+        machines.lose_last()
+        machines.add({"place": 1})
+        _, said = process.communicate(timeout=120)
+
+    assert process.returncode == 0, said
+    assert said.count("is lost: its process") == 2
+    same(whole, only_run(spec.parent / "hit"))
+
+
+def test_actors_end_with_their_master_and_the_run_goes_on_later(machines, spec):
+    whole = run(spec, spec.parent / "whole")
+
+    with started(spec, f"ray:{machines.address}") as process:
+        nodes = pids(spec)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        wait_until(lambda: not any(map(is_alive, nodes.values())), "end of the actors")
+    done = jobrun("resume", "--run-dir", spec.parent / "hit", started=True)
+
+    assert len(nodes) == 2
+    assert done.returncode == 0, done.stderr
+    same(whole, only_run(spec.parent / "hit"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_of_a_cluster_that_was_started_for_a_run(spec, number):
+    spec.write_text(SPEC.replace(", resources: {place: 1}", ""))
+    with started(spec, "ray") as process:
+        before = marked(spec)
+        if number == signal.SIGINT:
+            # As a terminal does: to all of them.
+            os.killpg(process.pid, number)
+            _, said = process.communicate(timeout=60)
+            assert process.returncode == 130, said
+            assert "is lost" not in said
+        else:
+            process.kill()
+        wait_until(lambda: not marked(spec), "end of the cluster")
+
+    assert len(before) > 4
+
+
+def test_a_node_for_which_there_is_no_machine_is_refused_at_once(machines, spec):
+    spec.write_text(SPEC.replace("{place: 1}", "{gpu: 1}"))
+
+    done = jobrun("run", spec, "--run-dir", spec.parent / "r", "--session",
+                  f"ray:{machines.address}", started=True)  # fmt: skip
+
+    assert done.returncode == 7, done.stderr
+    assert "error[E398]" in done.stderr
+    assert "no machine of the cluster has what node 'trainer_0' asks for (gpu 1)" in done.stderr
+
+
+def test_a_cluster_that_does_not_answer_is_told(spec):
+    done = jobrun("run", spec, "--run-dir", spec.parent / "r", "--session", "ray:127.0.0.1:9",
+                  started=True)  # fmt: skip
+
+    assert done.returncode == 7, done.stderr
+    assert "the Ray cluster at '127.0.0.1:9' cannot be used" in done.stderr
+
+
+def test_a_cluster_does_not_let_in_who_has_no_token(machines, spec):
+    env = environment(RAY_AUTH_TOKEN="f" * 64)
+
+    done = jobrun("run", spec, "--run-dir", spec.parent / "r", "--session",
+                  f"ray:{machines.address}", env=env, started=True)  # fmt: skip
+
+    assert done.returncode == 7, done.stderr
+    assert "error[E398]" in done.stderr

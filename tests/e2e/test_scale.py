@@ -1,0 +1,131 @@
+"""What a master does grows as the number of nodes does: counted in calls, not in seconds."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from jobrun.checkpoint.plan import save_group
+from jobrun.compile.job import compile_job
+from jobrun.runner.parts import kept_names, outputs_read_later, steps_of
+from jobrun.runner.settings import RunOptions
+from jobrun.runner.start import start_run
+from jobrun.session.codec import encode
+from jobrun.session.crossing import TABLE
+from jobrun.session.endings import Endings
+from jobrun.session.share import shares_of
+from jobrun.spec.load import load_spec
+from tests.support.fake_nodes import MADE, fake_nodes, many
+
+NODES = (50, 100, 200)
+
+
+def calls_of(work):
+    """How many functions are called in this thread, built-in ones too."""
+    count = 0
+
+    def note(frame, event, given):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def lines_of(work):
+    """How many lines run in this thread: also loops that call nothing."""
+    count = 0
+
+    def note(frame, event, given):
+        nonlocal count
+        count += event == "line"
+        return note
+
+    before = sys.gettrace()
+    sys.settrace(note)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def expect_linear(counts):
+    """From 100 to 200 nodes twice as much is added as from 50 to 100; if quadratic, four times."""
+    one, two, four = counts
+    assert four - two < 2.4 * (two - one), counts
+
+
+def jobs(folder, *, pulls=False):
+    return [compile_job(load_spec(str(many(folder, nodes, pulls=pulls)))).job for nodes in NODES]
+
+
+def divide(job):
+    for group in job.groups:
+        shares = shares_of(group)
+        endings = Endings(shares)
+        for task in group.tasks:
+            if task.node in shares.tellers[task.name]:
+                endings.ended(task.name, task.node, {})
+        for share in shares.by_node.values():
+            encode(share, TABLE)
+
+
+@pytest.mark.long
+def test_dividing_groups_takes_as_many_calls_more_as_there_are_nodes(tmp_path):
+    first, *others = jobs(tmp_path)
+    divide(first)
+
+    expect_linear([calls_of(lambda job=job: divide(job)) for job in (first, *others)])
+
+
+def shares_of_all(job):
+    for group in job.groups:
+        shares_of(group)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("work", [kept_names, outputs_read_later, lambda job: list(steps_of(job))])
+def test_looking_through_a_job_takes_as_many_calls_more_as_there_are_nodes(tmp_path, work):
+    # Each node names all others, and still they are not looked at one by one.
+    first, *others = jobs(tmp_path, pulls=True)
+    work(first)
+
+    expect_linear([calls_of(lambda job=job: work(job)) for job in (first, *others)])
+
+
+@pytest.mark.parametrize("work", [kept_names, lambda job: save_group(job, "r"), shares_of_all])
+def test_what_is_made_for_each_node_takes_as_many_lines_more_as_there_are_nodes(tmp_path, work):
+    first, *others = jobs(tmp_path)
+    work(first)
+
+    expect_linear([lines_of(lambda job=job: work(job)) for job in (first, *others)])
+
+
+@pytest.mark.long
+def test_compiling_takes_as_many_calls_more_as_there_are_nodes(tmp_path):
+    specs = [load_spec(str(many(tmp_path, nodes, pulls=True))) for nodes in NODES]
+    compile_job(specs[0])
+
+    expect_linear([calls_of(lambda spec=spec: compile_job(spec)) for spec in specs])
+
+
+@pytest.mark.long
+def test_a_run_takes_as_many_calls_and_messages_more_as_there_are_nodes(tmp_path):
+    calls, messages = [], []
+    with fake_nodes():
+        for nodes in (NODES[0], *NODES):
+            loaded = load_spec(str(many(tmp_path, nodes)))
+            job = compile_job(loaded).job
+            options = RunOptions(run_dir=tmp_path / "runs", session="fake")
+            calls.append(calls_of(lambda: start_run(loaded, job, options, lambda _: None)))  # noqa: B023
+            messages.append(MADE.pop().messages)
+
+    expect_linear(calls[1:])
+    expect_linear(messages[1:])

@@ -1,0 +1,124 @@
+"""A job under a real Slurm: its time is nearly over, it is put back, goes on, and finishes."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from tests.support.command import environment, jobrun
+from tests.support.slurm import slurm
+
+# The first start is slow, so that its minute cannot be enough; what comes after it is quick.
+SPEC = """\
+jobrun: 1
+name: batch
+seed: 3
+deadline: auto
+margin: 1s
+init: [{task: i, steps: [w = zeros(5), n = 0]}]
+epoch:
+  - task: t
+    steps:
+      - w += rng.normal(size=5)
+      - n = n + 1
+      - {run: 'test -n "$SLURM_RESTART_COUNT" || sleep 0.5', env: [SLURM_RESTART_COUNT]}
+exit: [{task: e, steps: [{save: {w: w.npy, n: n.npy}}]}]
+stop: [{epochs: 130}]
+"""
+_LONGEST_S = 400
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with slurm() as found:
+        yield found
+
+
+def _submitted(cluster, folder, *words):
+    variables = {**environment(), **cluster.environment}
+    done = jobrun("submit", "batch.yaml", *words, cwd=folder, env=variables, started=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def _until(cluster, job, state):
+    """Wait for a state of a job, which is not held back when it has been put back."""
+    end = time.monotonic() + _LONGEST_S
+    while (facts := cluster.facts(job)).get("JobState") not in state:
+        assert time.monotonic() < end, facts
+        if facts.get("JobState") == "PENDING" and facts.get("Reason") == "BeginTime":
+            cluster.ask("scontrol", "update", f"JobId={job}", "StartTime=now")
+        time.sleep(0.3)
+    return facts
+
+
+def _runs(folder):
+    return [one for one in (folder / "runs" / "batch").iterdir() if not one.is_symlink()]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_job_whose_time_is_nearly_over_is_put_back_and_goes_on_to_the_end(cluster, tmp_path):
+    (tmp_path / "batch.yaml").write_text(SPEC)
+    job = _submitted(cluster, tmp_path, "--slurm", "time=1", "--warn", "10s")
+    facts = _until(cluster, job, ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"))
+    said = (tmp_path / "runs" / f"slurm-batch-{job}.log").read_text()
+    ended = np.load(tmp_path / "w.npy")
+
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole" / "batch.yaml").write_text(SPEC)
+    variables = environment(SLURM_RESTART_COUNT="1")
+    whole = jobrun("run", "batch.yaml", cwd=tmp_path / "whole", env=variables, started=True)
+
+    assert facts["JobState"] == "COMPLETED", said
+    assert int(facts["Restarts"]) >= 1
+    assert "stopped early (signal SIGUSR1)" in said
+    assert "continuing from epoch" in said
+    assert len(_runs(tmp_path)) == 1
+    assert whole.returncode == 0, whole.stderr
+    assert np.load(tmp_path / "n.npy") == 130
+    assert ended.tobytes() == np.load(tmp_path / "whole" / "w.npy").tobytes()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_job_that_is_cancelled_saves_and_is_not_put_back(cluster, tmp_path):
+    (tmp_path / "batch.yaml").write_text(SPEC)
+    job = _submitted(cluster, tmp_path, "--time", "1h", "--partition", "main")
+    journal = tmp_path / "runs" / "batch" / "latest" / "committed.jsonl"
+    end = time.monotonic() + _LONGEST_S
+    while not (journal.exists() and journal.read_text().count("\n") > 2):
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    cluster.ask("scancel", "--signal=TERM", "--batch", job)
+    facts = _until(cluster, job, ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"))
+
+    assert (facts["Restarts"], facts["ExitCode"]) == ("0", "75:0")
+    assert facts["TimeLimit"] == "01:00:00"
+
+
+@pytest.mark.long
+def test_what_slurm_refuses_is_told_in_its_words(cluster, tmp_path):
+    (tmp_path / "batch.yaml").write_text(SPEC)
+    variables = {**environment(), **cluster.environment}
+    words = ("submit", "batch.yaml", "--partition", "nowhere")
+    done = jobrun(*words, cwd=tmp_path, env=variables, started=True)
+
+    assert done.returncode == 7
+    assert "error[E445] sbatch refuses the job" in done.stderr
+    assert "invalid partition" in done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("words", [(), ("--hosts", "3", "--before", "module load x")])
+def test_the_script_has_nothing_that_a_linter_finds(tmp_path, words):
+    (tmp_path / "batch.yaml").write_text(SPEC)
+    text = jobrun("submit", "batch.yaml", "--print", *words, cwd=tmp_path).stdout
+    done = subprocess.run(
+        ["shellcheck", "-"], input=text, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout

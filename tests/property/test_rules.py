@@ -1,0 +1,48 @@
+"""The rules say what numpy does, and that something does not fit only where numpy raises."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobrun.ops.families.creation import CREATION
+from jobrun.ops.families.elementwise import ELEMENTWISE
+from jobrun.ops.families.linear import LINEAR
+from jobrun.ops.families.reduction import REDUCTION
+from jobrun.ops.families.searching import SEARCHING
+from jobrun.ops.families.shaping import SHAPING
+from tests.support.sampling import LONG, QUICK, agree, calls, done, said
+
+FAMILIES = {
+    "creation": CREATION, "elementwise": ELEMENTWISE, "linear": LINEAR, "reduction": REDUCTION,
+    "searching": SEARCHING, "shaping": SHAPING,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@QUICK
+@given(st.data())
+def test_a_rule_says_what_numpy_does(family, data):
+    ruled = [one for one in FAMILIES[family] if one.rule is not None]
+    operator = data.draw(st.sampled_from(ruled))
+    arguments, rest = data.draw(calls(operator))
+
+    found = said(operator, arguments, rest)
+
+    assert list(agree(found, done(operator, arguments, rest))) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "operator", [one for family in FAMILIES.values() for one in family], ids=lambda one: one.name
+)
+@LONG
+@given(st.data())
+def test_each_rule_says_what_numpy_does(operator, data):
+    arguments, rest = data.draw(calls(operator))
+
+    found = said(operator, arguments, rest)
+
+    assert list(agree(found, done(operator, arguments, rest))) == []
