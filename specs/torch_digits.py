@@ -1,6 +1,5 @@
 """The network of torch-digits.yaml, and one epoch of its training."""
 
-import numpy as np
 import torch
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import DataLoader, TensorDataset
@@ -62,4 +61,4 @@ def train(X, y, gather, model, average, optimizer, schedule, gathered, generator
 def scores(model, X):
     model.eval()
     with torch.no_grad():
-        return np.array(model(torch.tensor(X)))
+        return model(torch.tensor(X)).numpy()

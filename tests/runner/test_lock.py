@@ -47,6 +47,8 @@ def test_row_35_a_second_runner_is_refused_and_told_who_holds_the_run(tmp_path, 
 
 def test_row_36_a_stopped_holder_still_holds(tmp_path, holder):
     os.kill(holder.pid, signal.SIGSTOP)
+    # The signal has been sent then; that the process has stopped is told here.
+    os.waitid(os.P_PID, holder.pid, os.WSTOPPED | os.WNOWAIT)
     try:
         with pytest.raises(LockedError) as raised:
             RunLock.acquire(tmp_path)

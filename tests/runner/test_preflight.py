@@ -89,10 +89,10 @@ def test_steps_inside_branches_are_looked_at(tmp_path):
 
 
 def test_a_callable_is_looked_for_and_not_imported(tmp_path):
-    (tmp_path / "mine.py").write_text("raise SystemExit\ndef step(): pass\n")
+    (tmp_path / "never_imported.py").write_text("raise SystemExit\ndef step(): pass\n")
 
-    assert found(tmp_path, call("mine:step")) == []
-    assert "mine" not in sys.modules
+    assert found(tmp_path, call("never_imported:step")) == []
+    assert "never_imported" not in sys.modules
 
 
 def test_a_missing_module_or_function_is_a_fault(tmp_path):

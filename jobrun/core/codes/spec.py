@@ -247,7 +247,9 @@ CODES: dict[str, Code] = {
         "'partition: rows' means that the nodes have parts of one array along its first axis. A "
         "single value has none: either it is the same on all nodes (replicated), or it is kept in "
         "an array with one row for each node.",
-        "state: {loss: {partition: rows}}\ninit: [{task: i, node: trainer, steps: [loss = 0.0]}]",
+        "nodes: {trainer: {count: 2}}\nstate: {loss: {partition: rows}}\n"
+        "init: [{task: i, node: trainer, steps: [loss = 0.0]}]\n"
+        "epoch: [{task: e, node: trainer, steps: [loss += 1.0]}]",
     ),
     "W100": Code(
         "PyYAML without libyaml",
