@@ -172,11 +172,7 @@ def _attach(address: str, folder: Path, digest: str) -> None:
     Raises:
         EnvironmentFaultError: E398, it is not there, or does not let us in.
     """
-    own = {}
-    if address == "local":
-        own = {"include_dashboard": False}
-        # So long its agents look for a head that has ended with us; else a minute.
-        os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "5")
+    own = {"include_dashboard": False} if address == "local" else {}
     _probe(address)
     with tempfile.TemporaryDirectory(prefix="jobrun-code-") as into, _undisturbed():
         modules = [str(stage(folder, Path(into), digest))] if digest else []

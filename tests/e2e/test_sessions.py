@@ -104,8 +104,8 @@ def of_run(folder: Path) -> dict[int, Path]:
     return epochs(found[0].parent) if found else {}
 
 
-def wait_until(is_so, what: str) -> None:
-    deadline = time.monotonic() + 60
+def wait_until(is_so, what: str, limit_s: float = 60) -> None:
+    deadline = time.monotonic() + limit_s
     while not is_so():
         assert time.monotonic() < deadline, f"no {what}"
         time.sleep(0.01)
