@@ -27,6 +27,9 @@ def collected_from(written: CheckpointSpec, context: Context) -> str:
         message = "'collect' has no effect without 'node_dir'"
         mend = "write node_dir: /a/directory/of/each/node beside it, or leave it out"
         faults.error("E127", message, mend, _place(context, _COLLECT))
+    elif written.node_dir == "":
+        # Else it would be as if it were not written at all.
+        _not_absolute(written.node_dir, _place(context, _DIR), faults)
     return written.node_dir if written.node_dir is not None and written.collect else ""
 
 
@@ -35,12 +38,16 @@ def check_node_dir(policy: CheckpointPolicy, place: Place, faults: Faults) -> No
     if not policy.node_dir:
         return
     if not policy.node_dir.startswith("/"):
-        message = f"'{policy.node_dir}' is no absolute path, and each node is in another directory"
-        faults.error("E127", message, "write for example /var/tmp", place)
+        _not_absolute(policy.node_dir, place, faults)
     if policy.upload is not None and not is_object_url(policy.upload.to):
         message = "nodes copy to a directory what they see, and with 'node_dir' they see no epochs"
         mend = "upload to an object store (s3://bucket/runs), or put 'dir' on the disk meant"
         faults.error("E127", message, mend, place)
+
+
+def _not_absolute(node_dir: str, place: Place, faults: Faults) -> None:
+    message = f"'{node_dir}' is no absolute path, and each node is in another directory"
+    faults.error("E127", message, "write for example /var/tmp", place)
 
 
 def node_dir_place(context: Context) -> Place:
