@@ -133,8 +133,8 @@ def large(room, value):
 
 
 @pytest.fixture
-def apart(tmp_path):
-    """Nodes whose files are collected."""
+def apart(tmp_path, cuts):
+    """Nodes whose files are collected; each can be cut off."""
     session = ProcessesSession()
     files = NodeFiles(("a", "b"), node_dir=str(tmp_path / "own" / "jobrun-r"))
     yield Room(session, tmp_path, "a", "b", files=files)
