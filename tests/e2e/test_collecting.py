@@ -13,7 +13,7 @@ from jobrun.session import collecting
 from tests.e2e.test_sessions import same
 from tests.support import blind
 from tests.support.forks import ROOT, run_module
-from tests.support.stored import epochs
+from tests.support.stored import blobs, epochs
 
 pytestmark = pytest.mark.long
 
@@ -146,3 +146,34 @@ def test_a_directory_that_nodes_cannot_make_ends_it_before_init(folder):
         blind.start(folder)
 
     assert caught.value.faults[0].code == "E313"
+
+
+ELASTIC = """\
+jobrun: 1
+name: far
+seed: 5
+nodes: {t: {count: COUNT}}
+state: {U: {partition: rows}, V: replicated}
+init:
+  - task: make
+    node: t
+    steps: ["U = reshape(arange(60.0), (12, 5)) + node.index", "V = arange(3)"]
+epoch:
+  - {task: step, node: t, steps: ["U = U * 0.5"]}
+stop: [{epochs: 3}]
+"""
+
+
+def test_rows_of_files_of_other_nodes_are_brought_to_a_node_too(tmp_path):
+    found = []
+    for name, is_blind in (("shared", False), ("collected", True)):
+        folder = tmp_path / name
+        folder.mkdir()
+        own = f"checkpoint: {{node_dir: {folder}/own, collect: master}}\n" if is_blind else ""
+        for count in (2, 3):
+            (folder / "far.yaml").write_text(ELASTIC.replace("COUNT", str(count)) + own)
+            assert blind.start(folder, blind=is_blind, max_epochs=1) in {0, 75}
+        found.append(blobs(epochs(blind.run_of(folder))[2]))
+
+    assert len(found[0]) == 6
+    assert found[1] == found[0]
