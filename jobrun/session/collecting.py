@@ -96,7 +96,7 @@ def _collected_save(link: Link, save: NodeSave, directory: Path) -> NodeSave:
     started = time.perf_counter()
     file, token = save.file, directory.name
     ask = partial(link.calls.ask, "piece", token, file.name)
-    write_pieces(directory / file.name, ask, token, link.incarnation)
+    write_pieces(directory / file.name, ask, token, link.incarnation, file.size_bytes)
     damage = damage_of(str(directory), file, whole=True)
     if damage:
         raise not_collected(file.name, damage)

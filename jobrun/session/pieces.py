@@ -21,7 +21,6 @@ from jobrun.session.calls import Answer
 from jobrun.session.nodefiles import Piece
 
 PIECE_BYTES = 1 << 22
-_AHEAD = 2
 
 
 def read_piece(path: str, offset: int, token: str = "", incarnation: int = 0) -> Piece:
@@ -42,7 +41,11 @@ def read_piece(path: str, offset: int, token: str = "", incarnation: int = 0) ->
 
 
 def write_pieces(
-    target: Path, ask: Callable[[int], Answer], token: str = "", incarnation: int = 0
+    target: Path,
+    ask: Callable[[int], Answer],
+    token: str = "",
+    incarnation: int = 0,
+    size_bytes: int | None = None,
 ) -> int:
     """Write a new file as its pieces come, durably; its length in bytes.
 
@@ -51,6 +54,7 @@ def write_pieces(
         ask: Asks for the piece at an offset.
         token: What each piece has to be of; see ``Piece``.
         incarnation: The same.
+        size_bytes: How long the file has to be; None for what the first piece says.
 
     Raises:
         EnvironmentFaultError: E327, a piece is of something else; or the disk says no.
@@ -59,7 +63,7 @@ def write_pieces(
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(target, flags, 0o644)
         try:
-            size = _write(descriptor, target, ask, (token, incarnation, target.name))
+            size = _write(descriptor, target, ask, (token, incarnation, target.name), size_bytes)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -68,23 +72,30 @@ def write_pieces(
 
 
 def _write(
-    descriptor: int, target: Path, ask: Callable[[int], Answer], of: tuple[str, int, str]
+    descriptor: int,
+    target: Path,
+    ask: Callable[[int], Answer],
+    of: tuple[str, int, str],
+    size: int | None,
 ) -> int:
     coming = deque([(0, ask(0))])
-    asked, size = PIECE_BYTES, -1
+    asked = PIECE_BYTES
     while coming:
         offset, answer = coming.popleft()
         piece = answer.wait()
-        size = piece.size_bytes if size < 0 else size
+        size = piece.size_bytes if size is None else size
         _expect(piece, of, offset, size, target)
-        while asked < size and len(coming) < _AHEAD - 1:
+        if not offset and size:
+            # A full disk is told at once, and writing takes a fraction of the time.
+            os.posix_fallocate(descriptor, 0, size)
+        if asked < size:
             coming.append((asked, ask(asked)))
             asked += PIECE_BYTES
         write_all(descriptor, piece.data.data)
         reach("collect.piece-written")
         # Not kept while the next one is waited for.
         del piece, answer
-    return size
+    return size or 0
 
 
 def _expect(piece: Piece, of: tuple[str, int, str], offset: int, size: int, target: Path) -> None:

@@ -87,6 +87,7 @@ def tickets_of(room):
     return tuple(room.run(_saving(STATE), 4).values())
 
 
+@pytest.mark.long
 def test_what_another_incarnation_has_written_is_refused_and_the_next_try_is_not(room, tmp_path):
     tickets = tickets_of(room)
     link = room.session._links["b"]
@@ -104,6 +105,7 @@ def test_what_another_incarnation_has_written_is_refused_and_the_next_try_is_not
     assert same_bits(values["w"], np.zeros(5) + 2)
 
 
+@pytest.mark.long
 def test_a_file_that_is_damaged_on_its_way_is_refused(room, tmp_path, monkeypatch):
     tickets = tickets_of(room)
     write = collecting.write_pieces

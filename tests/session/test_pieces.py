@@ -83,6 +83,18 @@ def test_a_piece_of_anything_else_is_refused(tmp_path, change, words):
     assert caught.value.faults[0].code == "E327"
 
 
+def test_a_file_of_another_length_than_was_said_is_refused_at_its_first_piece(tmp_path):
+    (tmp_path / "there").mkdir()
+    source = tmp_path / "there" / "a.h5"
+    source.write_bytes(bytes(25))
+
+    with pytest.raises(EnvironmentFaultError, match="of 24") as caught:
+        write_pieces(tmp_path / "a.h5", Far(source).ask, "save", 3, 24)
+
+    assert caught.value.faults[0].code == "E327"
+    assert (tmp_path / "a.h5").stat().st_size == 0
+
+
 def test_a_file_is_never_written_over(tmp_path):
     (tmp_path / "there").mkdir()
     source = tmp_path / "there" / "a.h5"
