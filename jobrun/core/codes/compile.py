@@ -130,8 +130,7 @@ CODES: dict[str, Code] = {
         " copy with a program of theirs in an exit task. 'checkpoint.node_dir' is an absolute path"
         " on each node's machine, and needs 'collect: master': what is only there is lost with the"
         " node. Nodes that write there see no directory to upload to.",
-        "checkpoint: {upload: {to: 'ftp://host/runs'}}\n"
-        "checkpoint: {node_dir: /var/tmp}   # and collect: master",
+        "checkpoint: {node_dir: /var/tmp, upload: {to: 'ftp://host/runs'}}",
     ),
     "E128": Code(
         "an operator of an installed package cannot be used",

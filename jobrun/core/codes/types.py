@@ -44,6 +44,6 @@ CODES: dict[str, Code] = {
         " saves into ${run.dir} goes into a directory of that name on its own machine, and nobody"
         " collects it: only checkpoints are.",
         "checkpoint: {node_dir: /var/tmp, collect: master}\n"
-        "exit: [{task: export, node: far, steps: [{save: {w: '${run.dir}/w.npy'}}]}]",
+        "exit: [{task: export, steps: [{save: {w: '${run.dir}/w.npy'}}]}]",
     ),
 }
