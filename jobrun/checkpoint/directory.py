@@ -44,7 +44,7 @@ class DirectoryStore:
 
     def stage(self, epoch: int) -> str:
         """See ``CheckpointStore.stage``."""
-        path = self._root / _leftover("tmp", epoch)
+        path = self._root / leftover_name("tmp", epoch)
         with disk_faults("E313", f"make {path}"):
             if not self._root.is_dir():
                 make_directory(self._root, _DIRECTORY_MODE)
@@ -152,7 +152,7 @@ class DirectoryStore:
         doomed: list[Path] = []
         with disk_faults("E313", f"delete epochs in {self._root}"):
             for epoch in sorted(epochs):
-                victim = self._root / _leftover("del", epoch)
+                victim = self._root / leftover_name("del", epoch)
                 with contextlib.suppress(FileNotFoundError):
                     rename_new(self.path(epoch), str(victim))
                     doomed.append(victim)
@@ -234,7 +234,8 @@ def _drop_spares(staged: Path) -> None:
         path.unlink()
 
 
-def _leftover(kind: str, epoch: int) -> str:
+def leftover_name(kind: str, epoch: int) -> str:
+    """A new name that no reader takes for an epoch, and that ``DirectoryStore.sweep`` removes."""
     return f".{kind}-{epoch_name(epoch)}-{os.getpid()}-{secrets.token_hex(4)}"
 
 

@@ -13,7 +13,7 @@ from jobrun.compile.tasks import Draft
 from jobrun.graph.conditions import CheckpointPolicy
 from jobrun.graph.expr import Builtin
 from jobrun.graph.query import walk
-from jobrun.graph.steps import Load, RunProgram
+from jobrun.graph.steps import Load, RunProgram, Save
 from jobrun.graph.types import GroupName
 from jobrun.spec.models import JobSpec
 
@@ -47,7 +47,31 @@ def give_advice(
                 "the last epoch", "move the task to init; 'download' brings results together",
                 task.place,
             )  # fmt: skip
+    if policy.node_dir:
+        _far_results(context, groups)
     _unused(context, spec, groups)
+
+
+def _far_results(context: Context, groups: Mapping[GroupName, GroupDraft]) -> None:
+    """Files in the run's directory, where nodes have no share of it."""
+    for task in (task for group in groups.values() for task in group.tasks):
+        if any(_writes_into_run(task)):
+            context.faults.warn(
+                "W139", f"task '{task.name}' writes into ${{run.dir}}, and with 'node_dir' that "
+                "may be a directory of its node's own machine", "save on a node that is on the "
+                "master's machine; pull or output what it needs there", task.place,
+            )  # fmt: skip
+
+
+def _writes_into_run(task: Draft) -> Iterator[bool]:
+    for step in walk(task.steps):
+        match step:
+            case Save(files=files):
+                yield not all(_is_input(file.path.parts) for file in files)
+            case RunProgram(command=command):
+                yield not all(_is_input(text.parts) for text in command)
+            case _:
+                pass
 
 
 def _fetches(task: Draft) -> Iterator[bool]:

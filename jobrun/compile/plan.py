@@ -219,6 +219,7 @@ def _checkpoint(policy: CheckpointPolicy) -> dict[str, Any]:
         "on_error": policy.on_error,
         "compression": dict(policy.compression),
         "upload": None if policy.upload is None else asdict(policy.upload),
+        **({"node_dir": policy.node_dir} if policy.node_dir else {}),
     }
 
 

@@ -229,6 +229,9 @@ def _policy(policy: CheckpointPolicy) -> Iterator[str]:
         yield _row("", f"kept: {', '.join(kept)}, and that after init")
     if policy.on_error == "warn":
         yield _row("", "a save that fails is told, and the run goes on")
+    if policy.node_dir:
+        yield _row("", f"each node writes to its own {policy.node_dir}; an epoch counts when")
+        yield _row("", "the master has all files, each compared with its checksum")
     if policy.upload is not None:
         which = "the last one" if policy.upload.when == "end" else "each one"
         must = "" if policy.upload.required else "; if that fails, it is told"

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Literal
 
+from jobrun.compile.collecting import check_node_dir, collected_from, node_dir_place
 from jobrun.compile.context import Context
 from jobrun.compile.faults import Place
 from jobrun.compile.nodes import NodeNames
@@ -46,7 +47,7 @@ def checkpoint_policy(
     every = written.every
     keep = written.keep or KeepSpec()
     unit, amount = (every.unit, every.amount) if every is not None else ("epochs", 1)
-    return CheckpointPolicy(
+    policy = CheckpointPolicy(
         directory=written.dir or "",
         # Checkpoints within an epoch come on top of those at its end.
         every_epochs={"epochs": int(amount), "records": 1}.get(unit, 0),
@@ -62,7 +63,10 @@ def checkpoint_policy(
         compression_at=context.source.at(("checkpoint", "compression")),
         upload_at=context.source.at(("checkpoint", "upload", "to")),
         asynchronous=written.asynchronous,
+        node_dir=collected_from(written, context),
     )
+    check_node_dir(policy, node_dir_place(context), context.faults)
+    return policy
 
 
 def _compression(written: str | Mapping[str, str] | None) -> Rules:

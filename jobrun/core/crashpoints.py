@@ -36,6 +36,8 @@ POINTS: tuple[str, ...] = (
     "upload.manifest-written",
     "upload.renamed",
     "upload.published",
+    "collect.piece-written",
+    "collect.file-synced",
     "runner.directory-made",
     "runner.spec-written",
     "runner.run-made",

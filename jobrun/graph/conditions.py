@@ -125,6 +125,8 @@ class CheckpointPolicy:
         asynchronous: Whether the run goes on while an epoch is saved; None: as memory allows.
         compression_at: Where that is written.
         upload_at: Where the place of ``upload`` is written.
+        node_dir: Where each node writes its own file first, on its own machine; empty: straight
+            to where the epochs are. An epoch counts when all its files have been collected.
     """
 
     enabled: bool = True
@@ -140,6 +142,7 @@ class CheckpointPolicy:
     upload: UploadPolicy | None = None
     compression: Rules = ()
     asynchronous: bool | None = None
+    node_dir: str = ""
     compression_at: Origin = field(default=NOWHERE, compare=False)
     upload_at: Origin = field(default=NOWHERE, compare=False)
 

@@ -42,7 +42,7 @@ from jobrun.runner.losses import Losses, Saves
 from jobrun.runner.mapping import places_of
 from jobrun.runner.metadata import Guarded, RunMetadata, told_choice
 from jobrun.runner.midway import Hooks, MidwaySaver, midway_store, read_midpoint
-from jobrun.runner.places import store_of, upload_of
+from jobrun.runner.places import node_files, store_of, upload_of
 from jobrun.runner.preflight import callable_digests, probe_directory, refuse
 from jobrun.runner.progress import Progress
 from jobrun.runner.prospect import look_ahead, noted
@@ -265,8 +265,9 @@ def _loop(
     meter = profiler.meter_for(work.job) if profiler else None
     places = places_of(work.job.cluster, work.options.places)
     context = RunContext(
-        work.job.seed, str(work.run.path), str(work.folder), work.listen, meter, places
-    )
+        work.job.seed, str(work.run.path), str(work.folder), work.listen, meter, places,
+        node_files(work.job, work.store, work.run.record.run_id),
+    )  # fmt: skip
     session.open(work.job.cluster, context)
     again = f"jobrun resume {work.run.handle(work.options.run_dir)}"
     losses = _losses(work, session, saver, requests, midway)

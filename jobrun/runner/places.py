@@ -14,6 +14,7 @@ from jobrun.runner.durable import disk_faults, make_directory
 from jobrun.runner.rundir import Run
 from jobrun.runner.sending import ObjectUpload
 from jobrun.runner.signals import StopRequests
+from jobrun.session.nodefiles import NodeFiles
 
 
 def store_of(run: Run, job: Job, folder: Path) -> CheckpointStore:
@@ -34,6 +35,18 @@ def store_of(run: Run, job: Job, folder: Path) -> CheckpointStore:
         # Of the job, and of the run: see below.
         make_directory(root, own=3)
     return DirectoryStore(str(root))
+
+
+def node_files(job: Job, store: CheckpointStore, run_id: str) -> NodeFiles:
+    """Where the nodes of a run write their files of epochs."""
+    policy = job.checkpoint
+    if not policy.enabled:
+        return NodeFiles()
+    if policy.node_dir:
+        # Of this run alone: what a node that was killed has left there is nobody else's.
+        own = str(Path(policy.node_dir) / f"jobrun-{run_id}")
+        return NodeFiles(policy.nodes, node_dir=own)
+    return NodeFiles(policy.nodes, epochs_dir=str(Path(store.path(0)).parent))
 
 
 def upload_of(

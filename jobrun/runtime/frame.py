@@ -7,6 +7,7 @@ A ``GroupRun`` is shared by all that runs in one group run; a ``Frame`` belongs 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 # Copies of a blob of nodes' global workspaces, in the order of the nodes, as they are asked for.
 Fetch = Callable[[Sequence[str], str, CancelScope], Iterator[Value]]
+# While inside, the path here of a file of a committed epoch, of which the path is given.
+Bring = Callable[[str], AbstractContextManager[str]]
 # Runs work in another thread, then calls done there; the thread counts as free before it.
 Start = Callable[[Callable[[], None], Callable[[], None]], None]
 
@@ -54,6 +57,7 @@ class GroupRun:
         gates: By node, what blocks have to pass before they change a blob that is being saved.
         points: What is done between two records of its only task; None for nothing.
         fetch: Gives copies of what lives on other nodes, and here.
+        bring: Makes files of epochs readable here.
     """
 
     group: str
@@ -78,6 +82,7 @@ class GroupRun:
     gates: Mapping[str, Held] = field(default_factory=dict)
     points: Points | None = None
     fetch: Fetch = field(default=lambda nodes, name, _: _nowhere(nodes, name))
+    bring: Bring = nullcontext
 
     def fail(self, error: BaseException, task: str = "") -> None:
         """Note an error, once, and ask everything that runs to end."""

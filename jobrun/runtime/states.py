@@ -7,7 +7,8 @@ where the node lives.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from jobrun.blobs.objects import ObjectState
@@ -16,6 +17,7 @@ from jobrun.checkpoint.copying import copy_file, publish
 from jobrun.checkpoint.divided import read_parts
 from jobrun.checkpoint.hdf5 import read_state
 from jobrun.checkpoint.store import StoredFile
+from jobrun.graph.divided import FilePart
 from jobrun.graph.steps import AdoptState, CopyState, LoadState, PublishCopy, SaveState
 from jobrun.runtime.frame import Frame
 from jobrun.runtime.objects import take_in
@@ -47,27 +49,36 @@ def _save(step: SaveState, frame: Frame) -> None:
 def _load(step: LoadState, frame: Frame) -> None:
     started = time.perf_counter()
     node = frame.node.name
-    values = _read(step, frame) if step.file else {}
-    values |= read_parts(step.parts, step.epoch, step.run_id)
+    values, size_bytes = _read(step, frame) if step.file else ({}, 0)
+    values |= read_parts(_brought(step.parts, frame), step.epoch, step.run_id)
     # Nothing of it becomes visible before all of it has been read.
     _put(values, frame.g if step.partial else frame.n, None if step.partial else frame.n)
     frame.results["names"] = tuple(values)
     if step.file:
-        path, seconds = Path(step.file), time.perf_counter() - started
-        size = path.stat().st_size
-        frame.results["file"] = StoredFile(node, path.name, size, step.digest, seconds)
+        name, seconds = Path(step.file).name, time.perf_counter() - started
+        frame.results["file"] = StoredFile(node, name, size_bytes, step.digest, seconds)
 
 
-def _read(step: LoadState, frame: Frame) -> dict[str, Value]:
-    return read_state(
-        step.file,
-        node=frame.node.name,
-        epoch=step.epoch,
-        run_id=step.run_id,
-        digest=step.digest,
-        names=(*step.names, *(name for name in step.objects if is_object(frame.n[name]))),
-        partial=step.partial,
-    )
+def _read(step: LoadState, frame: Frame) -> tuple[dict[str, Value], int]:
+    """What is in the file, and its length."""
+    with frame.run.bring(step.file) as path:
+        values = read_state(
+            path,
+            node=frame.node.name,
+            epoch=step.epoch,
+            run_id=step.run_id,
+            digest=step.digest,
+            names=(*step.names, *(name for name in step.objects if is_object(frame.n[name]))),
+            partial=step.partial,
+        )
+        return values, Path(path).stat().st_size
+
+
+def _brought(parts: Iterable[FilePart], frame: Frame) -> Iterator[FilePart]:
+    """The parts, each with a path that can be read until the next one is asked for."""
+    for part in parts:
+        with frame.run.bring(part.file) as path:
+            yield replace(part, file=path)
 
 
 def _adopt(step: AdoptState, frame: Frame) -> None:

@@ -27,6 +27,7 @@ from jobrun.core.events import Listener, ignore
 from jobrun.graph.types import Cluster, OutputRef, TaskGroup
 from jobrun.runtime.lapping import Metering
 from jobrun.runtime.midway import Points
+from jobrun.session.nodefiles import NodeFiles
 
 Outputs = Mapping[OutputRef, Value]
 # What a session keeps of its nodes' workspaces; only the session that made it can read it.
@@ -45,6 +46,7 @@ class RunContext:
         meter: Measures every step; None for code that has nothing of that.
         places: Nodes that are to be in the place of another one, where each has its own: by name
             the name of the other, which is in its own place.
+        files: Where nodes write their files of epochs; of no account where all nodes are here.
     """
 
     seed: int
@@ -53,6 +55,7 @@ class RunContext:
     emit: Listener = field(default=ignore, compare=False)
     meter: Metering | None = field(default=None, compare=False)
     places: Mapping[str, str] = field(default_factory=dict)
+    files: NodeFiles = field(default_factory=NodeFiles)
 
 
 class Session(Protocol):

@@ -7,14 +7,14 @@ of earlier groups. How messages travel is not known here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from queue import SimpleQueue
 from typing import Protocol
 
 from jobrun.blobs.values import Value
 from jobrun.core.errors import JobrunError
 from jobrun.graph.types import OutputRef, Task
-from jobrun.runtime.frame import Fetch, GroupRun
+from jobrun.runtime.frame import Bring, Fetch, GroupRun
 from jobrun.runtime.lines import LineEnds
 from jobrun.runtime.queues import LinePlan
 from jobrun.session.schedule import Part
@@ -45,6 +45,7 @@ class Beyond:
         awaited: Tasks elsewhere that tasks of this part need.
         told: Tasks of this part that tasks elsewhere need.
         teller: Takes news elsewhere; needed if any are awaited or told.
+        bring: Makes files of epochs readable here.
 
     Attributes:
         ended: What has ended, here or elsewhere; None only wakes.
@@ -57,9 +58,11 @@ class Beyond:
         awaited: Iterable[str] = (),
         told: Iterable[str] = (),
         teller: Teller | None = None,
+        bring: Bring = nullcontext,
     ) -> None:
         self.outputs = dict(outputs)
         self.fetch = fetch
+        self.bring = bring
         self.ended: SimpleQueue[Part | None] = SimpleQueue()
         self._parts = {name: Part(f"{name} elsewhere", _nothing) for name in awaited}
         self._told = frozenset(told)

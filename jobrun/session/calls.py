@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from jobrun.runtime.cancel import CancelledError, CancelScope
 from jobrun.session.crossing import ErrorForm, error_of
+from jobrun.session.faults import combined
+from jobrun.session.lost import NodeLostError
 
 # What came back: whether it went well, and the value or the error.
 Outcome = tuple[bool, Any]
 Then = Callable[[Outcome], None]
 Send = Callable[..., None]
+_Key = TypeVar("_Key")
 
 
 class Answer:
@@ -114,3 +117,23 @@ class Calls:
             left, self._open = list(self._open.values()), {}
         for then in left:
             then((False, error))
+
+
+def wait_all(answers: Mapping[_Key, Answer]) -> dict[_Key, Any]:
+    """What all of them say, when all of them have.
+
+    Raises:
+        NodeLostError: One was lost.
+        BaseException: What went wrong, of all of them.
+    """
+    found: dict[_Key, Any] = {}
+    errors: list[BaseException] = []
+    for key, answer in answers.items():
+        try:
+            found[key] = answer.wait()
+        except Exception as error:  # noqa: BLE001 - raised below, when all have answered
+            errors.append(error)
+    lost = next((one for one in errors if isinstance(one, NodeLostError)), None)
+    if errors:
+        raise lost or combined(errors)
+    return found

@@ -15,13 +15,13 @@ from jobrun.core.errors import Fault, JobrunError
 from jobrun.graph import conditions, data, divided, expr, pulled, steps, types
 from jobrun.runtime import cancel as scopes
 from jobrun.runtime import meter, midway, workspace
-from jobrun.session import cancel, share
+from jobrun.session import cancel, nodefiles, share
 from jobrun.session.cancel import GroupCancelledError
 from jobrun.session.codec import Table
 
 _MODULES = (
-    conditions, data, divided, errors, events, expr, meter, midway, objects, origin, plan, pulled,
-    share, steps, store, times, types,
+    conditions, data, divided, errors, events, expr, meter, midway, nodefiles, objects, origin,
+    plan, pulled, share, steps, store, times, types,
 )  # fmt: skip
 
 

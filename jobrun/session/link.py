@@ -46,6 +46,7 @@ class Link:
         hearer: Hears it.
         emit: Where its events go.
         start: Starts the process.
+        incarnation: How many have begun in the session before it, and itself.
     """
 
     def __init__(
@@ -54,8 +55,10 @@ class Link:
         hearer: Hearer,
         emit: Listener,
         start: Callable[[str], NodeHost] = Process,
+        incarnation: int = 0,
     ) -> None:
         self.node = node
+        self.incarnation = incarnation
         self._hearer = hearer
         self._emit = emit
         self._process = start(node)

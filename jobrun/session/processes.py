@@ -10,10 +10,11 @@ import contextlib
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any
 
 from jobrun.blobs.values import Value
 from jobrun.checkpoint.plan import Ticket
@@ -24,21 +25,22 @@ from jobrun.runtime.cancel import CancelledError
 from jobrun.runtime.meter import SPANS, BlockTime
 from jobrun.runtime.midway import Points
 from jobrun.session.base import Outputs, RunContext
-from jobrun.session.calls import Answer
+from jobrun.session.calls import Answer, wait_all
 from jobrun.session.cancel import TasksStuckError
+from jobrun.session.collecting import collected, expect_seen, given_piece, probing
 from jobrun.session.endings import Endings
 from jobrun.session.farline import serve
-from jobrun.session.faults import combined
 from jobrun.session.flight import Flight
 from jobrun.session.host import NodeHost
 from jobrun.session.launch import Process
 from jobrun.session.link import Link
 from jobrun.session.lost import NodeLostError
+from jobrun.session.nodefiles import Footing, Probe
 from jobrun.session.schedule import check_needs
 from jobrun.session.share import Shares, shares_of
 
 _KEPT_GROUPS = 8
-_Key = TypeVar("_Key")
+_GIVEN = 8
 
 
 class Kept:
@@ -68,6 +70,9 @@ class ProcessesSession:
         self._context: RunContext | None = None
         self._groups: OrderedDict[int, tuple[int, Shares]] = OrderedDict()
         self._numbers = count(1)
+        self._incarnations = count(1)
+        # So many pieces of files are in memory at a time, however many nodes load.
+        self._giving = threading.Semaphore(_GIVEN)
         self._flight: Flight | None = None
         self._endings: Endings
         # Held while parts are sent out: no news of a run may reach a node before its part.
@@ -78,7 +83,8 @@ class ProcessesSession:
         """Start a process per node, each with an empty global workspace.
 
         Raises:
-            EnvironmentFaultError: A process could not be started.
+            EnvironmentFaultError: A process could not be started, or does not see where it is to
+                write its files.
         """
         self._context = context
         self._nodes = {node.name: node for node in cluster}
@@ -88,10 +94,10 @@ class ProcessesSession:
             self._guests.setdefault(place, []).append(node)
         # All at a time: a process takes long to begin.
         for name in dict.fromkeys(map(self._place, self._nodes)):
-            self._links[name] = Link(name, self, self._emitter(name), self._start)
+            self._links[name] = self._linked(name)
         # One that is lost already is a matter of the first group, as one that is lost later.
         with contextlib.suppress(NodeLostError):
-            _all({name: self._begin(name) for name in self._links})
+            self._begin(self._links)
 
     def renew(self) -> tuple[str, ...]:
         """Give nodes that were lost new processes, and empty the workspaces of all.
@@ -102,8 +108,8 @@ class ProcessesSession:
         lost = {node for node, link in self._links.items() if link.loss is not None}
         for node in lost:
             self._links[node].close(at_once=True)
-            self._links[node] = Link(node, self, self._emitter(node), self._start)
-        _all({node: self._begin(node) for node in lost})
+            self._links[node] = self._linked(node)
+        self._begin(lost)
         self.settle({})
         return tuple(node for node in self._nodes if self._place(node) in lost)
 
@@ -144,7 +150,7 @@ class ProcessesSession:
         links = [self._link(node) for node in shares.by_node]
         for link in links:
             link.know(key, shares.by_node[link.node])
-        _all({link.node: link.calls.ask("snapshot", kept.number, key) for link in links})
+        wait_all({link.node: link.calls.ask("snapshot", kept.number, key) for link in links})
         weakref.finalize(kept, _drop, links, kept.number)
         return kept
 
@@ -162,7 +168,7 @@ class ProcessesSession:
                     self._link(node).know(key, shares.by_node[node])
             keys = tuple(key for key, _ in known)
             answers[node] = self._link(node).calls.ask("protect", own, keys)
-        _all(answers)
+        wait_all(answers)
 
     def persist(self, tickets: Sequence[Ticket], directory: str) -> tuple[NodeSave, ...]:
         """Write what the tickets stand for into a directory, durably, each in its node's process.
@@ -172,10 +178,14 @@ class ProcessesSession:
             TaskFailedError: A blob holds what cannot be stored.
             EnvironmentFaultError: The disk says no.
         """
-        found = _all({
-            ticket: self._link(ticket.node).calls.ask("persist", (ticket,), directory)
-            for ticket in tickets
-        })  # fmt: skip
+        if self._opened().files.node_dir:
+            answers = collected(tickets, directory, self._link)
+        else:
+            answers = {
+                ticket: self._link(ticket.node).calls.ask("persist", (ticket,), directory)
+                for ticket in tickets
+            }
+        found = wait_all(answers)
         return tuple(save for ticket in tickets for save in found[ticket])
 
     def release(self, tickets: Sequence[Ticket]) -> None:
@@ -204,7 +214,7 @@ class ProcessesSession:
         Raises:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
         """
-        _all({
+        wait_all({
             place: link.calls.ask("settle", tuple(keep.get(place, ())), {
                 node: tuple(keep.get(node, ())) for node in self._guests.get(place, ())
             })
@@ -262,12 +272,15 @@ class ProcessesSession:
             link.meet(self._link(given[0]))
             link.answer(number)
         else:
-            work = partial(self._served, flight, what, given)
+            work = partial(self._served, flight, link.node, what, given)
+            turn = self._giving if what == "file" else contextlib.nullcontext()
             threading.Thread(
-                target=_answer, args=(link, number, work), name="jobrun-serve", daemon=True
+                target=_answer, args=(link, number, work, turn), name="jobrun-serve", daemon=True
             ).start()
 
-    def _served(self, flight: Flight, what: str, given: tuple[Any, ...]) -> Any:
+    def _served(self, flight: Flight, node: str, what: str, given: tuple[Any, ...]) -> Any:
+        if what == "file":
+            return given_piece(flight.shares.by_node[node], *given)
         if what == "line":
             key, act, rest = given
             return serve(flight.lines[key], act, rest, flight.scope)
@@ -295,14 +308,27 @@ class ProcessesSession:
 
         return tell
 
-    def _begin(self, node: str) -> Answer:
+    def _linked(self, node: str) -> Link:
+        return Link(node, self, self._emitter(node), self._start, next(self._incarnations))
+
+    def _begin(self, nodes: Iterable[str]) -> None:
+        files = self._opened().files
+        with probing(files.epochs_dir) as probe:
+            seen = wait_all({node: self._begun(node, probe) for node in nodes})
+        expect_seen(seen, files.epochs_dir)
+
+    def _begun(self, node: str, probe: Probe | None) -> Answer:
         context = self._opened()
         facts = (context.seed, context.run_dir, context.folder)
         # All nodes together tell about as many runs of blocks as one process would.
         spans = 0 if context.meter is None else SPANS // len(self._nodes) + 1
         others = tuple(self._nodes[one] for one in self._guests.get(node, ()))
+        saves = not {node, *(one.name for one in others)}.isdisjoint(context.files.nodes)
+        footing = Footing(
+            self._links[node].incarnation, context.files.node_dir, probe if saves else None
+        )
         return self._links[node].calls.ask(
-            "open", self._nodes[node], facts, self._grace_s, spans, others
+            "open", self._nodes[node], facts, self._grace_s, spans, others, footing
         )
 
     def _place(self, node: str) -> str:
@@ -352,36 +378,19 @@ class ProcessesSession:
         self._link(node).abort()
 
     def _ask_all(self, kind: str, *given: Any) -> None:
-        _all({node: link.calls.ask(kind, *given) for node, link in self._links.items()})
+        wait_all({node: link.calls.ask(kind, *given) for node, link in self._links.items()})
 
 
-def _all(answers: Mapping[_Key, Answer]) -> dict[_Key, Any]:
-    """What all of them say, when all of them have.
-
-    Raises:
-        NodeLostError: One was lost.
-        BaseException: What went wrong, of all of them.
-    """
-    found: dict[_Key, Any] = {}
-    errors: list[BaseException] = []
-    for key, answer in answers.items():
+def _answer(
+    link: Link, number: int, work: Callable[[], Any], turn: AbstractContextManager[Any]
+) -> None:
+    with turn:
         try:
-            found[key] = answer.wait()
-        except Exception as error:  # noqa: BLE001 - raised below, when all have answered
-            errors.append(error)
-    lost = next((one for one in errors if isinstance(one, NodeLostError)), None)
-    if errors:
-        raise lost or combined(errors)
-    return found
-
-
-def _answer(link: Link, number: int, work: Callable[[], Any]) -> None:
-    try:
-        value = work()
-    except BaseException as error:  # noqa: BLE001 - raised again where it was asked for
-        link.answer(number, error=error)
-    else:
-        link.answer(number, value=value)
+            value = work()
+        except BaseException as error:  # noqa: BLE001 - raised again where it was asked for
+            link.answer(number, error=error)
+        else:
+            link.answer(number, value=value)
 
 
 def _drop(links: Sequence[Link], number: int) -> None:

@@ -83,7 +83,7 @@ class Actors:
 class RaySession(ProcessesSession):
     """Every node is an actor, which holds its workspace and writes its own files.
 
-    The run's directory has to be on a disk that all machines share.
+    The run's directory has to be on a disk that all machines share, unless files are collected.
 
     Args:
         address: ``auto``, ``host:port``, or empty; see the module.

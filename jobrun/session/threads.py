@@ -116,7 +116,7 @@ class ThreadsSession:
             beyond.outputs, crew.start, self._leash,
             lines, grace_s=self._grace_s,
             savings=self._savings, gates=self._savings.gates(plan.changed), points=points,
-            fetch=beyond.fetch,
+            fetch=beyond.fetch, bring=beyond.bring,
         )  # fmt: skip
         lines.update((line.key, beyond.line(line, run)) for line in plan.lines)
         parts = self._parts(plan, run, beyond)

@@ -19,6 +19,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from queue import SimpleQueue
 from types import MappingProxyType
@@ -37,9 +38,12 @@ from jobrun.runtime.queues import LinePlan
 from jobrun.session.base import RunContext
 from jobrun.session.beyond import Beyond, TaskOnNode
 from jobrun.session.calls import Calls
+from jobrun.session.collecting import sees
 from jobrun.session.crossing import form_of
 from jobrun.session.farline import FarLine
 from jobrun.session.host import Meet, Own, Ways, Wire
+from jobrun.session.nodedirectory import NodeDirectory
+from jobrun.session.nodefiles import NO_FOOTING, Footing
 from jobrun.session.peers import Peers
 from jobrun.session.share import Share
 from jobrun.session.threads import ThreadsSession
@@ -71,6 +75,7 @@ class Worker:
         self._here: frozenset[str] = frozenset()
         self._session = ThreadsSession()
         self.meter: Meter | None = None
+        self.files = NodeDirectory()
 
     def work(self) -> None:
         """Do as told until there is nothing more to do."""
@@ -79,6 +84,7 @@ class Worker:
             order()
             del order
         self._session.close()
+        self.files.close()
 
     def _hear(self) -> None:
         while (message := self._channel.receive()) is not None:
@@ -116,7 +122,7 @@ class Worker:
 
     def on_open(
         self, number: int, node: Node, facts: tuple[int, str, str], grace_s: float, spans: int = 0,
-        others: tuple[Node, ...] = (),
+        others: tuple[Node, ...] = (), footing: Footing = NO_FOOTING,
     ) -> None:  # fmt: skip
         """Be this node, in a run of that seed, directory and folder.
 
@@ -127,15 +133,18 @@ class Worker:
             grace_s: As that of a session.
             spans: So many runs of blocks are told one by one; 0 if steps are not measured.
             others: Nodes that are to be here too.
+            footing: Where files of epochs are; whether they can be there is answered.
         """
         self._node = node.name
         self._here = frozenset(one.name for one in (node, *others))
         self.meter = Meter(spans) if spans else None
 
-        def work() -> None:
+        def work() -> bool:
+            self.files = NodeDirectory(node.name, footing)
             self._session = ThreadsSession(grace_s=grace_s)
             cluster = Cluster((node, *others))
             self._session.open(cluster, RunContext(*facts, self._emit, self.meter))
+            return sees(footing.probe)
 
         self._order(number, work)
 
@@ -203,7 +212,15 @@ class Worker:
 
     def on_persist(self, number: int, tickets: tuple[Any, ...], directory: str) -> None:
         """See ``Session.persist``."""
-        self._beside(number, lambda: self._session.persist(tickets, directory))
+        self._beside(number, lambda: self._session.persist(tickets, self.files.stage(directory)))
+
+    def on_piece(self, number: int, token: str, name: str, offset: int) -> None:
+        """The master collects a file."""
+        self._beside(number, lambda: self.files.piece(token, name, offset))
+
+    def on_forget_save(self, token: str) -> None:
+        """The master has all files of a save that it wants; or it was given up."""
+        self.files.forget(token)
 
     def on_release(self, tickets: tuple[Any, ...]) -> None:
         """See ``Session.release``."""
@@ -260,7 +277,8 @@ class PartRun:
         # Of tasks on several nodes that are here: how many of them go on, and what they have made.
         self._going = Counter(task.name for task in share.group.tasks)
         self._made: dict[str, dict[OutputRef, Value]] = {}
-        self.beyond = Beyond(outputs, self.fetch, share.awaited, share.told, self)
+        self.beyond = Beyond(outputs, self.fetch, share.awaited, share.told, self,
+                             self.bring)  # fmt: skip
 
     def run(
         self, session: ThreadsSession, epoch: int, points: tuple[int, Midpoint | None] | None
@@ -293,6 +311,10 @@ class PartRun:
             )  # fmt: skip
         return (self._worker.own(f"{node}{_AT}{name}") if node in here else next(coming)
                 for node in nodes)  # fmt: skip
+
+    def bring(self, path: str) -> AbstractContextManager[str]:
+        """Make a file of an epoch readable here."""
+        return self._worker.files.landed(path, partial(self._ask, "file", path))
 
     def ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
         """See ``Teller``; it is told once, when the task has ended on all nodes that are here."""

@@ -312,6 +312,12 @@ class CheckpointSpec(Model):
         None, alias="async", description="save beside the run; without it, where memory allows"
     )
     upload: Maybe[UploadSpec] = None
+    node_dir: Maybe[Str] = Field(
+        None, description="where nodes that do not see 'dir' write their files first; absolute"
+    )
+    collect: Maybe[Literal["master"]] = Field(
+        None, description="who gets the files of 'node_dir' before an epoch counts"
+    )
 
 
 Checkpoint = Annotated[

@@ -69,3 +69,17 @@ def test_objects_that_an_epoch_changes_are_something_to_save(tmp_path):
 
     assert lent.warnings == ()
     assert [one.code for one in given.warnings] == ["W132"]
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["{save: {w: '${run.dir}/w.npy'}}", "{run: 'touch ${run.dir}/x'}",
+     "{if: w > 1, then: [{save: {w: '${run.dir}/w.npy'}}]}"],
+)  # fmt: skip
+def test_results_that_may_stay_on_a_nodes_machine_are_pointed_out(tmp_path, step):
+    text = f"exit: [{{task: e, steps: [{step}]}}]\n"
+    collected = "checkpoint: {node_dir: /var/tmp, collect: master}\n"
+
+    assert _warnings(tmp_path, text + collected) == ["W139"]
+    assert _warnings(tmp_path, text) == []
+    assert _warnings(tmp_path, f"exit: [{{task: e, steps: [x = w]}}]\n{collected}") == []

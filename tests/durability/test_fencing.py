@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,12 @@ import pytest
 from jobrun.blobs.values import same_bits
 from jobrun.checkpoint.directory import DirectoryStore
 from jobrun.checkpoint.store import Manifest
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.session import collecting
+from jobrun.session.calls import Answer
 from jobrun.session.launch import Process
 from jobrun.session.lost import NodeLostError
+from jobrun.session.nodefiles import NodeFiles
 from jobrun.session.processes import ProcessesSession
 from tests.session.contract import Room, _saving, _stored
 from tests.support.graphs import call, group, task
@@ -118,3 +123,117 @@ def test_a_node_that_was_replaced_cannot_add_to_an_epoch(tmp_path, cuts, discard
     store.sweep()
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["epoch-000004"]
     session.close()
+
+
+def large(room, value):
+    """State of which that of b is several pieces."""
+    room.init(f"w = zeros(5) + {value}", "w", "a")
+    room.init(f"w = zeros(1500000) + {value}", "w", "b")
+    return tuple(room.run(_saving(STATE), 4).values())
+
+
+@pytest.fixture
+def apart(tmp_path, cuts):
+    """Nodes whose files are collected; each can be cut off."""
+    session = ProcessesSession()
+    files = NodeFiles(("a", "b"), node_dir=str(tmp_path / "own" / "jobrun-r"))
+    yield Room(session, tmp_path, "a", "b", files=files)
+    session.close()
+
+
+@pytest.fixture
+def cut_off(apart, cuts, tmp_path, monkeypatch):
+    """Cuts b off when its second piece is asked for; the stale process, and what came of it."""
+    session, pieces = apart.session, []
+    tickets = large(apart, 1)
+    stale = session._links["b"]._process._process
+    original = collecting._collected_save
+
+    def cutting(link, save, directory):
+        ask = link.calls.ask
+
+        def asked(kind, *given):
+            answer = ask(kind, *given)
+            if given[-1]:
+                os.kill(stale.pid, signal.SIGSTOP)
+                cuts.setdefault(stale.pid, threading.Event()).set()
+                return answer
+            pieces.append(answer.wait())
+            again = Answer()
+            again.put((True, pieces[-1]))
+            return again
+
+        if link.node == "b" and link.pid == stale.pid:
+            monkeypatch.setattr(link.calls, "ask", asked)
+        return original(link, save, directory)
+
+    monkeypatch.setattr(collecting, "_collected_save", cutting)
+    store = DirectoryStore(str(tmp_path / "checkpoints"))
+    with pytest.raises(NodeLostError) as caught:
+        session.persist(tickets, store.stage(4))
+    assert caught.value.node == "b"
+    assert session.renew() == ("b",)
+    yield store, stale, pieces[0]
+    if stale.poll() is None:
+        stale.kill()
+        os.kill(stale.pid, signal.SIGCONT)
+        stale.wait(LONG_S)
+
+
+def check_epoch(store):
+    assert store.epochs() == (4,)
+    assert store.verify(4) is None
+    (file,) = [one for one in store.manifest(4).files if one.node == "b"]
+    values = _stored(Path(store.path(4)), file, dict(STATE))
+    assert same_bits(values["w"], np.zeros(1500000) + 2)
+
+
+@pytest.mark.long
+def test_a_node_cut_off_while_its_file_is_collected_adds_nothing_to_an_epoch(
+    apart, cut_off, tmp_path
+):
+    store, stale, _ = cut_off
+    staged = store.stage(4)
+    made = apart.session.persist(large(apart, 2), staged)
+    os.kill(stale.pid, signal.SIGCONT)
+    # It answers what it was asked, to nobody, and ends by itself.
+    stale.wait(LONG_S)
+    store.commit(staged, manifest(made))
+
+    check_epoch(store)
+    (own,) = (tmp_path / "own" / "jobrun-r" / "b").iterdir()
+    assert own.name.startswith("3-")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("token", ["that of its save", "that of the new one"])
+def test_what_a_node_that_was_replaced_has_written_is_refused_if_it_does_arrive(
+    apart, cut_off, monkeypatch, token
+):
+    store, _, late = cut_off
+    link = apart.session._links["b"]
+    assert (late.incarnation, link.incarnation) == (2, 3)
+    staged = store.stage(4)
+    if token == "that of the new one":
+        late = replace(late, token=Path(staged).name)
+    ask = link.calls.ask
+
+    def asked(kind, *given):
+        if kind != "piece":
+            return ask(kind, *given)
+        answer = Answer()
+        answer.put((True, late))
+        return answer
+
+    tickets = large(apart, 2)
+    with monkeypatch.context() as patched:
+        patched.setattr(link.calls, "ask", asked)
+        with pytest.raises(EnvironmentFaultError, match="incarnation 2") as caught:
+            apart.session.persist(tickets, staged)
+    assert [fault.code for fault in caught.value.faults] == ["E327"]
+    store.discard(staged)
+
+    # The next try takes what the node in its place writes.
+    again = store.stage(4)
+    store.commit(again, manifest(apart.session.persist(tickets, again)))
+    check_epoch(store)

@@ -29,7 +29,9 @@ RETENTION = (
 GOING_BACK = {point for point in POINTS if "set-aside" in point} | {"runner.rewound"}
 RECOVERING = GOING_BACK | {"runner.recovered"}
 # Without a run, and without retention's work, there is nothing yet to resume or to remove.
-FORWARD = [point for point in POINTS if point not in RECOVERING]
+# Only of nodes that write elsewhere.
+COLLECTING = {point for point in POINTS if point.startswith("collect.")}
+FORWARD = [point for point in POINTS if point not in RECOVERING | COLLECTING]
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ import pytest
 
 from jobrun.blobs.values import same_bits
 from jobrun.checkpoint.hdf5 import read_state
-from jobrun.checkpoint.plan import save_group
-from jobrun.checkpoint.store import StoredFile
+from jobrun.checkpoint.plan import load_group, save_group
+from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.core.errors import JobrunError, TaskFailedError
 from jobrun.core.events import Event, Logged, Measured, Noted, TaskEnded
 from jobrun.graph.conditions import CheckpointPolicy
@@ -42,6 +42,8 @@ from jobrun.graph.steps import (
 from jobrun.graph.types import Job, NodeReport, NodeSetup, RemoteNet, Retry, Scope, TaskGroup
 from jobrun.session.base import RunContext, Session
 from jobrun.session.cancel import GroupCancelledError
+from jobrun.session.nodefiles import NodeFiles
+from jobrun.session.threads import ThreadsSession
 from tests.support.graphs import (
     call,
     cluster,
@@ -58,6 +60,7 @@ from tests.support.graphs import (
 )
 
 FOREVER_S = 3600.0
+NO_FILES = NodeFiles()
 LIBRARY = '''
 """A user's module: what the tests' tasks call."""
 
@@ -112,11 +115,15 @@ def forever(*parts: str | Step) -> Loop:
     return Loop(None, steps(*parts or ("spin = 1",)), "e/t/forever")
 
 
-def _saving(state: tuple[tuple[str, tuple[str, ...]], ...]) -> TaskGroup:
-    """The group that begins to save these blobs."""
+def _job(state: tuple[tuple[str, tuple[str, ...]], ...]) -> Job:
     policy = CheckpointPolicy(nodes=tuple(dict(state)))
     groups = [TaskGroup(name) for name in ("init", "epoch", "download", "exit")]
-    return save_group(Job("j", cluster(*dict(state)), *groups, state=state, checkpoint=policy), "r")
+    return Job("j", cluster(*dict(state)), *groups, state=state, checkpoint=policy)
+
+
+def _saving(state: tuple[tuple[str, tuple[str, ...]], ...]) -> TaskGroup:
+    """The group that begins to save these blobs."""
+    return save_group(_job(state), "r")
 
 
 def _stored(folder: Path, file: StoredFile, state: dict[str, tuple[str, ...]]) -> dict[str, Any]:
@@ -134,14 +141,16 @@ def failing(said: str) -> Assert:
 class Room:
     """An open session, its events, and a folder with a library of callables."""
 
-    def __init__(self, session: Session, folder: Path, *nodes: str) -> None:
+    def __init__(
+        self, session: Session, folder: Path, *nodes: str, files: NodeFiles = NO_FILES
+    ) -> None:
         self.session = session
         self.folder = folder
         self.events: list[Event] = []
         self._lock = threading.Lock()
         (folder / "contract_library.py").write_text(LIBRARY)
         (folder / "run").mkdir()
-        context = RunContext(7, str(folder / "run"), str(folder), self._emit)
+        context = RunContext(7, str(folder / "run"), str(folder), self._emit, files=files)
         session.open(cluster(*nodes), context)
 
     def _emit(self, event: Event) -> None:
@@ -862,6 +871,38 @@ class SessionContract:
         (save,) = room.session.persist(tickets, str(tmp_path))
 
         assert (tmp_path / save.file.name).stat().st_size == save.file.size_bytes
+
+    def test_collected_files_have_the_same_bytes_and_are_loaded(self, session, tmp_path):
+        state = (("a", ("w",)), ("b", ("k", "w")))
+        folders = [tmp_path / name for name in ("here", "collected")]
+        files = NodeFiles(("a", "b"), node_dir=str(tmp_path / "own" / "jobrun-r"))
+        saved = {}
+        for folder, one in zip(folders, (ThreadsSession(), session), strict=True):
+            folder.mkdir()
+            room = Room(one, folder, "a", "b", files=files)
+            # Of several pieces, and of a single small one.
+            room.init("w = arange(1300000.0) / 7", "w", "a")
+            room.init("w = arange(5.0)\nk = 3", "w k", "b")
+            tickets = tuple(room.run(_saving(state), 4).values())
+            staged = folder / "staged"
+            staged.mkdir()
+            saved[folder] = tuple(save.file for save in one.persist(tickets, str(staged)))
+            one.release(tickets)
+            if one is not session:
+                one.close()
+        here, there = folders
+        assert saved[there] == saved[here]
+        for file in saved[here]:
+            found = (there / "staged" / file.name).read_bytes()
+            assert found == (here / "staged" / file.name).read_bytes()
+
+        session.settle({})
+        room.run(load_group(_job(state), Manifest(4, "r", 0, saved[there], ""),
+                            str(there / "staged")))  # fmt: skip
+
+        assert same_bits(room.value("w", "a"), np.arange(1300000.0) / 7)
+        assert room.value("k", "b") == 3
+        assert list((tmp_path / "own").rglob("*.h5")) == []
 
     def test_remote_nets_do_not_run_by_themselves(self, room):
         kept = RemoteNet("f", "local", (failing("broken"),))

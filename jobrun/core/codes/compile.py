@@ -123,12 +123,14 @@ CODES: dict[str, Code] = {
         "steps: ['add_at(M[rows], i, 1)']   # say add_at(M, (rows, i), 1)",
     ),
     "E127": Code(
-        "checkpoints cannot be copied there",
+        "checkpoints cannot be copied there, or not collected from there",
         "'checkpoint.upload.to' is a directory that this machine sees: a path, relative to the"
         " spec's folder, or a URL file:///…; or the URL of an object store: s3://, gs://, az:// and"
         " the other names of Azure, with a bucket. Other machines are not reached; mount them, or"
-        " copy with a program of theirs in an exit task.",
-        "checkpoint: {upload: {to: 'ftp://host/runs'}}",
+        " copy with a program of theirs in an exit task. 'checkpoint.node_dir' is an absolute path"
+        " on each node's machine, and needs 'collect: master': what is only there is lost with the"
+        " node. Nodes that write there see no directory to upload to.",
+        "checkpoint: {node_dir: /var/tmp, upload: {to: 'ftp://host/runs'}}",
     ),
     "E128": Code(
         "an operator of an installed package cannot be used",

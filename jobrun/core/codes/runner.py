@@ -260,6 +260,15 @@ CODES: dict[str, Code] = {
         " another version of jobrun, or other modules in the folder of the spec.",
         "ulimit -u 20; jobrun run spec.yaml --session processes",
     ),
+    "E397": Code(
+        "a node does not see where the epochs are",
+        "Each node writes its own file of an epoch. Before anything runs the master makes a small"
+        " file where the epochs go, and each node looks for it: this one does not see it, or may"
+        " not write there, since its machine does not share that disk. Without that look the first"
+        " epoch would fail when it is saved, after all of init.",
+        "jobrun run spec.yaml --session ray:HEAD:6379 --run-dir /tmp/runs   # /tmp is not shared\n"
+        "checkpoint: {node_dir: /var/tmp, collect: master}   # does without a shared disk",
+    ),
     "E398": Code(
         "the cluster cannot be used",
         "With --session ray:ADDRESS nodes run in a Ray cluster that is there already. It does not"

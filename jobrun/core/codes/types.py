@@ -38,4 +38,12 @@ CODES: dict[str, Code] = {
         " its shapes or dtypes do not fit. If it is never reached, take it out.",
         "steps: ['x = zeros(3)', {if: rng.random() < 0.5, then: ['y = x @ zeros(4)']}]",
     ),
+    "W139": Code(
+        "results that may stay on a node's machine",
+        "'checkpoint.node_dir' is for nodes that do not see the run's directory. What such a node"
+        " saves into ${run.dir} goes into a directory of that name on its own machine, and nobody"
+        " collects it: only checkpoints are.",
+        "checkpoint: {node_dir: /var/tmp, collect: master}\n"
+        "exit: [{task: export, steps: [{save: {w: '${run.dir}/w.npy'}}]}]",
+    ),
 }
