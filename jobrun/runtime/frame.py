@@ -54,6 +54,7 @@ class GroupRun:
         gates: By node, what blocks have to pass before they change a blob that is being saved.
         points: What is done between two records of its only task; None for nothing.
         fetch: Gives copies of what lives on other nodes, and here.
+        beside: As ``start``, raising ``RuntimeError`` when no processor is idle; None for never.
     """
 
     group: str
@@ -78,6 +79,7 @@ class GroupRun:
     gates: Mapping[str, Held] = field(default_factory=dict)
     points: Points | None = None
     fetch: Fetch = field(default=lambda nodes, name, _: _nowhere(nodes, name))
+    beside: Start | None = None
 
     def fail(self, error: BaseException, task: str = "") -> None:
         """Note an error, once, and ask everything that runs to end."""

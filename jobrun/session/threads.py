@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,7 +17,7 @@ from jobrun.core.events import ignore
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.cancel import CancelScope
 from jobrun.runtime.execute import NodeRun, run_task
-from jobrun.runtime.frame import Frame, GroupRun
+from jobrun.runtime.frame import Frame, GroupRun, Start
 from jobrun.runtime.imports import FolderFinder
 from jobrun.runtime.leash import Leash
 from jobrun.runtime.midway import Points
@@ -35,6 +36,7 @@ from jobrun.session.faults import combined
 from jobrun.session.persist import changes_of, persist_all
 from jobrun.session.schedule import Part, check_needs
 from jobrun.session.snapshot import Kept, put_aside, put_back, told
+from jobrun.session.spare import Spare
 
 # A job has four groups, and one that saves; those that load and upload come and go.
 _KEPT_PLANS = 8
@@ -60,6 +62,7 @@ class ThreadsSession:
         self._crew: Crew | None = None
         self._notices: Notices | None = None
         self._heeding = Context()
+        self._beside: Start | None = None
         self._surroundings = Surroundings(ignore)
         self._finder: FolderFinder | None = None
         self._leash = Leash()
@@ -75,6 +78,7 @@ class ThreadsSession:
         self._heeding = self._notices.context()
         self._surroundings = Surroundings(context.emit)
         self._crew = Crew(self._notices.heeding)
+        self._beside = Spare(self._crew) if len(os.sched_getaffinity(0)) > 1 else None
         self._finder = FolderFinder(context.folder)
         self._finder.install()
 
@@ -137,6 +141,7 @@ class ThreadsSession:
             if run.body.cancelled:
                 run.interrupted = True
             else:
+                run.beside = self._beside
                 # A copy: what the task would leave in it does not reach the next run.
                 heeding = self._heeding.copy()
                 heeding.run(run_task, task, run, self._nodes[node], group, globals_)

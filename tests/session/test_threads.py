@@ -133,6 +133,33 @@ def test_a_short_run_that_was_cancelled_before_its_task_runs_nothing(room):
     assert room.session.read("local", ("x",)) == {"x": 0}
 
 
+def test_what_two_threads_meet_in_one_chain_is_told_once_and_with_its_place(room, monkeypatch):
+    helped = []
+    session = room.session
+    monkeypatch.setattr(
+        session, "_beside", lambda *of: helped.append(1) or session._crew.start(*of)
+    )
+
+    room.run(group(task("t", "x = ones(1000000); y = (x + x) / (x - x) * 2.0 + x")))
+
+    told = [event.text for event in room.events if isinstance(event, Noted)]
+    assert helped == [1]
+    assert len(told) == 1
+    assert told[0].startswith("divide by zero in e/t/steps[1]")
+
+
+@pytest.mark.parametrize(("processors", "is_helped"), [({0}, False), ({0, 5}, True)])
+def test_chains_are_helped_where_there_is_another_processor(
+    tmp_path, monkeypatch, processors, is_helped
+):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: processors)
+    session = ThreadsSession()
+    Room(session, tmp_path)
+
+    assert (session._beside is not None) is is_helped
+    session.close()
+
+
 def test_the_plan_of_a_group_is_made_once(room, monkeypatch):
     made = []
     monkeypatch.setattr(
