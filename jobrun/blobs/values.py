@@ -32,6 +32,8 @@ _PYTHON_KINDS: dict[type, Kind] = {
 # Immutable, so a copy is never needed.
 PLAIN_KINDS: frozenset[type] = frozenset({bool, int, float, complex, str})
 _OWN_FORM: frozenset[type] = PLAIN_KINDS | {Counter}
+# Of numpy's, immutable as well.
+_NUMBERS = (np.number, np.bool_)
 
 
 _TREE_MEND = (
@@ -121,14 +123,16 @@ def boundary_form(value: Value, name: str = "?") -> Value:
         TaskFailedError: E202, if no blob can hold the value; ``name`` is told.
     """
     if type(value) is not np.ndarray:
-        if type(value) in _OWN_FORM:
+        if type(value) in _OWN_FORM or isinstance(value, _NUMBERS):
             return value
         if trees.is_tree(value):
             return _tree_of(value, name, boundary_form)
         return value if is_object(value) else detach(value, name)
-    checked(value, name)
+    if value.dtype.hasobject:
+        checked(value, name)
     flags = value.flags
-    if flags.c_contiguous and flags.aligned and flags.owndata and flags.writeable:
+    # In C order, aligned and writable: three in one.
+    if flags.carray and flags.owndata:
         return value
     return value.copy(order="C")
 

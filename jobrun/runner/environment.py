@@ -70,6 +70,7 @@ def describe_environment() -> dict[str, Any]:
         "blas": _blas_build(),
         "blas_kernel": _blas_kernel(),
         "blas_threads": blas_threads(),
+        "processors": len(os.sched_getaffinity(0)),
         "cpu_features": _cpu_features(),
         "machine": platform.machine(),
         "byte_order": sys.byteorder,

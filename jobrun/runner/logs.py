@@ -10,7 +10,7 @@ import json
 import math
 import threading
 from collections import Counter
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -39,11 +39,11 @@ class RunLogs:
     def __init__(self, run: Path, job: Job, generation: int = 0) -> None:
         self._run = run
         self._metrics_path = run / METRICS_NAME
-        self._events_path = run / EVENTS_NAME
         self._generation = generation
         self._lock = threading.Lock()
-        self._files: dict[Path, TextIO] = {}
-        self._written: Counter[Path] = Counter()
+        self._sinks: dict[Path, _Sink] = {}
+        self._metrics = self._sink(self._metrics_path)
+        self._events = self._sink(run / EVENTS_NAME)
         # Where each group's own lines begin in the metrics, should they be measured again.
         self._begun: dict[str, int] = {}
         self._closed = False
@@ -57,11 +57,11 @@ class RunLogs:
         """Write the event where it belongs. Any thread."""
         match event:
             case Logged():
-                self._append(self._log_path(event), self._log_line(event))
+                self._append(self._sink(self._log_path(event)), self._log_line(event))
             case TaskLimited():
                 pass
             case Measured():
-                self._append(self._metrics_path, event_json(event, self._generation))
+                self._append(self._metrics, event_json(event, self._generation))
             case _:
                 if isinstance(event, GroupStarted):
                     self._begun[event.group] = _size_bytes(self._metrics_path)
@@ -71,17 +71,16 @@ class RunLogs:
                     # Who goes back into an epoch has cut them there already.
                     self._go_back(event.epoch)
                 line = event_json(event, self._generation)
-                self._append(self._events_path, line)
+                self._append(self._events, line)
                 if isinstance(event, CheckpointTimes) and event.action == "save":
-                    self._append(self._metrics_path, line)
+                    self._append(self._metrics, line)
 
     def close(self) -> None:
         """Close all files; may be called twice. Later events are dropped."""
         with self._lock:
             self._closed = True
-            for file in self._files.values():
-                file.close()
-            self._files.clear()
+            for sink in tuple(self._sinks.values()):
+                sink.close()
 
     def _drop(self, start: int) -> None:
         """Set aside the metrics of an attempt that does not count."""
@@ -96,35 +95,22 @@ class RunLogs:
         with self._lock:
             try:
                 # Another file takes the place of this one.
-                if file := self._files.pop(self._metrics_path, None):
-                    file.close()
+                self._metrics.close()
                 trim_metrics(self._run, epoch)
             except (OSError, JobrunError):
                 self.failed_writes += 1
 
-    def _append(self, path: Path, line: str) -> None:
+    def _append(self, sink: _Sink, line: str) -> None:
         with self._lock:
             if self._closed:
                 return
             try:
-                self._write(path, line)
+                sink.write(line)
             except OSError:
                 self.failed_writes += 1
 
-    def _write(self, path: Path, line: str) -> None:
-        written = self._written[path]
-        if written > LOG_LIMIT_BYTES:
-            return
-        self._written[path] += len(line) + 1
-        if self._written[path] > LOG_LIMIT_BYTES:
-            line = f"(this file is full at {LOG_LIMIT_BYTES >> 20} MiB)"
-        file = self._files.get(path)
-        if file is None:
-            path.parent.mkdir(exist_ok=True)
-            # Surrogates: what a program prints need not be text.
-            file = path.open("a", buffering=1, encoding="utf-8", errors="backslashreplace")
-            self._files[path] = file
-        file.write(line + "\n")
+    def _sink(self, path: Path) -> _Sink:
+        return self._sinks.get(path) or self._sinks.setdefault(path, _Sink(path))
 
     def _log_path(self, event: Logged) -> Path:
         instance = f".{event.instance}" if event.task in self._several else ""
@@ -133,6 +119,41 @@ class RunLogs:
     def _log_line(self, event: Logged) -> str:
         node = f" {event.node}" if event.task in self._spread else ""
         return f"[{event.epoch}{node}] {event.text}"
+
+
+@dataclass(slots=True)
+class _Sink:
+    """A file that lines are added to, up to a limit. It is opened for the first of them."""
+
+    path: Path
+    file: TextIO | None = None
+    # Characters, of lines that were written here.
+    written: int = 0
+
+    def write(self, line: str) -> None:
+        """Add a line.
+
+        Raises:
+            OSError: The disk says no.
+        """
+        if self.written > LOG_LIMIT_BYTES:
+            return
+        self.written += len(line) + 1
+        if self.written > LOG_LIMIT_BYTES:
+            line = f"(this file is full at {LOG_LIMIT_BYTES >> 20} MiB)"
+        if self.file is None:
+            self.path.parent.mkdir(exist_ok=True)
+            # Surrogates: what a program prints need not be text.
+            self.file = self.path.open(
+                "a", buffering=1, encoding="utf-8", errors="backslashreplace"
+            )
+        self.file.write(line + "\n")
+
+    def close(self) -> None:
+        """Close the file; a later line opens it again."""
+        file, self.file = self.file, None
+        if file is not None:
+            file.close()
 
 
 def _size_bytes(path: Path) -> int:

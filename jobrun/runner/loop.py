@@ -248,8 +248,8 @@ class JobRunner:
             patience=next_patience(self._stop, before.patience, dict(metrics)),
             outputs=outputs,
         )
-        progress = replace(progress, stopping=self._stopping(progress))
-        progress = replace(progress, epoch_s=time.monotonic() - started)
+        stopping = self._stopping(progress)
+        progress = replace(progress, stopping=stopping, epoch_s=time.monotonic() - started)
         if progress.stopping or self._saver.is_due(progress):
             progress = self._saver.save(replace(progress, scores=self._scored(progress)))
         self._epochs_run += 1

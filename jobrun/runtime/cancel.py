@@ -27,22 +27,35 @@ class CancelScope:
         cancelled: Plain attribute, since it is read at every step boundary.
         at_once: Programs get no time to end in good order. Set before ``cancel``.
         passes: What loops go through, an item for each pass; ``cancel`` empties it, which ends
-            them with the present pass at no cost to the others.
+            them with the present pass at no cost to the others. Made when first asked for.
     """
 
-    __slots__ = ("_wakers", "at_once", "cancelled", "passes")
+    __slots__ = ("_lists", "_wakers", "at_once", "cancelled", "passes")
+    passes: list[None]
 
     def __init__(self) -> None:
         self.cancelled = False
         self.at_once = False
-        self.passes: list[None] = [None] * PASSES
+        # Of passes, under their name: none before somebody loops.
+        self._lists: dict[str, list[None]] = {}
         self._wakers: dict[object, Wake] = {}
+
+    def __getattr__(self, name: str) -> list[None]:
+        if name != "passes":
+            raise AttributeError(name)
+        # One act: all threads that loop have the same list.
+        passes = self._lists.setdefault(name, [None] * PASSES)
+        self.passes = passes
+        if self.cancelled:
+            passes.clear()
+        return passes
 
     def cancel(self) -> None:
         """Ask everything in the scope to end. Any thread, any time, any number of times."""
         self.cancelled = True
         # After the flag: a loop that comes to the end of its list looks at the flag.
-        self.passes.clear()
+        for passes in self._lists.copy().values():
+            passes.clear()
         for wake in list(self._wakers.values()):
             wake()
 

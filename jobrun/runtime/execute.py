@@ -34,7 +34,7 @@ from jobrun.runtime.positions import Place
 from jobrun.runtime.records import Streams, run_records
 from jobrun.runtime.reports import Reporter
 from jobrun.runtime.together import run_together
-from jobrun.runtime.watch import ends_apart, run_apart
+from jobrun.runtime.watch import run_apart
 from jobrun.runtime.workspace import Blobs
 
 Work = Callable[[], bool]
@@ -53,7 +53,7 @@ def run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: 
     def work(seen: GroupRun) -> bool:
         return _run_task(plan, seen, node, group, globals_)
 
-    went_well = run_apart(task, node, run, work) if ends_apart(task) else work(run)
+    went_well = run_apart(task, node, run, work) if plan.ends_apart else work(run)
     seconds = time.perf_counter() - started
     run.emit(TaskEnded(task.name, node.name, run.epoch, seconds, failed=not went_well))
 
@@ -64,6 +64,8 @@ def _run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_:
     frame = Frame(run, node, task.name, (own, own, group, globals_))
     frame.instances = task.instances
     frame.place = task.path
+    if plan.is_bare:
+        return _run_bare(plan, frame)
     frames = [frame] if task.instances <= 1 else _instance_frames(frame, task.instances)
     streams = plan.records.streams(frame) if plan.records is not None else _NO_STREAMS
     if run.points is not None:
@@ -79,6 +81,20 @@ def _run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_:
         # Others may wait for what this task reads or writes, however it ended.
         went_well = _closed(streams, run) and went_well
     return went_well and _take_outputs(plan, frames, run)
+
+
+def _run_bare(plan: TaskPlan, frame: Frame) -> bool:
+    """As what follows it in ``_run_task``, with nothing left of it that has nothing to do.
+
+    Where a task is short, what is around it has left the caches, and each step on the way costs
+    more than it would by itself.
+    """
+
+    def work() -> bool:
+        run_block(plan.body, frame)
+        return True
+
+    return attempt(frame.run, work) and _take_outputs(plan, [frame], frame.run)
 
 
 def _closed(streams: Streams, run: GroupRun) -> bool:

@@ -58,6 +58,7 @@ class GroupRun:
         points: What is done between two records of its only task; None for nothing.
         fetch: Gives copies of what lives on other nodes, and here.
         bring: Makes files of epochs readable here.
+        beside: As ``start``, raising ``RuntimeError`` when no processor is idle; None for never.
     """
 
     group: str
@@ -83,6 +84,7 @@ class GroupRun:
     points: Points | None = None
     fetch: Fetch = field(default=lambda nodes, name, _: _nowhere(nodes, name))
     bring: Bring = nullcontext
+    beside: Start | None = None
 
     def fail(self, error: BaseException, task: str = "") -> None:
         """Note an error, once, and ask everything that runs to end."""

@@ -6,6 +6,7 @@ Values are as numpy makes them; nothing is stopped, and the standard error stays
 from __future__ import annotations
 
 import sys
+from contextvars import Context, copy_context
 from types import FrameType
 from typing import Any
 
@@ -28,6 +29,15 @@ class Notices:
         return np.errstate(
             divide="call", over="call", under="ignore", invalid="call", call=self.note
         )
+
+    def context(self) -> Context:
+        """A copy of the caller's context in which such events are told; a copy of it is to run in.
+
+        That costs less than to enter what ``heeding`` gives, and to leave it.
+        """
+        context = copy_context()
+        context.run(self.heeding().__enter__)
+        return context
 
     def note(self, kind: str, flags: int) -> None:
         """Called by numpy, in the thread and below the frame where it happened."""

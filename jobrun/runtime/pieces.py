@@ -10,13 +10,15 @@ multiples of the widest vector, which leaves every item in the lane in which it 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jobrun.runtime.chains import Chain, Instruction, squared
+from jobrun.runtime.frame import Frame, Start
+from jobrun.runtime.sharing import share
 
 _Array = np.ndarray[Any, Any]
 
@@ -24,6 +26,8 @@ _Array = np.ndarray[Any, Any]
 _PIECE_ITEMS = 3 << 14
 # Below this, memory for a temporary costs next to nothing.
 SMALLEST = 1 << 17
+# Results, of all operators together, from which on a second thread is worth its start.
+_SHARED = 1 << 20
 # How often a chain that did not fit is taken as written before anybody looks again.
 _PASSED_OVER = 15
 # Rows of a piece are a multiple of this, if there are so many.
@@ -77,14 +81,14 @@ class Pieces:
         self._passed_over = 0
         self._plans: dict[tuple[Any, ...], _Plan | None] = {}
 
-    def begin(self) -> list[bool]:
-        """What the code that computes the chain begins with: whether to call this."""
+    def begin(self, frame: Frame) -> list[Start | None]:
+        """What the code that computes the chain begins with: whether to call this, and for that."""
         if self._passed_over:
             self._passed_over -= 1
             return []
-        return [True]
+        return [frame.run.beside]
 
-    def __call__(self, worth: list[bool], *leaves: Any) -> Any:
+    def __call__(self, worth: list[Start | None], *leaves: Any) -> Any:
         """The value of the chain."""
         shape = _shape(leaves)
         roles = tuple(_role(leaf, shape) for leaf in leaves) if shape else (_MISFIT,)
@@ -93,7 +97,7 @@ class Pieces:
             worth.clear()
             self._passed_over = _PASSED_OVER
             return self._plain(leaves)
-        return _run(plan, leaves, roles, shape)
+        return _run(plan, leaves, roles, shape, worth[0] if worth else None)
 
     def _plain(self, leaves: Sequence[Any]) -> Any:
         values = list(leaves)
@@ -251,8 +255,9 @@ def _take(free: list[int], dtypes: dict[int, np.dtype[Any]], dtype: np.dtype[Any
 
 
 def _run(
-    plan: _Plan, leaves: Sequence[Any], roles: tuple[str, ...], shape: tuple[int, ...]
-) -> _Array:
+    plan: _Plan, leaves: Sequence[Any], roles: tuple[str, ...], shape: tuple[int, ...],
+    beside: Start | None,
+) -> _Array:  # fmt: skip
     result = np.empty(shape, plan.dtype)
     numbers = [_number(leaves[index], dtype) for index, dtype in plan.numbers]
     values: list[Any] = [*leaves, *numbers, result]
@@ -261,22 +266,46 @@ def _run(
         # Nothing to broadcast: the items may as well stand in one row.
         values = [one.reshape(-1) if np.ndim(one) else one for one in values]
     whole = values[plan.result]
-    rows = _rows(whole.shape)
-    values += [np.empty((rows, *whole.shape[1:]), dtype) for _, dtype in plan.buffers]
-    cut = [(at, values[at]) for at, role in enumerate(roles) if role is not _WHOLE]
-    for start in range(0, len(whole), rows):
+    cut = {at: values[at] for at, role in enumerate(roles) if role is not _WHOLE}
+    starts = iter(range(0, len(whole), _rows(whole.shape)))
+
+    def work() -> None:
+        _pieces(plan, values, cut, starts)
+
+    if beside is not None and result.size * len(plan.moves) >= _SHARED:
+        share(work, beside)
+    else:
+        work()
+    return result
+
+
+def _pieces(
+    plan: _Plan, whole: Sequence[Any], cut: Mapping[int, _Array], starts: Iterator[int]
+) -> None:
+    """Compute pieces, in buffers of their own, until none is left.
+
+    Args:
+        plan: The plan.
+        whole: Leaves, numbers, and the result.
+        cut: Those of them that are cut.
+        starts: First rows of pieces; another thread may take some of them.
+    """
+    shape = cut[plan.result].shape
+    rows = _rows(shape)
+    buffers = [np.empty((rows, *shape[1:]), dtype) for _, dtype in plan.buffers]
+    values = [*whole, *buffers]
+    for start in starts:
         stop = start + rows
-        for index, array in cut:
+        for index, array in cut.items():
             values[index] = array[start:stop]
-        if stop > len(whole):
+        if stop > shape[0]:
             for index, _ in plan.buffers:
-                values[index] = values[index][: len(whole) - start]
+                values[index] = values[index][: shape[0] - start]
         for ufunc, first, second, target in plan.moves:
             if second < 0:
                 ufunc(values[first], out=values[target])
             else:
                 ufunc(values[first], values[second], out=values[target])
-    return result
 
 
 def _rows(shape: tuple[int, ...]) -> int:

@@ -19,6 +19,7 @@ from jobrun.runtime.queues import LinePlan, handing_over, line_plans
 from jobrun.runtime.records import RecordPlan, record_block
 from jobrun.runtime.streams import record_plan
 from jobrun.runtime.usage import BlockNames, GroupUsage, Steps
+from jobrun.runtime.watch import ends_apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class TaskPlan:
     Attributes:
         may_block: It may not return to a step boundary for an unknown time.
         records: How it reads and writes records; None for a task that does neither.
+        ends_apart: It can end by itself; see ``watch``.
+        is_bare: There is nothing to it but one body and outputs.
     """
 
     task: Task
@@ -64,6 +67,8 @@ class TaskPlan:
     outputs: tuple[OutputPlan, ...]
     may_block: bool
     records: RecordPlan | None = None
+    ends_apart: bool = False
+    is_bare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,8 @@ class GroupPlan:
         changed: Per node, the names of shared blobs that may be changed in place.
         lines: What is made for its queues at each run.
         opaque: Per node, those of ``changed`` that code may change which cannot be seen into.
+        is_alone: It is one bare task that ends soon once it is asked to, and nothing else: it
+            needs no thread of its own, and nobody to wait for it.
     """
 
     group: TaskGroup
@@ -91,6 +98,7 @@ class GroupPlan:
     changed: Mapping[str, frozenset[str]]
     lines: tuple[LinePlan, ...] = ()
     opaque: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    is_alone: bool = False
 
 
 def plan_group(group: TaskGroup, meter: Metering | None = None) -> GroupPlan:
@@ -100,14 +108,25 @@ def plan_group(group: TaskGroup, meter: Metering | None = None) -> GroupPlan:
     nodes = [one.node for one in group.setup] + [one.node for one in group.reports]
     for node in (*nodes, *(task.node for task in group.tasks)):
         places.setdefault(node)
+    tasks = tuple(_task_plan(task, known) for task in group.tasks)
+    around = tuple(_node_plan(node, group, known) for node in places)
+    lines = line_plans(group)
     return GroupPlan(
         group,
-        tuple(_task_plan(task, known) for task in group.tasks),
-        tuple(_node_plan(node, group, known) for node in places),
+        tasks,
+        around,
         {node: known.changed(node) for node in places},
-        line_plans(group),
+        lines,
         {node: opaque_names(group, node) for node in places},
+        not lines and _is_alone(tasks, around),
     )
+
+
+def _is_alone(tasks: tuple[TaskPlan, ...], around: tuple[NodePlan, ...]) -> bool:
+    if len(tasks) != 1 or any(one.setup or one.reports for one in around):
+        return False
+    (one,) = tasks
+    return one.is_bare and not (one.may_block or one.ends_apart or one.task.needs)
 
 
 def _task_plan(task: Task, known: GroupUsage) -> TaskPlan:
@@ -127,6 +146,9 @@ def _task_plan(task: Task, known: GroupUsage) -> TaskPlan:
         records is not None
         or any(isinstance(step, CallPython) for steps in _all(task) for step in walk(steps)),
         records,
+        ends_apart(task),
+        not (task.setup or task.instance_setup or task.reports or records is not None)
+        and task.instances <= 1,
     )
 
 

@@ -153,7 +153,7 @@ class Expressions:
         chain = chain_of(expr)
         worth = f"h{len(self.worth)}"
         pieces = self._names.bind(Pieces(chain), "pieces")
-        self.worth.append((worth, call(ast.Attribute(pieces, "begin", ast.Load()))))
+        self.worth.append((worth, call(ast.Attribute(pieces, "begin", ast.Load()), load("f"))))
         leaves = [self.of(leaf) for leaf in chain.leaves]
         self._inside.update(map(id, chain.operators))
         return ast.IfExp(load(worth), call(pieces, load(worth), *leaves), self.of(expr))

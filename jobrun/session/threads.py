@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import Context
 from functools import partial
 
 from jobrun.blobs.values import Value, boundary_form, detach
@@ -12,21 +14,19 @@ from jobrun.checkpoint.plan import Ticket
 from jobrun.checkpoint.times import NodeSave
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import ignore
-from jobrun.graph.types import Cluster, Node, TaskGroup
+from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.cancel import CancelScope
 from jobrun.runtime.execute import NodeRun, run_task
-from jobrun.runtime.frame import Frame, GroupRun
+from jobrun.runtime.frame import Frame, GroupRun, Start
 from jobrun.runtime.imports import FolderFinder
 from jobrun.runtime.leash import Leash
-from jobrun.runtime.lines import LineEnds
 from jobrun.runtime.midway import Points
 from jobrun.runtime.notices import Notices
 from jobrun.runtime.plan import GroupPlan, plan_group
-from jobrun.runtime.queues import LineKey
 from jobrun.runtime.savings import Savings
 from jobrun.runtime.surroundings import Surroundings
 from jobrun.runtime.watch import ends_apart
-from jobrun.runtime.workspace import Blobs
+from jobrun.runtime.workspace import Blobs, MissingBlobError
 from jobrun.session.base import Outputs, RunContext
 from jobrun.session.beyond import Beyond
 from jobrun.session.cancel import GroupCancelledError
@@ -36,6 +36,7 @@ from jobrun.session.faults import combined
 from jobrun.session.persist import changes_of, persist_all
 from jobrun.session.schedule import Part, check_needs
 from jobrun.session.snapshot import Kept, put_aside, put_back, told
+from jobrun.session.spare import Spare
 
 # A job has four groups, and one that saves; those that load and upload come and go.
 _KEPT_PLANS = 8
@@ -60,6 +61,8 @@ class ThreadsSession:
         self._context: RunContext | None = None
         self._crew: Crew | None = None
         self._notices: Notices | None = None
+        self._heeding = Context()
+        self._beside: Start | None = None
         self._surroundings = Surroundings(ignore)
         self._finder: FolderFinder | None = None
         self._leash = Leash()
@@ -72,8 +75,10 @@ class ThreadsSession:
         self._nodes = {node.name: node for node in cluster}
         self._workspaces = {node.name: Blobs() for node in cluster}
         self._notices = Notices(context.emit)
+        self._heeding = self._notices.context()
         self._surroundings = Surroundings(context.emit)
         self._crew = Crew(self._notices.heeding)
+        self._beside = Spare(self._crew) if len(os.sched_getaffinity(0)) > 1 else None
         self._finder = FolderFinder(context.folder)
         self._finder.install()
 
@@ -89,6 +94,9 @@ class ThreadsSession:
         """
         if id(group) not in self._plans:
             check_needs(group.tasks)
+        plan = self._plan(group)
+        if plan.is_alone:
+            return self._run_alone(plan, self._group_run(plan, epoch, dict(outputs), points))
         return self.run_part(group, epoch, Beyond(outputs, self.fetch), points)
 
     def run_part(
@@ -106,19 +114,13 @@ class ThreadsSession:
             JobrunError: As by ``run``.
             GroupCancelledError: As by ``run``, or ``beyond`` was cancelled.
         """
-        context, crew, notices = self._opened()
+        _, crew, notices = self._opened()
         plan = self._plan(group)
         if not plan.tasks and not plan.nodes:
             return {}
-        lines: dict[LineKey, LineEnds] = {}
-        run = GroupRun(
-            group.name, epoch, context.seed, context.run_dir, context.folder, context.emit,
-            beyond.outputs, crew.start, self._leash,
-            lines, grace_s=self._grace_s,
-            savings=self._savings, gates=self._savings.gates(plan.changed), points=points,
-            fetch=beyond.fetch, bring=beyond.bring,
-        )  # fmt: skip
-        lines.update((line.key, beyond.line(line, run)) for line in plan.lines)
+        run = self._group_run(plan, epoch, beyond.outputs, points)
+        run.fetch, run.bring = beyond.fetch, beyond.bring
+        run.lines = {line.key: beyond.line(line, run) for line in plan.lines}
         parts = self._parts(plan, run, beyond)
         self._running = run
         try:
@@ -126,13 +128,37 @@ class ThreadsSession:
                 Conductor(run, crew, self._grace_s, beyond).conduct(parts)
         finally:
             self._running = None
-        if run.errors:
-            raise combined(run.errors, run.failed)
-        if run.interrupted:
-            raise GroupCancelledError(group.name)
-        refs = [output.ref for task in plan.tasks for output in task.outputs]
-        # Of a task whose failure is only told there are none.
-        return {ref: run.outputs[ref] for ref in refs if ref in run.outputs}
+        return _outcome(plan, run)
+
+    def _run_alone(self, plan: GroupPlan, run: GroupRun) -> Outputs:
+        """As ``run_part``, of a group that is one task which needs nothing around it."""
+        (task,) = plan.tasks
+        node = task.task.node
+        globals_ = self._workspaces[node]
+        group = globals_ if plan.group.workspace == "global" else Blobs()
+        self._running = run
+        try:
+            if run.body.cancelled:
+                run.interrupted = True
+            else:
+                run.beside = self._beside
+                # A copy: what the task would leave in it does not reach the next run.
+                heeding = self._heeding.copy()
+                heeding.run(run_task, task, run, self._nodes[node], group, globals_)
+        finally:
+            self._running = None
+        return _outcome(plan, run)
+
+    def _group_run(
+        self, plan: GroupPlan, epoch: int, outputs: dict[OutputRef, Value], points: Points | None
+    ) -> GroupRun:
+        context, crew, _ = self._opened()
+        return GroupRun(
+            plan.group.name, epoch, context.seed, context.run_dir, context.folder, context.emit,
+            outputs, crew.start, self._leash, grace_s=self._grace_s,
+            savings=self._savings, gates=self._savings.gates(plan.changed), points=points,
+            fetch=self.fetch,
+        )  # fmt: skip
 
     def protect(self, tickets: Sequence[Ticket], groups: Sequence[TaskGroup]) -> None:
         """Let groups run while what the tickets stand for is written."""
@@ -288,20 +314,36 @@ class ThreadsSession:
         return [*begins.values(), *every, *ends.values()]
 
 
+def _outcome(plan: GroupPlan, run: GroupRun) -> Outputs:
+    """What a group run that is over has made, or what it raises."""
+    if run.errors:
+        raise combined(run.errors, run.failed)
+    if run.interrupted:
+        raise GroupCancelledError(plan.group.name)
+    refs = [output.ref for task in plan.tasks for output in task.outputs]
+    # Of a task whose failure is only told there are none.
+    return {ref: run.outputs[ref] for ref in refs if ref in run.outputs}
+
+
 def _settled(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[str, Value]:
     """The kept blobs in boundary form, sorted by name, no two of them the same object."""
-    settled: dict[str, Value] = {}
+    try:
+        settled = {name: boundary_form(workspace[name], name) for name in sorted(keep)}
+    except MissingBlobError as error:
+        raise TaskFailedError.of(
+            "E216",
+            f"the state blob '{error.name}' of node '{node}' does not exist any more",
+            f"do not delete '{error.name}'; it is state because init makes it",
+        ) from None
+    seen = set(map(id, settled.values()))
+    return settled if len(seen) == len(settled) else _separated(settled)
+
+
+def _separated(settled: dict[str, Value]) -> dict[str, Value]:
+    """The same blobs, of which no two are the same object unless nothing can change it."""
+    separated: dict[str, Value] = {}
     seen: set[int] = set()
-    for name in sorted(keep):
-        if name not in workspace:
-            raise TaskFailedError.of(
-                "E216",
-                f"the state blob '{name}' of node '{node}' does not exist any more",
-                f"do not delete '{name}'; it is state because init makes it",
-            )
-        value = boundary_form(workspace[name], name)
-        if id(value) in seen:
-            value = detach(value, name)
+    for name, value in settled.items():
+        separated[name] = detach(value, name) if id(value) in seen else value
         seen.add(id(value))
-        settled[name] = value
-    return settled
+    return separated

@@ -15,6 +15,7 @@ def test_the_environment_is_json_and_says_what_numbers_depend_on():
 
     assert {"python", "numpy", "blas", "blas_threads", "cpu_features", "jobrun"} <= set(found)
     assert found["numpy"]
+    assert found["processors"] >= 1
 
 
 def run(program):

@@ -28,6 +28,26 @@ def test_cancel_ends_a_loop_over_the_passes():
     assert seen == 3
 
 
+def test_loops_that_begin_after_the_cancel_have_no_pass():
+    asked, not_asked = CancelScope(), CancelScope()
+    assert asked.passes
+    asked.cancel()
+    not_asked.cancel()
+
+    assert asked.passes == not_asked.passes == []
+
+
+def test_all_who_loop_share_the_passes():
+    scope = CancelScope()
+
+    assert scope.passes is scope.passes
+
+
+def test_a_scope_has_nothing_else_that_is_made_later():
+    with pytest.raises(AttributeError, match="others"):
+        _ = CancelScope().others
+
+
 def test_cancel_wakes_those_who_wait():
     scope, woken = CancelScope(), []
 

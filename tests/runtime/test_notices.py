@@ -53,3 +53,14 @@ def test_outside_of_generated_code_the_place_is_just_an_expression():
         np.ones(1) / 0
 
     assert "an expression" in events[0].text
+
+
+def test_a_context_tells_them_and_leaves_the_callers_way_alone():
+    events: list[Noted] = []
+    before = np.geterr()
+    context = Notices(events.append).context()
+
+    context.copy().run(lambda: np.ones(1) / 0)
+
+    assert [event.text.partition(" in ")[0] for event in events] == ["divide by zero"]
+    assert np.geterr() == before

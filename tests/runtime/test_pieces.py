@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import tracemalloc
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from jobrun.graph.expr import Const
 from jobrun.ops.load import implementation
 from jobrun.runtime.chains import chain_of, elementwise
 from jobrun.runtime.pieces import SMALLEST, Pieces
+from jobrun.session.crew import Crew
 from tests.support.graphs import expr
 
 COUNT = SMALLEST + 1237
@@ -27,9 +30,13 @@ def quiet():
         yield
 
 
-def computed(text, **values):
+# What a frame is to a chain.
+FRAME = SimpleNamespace(run=SimpleNamespace(beside=None))
+
+
+def computed(text, *, beside=None, **values):
     """The value, and whether it was computed in pieces."""
-    chain, worth = chain_of(expr(text)), [True]
+    chain, worth = chain_of(expr(text)), [beside]
     leaves = [leaf.value if isinstance(leaf, Const) else values[leaf.name] for leaf in chain.leaves]
     return Pieces(chain)(worth, *leaves), bool(worth)
 
@@ -160,7 +167,7 @@ def test_results_in_between_take_little_memory():
     pieces, values = Pieces(chain_of(expr("(x - 1) * (x + 2) / (x * 3) - x"))), (x, 1, 2, 3)
     tracemalloc.start()
     try:
-        result = pieces([True], *values)
+        result = pieces([None], *values)
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -170,12 +177,12 @@ def test_results_in_between_take_little_memory():
 
 def test_a_chain_that_did_not_fit_is_looked_at_again_after_a_while():
     pieces = Pieces(chain_of(expr("x * x + x - 1")))
-    assert pieces.begin()
+    assert pieces.begin(FRAME)
 
-    pieces(pieces.begin(), 2.0, 1)
+    pieces(pieces.begin(FRAME), 2.0, 1)
 
-    assert not pieces.begin()
-    assert any(pieces.begin() for _ in range(100))
+    assert not pieces.begin(FRAME)
+    assert any(pieces.begin(FRAME) for _ in range(100))
 
 
 def test_a_small_chain_keeps_no_more_results_than_it_needs():
@@ -183,9 +190,46 @@ def test_a_small_chain_keeps_no_more_results_than_it_needs():
     pieces = Pieces(chain_of(expr("x * 2 + 1 - 3 * 4 + 5 - 6 + 7 - 8")))
     tracemalloc.start()
     try:
-        pieces([True], x, 2, 1, 3, 4, 5, 6, 7, 8)
+        pieces([None], x, 2, 1, 3, 4, 5, 6, 7, 8)
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
     assert most < 3.1 * x.nbytes
+
+
+@pytest.fixture
+def crew():
+    one = Crew(nullcontext)
+    yield one
+    one.close()
+
+
+@pytest.mark.parametrize("shape", [(1_000_003,), (1009, 997), (3, 333_333)])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_two_threads_make_the_same_bits(crew, shape, dtype):
+    values = {"x": numbers(shape, dtype), "m": numbers(shape, dtype), "s": 3}
+    started = []
+
+    def start(work, done):
+        started.append(work)
+        crew.start(work, done)
+
+    found, was = computed(TEXT, beside=start, **values)
+
+    assert was
+    assert started
+    assert same_bits(found, written(TEXT, **values))
+
+
+def test_little_is_not_worth_another_thread():
+    def start(work, done):
+        raise AssertionError("started")
+
+    computed("x * x - 1.0 + x", beside=start, x=numbers((SMALLEST,)))
+
+
+def test_a_frame_says_whether_there_is_another_thread(crew):
+    frame = SimpleNamespace(run=SimpleNamespace(beside=crew.start))
+
+    assert Pieces(chain_of(expr(TEXT))).begin(frame) == [crew.start]

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import pytest
+
 from jobrun.graph.steps import Loop
-from jobrun.graph.types import NodeReport, NodeSetup
+from jobrun.graph.types import NodeReport, NodeSetup, Retry
 from jobrun.runtime.plan import plan_group
 from tests.support.graphs import call, expr, group, ref, report, setup, steps, task
 
@@ -49,3 +51,33 @@ def test_the_nodes_of_a_group_are_those_of_its_tasks_setup_and_reports():
     assert [(one.node, len(one.setup), len(one.reports)) for one in plan.nodes] == [
         ("a", 1, 0), ("b", 0, 1), ("c", 0, 0),
     ]  # fmt: skip
+
+
+def test_a_group_of_one_plain_task_is_alone():
+    assert plan_group(group(task("t", "x = 1", outputs={"x": "x"}))).is_alone
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"setup": (setup(["a = 1"]),)},
+        {"instance_setup": (setup(["a = 1"]),)},
+        {"reports": (report("y = 1"),)},
+        {"instances": 2},
+        {"timeout_s": 1.0},
+        {"on_error": "warn"},
+        {"retry": Retry(1)},
+        {"needs": ("other",)},
+    ],
+)
+def test_a_task_with_anything_around_or_beside_it_is_not(more):
+    assert not plan_group(group(task("t", "x = 1", **more))).is_alone
+
+
+def test_nor_is_one_that_calls_or_is_one_of_two_or_has_a_node_around_it():
+    one = task("t", "x = 1")
+
+    assert not plan_group(group(task("t", call("m:f")))).is_alone
+    assert not plan_group(group(one, task("u", "x = 1"))).is_alone
+    assert not plan_group(group(one, setup=(NodeSetup("a", setup(["x = 1"])),))).is_alone
+    assert not plan_group(group(one, reports=(NodeReport("a", report("x = 1")),))).is_alone

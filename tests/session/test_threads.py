@@ -8,7 +8,7 @@ import pytest
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import Noted
 from jobrun.graph.steps import Loop
-from jobrun.session.cancel import TasksStuckError
+from jobrun.session.cancel import GroupCancelledError, TasksStuckError
 from jobrun.session.threads import ThreadsSession
 from tests.session.contract import Room, SessionContract, failing
 from tests.support.graphs import call, expr, group, net, report, setup, steps, task
@@ -103,6 +103,61 @@ def test_the_callers_way_with_floating_point_errors_comes_back(room):
     room.run(group(task("t", "x = 1")))
 
     assert np.geterr() == before
+
+
+def test_what_a_short_run_leaves_in_its_context_does_not_reach_the_next(room, monkeypatch):
+    seen = []
+
+    def leave(kind):
+        seen.append(np.geterr()["under"])
+        np.seterr(under="raise")
+
+    monkeypatch.setattr("jobrun.runtime.execute.TaskEnded", lambda *_, **__: leave("task"))
+    ran = group(task("t", "x = 1"))
+    room.run(ran, 1)
+    room.run(ran, 2)
+
+    assert seen == ["ignore", "ignore"]
+
+
+def test_a_short_run_that_was_cancelled_before_its_task_runs_nothing(room):
+    room.init("x = 0", "x")
+    ran = group(task("t", "x = 1", node_blobs="x"))
+    plan = room.session._plan(ran)
+    run = room.session._group_run(plan, 1, {}, None)
+    run.body.cancel()
+
+    with pytest.raises(GroupCancelledError):
+        room.session._run_alone(plan, run)
+
+    assert room.session.read("local", ("x",)) == {"x": 0}
+
+
+def test_what_two_threads_meet_in_one_chain_is_told_once_and_with_its_place(room, monkeypatch):
+    helped = []
+    session = room.session
+    monkeypatch.setattr(
+        session, "_beside", lambda *of: helped.append(1) or session._crew.start(*of)
+    )
+
+    room.run(group(task("t", "x = ones(1000000); y = (x + x) / (x - x) * 2.0 + x")))
+
+    told = [event.text for event in room.events if isinstance(event, Noted)]
+    assert helped == [1]
+    assert len(told) == 1
+    assert told[0].startswith("divide by zero in e/t/steps[1]")
+
+
+@pytest.mark.parametrize(("processors", "is_helped"), [({0}, False), ({0, 5}, True)])
+def test_chains_are_helped_where_there_is_another_processor(
+    tmp_path, monkeypatch, processors, is_helped
+):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: processors)
+    session = ThreadsSession()
+    Room(session, tmp_path)
+
+    assert (session._beside is not None) is is_helped
+    session.close()
 
 
 def test_the_plan_of_a_group_is_made_once(room, monkeypatch):

@@ -1,0 +1,63 @@
+"""The same work in two threads at once. What the work is made of, and whose thread it is: not here.
+
+Numpy lets go of the interpreter within a ufunc, so that two threads compute at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import cast
+
+import numpy as np
+
+from jobrun.runtime.frame import Start
+
+Work = Callable[[], None]
+# Ways with floating-point events that can be told by another thread than the one that met them.
+_CAN_WAIT = frozenset({"ignore", "call"})
+
+
+def share(work: Work, start: Start) -> None:
+    """Run ``work`` here and in another thread, until both have ended.
+
+    Floating-point events of the other thread are told by this one afterwards, so that they have
+    its place. Where there can be no other thread, this one does it all.
+
+    Args:
+        work: Takes what is left to do from where both take it, until there is nothing.
+        start: Runs work in another thread; raises ``RuntimeError`` where there can be none.
+
+    Raises:
+        BaseException: What either raised; the other has ended then, too.
+    """
+    ways, tell = np.geterr(), np.geterrcall()
+    if not _CAN_WAIT.issuperset(ways.values()):
+        work()
+        return
+    met: list[tuple[str, int]] = []
+    raised: list[BaseException] = []
+    ended: SimpleQueue[None] = SimpleQueue()
+
+    def beside() -> None:
+        try:
+            with np.errstate(**ways, call=lambda kind, flags: met.append((kind, flags))):
+                work()
+        except BaseException as error:  # noqa: BLE001 - raised below, in the other thread
+            raised.append(error)
+
+    try:
+        start(beside, lambda: ended.put(None))
+    except RuntimeError:
+        # There is no thread, or nothing for it to run on.
+        work()
+        return
+    try:
+        work()
+    finally:
+        ended.get()
+    if raised:
+        raise raised[0]
+    # What is met has somebody to be told to: it is ignored elsewhere.
+    for kind, flags in dict.fromkeys(met):
+        cast("Callable[[str, int], object]", tell)(kind, flags)

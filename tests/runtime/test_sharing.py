@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import threading
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+from jobrun.runtime.sharing import share
+from jobrun.session.crew import Crew
+
+
+@pytest.fixture
+def crew():
+    one = Crew(nullcontext)
+    yield one
+    one.close()
+
+
+def both(act):
+    """Work that each of two threads does once, each only when the other does it too."""
+    meeting = threading.Barrier(2)
+
+    def work():
+        meeting.wait()
+        act()
+
+    return work
+
+
+def in_other(act):
+    """Work of which the other thread alone does something."""
+    here = threading.current_thread()
+    return both(lambda: act() if threading.current_thread() is not here else None)
+
+
+def fail():
+    raise MemoryError("there")
+
+
+def test_two_threads_do_it(crew):
+    seen: set[str] = set()
+
+    with np.errstate(all="ignore"):
+        share(both(lambda: seen.add(threading.current_thread().name)), crew.start)
+
+    assert len(seen) == 2
+
+
+def test_what_the_other_raises_is_raised_here(crew):
+    with np.errstate(all="ignore"), pytest.raises(MemoryError, match="there"):
+        share(in_other(fail), crew.start)
+
+
+def test_what_this_one_raises_waits_for_the_other(crew):
+    here = threading.current_thread()
+    ended: list[bool] = []
+
+    def act():
+        if threading.current_thread() is here:
+            fail()
+        ended.append(True)
+
+    with np.errstate(all="ignore"), pytest.raises(MemoryError, match="there"):
+        share(both(act), crew.start)
+
+    assert ended == [True]
+
+
+def test_floating_point_events_of_the_other_are_told_here(crew):
+    told: list[tuple[str, threading.Thread]] = []
+
+    def note(kind, flags):
+        told.append((kind, threading.current_thread()))
+
+    with np.errstate(all="call", call=note):
+        share(in_other(lambda: np.ones(3) / 0), crew.start)
+
+    assert told == [("divide by zero", threading.current_thread())]
+
+
+def test_the_other_heeds_what_this_one_does(crew):
+    ways: list[dict[str, str]] = []
+    with np.errstate(divide="call", over="ignore", under="ignore", invalid="call", call=fail):
+        share(in_other(lambda: ways.append(np.geterr())), crew.start)
+        assert ways == [np.geterr()]
+
+
+def test_events_that_cannot_wait_keep_all_in_one_thread(crew):
+    threads: list[threading.Thread] = []
+
+    with np.errstate(all="raise"):
+        share(lambda: threads.append(threading.current_thread()), crew.start)
+
+    assert threads == [threading.current_thread()]
+
+
+def test_where_there_are_no_more_threads_one_does_it_all():
+    threads: list[threading.Thread] = []
+
+    def start(work, done):
+        raise RuntimeError("can't start new thread")
+
+    with np.errstate(all="ignore"):
+        share(lambda: threads.append(threading.current_thread()), start)
+
+    assert threads == [threading.current_thread()]
