@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -38,6 +39,13 @@ def test_the_state_goes_on_where_it_was_taken():
     generators.load_state_dict(state)
 
     assert drawn() == first
+
+
+def test_without_torch_it_is_said_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'jobrun\[torch\]'"):
+        seeded(np.random.default_rng(1), torch=True)
 
 
 @pytest.mark.long

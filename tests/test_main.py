@@ -12,6 +12,7 @@ import pytest
 from jobrun.__main__ import main
 from jobrun.version import __version__
 from tests.support.command import JOBRUN, SPECS, environment, jobrun
+from tests.support.pace import thinned
 
 HEAVY = {"numpy", "h5py", "rich"}
 SHOW_MODULES = "import sys; from jobrun.__main__ import main; code = main(sys.argv[1:]); "
@@ -35,17 +36,17 @@ def test_the_version_is_told_without_importing_anything(option):
     assert not _modules(option) & {*HEAVY, "click", "pydantic", "yaml"}
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["explain"], ["explain", "E400"]])
+@pytest.mark.parametrize("arguments", thinned([["--help"], ["explain"], ["explain", "E400"]], 2))
 def test_help_and_explanations_import_click_only(arguments):
     assert not _modules(*arguments) & {*HEAVY, "pydantic", "yaml"}
 
 
-@pytest.mark.parametrize("name", ["run", "resume", "validate", "plan", "graph"])
+@pytest.mark.parametrize("name", thinned(["run", "resume", "validate", "plan", "graph"], 5))
 def test_help_of_a_command_imports_nothing_heavy(name):
     assert not _modules(name, "--help") & HEAVY
 
 
-@pytest.mark.parametrize("command", ["validate", "plan", "graph"])
+@pytest.mark.parametrize("command", thinned(["plan", "validate", "graph"], 3))
 def test_checking_a_spec_imports_neither_numpy_nor_h5py_nor_rich(command):
     assert not _modules(command, SPECS / "digits-kmeans.yaml") & HEAVY
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from functools import cache
 
 from jobrun.tools.manual.keys import Key, Table, find, tables
 
 _WIDTH = 80
 
 
+@cache
 def key_tables() -> tuple[Table, ...]:
     """All tables of keys."""
     # Builds all models of the spec: not for those who ask about something else.

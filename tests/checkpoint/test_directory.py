@@ -18,9 +18,11 @@ from jobrun.core.crashpoints import POINTS, VARIABLE
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from tests.checkpoint.contract import StoreContract
 from tests.support.checkpoints import RUN_ID, write, write_epoch
+from tests.support.pace import thinned
 
 ROOT = Path(__file__).parent.parent.parent
 DIGEST = "sha256:" + "0" * 64
+IN_STORE = [point for point in POINTS if point.startswith("checkpoint.")]
 
 
 class TestDirectoryStore(StoreContract):
@@ -49,8 +51,8 @@ def run_child(run: Path, point: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("occurrence", [1, 2])
-@pytest.mark.parametrize("point", [point for point in POINTS if point.startswith("checkpoint.")])
+@pytest.mark.parametrize("occurrence", thinned([2, 1], 2))
+@pytest.mark.parametrize("point", thinned(IN_STORE, 2))
 def test_a_kill_at_any_point_leaves_each_epoch_whole_or_away(tmp_path, point, occurrence):
     once = {"checkpoint.removal-synced", "checkpoint.removed", "checkpoint.set-aside"}
     occurrence = 1 if point in once else occurrence

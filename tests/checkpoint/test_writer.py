@@ -184,6 +184,7 @@ def test_several_threads_may_save_through_one_writer(tmp_path):
         expect(tmp_path / f"{n}.h5", stored, states[n], n)
 
 
+@pytest.mark.long
 def test_data_far_larger_than_the_slabs_are_whole(tmp_path):
     values = {
         "w": np.arange(11 << 20),

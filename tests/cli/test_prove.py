@@ -34,6 +34,7 @@ def test_a_proof_ends_with_a_table_and_a_sentence(spec, capsys):
     assert "proven: of 4 copies" in said
 
 
+@pytest.mark.long
 def test_the_same_as_json(spec, capsys):
     assert invoke(["prove", "grow.yaml", "--kills", "2", "--json", "--epochs", "2"]) == 0
 

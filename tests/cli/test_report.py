@@ -63,6 +63,7 @@ def test_json_names_its_schema(capsys):
     assert json.loads(capsys.readouterr().out)["schema"] == "jobrun.report/1"
 
 
+@pytest.mark.long
 def test_files_for_tensorboard_stand_under_the_runs_name(run, tmp_path, capsys):
     assert invoke(["report", "--tensorboard", "tb"]) == 0
     assert len(list((tmp_path / "tb" / run.name).iterdir())) == 1

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import bash, environment, jobrun
+from tests.support.pace import thinned
 from tests.support.stored import blobs, epochs, only_run
 from tests.support.walk import SPEC
 
@@ -129,6 +130,7 @@ def test_row_30_the_versions_are_recorded(folder):
     assert {"numpy", "h5py"} <= set(json.dumps(record["environment"]).replace('"', " ").split())
 
 
+@pytest.mark.long
 def test_row_31_a_reader_that_goes_away_loses_no_epoch(folder, reference):
     code, _, said = bash("set -o pipefail; jobrun run walk.yaml -v 2>&1 | head -1", folder)
     assert code == 0, said
@@ -136,7 +138,7 @@ def test_row_31_a_reader_that_goes_away_loses_no_epoch(folder, reference):
     assert _content(only_run(folder / "runs")) == reference
 
 
-@pytest.mark.parametrize("closing", [">&-", "2>&-", ">&- 2>&- <&-"])
+@pytest.mark.parametrize("closing", thinned([">&- 2>&- <&-", ">&-", "2>&-"], 3))
 def test_row_31_closed_streams_lose_no_epoch_and_get_no_file(folder, reference, closing):
     code, out, said = bash(f"jobrun run walk.yaml -v {closing}", folder)
     assert (code, "Traceback" in out + said) == (0, False)
@@ -157,19 +159,22 @@ def test_row_31_machine_output_onto_a_full_device_is_told(folder):
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"HOME": None, "TZ": "Asia/Kathmandu", "PYTHONHASHSEED": "1"},
-        {"HOME": "/nowhere", "TZ": ":/no/such/zone", "LANG": "C", "LC_ALL": "C"},
-        {"PYTHONHASHSEED": "12345", "COLUMNS": "0", "TERM": "nonsense"},
-        {"LC_ALL": "xx_XX.nonsense", "PYTHONIOENCODING": "ascii"},
-    ],
+    thinned(
+        [
+            {"HOME": None, "TZ": "Asia/Kathmandu", "PYTHONHASHSEED": "1"},
+            {"HOME": "/nowhere", "TZ": ":/no/such/zone", "LANG": "C", "LC_ALL": "C"},
+            {"PYTHONHASHSEED": "12345", "COLUMNS": "0", "TERM": "nonsense"},
+            {"LC_ALL": "xx_XX.nonsense", "PYTHONIOENCODING": "ascii"},
+        ],
+        4,
+    ),
     ids=str,
 )
 def test_row_32_the_environment_does_not_change_the_bits(folder, reference, changes):
     assert _content(_ran(folder, env=environment(**changes))) == reference
 
 
-@pytest.mark.parametrize("umask", ["077", "000", "022"])
+@pytest.mark.parametrize("umask", thinned(["000", "077", "022"], 3))
 def test_row_32_the_umask_is_kept_and_nothing_is_writable_by_all(folder, reference, umask):
     code, _, said = bash(f"umask {umask}; jobrun run walk.yaml", folder)
     assert code == 0, said
@@ -193,6 +198,7 @@ def test_row_32_a_deleted_working_directory_is_an_error_not_a_crash(folder):
     assert "Traceback" not in said
 
 
+@pytest.mark.long
 def test_row_32_a_deleted_working_directory_does_not_matter_to_full_paths(folder, reference):
     gone = folder / "gone"
     gone.mkdir()
@@ -210,7 +216,7 @@ def _under_a_limit(folder: Path, limit: str) -> tuple[int, str]:
     return code, said
 
 
-@pytest.mark.parametrize("limit", ["-n 10", "-n 16", "-n 20", "-n 24"])
+@pytest.mark.parametrize("limit", thinned(["-n 16", "-n 10", "-n 20", "-n 24"], 4))
 def test_row_33_few_open_files_are_enough_or_it_is_told(folder, reference, limit):
     code, said = _under_a_limit(folder, limit)
     assert code in (0, 7), said
@@ -220,6 +226,7 @@ def test_row_33_few_open_files_are_enough_or_it_is_told(folder, reference, limit
         assert _content(only_run(folder / "runs")) == reference
 
 
+@pytest.mark.long
 def test_row_33_a_limit_on_the_size_of_files_is_told_and_then_resumed_from(folder, reference):
     code, said = _under_a_limit(folder, "-f 1")
     assert code == 7, said
@@ -228,7 +235,7 @@ def test_row_33_a_limit_on_the_size_of_files_is_told_and_then_resumed_from(folde
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("kib", [60_000, 120_000, 250_000])
+@pytest.mark.parametrize("kib", thinned([120_000, 60_000, 250_000], 3))
 def test_row_33_too_little_memory_is_told(folder, reference, kib):
     code, said = _under_a_limit(folder, f"-v {kib}")
     assert code in (0, 1, 7), said
@@ -238,6 +245,7 @@ def test_row_33_too_little_memory_is_told(folder, reference, kib):
         assert _content(only_run(folder / "runs")) == reference
 
 
+@pytest.mark.long
 def test_row_34_a_program_inherits_only_what_is_listed(folder):
     lines = "      - {run: 'env > seen.txt', env: [WANTED]}\n"
     (folder / "walk.yaml").write_text(

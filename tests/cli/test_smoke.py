@@ -23,6 +23,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.long
 def test_a_spec_that_passes_leaves_nothing_behind(folder, capsys):
     before = set(folder.iterdir())
 
@@ -34,6 +35,7 @@ def test_a_spec_that_passes_leaves_nothing_behind(folder, capsys):
     assert set(folder.iterdir()) == before
 
 
+@pytest.mark.long
 def test_a_table_a_junit_file_and_a_summary_tell_what_failed(folder, monkeypatch, capsys):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
 

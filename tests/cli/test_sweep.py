@@ -40,6 +40,7 @@ def results(folder):
     return [row[:-1] for row in csv.reader(done.stdout.splitlines())]
 
 
+@pytest.mark.long
 def test_points_are_ordinary_runs_and_what_failed_is_all_that_runs_again(folder, capfd):
     words = ["sweep", "grow.yaml", "--grid", "k=2,40", "--best", "max:x", "--json"]
 

@@ -170,6 +170,7 @@ def test_the_same_spec_gives_the_same_graph_any_number_of_times(tmp_path):
     assert render_job(compile_job(load_spec(str(path))).job) == render_job(first)
 
 
+@pytest.mark.long
 def test_another_hash_seed_gives_the_same_graph(tmp_path):
     (tmp_path / "kmeans.yaml").write_text(EXAMPLE)
     program = dedent(

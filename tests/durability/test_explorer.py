@@ -11,6 +11,7 @@ from tests.durability.explorer import Explorer, differences, on_a_disk_of_memory
 from tests.durability.mutants import MUTANTS, OF_RECOVERY, reference
 from tests.durability.scenarios import SCENARIOS, Recording, record
 from tests.support.faults import FaultLab
+from tests.support.pace import thinned
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 # Of the other scenarios 'make prove' looks at as many states; here at fewer.
@@ -51,7 +52,7 @@ def bench(tmp_path_factory) -> Iterator[Bench]:
             yield Bench(lab, explorer, folder / "recordings")
 
 
-@pytest.mark.parametrize("name", ["recycling", "newest damaged"])
+@pytest.mark.parametrize("name", thinned(["recycling", "newest damaged"], 2))
 def test_row_81_of_some_power_cuts_none_loses_what_was_saved(bench, name):
     recording = bench.recording(name)
 

@@ -6,12 +6,13 @@ import pytest
 
 from tests.durability.killable import SCENARIOS
 from tests.durability.kills import kill
+from tests.support.pace import thinned
 
 # In sum more than a thousand.
 KILLS = -(-1008 // len(SCENARIOS))
 
 
-@pytest.mark.parametrize("name", ["saved beside the run", "within epochs"])
+@pytest.mark.parametrize("name", thinned(["within epochs", "saved beside the run"], 2))
 def test_some_kills_lose_nothing(name):
     row = kill(name, 8, seed=1)
 

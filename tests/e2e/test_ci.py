@@ -55,6 +55,7 @@ def test_both_services_install_first_and_run_the_same_commands():
     assert [line.replace(" --format github", "") for line in github] == gitlab
 
 
+@pytest.mark.long
 def test_the_workflow_fails_where_a_spec_is_wrong(tmp_path):
     spec = _checkout(tmp_path) / "specs" / "ci" / "smoke.yaml"
     spec.write_text(spec.read_text().replace("loss < 0.4", "loss < 0.0001"))

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.command import JOBRUN, environment, jobrun
 from tests.support.memory_group import memory_group
+from tests.support.pace import thinned
 from tests.support.stored import blobs, epochs, only_run
 
 SPEC = """\
@@ -140,6 +141,7 @@ def test_row_69_a_thread_that_cannot_be_ended_ends_the_process(what, line, tmp_p
     _goes_on(folder, unbroken)
 
 
+@pytest.mark.long
 def test_row_69_a_program_that_ignores_sigterm_is_killed(tmp_path, unbroken):
     call = '- {call: "ends:step", with: {x: w, epoch: epoch}, out: w}'
     deaf = "if [ -e armed ]; then trap '' TERM; sleep 300; fi"
@@ -160,6 +162,7 @@ def test_row_70_a_limit_of_memory_is_told_with_the_place(tmp_path, unbroken):
     _goes_on(folder, unbroken)
 
 
+@pytest.mark.long
 def test_row_70_who_is_ended_by_the_kernel_for_lack_of_memory_is_told_so(tmp_path, unbroken):
     folder = _folder(tmp_path / "x", "blocks = [b'x' * (64 << 20) for _ in range(100)]")
     with memory_group(300 << 20) as group:
@@ -178,6 +181,7 @@ def test_row_70_who_is_ended_by_the_kernel_for_lack_of_memory_is_told_so(tmp_pat
     _goes_on(folder, unbroken)
 
 
+@pytest.mark.long
 def test_row_68_a_thread_that_was_left_running_does_not_hold_the_process(tmp_path):
     folder = _folder(tmp_path / "x", "threading.Thread(target=time.sleep, args=(300,)).start()")
     done = jobrun("run", "ends.yaml", cwd=folder, started=True)
@@ -185,7 +189,7 @@ def test_row_68_a_thread_that_was_left_running_does_not_hold_the_process(tmp_pat
     assert list(_content(folder)) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("what", ["pass", "os._exit(0)"])
+@pytest.mark.parametrize("what", thinned(["os._exit(0)", "pass"], 2))
 def test_row_77_what_has_a_session_of_its_own_ends_with_the_run(what, tmp_path):
     folder = _folder(tmp_path / "x", f"{TREE}; time.sleep(0.3); {what}")
     done = jobrun("run", "ends.yaml", cwd=folder)
@@ -209,7 +213,7 @@ def _started(folder: Path) -> subprocess.Popen[str]:
 INSIDE = "open(armed := __file__.replace('ends.py', 'inside'), 'w').close(); time.sleep(1.5)"
 
 
-@pytest.mark.parametrize("to", ["one process", "the whole group"])
+@pytest.mark.parametrize("to", thinned(["the whole group", "one process"], 2))
 def test_row_82_a_signal_is_one_request_to_whomever_it_is_sent(to, tmp_path):
     folder = _folder(tmp_path / "x", INSIDE)
     process = _started(folder)

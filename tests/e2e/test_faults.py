@@ -20,6 +20,7 @@ from tests.support.judge import (
     unfinished,
     wrong,
 )
+from tests.support.pace import thinned
 from tests.support.stored import only_run
 
 KEEP_ALL = ("--set", "checkpoint.keep.last=1000")
@@ -121,6 +122,7 @@ def test_row_43_a_disk_that_stays_full_loses_nothing(bench):
     _sweep(bench, faults[::31])
 
 
+@pytest.mark.long
 def test_row_80_killed_at_some_calls_the_run_loses_nothing(bench):
     _sweep(bench, every(bench.counts, KILLS)[::STRIDE])
 
@@ -179,7 +181,7 @@ def test_an_fsync_that_failed_is_not_asked_again(bench):
     assert len(synced) == 2  # a second stage, with a new file
 
 
-@pytest.mark.parametrize("call", READING)
+@pytest.mark.parametrize("call", thinned(READING, 2))
 def test_row_44_a_resume_that_cannot_read_falls_back_or_is_refused(bench, call):
     """Of every call that reads a checkpoint or a record, one in so many fails."""
     stopped = bench.place("stopped")

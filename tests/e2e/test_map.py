@@ -79,9 +79,8 @@ def _bits(run: Path) -> list[object]:
     return [blobs(path) for _, path in sorted(epochs(run).items())]
 
 
-@pytest.mark.parametrize(
-    "chosen", [MAPS[1], *(pytest.param(one, marks=pytest.mark.long) for one in (MAPS[0], MAPS[2]))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("chosen", MAPS)
 def test_nodes_that_share_a_place_have_the_bits_of_those_that_do_not(tmp_path, chosen):
     words = [word for one in chosen for word in ("--map", one)]
     found = _run(tmp_path, "mapped", "--session", "processes", *words)

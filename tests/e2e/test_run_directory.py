@@ -16,6 +16,7 @@ import pytest
 from tests.support.command import JOBRUN, bash, environment
 from tests.support.command import jobrun as jobrun_itself
 from tests.support.faults import FaultLab, library
+from tests.support.pace import thinned
 from tests.support.stored import blobs, epochs, only_run
 from tests.support.walk import SPEC
 
@@ -83,6 +84,7 @@ def _another_users(path: Path, mode: int) -> bool:
     return False
 
 
+@pytest.mark.long
 def test_row_41_a_run_that_everyone_may_change_is_refused_unless_trusted(folder, reference):
     run = _stopped(folder)
     if not _another_users(run, 0o777):
@@ -106,6 +108,7 @@ def test_row_39_a_link_of_another_user_in_place_of_the_checkpoints_is_refused(fo
     assert (said.returncode, "error[E380]" in said.stderr) == (7, True), said.stderr
 
 
+@pytest.mark.long
 def test_row_39_a_run_directory_swapped_while_it_runs_gets_nothing_more(folder):
     (folder / "walk.yaml").write_text(SLOW)
     child = _start(folder)
@@ -160,6 +163,7 @@ def test_row_42_an_unwritable_directory_is_told_at_the_start(folder):
     assert "epoch" not in done.stderr
 
 
+@pytest.mark.long
 def test_row_45_a_directory_removed_under_us_ends_with_words(folder):
     (folder / "walk.yaml").write_text(SLOW)
     child = _start(folder)
@@ -210,6 +214,7 @@ def test_row_65_an_epoch_that_is_gone_needs_the_users_word(folder, reference):
     assert _content(run) == reference
 
 
+@pytest.mark.long
 def test_row_34_what_is_preloaded_does_not_reach_programs(folder):
     """LD_PRELOAD is really in force in the run, and really not in what it starts."""
     (folder / "walk.yaml").write_text(
@@ -243,7 +248,7 @@ def test_row_34_what_is_preloaded_does_not_reach_programs(folder):
     assert library().name not in (folder / "maps.txt").read_text()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", thinned([signal.SIGKILL, signal.SIGTERM], 2))
 def test_row_82_no_program_outlives_the_run(folder, number):
     (folder / "walk.yaml").write_text(
         SLOW.replace("sleep 0.15", "echo $$$$ > pid; sleep 300 & sleep 300")
@@ -268,6 +273,7 @@ def test_row_82_a_batch_script_repeats_one_line_until_it_is_done(folder, referen
     assert _content(only_run(folder / "runs")) == reference
 
 
+@pytest.mark.long
 def test_row_83_a_wall_clock_that_jumps_by_days_changes_nothing(folder, reference):
     env = environment(LD_PRELOAD=str(library()), FAULTS_CLOCK="86400")
     done = jobrun("run", "walk.yaml", "--time", "1h", cwd=folder, env=env)
@@ -286,6 +292,7 @@ def test_a_deadline_is_kept_and_the_same_line_goes_on(folder, reference):
     assert _content(only_run(folder / "runs")) == reference
 
 
+@pytest.mark.long
 def test_what_a_run_writes_can_be_read_by_others_and_changed_by_none(folder):
     code, _, said = bash("umask 0; jobrun run walk.yaml", folder)
     assert code == 0, said

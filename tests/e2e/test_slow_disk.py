@@ -78,6 +78,7 @@ def _ends_like(unbroken, folder):
     return blobs(epochs(only_run(folder / "runs"))[4]) == unbroken
 
 
+@pytest.mark.long
 def test_row_82_the_first_signal_waits_until_the_save_is_durable(process, tmp_path, unbroken):
     run = only_run(tmp_path / "runs")
     process.send_signal(signal.SIGTERM)
@@ -92,6 +93,7 @@ def test_row_82_the_first_signal_waits_until_the_save_is_durable(process, tmp_pa
     assert _ends_like(unbroken, tmp_path)
 
 
+@pytest.mark.long
 def test_row_82_the_second_signal_does_not_wait_and_loses_only_that_save(
     process, tmp_path, unbroken
 ):

@@ -19,9 +19,9 @@ ALL = sorted(path.name for path in SPECS.glob("*.yaml"))
 NOT_EXACT = {"word-vectors.yaml"}
 # Another processor rounds otherwise, and the lines of a picture are a little elsewhere.
 TOLERANCE = 0.03
-# One calls a program twelve times, the other imports torch, which only CI is sure to have.
-SLOW = {"factoring.yaml", "torch-digits.yaml"}
-RUNS = [pytest.param(name, marks=[pytest.mark.long] * (name in SLOW)) for name in ALL]
+# The others with the long tests; of those, torch is what only CI is sure to have.
+QUICK = {"heat-plate.yaml", "two-nodes.yaml"}
+RUNS = [pytest.param(name, marks=[pytest.mark.long] * (name not in QUICK)) for name in ALL]
 
 
 def test_there_are_specs():

@@ -13,6 +13,7 @@ from jobrun.checkpoint.directory import DirectoryStore
 from jobrun.cli.invoke import invoke
 from jobrun.core.crashpoints import POINTS
 from tests.support.command import environment, jobrun
+from tests.support.pace import thinned
 from tests.support.stored import blobs, epochs, only_run
 
 SPEC = """\
@@ -97,7 +98,7 @@ def test_a_copy_can_be_inspected_like_any_checkpoint(tmp_path, capsys):
 UPLOADING = [point for point in POINTS if point.startswith("upload.")] + ["runner.uploaded"]
 
 
-@pytest.mark.parametrize("occurrence", [1, 2])
+@pytest.mark.parametrize("occurrence", thinned([2, 1], 2))
 @pytest.mark.parametrize("point", UPLOADING)
 def test_killed_while_copying_the_next_start_finishes_the_copy(tmp_path, point, occurrence):
     """Once at the end: two files are copied, so the first kill may come twice."""

@@ -44,6 +44,7 @@ def test_hogwild_is_the_one_reason_why_it_is_not_exact(tmp_path):
     assert [one["exact"] for one in json.loads(alone)["specs"]] == [True]
 
 
+@pytest.mark.long
 def test_words_get_vectors_that_tell_pairs_of_the_book_from_others(tmp_path):
     run = _ran(tmp_path, "--epochs", "3")
     vectors = _vectors(run)

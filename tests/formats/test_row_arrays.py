@@ -72,6 +72,7 @@ def test_a_file_that_was_cut_short_is_told_when_it_is_opened(tmp_path):
     assert _code(lambda: open_rows("npy", str(path), ("",))) == "E282"
 
 
+@pytest.mark.long
 def test_rows_of_a_large_file_take_no_memory_of_its_size(tmp_path):
     path = tmp_path / "a.npy"
     count, width = 1 << 19, 128

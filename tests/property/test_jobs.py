@@ -27,19 +27,19 @@ def _checked(check: Any, spec: dict[str, Any]) -> None:
             raise
 
 
-@settings(_COMMON, max_examples=20)
+@settings(_COMMON, max_examples=12)
 @given(specs())
 def test_a_job_in_a_session_does_what_it_says(spec):
     _checked(check_threads, spec)
 
 
-@settings(_COMMON, max_examples=6)
+@settings(_COMMON, max_examples=3)
 @given(specs())
 def test_a_job_resumed_from_any_epoch_ends_with_the_same_bits(spec):
     _checked(check_runner, spec)
 
 
-@settings(_COMMON, max_examples=6)
+@settings(_COMMON, max_examples=3)
 @given(specs())
 def test_a_job_that_is_measured_ends_with_the_same_bits(spec):
     _checked(check_metered, spec)

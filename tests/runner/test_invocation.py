@@ -19,6 +19,7 @@ from jobrun.core.events import GroupStarted
 from jobrun.runner import record
 from jobrun.runner.journal import read_journal
 from jobrun.runner.start import start_run
+from tests.support.pace import thinned
 from tests.support.runs import ROOT, Place
 
 RETENTION = (
@@ -46,7 +47,7 @@ def place(tmp_path):
     return Place(tmp_path, RETENTION)
 
 
-@pytest.mark.parametrize("point", FORWARD)
+@pytest.mark.parametrize("point", thinned(FORWARD, 4))
 def test_row_80_killed_at_any_point_the_run_goes_on_as_if_unbroken(place, unbroken, point):
     assert place.process("auto", crash=point).returncode == -signal.SIGKILL
 
@@ -97,7 +98,7 @@ def large(tmp_path_factory):
     return place.outcome()
 
 
-@pytest.mark.parametrize("point", INTO_USED_FILES)
+@pytest.mark.parametrize("point", thinned(INTO_USED_FILES, 3))
 @pytest.mark.parametrize("node", [0, 1])
 def test_row_80_killed_while_it_writes_into_a_used_file_no_epoch_that_is_kept_is_touched(
     tmp_path, large, point, node
@@ -254,6 +255,7 @@ def test_row_82_an_epoch_that_outlasts_the_grace_is_dropped(signalling, silent):
     assert signalling.outcome() == silent.outcome()
 
 
+@pytest.mark.long
 def test_a_time_limit_drops_what_outlasts_the_grace(signalling):
     result = start(signalling, "params.number=0", "params.stay=true", grace_s=0.1, time_s=1.0)
 

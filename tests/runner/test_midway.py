@@ -17,6 +17,7 @@ from jobrun.runner.midway import MidwaySaver
 from jobrun.spec.load import load_spec
 from tests.support.command import JOBRUN, environment, jobrun
 from tests.support.midway import FailingAt, Stand
+from tests.support.pace import thinned
 
 READERS = {
     "rows": "batch: 1",
@@ -29,7 +30,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
-@pytest.mark.parametrize("at", [1, 3, 5])
+@pytest.mark.parametrize("at", thinned([3, 1, 5], 3))
 def test_a_run_cut_short_at_a_safe_point_ends_with_the_same_bits(tmp_path, monkeypatch, reader, at):
     whole, cut = Stand(tmp_path / "whole", reader), Stand(tmp_path / "cut", reader)
     whole.start()
@@ -76,6 +77,7 @@ def test_a_zip_of_readers_goes_on_in_both(tmp_path, monkeypatch):
     assert cut.outcome() == whole.outcome()
 
 
+@pytest.mark.long
 def test_a_kill_at_any_time_loses_nothing(tmp_path):
     whole = Stand(tmp_path / "whole")
     whole.start()
@@ -177,6 +179,7 @@ def test_another_policy_may_take_over(cut):
     assert sum('"s"' in line for line in cut.measured) == 3 * 16
 
 
+@pytest.mark.long
 def test_a_request_to_end_ends_the_epoch_at_its_next_safe_point(tmp_path):
     stand, whole = Stand(tmp_path / "a", "batch: 3, delay: 40ms"), Stand(tmp_path / "b", "batch: 3")
     whole.start()

@@ -323,6 +323,7 @@ def test_a_signal_ends_the_wait_for_a_retry(tmp_path):
     assert "epoch 1 was dropped" in place.run.record.reason
 
 
+@pytest.mark.long
 def test_a_task_that_takes_too_long_is_tried_again(tmp_path):
     limited = ("max: 2}", "max: 1}\n    timeout: 1s")
     calm, slow = flaky(tmp_path / "calm"), flaky(tmp_path / "slow", limited)
@@ -340,6 +341,7 @@ def test_a_task_that_takes_too_long_is_tried_again(tmp_path):
     assert "limit of 1 s (task step, node a, epoch 1); it was in epoch/step/steps[3]" in told[0]
 
 
+@pytest.mark.long
 def test_without_a_retry_it_drops_the_epoch_and_a_longer_limit_is_no_drift(tmp_path):
     limited = ("    node: a\n    retry: {max: 2}\n", "    node: a\n    timeout: 1s\n")
     place = flaky(tmp_path / "slow", limited)

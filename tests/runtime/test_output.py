@@ -86,6 +86,7 @@ def test_cancel_asks_first_and_forces_later():
     assert (code, told[0], told[-1]) == (7, "up", "asked")
 
 
+@pytest.mark.long
 def test_a_program_that_will_not_end_is_killed():
     scope = CancelScope()
     with started("trap '' TERM; echo up; while :; do sleep 0.01; done") as process:

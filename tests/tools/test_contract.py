@@ -69,6 +69,7 @@ def _python(site, folder, *words):
                           capture_output=True, text=True, check=False)  # fmt: skip
 
 
+@pytest.mark.long
 def test_an_installed_package_keeps_the_contract(site, tmp_path):
     (tmp_path / "test_mine.py").write_text(TESTS)
 
@@ -78,6 +79,7 @@ def test_an_installed_package_keeps_the_contract(site, tmp_path):
     assert "7 passed" in done.stdout
 
 
+@pytest.mark.long
 def test_a_spec_uses_its_operator_in_both_forms(site, tmp_path):
     (tmp_path / "extra.yaml").write_text(SPEC)
 

@@ -27,6 +27,7 @@ def results(tmp_path_factory):
     return smoke(names, ["--epochs", "2"], folder / "runs", 2, told.append), told
 
 
+@pytest.mark.long
 def test_each_spec_is_run_and_told_and_results_come_in_their_order(results):
     (good, bad), told = results
 

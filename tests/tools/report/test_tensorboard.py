@@ -26,6 +26,7 @@ def _read(path):
     return found
 
 
+@pytest.mark.long
 def test_tensorboard_reads_what_was_measured(tmp_path):
     report = make_report(tmp_path)
     (path,) = export([report], tmp_path / "tb")
