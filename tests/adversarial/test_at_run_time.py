@@ -27,7 +27,7 @@ HUGE = (
     "w = segment_sum(x, [0, 1, 2], 10 ** 15)[0]",
     "w = one_hot([0], 10 ** 15)",
     "w = identity(10 ** 8)",
-    "w = tri(10 ** 8)",
+    "w = tri(10 ** 7)",
     "w = zeros(n)",
 )
 TEXT = (
