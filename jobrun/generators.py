@@ -17,6 +17,7 @@ from __future__ import annotations
 import random
 import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -64,11 +65,22 @@ def seeded(rng: np.random.Generator, *, torch: bool = False) -> Generators:
     Args:
         rng: Where the seeds come from; a step has one, from the seed of the job.
         torch: Also those of PyTorch, which is imported for it if it was not yet.
+
+    Raises:
+        ModuleNotFoundError: It is not installed.
     """
     random.seed(int(rng.integers(_LARGEST_SEED)))
     np.random.seed(rng.integers(1 << 32, size=4, dtype=np.uint32))  # noqa: NPY002 - it is this state that is kept
     drawn = int(rng.integers(_LARGEST_SEED))
-    module = import_module("torch") if torch else sys.modules.get("torch")
+    module = _torch() if torch else sys.modules.get("torch")
     if module is not None:
         module.manual_seed(drawn)
     return Generators()
+
+
+def _torch() -> ModuleType:
+    try:
+        return import_module("torch")
+    except ModuleNotFoundError as error:
+        message = "PyTorch is not installed: pip install 'jobrun[torch]'"
+        raise ModuleNotFoundError(message, name="torch") from error

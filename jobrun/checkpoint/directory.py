@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jobrun.checkpoint import manifest as manifests
+from jobrun.checkpoint.elsewhere import SUFFIX, delete_objects
 from jobrun.checkpoint.plainfile import read_plain
 from jobrun.checkpoint.presence import damage_of
 from jobrun.checkpoint.recycling import SPARE
@@ -248,7 +249,10 @@ def _is_directory(path: Path) -> bool:
 
 def _expect_files(staged: str, files: tuple[StoredFile, ...]) -> None:
     found = {path.name: path.lstat() for path in Path(staged).iterdir()}
-    expected = {file.name: file.size_bytes for file in files}
+    # In place of a file it may stand where it is.
+    expected = {
+        file.name: file.size_bytes for file in files if not found.pop(f"{file.name}{SUFFIX}", None)
+    }
     if set(found) != set(expected):
         raise _not_as_written(staged, f"it holds {sorted(found)}, expected {sorted(expected)}")
     for name, facts in found.items():
@@ -309,6 +313,9 @@ def _remove_tree(path: Path) -> None:
     if not _is_directory(path):
         path.unlink()
         return
+    if path.name.startswith(".del-"):
+        # Of an epoch that did exist. What was staged only may name what an epoch has.
+        delete_objects(path)
     for count, file in enumerate(sorted(path.iterdir())):
         if _is_directory(file):
             shutil.rmtree(file)

@@ -18,13 +18,14 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from jobrun.checkpoint import manifest as manifests
 from jobrun.checkpoint.bucket import Bucket
 from jobrun.checkpoint.copying import identity
 from jobrun.checkpoint.directory import DirectoryStore, epoch_name
+from jobrun.checkpoint.elsewhere import Reference, reference_of
 from jobrun.checkpoint.plainfile import read_plain
 from jobrun.checkpoint.store import Damage, Manifest, StoredFile
 from jobrun.checkpoint.verifying import verified_pieces
@@ -35,6 +36,10 @@ from jobrun.formats.files import disk_faults, write_all
 
 _EPOCH = re.compile(r"(epoch-([0-9]{6,18}))/.+")
 _TAG_LENGTH = 16
+
+
+# Whether somebody still waits for an upload; asked between pieces.
+Wanted = Callable[[], bool]
 
 
 class GivenUpUploadError(Exception):
@@ -81,9 +86,7 @@ class ObjectStore:
             self.discard(staged)
         return str(self.url / epoch_name(manifest.epoch))
 
-    def upload(
-        self, directory: str, manifest: Manifest, is_wanted: Callable[[], bool] = _always
-    ) -> bool:
+    def upload(self, directory: str, manifest: Manifest, is_wanted: Wanted = _always) -> bool:
         """Bring an epoch that exists elsewhere here; False if it was here already.
 
         What an earlier try has brought is compared, and kept where its bytes are right.
@@ -258,40 +261,17 @@ class ObjectStore:
             "see which run made it; move it away, or upload to another place, then resume",
         )
 
-    def _send_files(
-        self, directory: str, manifest: Manifest, is_wanted: Callable[[], bool]
-    ) -> None:
+    def _send_files(self, directory: str, manifest: Manifest, is_wanted: Wanted) -> None:
         for file in manifest.files:
-            name = _object_name(manifest.epoch, file)
             source = str(Path(directory, file.name))
-            digest = hashlib.sha256()
-            for piece in verified_pieces(source, file.digest):
-                _expect_wanted(is_wanted)
-                digest.update(piece)
-            if not self._holds(name, file, digest.hexdigest(), is_wanted):
-                self._bucket.put(name, _sent(source, file, is_wanted), file.size_bytes)
-                if not self._holds(name, file, digest.hexdigest(), is_wanted):
-                    raise EnvironmentFaultError.of(
-                        "E334",
-                        f"{self.url / name} is not what was sent there",
-                        "see whether anything else writes there, then resume",
-                    )
+            own = Reference(self.url, object_name(manifest.epoch, file))
+            # What its node has brought here was compared then.
+            if Path(source).exists() or reference_of(source) != own:
+                _send_file(self._bucket, manifest.epoch, file, source, is_wanted)
             reach("upload.file-synced")
 
-    def _holds(
-        self, name: str, file: StoredFile, digest: str, is_wanted: Callable[[], bool]
-    ) -> bool:
-        """Whether the store has these very bytes: they are read back."""
-        if self._bucket.size_bytes(name) != file.size_bytes:
-            return False
-        found = hashlib.sha256()
-        for piece in self._bucket.pieces(name):
-            _expect_wanted(is_wanted)
-            found.update(piece)
-        return found.hexdigest() == digest
-
     def _fetch_file(self, epoch: int, file: StoredFile, staged: str) -> None:
-        name = _object_name(epoch, file)
+        name = object_name(epoch, file)
         size = self._bucket.size_bytes(name)
         if size != file.size_bytes:
             how = "is not there" if size is None else f"has {size} bytes, not {file.size_bytes}"
@@ -316,18 +296,86 @@ def _manifest_name(epoch: int) -> str:
     return f"{epoch_name(epoch)}/{manifests.NAME}"
 
 
-def _object_name(epoch: int, file: StoredFile) -> str:
+def object_name(epoch: int, file: StoredFile) -> str:
+    """The name of a node's file: of other bytes it is another one."""
     tag = file.digest.removeprefix("sha256:")[:_TAG_LENGTH]
     return f"{epoch_name(epoch)}/{file.node}.{tag}.h5"
 
 
-def _sent(source: str, file: StoredFile, is_wanted: Callable[[], bool]) -> Iterator[bytes]:
+def bring_file(place: ObjectUrl, epoch: int, file: StoredFile, source: str) -> Reference:
+    """Bring one node's file there, unless it is there; its bytes are read back and compared.
+
+    Of an epoch that has all its files there nothing is seen before it has its manifest.
+
+    Args:
+        place: Of the epochs.
+        epoch: Its epoch.
+        file: What was written.
+        source: Where.
+
+    Raises:
+        CheckpointError: It is not what was written.
+        EnvironmentFaultError: The store says no, or has something else than what was sent.
+    """
+    _send_file(Bucket(place), epoch, file, source, _always)
+    return Reference(place, object_name(epoch, file))
+
+
+def expect_brought(place: ObjectUrl, epoch: int, files: Iterable[StoredFile]) -> None:
+    """See that all files of an epoch are there, in their lengths.
+
+    Raises:
+        EnvironmentFaultError: E334, one is not; or the store says no.
+    """
+    found = Bucket(place).list(epoch_name(epoch))
+    for file in files:
+        name = object_name(epoch, file)
+        if found.get(name) != file.size_bytes:
+            how = f"has {found[name]} bytes" if name in found else "is not there any more"
+            raise EnvironmentFaultError.of(
+                "E334",
+                f"{place / name} {how}, and a node has just brought it there",
+                "see whether anything else writes or deletes there, then resume",
+            )
+
+
+def _send_file(
+    bucket: Bucket, epoch: int, file: StoredFile, source: str, is_wanted: Wanted
+) -> None:
+    name = object_name(epoch, file)
+    digest = hashlib.sha256()
+    for piece in verified_pieces(source, file.digest):
+        _expect_wanted(is_wanted)
+        digest.update(piece)
+    if _holds(bucket, name, file, digest.hexdigest(), is_wanted):
+        return
+    bucket.put(name, _sent(source, file, is_wanted), file.size_bytes)
+    if not _holds(bucket, name, file, digest.hexdigest(), is_wanted):
+        raise EnvironmentFaultError.of(
+            "E334",
+            f"{bucket.url / name} is not what was sent there",
+            "see whether anything else writes there, then resume",
+        )
+
+
+def _holds(bucket: Bucket, name: str, file: StoredFile, digest: str, is_wanted: Wanted) -> bool:
+    """Whether the store has these very bytes: they are read back."""
+    if bucket.size_bytes(name) != file.size_bytes:
+        return False
+    found = hashlib.sha256()
+    for piece in bucket.pieces(name):
+        _expect_wanted(is_wanted)
+        found.update(piece)
+    return found.hexdigest() == digest
+
+
+def _sent(source: str, file: StoredFile, is_wanted: Wanted) -> Iterator[bytes]:
     for piece in verified_pieces(source, file.digest):
         _expect_wanted(is_wanted)
         yield bytes(piece)
         reach("upload.file-part-written")
 
 
-def _expect_wanted(is_wanted: Callable[[], bool]) -> None:
+def _expect_wanted(is_wanted: Wanted) -> None:
     if not is_wanted():
         raise GivenUpUploadError

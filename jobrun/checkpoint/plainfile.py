@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from jobrun.checkpoint.elsewhere import fetched
 from jobrun.core.errors import CheckpointError
 
 _PIECE = 1 << 22
@@ -19,15 +20,15 @@ _PIECE = 1 << 22
 def open_plain(path: str) -> Iterator[tuple[int, int]]:
     """Open a regular file that has one name, and is no link; gives its descriptor and length.
 
-    Someone else may have put a link to a private file here, or a pipe that never answers.
+    Someone else may have put a link to a private file here, or a pipe that never answers. Of one
+    that is in an object store, a copy is opened (``elsewhere``).
 
     Raises:
         CheckpointError: It is missing, not such a file, or cannot be read.
+        EnvironmentFaultError: It is in an object store, which says no.
     """
-    # O_NONBLOCK: opening a pipe would wait for its writer for ever.
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags)
+        descriptor = _opened(path)
     except OSError as error:
         raise _cannot_open(path, error) from error
     try:
@@ -42,6 +43,18 @@ def open_plain(path: str) -> Iterator[tuple[int, int]]:
         raise _cannot_open(path, error) from error
     finally:
         os.close(descriptor)
+
+
+def _opened(path: str) -> int:
+    # O_NONBLOCK: opening a pipe would wait for its writer for ever.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        return os.open(path, flags)
+    except FileNotFoundError:
+        copy = fetched(path)
+        if not copy:
+            raise
+        return os.open(copy, flags)
 
 
 def _lock(path: str, descriptor: int) -> None:

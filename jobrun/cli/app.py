@@ -52,12 +52,13 @@ Examples:
 
 \b
 Exit codes:
-   0  finished                        6  refused: the run is in use
-   1  a step or a check failed        7  disk, permissions, import, host
+   0  finished                        7  disk, permissions, import, host
+   1  a step or a check failed        8  damaged, or not the same
    2  usage                           9  finished, an 'expect' does not hold
    3  the spec is not valid          70  internal error, with a report
    4  no usable checkpoint           75  stopped early, resume continues
    5  refused: not what was run     130  Ctrl-C, resume continues
+   6  refused: the run is in use
 """
 
 

@@ -35,10 +35,11 @@ def command(shell: Shell, shell_name: str | None) -> None:
     from click.shell_completion import get_completion_class  # noqa: PLC0415 - rarely used
 
     from jobrun.cli.app import group  # noqa: PLC0415 - the table imports this module
+    from jobrun.cli.bash import WholeWords  # noqa: PLC0415 - rarely used
 
     own = os.path.basename(shell.environment.get("SHELL", ""))  # noqa: PTH119 - text, no path
     name = shell_name or (own if own in _SHELLS else "bash")
-    kind = get_completion_class(name)
+    kind = WholeWords if name == "bash" else get_completion_class(name)
     if kind is not None:
         shell.print(kind(group, {}, "jobrun", VARIABLE).source().strip())
     shell.say(_HOW[name])
@@ -50,10 +51,15 @@ def answer(instruction: str) -> int:
     Args:
         instruction: Such as ``bash_complete``.
     """
-    from click.shell_completion import shell_complete  # noqa: PLC0415 - rarely used
+    from click.shell_completion import (  # noqa: PLC0415 - rarely used
+        add_completion_class,
+        shell_complete,
+    )
 
     from jobrun.cli.app import group  # noqa: PLC0415
+    from jobrun.cli.bash import WholeWords  # noqa: PLC0415
 
+    add_completion_class(WholeWords)
     try:
         return shell_complete(group, {"obj": Shell()}, "jobrun", VARIABLE, instruction)
     except (JobrunError, click.ClickException):

@@ -36,8 +36,14 @@ _LIMITS = {
 }
 
 
-def noting(box: Box) -> Listener:
-    """A listener that keeps in the box what is being run."""
+def noting(box: Box, grace_s: float) -> Listener:
+    """A listener that keeps in the box what is being run.
+
+    Args:
+        box: The box.
+        grace_s: How long an epoch may still take after the first request to end.
+    """
+    box.note("grace", str(grace_s))
     limits = Limits(lambda text: box.note("limit", text))
 
     def hear(event: Event) -> None:
@@ -69,7 +75,7 @@ def tell_unexpected_end(box: Box, ended: Ended, lacked_memory: Callable[[], bool
     """Say how a run's process ended, where it was, and what to do; returns the exit code.
 
     Where somebody killed it (SIGKILL, and no lack of memory), this process ends in the same way
-    after that: whoever waits for it must see a kill. Where it did not heed a second signal, the
+    after that: whoever waits for it must see a kill. Where it did not heed a signal to end, the
     code is that of a run which did.
 
     Args:
@@ -87,10 +93,10 @@ def tell_unexpected_end(box: Box, ended: Ended, lacked_memory: Callable[[], bool
     show((told(ended.overdue, mend) if ended.overdue else Fault("E386", how, mend),), shell)
     for line in stack:
         shell.say(f"  {line}")
-    if ended.status == -signal.SIGKILL and not (lacked or ended.insisted or ended.overdue):
+    if ended.status == -signal.SIGKILL and not (lacked or ended.unheeded or ended.overdue):
         end_alike(signal.SIGKILL)
-    if ended.insisted:
-        is_interrupt = MEANT.get(ended.insisted, ended.insisted) == signal.SIGINT
+    if ended.unheeded:
+        is_interrupt = MEANT.get(ended.unheeded, ended.unheeded) == signal.SIGINT
         return (InterruptedRunError if is_interrupt else StoppedEarlyError).exit_code
     return TaskFailedError.exit_code
 
@@ -142,9 +148,11 @@ def _how(box: Box, ended: Ended, *, lacked: bool) -> str:
             return f"{who} was ended by {left}, called"
         return f"{who} ended with exit code {ended.status}, without a word,"
     number = signal.Signals(-ended.status)
-    if ended.insisted:
-        name = signal.Signals(MEANT.get(ended.insisted, ended.insisted)).name
-        return f"{who} did not heed the second {name}, and was ended"
+    if ended.unheeded:
+        name = signal.Signals(MEANT.get(ended.unheeded, ended.unheeded)).name
+        if ended.is_second:
+            return f"{who} did not heed the second {name}, and was ended"
+        return f"{who} was asked to end by {name}, did not within its grace, and was ended"
     if number in _CRASHES:
         return f"{who} crashed ({number.name}: {_CRASHES[number]})"
     if number in _LIMITS:

@@ -173,8 +173,9 @@ def execute(act: Act, shell: Shell, run_dir: Path, given: Mapping[str, Any]) -> 
     verbosity = -1 if given["quiet"] else int(given["verbose"])
     tally = Tally()
     with _not_writable_by_others(), progress_of(shell, tally, verbosity) as progress:
-        listener = both(noting(shell.box), progress) if shell.box else progress
         options = run_options(run_dir, given)
+        grace_s = options.grace_s
+        listener = both(noting(shell.box, grace_s), progress) if shell.box else progress
         with (
             what_is_kept(tally),
             profiled(given.get("profile", False), options, listener, shell) as (options, told),

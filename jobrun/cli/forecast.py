@@ -69,7 +69,7 @@ def _rows(forecast: Forecast) -> list[tuple[str, str]]:
         rows.append(("from", f"nowhere: {forecast.reason}"))
         code = forecast.exit_code
         rows.append(("then", f"it returns at once with exit code {code}; with more epochs "
-                     "(--epochs N, or a changed stop) it would go on"))  # fmt: skip
+                     "(--epochs N) or a changed 'stop' it may go on"))  # fmt: skip
         if forecast.damage:
             rows.append(("damaged", f"{forecast.damage}; an older epoch makes it again: --epoch N"))
         return [*rows, ("overwritten", "nothing")]

@@ -46,9 +46,11 @@ _LEFT_BEHIND_S = 5.0
 # The second signal to end does not wait for the epoch; so long it is given to heed it.
 _INSISTING = 2
 _HEEDING_S = 10.0
+# After the grace: what a session gives tasks to their next step boundary, and exit blocks.
+_ENDING_S = 35.0
 _PAGE_BYTES = 16384
 _SLOT_BYTES = 2048
-_SLOTS = ("run", "group", "exit", "limit")
+_SLOTS = ("run", "group", "exit", "limit", "grace")
 _MOST_STACK_BYTES = 1 << 20
 
 
@@ -115,13 +117,15 @@ class Ended:
     Attributes:
         status: As ``subprocess`` gives it: negative for the signal that ended it.
         most_bytes: The most memory that it had at a time.
-        insisted: The second signal that asked for its end, if it was ended for not heeding it.
+        unheeded: The signal that asked for its end, if it was ended for not heeding it.
+        is_second: Whether that was the second, which does not wait for any grace.
         overdue: The task for which it was ended; see ``overdue``.
     """
 
     status: int
     most_bytes: int
-    insisted: int = 0
+    unheeded: int = 0
+    is_second: bool = False
     overdue: str = ""
 
 
@@ -157,7 +161,7 @@ def guarded(work: Callable[[Box], int], explain: Callable[[Box, Ended], int]) ->
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     if box.exit_code is not None:
         return box.exit_code
-    if not ended.insisted and -ended.status in (*RELAYS, signal.SIGUSR2, signal.SIGQUIT):
+    if not ended.unheeded and -ended.status in (*RELAYS, signal.SIGUSR2, signal.SIGQUIT):
         end_alike(-ended.status)
     return explain(box, ended)
 
@@ -165,8 +169,9 @@ def guarded(work: Callable[[Box], int], explain: Callable[[Box, Ended], int]) ->
 class _Watch:
     """The parent's side: passes signals on until the child has ended.
 
-    The second that asks for the end means at once. A child that does not heed it, nor the limit of
-    a task, since code in C keeps the interpreter for itself, is ended from here.
+    The second that asks for the end means at once. A child that does not heed it, nor the grace
+    after the first, nor the limit of a task, since it is inside of one long call of code in C, is
+    ended from here.
     """
 
     def __init__(self, child: int, awaited: set[int], asking: set[int], box: Box) -> None:
@@ -175,8 +180,11 @@ class _Watch:
         self._asking = asking
         self._box = box
         self._asked = 0
-        self._insisted = 0
+        self._first = 0
+        self._unheeded = 0
+        self._drop_at = float("inf")
         self._limits = Overdue(lambda: box.text("limit"))
+        self._dropped = Overdue(self._to_drop)
         self._overdue = ""
         self._end_at = float("inf")
         self._noted_at = 0.0
@@ -210,20 +218,35 @@ class _Watch:
                 return None
             if pid == self._child:
                 is_ended = time.monotonic() > self._end_at
-                insisted = self._insisted if is_ended else 0
+                unheeded = self._unheeded if is_ended else 0
                 code, most_bytes = os.waitstatus_to_exitcode(status), usage.ru_maxrss << 10
-                return Ended(code, most_bytes, insisted, self._overdue)
+                is_second = bool(unheeded) and self._asked >= _INSISTING
+                return Ended(code, most_bytes, unheeded, is_second, self._overdue)
 
     def _look(self) -> None:
-        if not (self._overdue or self._insisted) and (task := self._limits.look()):
+        if self._end_at < float("inf"):
+            return
+        if task := self._limits.look():
             self._overdue, self._end_at = task, time.monotonic()
+        elif self._dropped.look():
+            self._unheeded, self._end_at = self._first, time.monotonic()
 
     def _count(self, number: int) -> None:
         if number in self._asking:
             self._asked += 1
-            if self._asked == _INSISTING:
-                self._insisted = number
+            if self._asked == 1:
+                self._first = number
+                self._drop_at = time.monotonic() + float(self._box.text("grace") or "inf")
+            elif self._asked == _INSISTING:
+                self._unheeded = number
                 self._end_at = time.monotonic() + _HEEDING_S
+
+    def _to_drop(self) -> str:
+        """The group that was to be given up, and when it should have ended; for ``Overdue``.
+
+        Between groups there is nothing: a save that has begun is waited for.
+        """
+        return f"{self._drop_at + _ENDING_S}\n{self._box.text('group')}"
 
     def _end(self) -> None:
         """End it for good; first so that the interpreter writes down where it is."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -16,7 +17,7 @@ from jobrun.core.errors import UsageError
 from jobrun.core.names import did_you_mean
 from jobrun.formats.files import make_directory
 from jobrun.runner.durable import disk_faults, write_all
-from jobrun.tools.templates import TEMPLATES, files_of
+from jobrun.tools.templates import EXTRAS, TEMPLATES, files_of
 
 
 @click.command("new", cls=Command)
@@ -50,6 +51,9 @@ def command(shell: Shell, template: str, folder: str, as_json: bool) -> None:
         shell.print(document("new", {"path": str(path)}))
         return
     shell.say(f"wrote {name}: {TEMPLATES[template]}")
+    extra = EXTRAS.get(template, "")
+    if extra and find_spec(extra) is None:
+        shell.say(f"it needs a package: pip install 'jobrun[{extra}]'")
     shell.say(f"next: jobrun run {name}")
 
 

@@ -66,7 +66,10 @@ def definitions() -> dict[str, Definition]:
 
 def _one(known: Mapping[str, Definition], name: str) -> dict[str, Definition]:
     if name not in known:
-        raise UsageError.of("E409", f"no such function '{name}'", did_you_mean(name, known))
+        from jobrun.cli.topics import counterpart  # noqa: PLC0415 - with the tables of all keys
+
+        mend = counterpart(name) or did_you_mean(name, known)
+        raise UsageError.of("E409", f"no such function '{name}'", mend)
     return {name: known[name]}
 
 

@@ -57,8 +57,13 @@ class Command(click.Command):
         Raises:
             UsageError: An option is not known.
         """
-        with nearest_option(ctx):
-            return super().parse_args(ctx, args)
+        try:
+            with nearest_option(ctx):
+                return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            # Click does not say it of an option without its value.
+            error.ctx = error.ctx or ctx
+            raise
 
 
 @contextmanager

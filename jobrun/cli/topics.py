@@ -58,7 +58,7 @@ Everyday operators of Caffe2, and what is written here
 
 """
 ANCESTORS: tuple[tuple[str, str, str], ...] = (
-    ("ConstantFill, GivenTensorFill", "full((2, 3), 0.5), array([1, 2])", "full array zeros ones"),
+    ("Const, Fill, ConstantFill, GivenTensorFill", "full((2, 3), 0.5), array([1, 2])", "full"),
     ("XavierFill, GaussianFill, UniformFill", "rng.normal(0.0, s, (n, m))", "rng"),
     ("Add, Sub, Mul, Div, Negative", "a + b, a - b, a * b, a / b, -a", "add subtract multiply"),
     ("Sqr, Sqrt, Exp, Log, Tanh, Sigmoid, Relu", "square(x), sqrt(x), …", "square sqrt sigmoid"),
@@ -74,7 +74,7 @@ ANCESTORS: tuple[tuple[str, str, str], ...] = (
     ("ScatterAssign, ScatterWeightedSum", "U[i] = v, add_at(U, i, v)", "index_set index_add"),
     ("SortedSegmentSum, UnsortedSegmentSum", "segment_sum(x, label, n)", "segment_sum bincount"),
     ("TopK, Unique", "argpartition(x, k), unique(x)", "argpartition unique"),
-    ("CreateCounter, ResetCounter", "c = counter(3), count_reset(c)", "counter count_reset"),
+    ("Counter, CreateCounter, ResetCounter", "c = counter(3), count_reset(c)", "counter"),
     ("CountUp, CountDown, RetrieveCount", "count_up(c), count_down(c), …", "count_up count_value"),
     ("AtomicFetchAdd", "atomic_add(c, 5)", "atomic_add"),
     ("Copy, EnsureCPUOutput, Alias", "b = a: a blob is a value", "copy"),
@@ -133,7 +133,8 @@ PBS, LSF, …    put into the script, behind their own options:
 One host       no batch system: jobrun run train.yaml --session processes gives each node of the
                job a process; --session threads has all in one.
 
-Several hosts, by ssh (the same Python, jobrun and Ray on each, and a directory that all see)
+Several hosts, by ssh (the same Python, jobrun and Ray on each, and a directory that all see, or
+'node_dir': see 'jobrun explain checkpoint')
   head$    export RAY_AUTH_MODE=token            # the same ~/.ray/auth_token on all hosts
   head$    ray start --head --port 6379 --disable-usage-stats --resources '{"hostA": 1}'
   other$   ray start --address head:6379 --disable-usage-stats --resources '{"hostB": 1}'
@@ -212,7 +213,18 @@ TOPICS: Mapping[str, Callable[[], str]] = {
 }
 
 
+def counterpart(given: str) -> str:
+    """What is written here for an everyday operator of Caffe2; empty for any other word."""
+    for theirs, ours, _ in ANCESTORS:
+        for name in theirs.split(", "):
+            if name.casefold() == given.casefold():
+                return f"{name} of Caffe2 is here: {ours} (see 'jobrun explain operators')"
+    return ""
+
+
 def nearest_topic(given: str) -> str:
     """What was probably meant by a word that nothing is known of."""
+    if found := counterpart(given):
+        return found
     draws = (f"rng.{name}" for name in DRAWS)
     return did_you_mean(given, (*TOPICS, *OPERATORS, *draws, *words(key_tables())))

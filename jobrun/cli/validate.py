@@ -16,6 +16,7 @@ from jobrun.cli.output import document
 from jobrun.cli.shell import Shell
 from jobrun.core.errors import Fault, SpecError, errors_only
 from jobrun.core.excerpt import as_json, render_github
+from jobrun.graph.query import objects_of
 from jobrun.graph.types import Job
 from jobrun.runner.preflight import preflight
 from jobrun.runner.typecheck import TYPE_CODES
@@ -90,7 +91,7 @@ def _judged(spec: str, values: Sequence[str], overrides: Sequence[str], imports:
 
 
 def _summary(job: Job) -> str:
-    state = sorted({name for _, names in job.state for name in names})
+    state = sorted({name for _, names in (*job.state, *objects_of(job)) for name in names})
     shown = ", ".join(state[:6]) + (", …" if len(state) > 6 else "")
     parts = [
         "exact" if job.exactness.exact else "not exact",

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from jobrun.compile.analysis import Analysis, in_order, names_of
-from jobrun.compile.collecting import check_node_dir
+from jobrun.compile.collecting import check_collecting, with_manifests
 from jobrun.compile.context import Context
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.groups import GroupDraft
@@ -268,7 +268,10 @@ class _Completion:
         if policy.upload is not None:
             place = Place("checkpoint.upload.to", NOWHERE)
             policy = replace(policy, upload=resolved_upload(policy.upload, place, self._faults))
-        check_node_dir(policy, Place("checkpoint.node_dir", NOWHERE), self._faults)
+        place, at = (Place(f"checkpoint.{one}", NOWHERE) for one in ("node_dir", "collect_to"))
+        check_collecting(policy, place, at, self._faults)
+        if policy.collect_to:
+            policy = with_manifests(policy, NOWHERE)
         nodes = policy.nodes or keeping_nodes(self._drafts, self._job.cluster, folders)
         return replace(policy, nodes=nodes)
 

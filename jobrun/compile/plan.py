@@ -14,6 +14,7 @@ from jobrun.graph.notes import read_name
 from jobrun.graph.pipes import Pipe, pipes
 from jobrun.graph.query import (
     blocks,
+    objects_of,
     remote_by_path,
     reports_by_path,
     setup_by_name,
@@ -63,6 +64,7 @@ def plan_json(job: Job, sizes: Sizes | None = None, made: Made | None = None) ->
         "groups": [_group(group, made or {}) for group in job.groups],
         "state": _owned(job.state, sizes or {}),
         "constants": _owned(job.constants, sizes or {}),
+        "objects": [{"node": node, "blobs": list(names)} for node, names in objects_of(job)],
         "layouts": [
             {"blob": one.name, "layout": one.layout, "where": str(one.origin)}
             for one in job.layouts
@@ -220,6 +222,7 @@ def _checkpoint(policy: CheckpointPolicy) -> dict[str, Any]:
         "compression": dict(policy.compression),
         "upload": None if policy.upload is None else asdict(policy.upload),
         **({"node_dir": policy.node_dir} if policy.node_dir else {}),
+        **({"collect": policy.collect_to} if policy.collect_to else {}),
     }
 
 

@@ -10,7 +10,13 @@ from jobrun.graph.data import POSITION_PREFIX
 from jobrun.graph.lines import render_steps
 from jobrun.graph.notes import node_notes, task_notes
 from jobrun.graph.pipes import pipe_text, pipes
-from jobrun.graph.query import remote_by_path, reports_by_path, setup_by_name, tasks_by_name
+from jobrun.graph.query import (
+    objects_of,
+    remote_by_path,
+    reports_by_path,
+    setup_by_name,
+    tasks_by_name,
+)
 from jobrun.graph.reader_notes import reader_notes, used_readers
 from jobrun.graph.render import render_probe, render_stop
 from jobrun.graph.types import Job, Report, SetupNets, Task, TaskGroup
@@ -44,8 +50,7 @@ def plan_text(job: Job, sizes: Sizes | None = None, made: Made | None = None) ->
     for group in job.groups:
         lines += list(_group(group, made or {}))
     lines.append("")
-    lines += list(_owned("state", job.state, sizes or {}))
-    lines += list(_owned("constants", job.constants, sizes or {}))
+    lines += list(_lasting(job, sizes or {}))
     lines += list(_other_counts(job))
     lines += list(_policy(job.checkpoint))
     lines += [_row("metric", f"{name} = {_probe(probe)}") for name, probe in job.metrics]
@@ -158,6 +163,19 @@ def _report(report: Report, label: str, indent: str) -> Iterator[str]:
     yield from render_steps(report.steps, indent)
 
 
+def _lasting(job: Job, sizes: Sizes) -> Iterator[str]:
+    yield from _owned("state", job.state, sizes)
+    objects = dict(objects_of(job))
+    yield from _owned("objects", tuple(objects.items()), {})
+    if objects:
+        yield _row("", "made anew at every start, and what was saved of them is loaded")
+    others = (
+        (node, tuple(name for name in names if name not in objects.get(node, ())))
+        for node, names in job.constants
+    )
+    yield from _owned("constants", tuple(one for one in others if one[1]), sizes)
+
+
 def _owned(
     label: str, owned: tuple[tuple[str, tuple[str, ...]], ...], sizes: Sizes
 ) -> Iterator[str]:
@@ -230,9 +248,10 @@ def _policy(policy: CheckpointPolicy) -> Iterator[str]:
     if policy.on_error == "warn":
         yield _row("", "a save that fails is told, and the run goes on")
     if policy.node_dir:
+        who = policy.collect_to or "the master"
         yield _row("", f"each node writes to its own {policy.node_dir}; an epoch counts when")
-        yield _row("", "the master has all files, each compared with its checksum")
-    if policy.upload is not None:
+        yield _row("", f"{who} has all files, each compared with its checksum")
+    if policy.upload is not None and not policy.collect_to:
         which = "the last one" if policy.upload.when == "end" else "each one"
         must = "" if policy.upload.required else "; if that fails, it is told"
         yield _row("", f"{which} is copied to {policy.upload.to}{must}")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Literal
 
-from jobrun.compile.collecting import check_node_dir, collected_from, node_dir_place
+from jobrun.compile.collecting import collecting
 from jobrun.compile.context import Context
 from jobrun.compile.faults import Place
 from jobrun.compile.nodes import NodeNames
@@ -63,10 +63,8 @@ def checkpoint_policy(
         compression_at=context.source.at(("checkpoint", "compression")),
         upload_at=context.source.at(("checkpoint", "upload", "to")),
         asynchronous=written.asynchronous,
-        node_dir=collected_from(written, context),
     )
-    check_node_dir(policy, node_dir_place(context), context.faults)
-    return policy
+    return collecting(policy, written, context)
 
 
 def _compression(written: str | Mapping[str, str] | None) -> Rules:

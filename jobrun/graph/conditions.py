@@ -127,6 +127,8 @@ class CheckpointPolicy:
         upload_at: Where the place of ``upload`` is written.
         node_dir: Where each node writes its own file first, on its own machine; empty: straight
             to where the epochs are. An epoch counts when all its files have been collected.
+        collect_to: URL of the place in an object store to which nodes bring these files; empty: to
+            the master. It is that of ``upload`` too, which brings the manifests there.
     """
 
     enabled: bool = True
@@ -143,6 +145,7 @@ class CheckpointPolicy:
     compression: Rules = ()
     asynchronous: bool | None = None
     node_dir: str = ""
+    collect_to: str = ""
     compression_at: Origin = field(default=NOWHERE, compare=False)
     upload_at: Origin = field(default=NOWHERE, compare=False)
 

@@ -42,6 +42,7 @@ from jobrun.graph.steps import (
     While,
 )
 from jobrun.graph.types import (
+    Job,
     NodeReport,
     NodeSetup,
     RemoteNet,
@@ -236,6 +237,18 @@ def remote_by_path(group: TaskGroup) -> tuple[tuple[RemoteNet, tuple[str, ...]],
     for net in group.remote:
         found.setdefault(net.path, (net, []))[1].append(net.node)
     return tuple((net, tuple(nodes)) for net, nodes in found.values())
+
+
+def objects_of(job: Job) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Per node, the constants that are made anew at every start and loaded: objects of callables.
+
+    Those that callables change; one that is only looked at is like any other constant.
+    """
+    lent: dict[str, set[str]] = {}
+    for group in job.groups:
+        for task in group.tasks:
+            lent.setdefault(task.node, set()).update(task.objects)
+    return tuple((node, tuple(sorted(names))) for node, names in lent.items() if names)
 
 
 def _mover(group: TaskGroup, remap: Remap) -> Callable[[str], str]:

@@ -95,6 +95,7 @@ class Commits:
         self._identity = identity
         self._listen = listen
         self._nodes = {node.name: number for number, node in enumerate(job.cluster)}
+        # How much of the last epoch is on the disk here, and not in an object store.
         self._last_bytes = 0
         self.saved = -1
         self.held: Callable[[], frozenset[int]] = frozenset
@@ -128,9 +129,10 @@ class Commits:
         finally:
             self._session.release(order.tickets)
         self.saved = epoch
-        self._last_bytes = sum(save.file.size_bytes for save in saves)
+        size_bytes = sum(save.file.size_bytes for save in saves)
+        self._last_bytes = 0 if self._job.checkpoint.collect_to else size_bytes
         seconds = time.monotonic() - order.started
-        self._listen(CheckpointCommitted(epoch, self._last_bytes, seconds, path))
+        self._listen(CheckpointCommitted(epoch, size_bytes, seconds, path))
         try:
             for other in others:
                 other.written(epoch, self._identity.generation)
@@ -181,6 +183,7 @@ class Commits:
         staged = self._store.stage(epoch)
         try:
             saves = self._session.persist(order.tickets, staged)
+            self._bring(staged, order.progress.epoch, saves)
             started = time.perf_counter()
             manifest = self._manifest(order, saves)
             self._place.lock.check()
@@ -190,6 +193,13 @@ class Commits:
         except BaseException:
             self._store.discard(staged)
             raise
+
+    def _bring(self, staged: str, epoch: int, saves: Iterable[NodeSave]) -> None:
+        """See that all files of an epoch are in the object store, if that is where they go."""
+        builder = self._place.builder
+        if self._job.checkpoint.collect_to and isinstance(builder, ObjectUpload):
+            files = [save.file for save in saves]
+            builder.take(staged, epoch, self._identity.generation, files)
 
     def _manifest(self, order: Order, saves: Iterable[NodeSave]) -> Manifest:
         files = sorted((save.file for save in saves), key=lambda file: self._nodes[file.node])

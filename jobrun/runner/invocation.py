@@ -266,7 +266,7 @@ def _loop(
     places = places_of(work.job.cluster, work.options.places)
     context = RunContext(
         work.job.seed, str(work.run.path), str(work.folder), work.listen, meter, places,
-        node_files(work.job, work.store, work.run.record.run_id),
+        node_files(work.job, work.store, work.run),
     )  # fmt: skip
     session.open(work.job.cluster, context)
     again = f"jobrun resume {work.run.handle(work.options.run_dir)}"

@@ -188,10 +188,10 @@ class JobRunner:
         if newest is None:
             self._epochs_run = 0
             return first
-        progress, load, _ = newest
-        self._epochs_run -= max(0, self._epoch - 1 - progress.epoch)
+        self._epochs_run -= max(0, self._epoch - 1 - newest.progress.epoch)
         ended = first is not None and first.ended
-        return Resumed(progress, load, losses.saves.accept, ended=ended)
+        accept = (*losses.saves.accept, *newest.unknown)
+        return Resumed(newest.progress, newest.load, accept, ended=ended)
 
     def _begin(self, seeds: TaskGroup | None) -> Progress:
         outputs = self._run_group(self._job.init, 0, {})

@@ -34,11 +34,13 @@ class Newest(NamedTuple):
         progress: How the run stood at the end of an epoch.
         load: Brings the state into the session.
         records: It is the state after so many records of the next epoch; 0: at that end.
+        unknown: Fields of constants of which it says nothing, as by ``stood``.
     """
 
     progress: Progress
     load: TaskGroup
     records: int = 0
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,10 @@ class Saves:
         within = self.midway.go_back(epoch) if self.midway else None
         if within is not None:
             return Newest(*within)
-        progress, load, _ = stood(self.job, self.store.manifest(epoch), self.store.path(epoch))
-        return Newest(progress, load)
+        manifest, place = self.store.manifest(epoch), self.store.path(epoch)
+        # It may have been saved on another number of nodes.
+        progress, load, unknown = stood(self.job, manifest, place)
+        return Newest(progress, load, unknown=unknown)
 
 
 class Losses:

@@ -8,11 +8,12 @@ from pathlib import Path
 from jobrun.checkpoint.directory import DirectoryStore
 from jobrun.checkpoint.store import CheckpointStore
 from jobrun.checkpoint.upload import DirectoryUpload, UploadBuilder
-from jobrun.core.objecturl import is_object_url, parse_object_url
+from jobrun.core.objecturl import ObjectUrl, is_object_url, parse_object_url
 from jobrun.graph.types import Job
 from jobrun.runner.durable import disk_faults, make_directory
+from jobrun.runner.holding import Holding
 from jobrun.runner.rundir import Run
-from jobrun.runner.sending import ObjectUpload
+from jobrun.runner.sending import ObjectUpload, generation_place
 from jobrun.runner.signals import StopRequests
 from jobrun.session.nodefiles import NodeFiles
 
@@ -37,15 +38,20 @@ def store_of(run: Run, job: Job, folder: Path) -> CheckpointStore:
     return DirectoryStore(str(root))
 
 
-def node_files(job: Job, store: CheckpointStore, run_id: str) -> NodeFiles:
+def node_files(job: Job, store: CheckpointStore, run: Run) -> NodeFiles:
     """Where the nodes of a run write their files of epochs."""
     policy = job.checkpoint
     if not policy.enabled:
         return NodeFiles()
     if policy.node_dir:
         # Of this run alone: what a node that was killed has left there is nobody else's.
-        own = str(Path(policy.node_dir) / f"jobrun-{run_id}")
-        return NodeFiles(policy.nodes, node_dir=own)
+        own = str(Path(policy.node_dir) / f"jobrun-{run.record.run_id}")
+        objects = ""
+        if policy.collect_to:
+            objects = str(
+                generation_place(objects_of(run, policy.collect_to), run.record.generation)
+            )
+        return NodeFiles(policy.nodes, node_dir=own, objects=objects)
     return NodeFiles(policy.nodes, epochs_dir=str(Path(store.path(0)).parent))
 
 
@@ -67,11 +73,19 @@ def upload_of(
         # Only who uploads there needs this.
         from jobrun.runner.remoterun import bring_record  # noqa: PLC0415
 
-        url = parse_object_url(policy.to) / run.record.job / run.path.name
+        url = objects_of(run, policy.to)
         return ObjectUpload(
-            url, partial(bring_record, run), lambda: bool(requests and requests.dropping)
+            url,
+            partial(bring_record, run),
+            lambda: bool(requests and requests.dropping),
+            Holding(run.path, url) if job.checkpoint.collect_to else None,
         )
     return DirectoryUpload(str(_of_run(run, folder / policy.to)), job.cluster.nodes[0].name)
+
+
+def objects_of(run: Run, to: str) -> ObjectUrl:
+    """The place of a run below a URL."""
+    return parse_object_url(to) / run.record.job / run.path.name
 
 
 def _of_run(run: Run, place: Path) -> Path:

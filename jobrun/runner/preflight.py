@@ -17,6 +17,7 @@ from pathlib import Path
 from jobrun.core.compression import PLUGIN, needs_plugin
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError
 from jobrun.core.names import did_you_mean
+from jobrun.core.quantities import size
 from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save
 from jobrun.graph.types import Job
 from jobrun.runner.durable import disk_faults
@@ -110,7 +111,7 @@ def probe_directory(directory: Path) -> tuple[Fault, ...]:
         free_bytes = shutil.disk_usage(directory).free
     if free_bytes >= _LITTLE_SPACE_BYTES:
         return ()
-    message = f"only {free_bytes >> 20} MiB are free in {directory}"
+    message = f"only {size(free_bytes)} are free in {directory}"
     mend = "free space, keep fewer checkpoints, or choose another --run-dir"
     return (Fault("W181", message, mend, severity="warning"),)
 

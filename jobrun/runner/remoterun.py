@@ -27,6 +27,7 @@ from jobrun.checkpoint.store import Damage
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
 from jobrun.core.objecturl import ObjectUrl, parse_object_url
 from jobrun.runner.durable import disk_faults, make_directory, write_whole
+from jobrun.runner.holding import take_along
 from jobrun.runner.journal import Journal
 from jobrun.runner.record import RECORD_NAME, RunRecord, read_record, write_record
 from jobrun.runner.rundir import Run, open_run
@@ -165,6 +166,7 @@ def fetch_run(remote: RemoteRun, place: Path, epoch: int | None = None) -> Run:
             write_whole(beside / "spec" / name, text.encode())
         with contextlib.closing(Journal.open(beside, record.run_id)) as journal:
             journal.acknowledge(chosen, manifest.generation)
+        take_along(remote.url, beside)
         write_record(beside, record)
     return open_run(place)
 

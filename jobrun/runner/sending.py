@@ -10,17 +10,21 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from jobrun.checkpoint.objectstore import GivenUpUploadError, ObjectStore
+from jobrun.checkpoint.elsewhere import forget_fetched, write_reference
+from jobrun.checkpoint.objectstore import GivenUpUploadError, ObjectStore, bring_file
 from jobrun.checkpoint.store import CheckpointStore, Manifest, StoredFile
 from jobrun.checkpoint.times import times_of
 from jobrun.core.crashpoints import reach
 from jobrun.core.errors import EnvironmentFaultError, JobrunError
 from jobrun.core.events import CheckpointTimes, Listener, Noted
 from jobrun.core.objecturl import ObjectUrl
+from jobrun.formats.files import disk_faults
 from jobrun.graph.conditions import UploadPolicy
+from jobrun.runner.holding import Holding
 from jobrun.session.cancel import GroupCancelledError
 
 _POLL_S = 0.05
@@ -39,6 +43,7 @@ class ObjectUpload:
         url: Of the run, where nothing else is.
         bring_record: Brings what a run is made of again there.
         is_over: Whether the run is to end at once.
+        holding: The right to save there, where no epoch is elsewhere.
     """
 
     def __init__(
@@ -46,11 +51,38 @@ class ObjectUpload:
         url: ObjectUrl,
         bring_record: Callable[[ObjectUrl], None],
         is_over: Callable[[], bool] = _never,
+        holding: Holding | None = None,
     ) -> None:
         self.url = url
         self.is_over = is_over
         self._bring_record = bring_record
+        self._holding = holding
         self._stores: dict[int, ObjectStore] = {}
+
+    def take(self, staged: str, epoch: int, generation: int, files: Iterable[StoredFile]) -> None:
+        """Before an epoch is committed: bring its files there that are not there yet.
+
+        Args:
+            staged: Where they are, or where it is said where they are.
+            epoch: Its number.
+            generation: The run's.
+            files: All of the epoch.
+
+        Raises:
+            EnvironmentFaultError: Somebody else goes on with the run; or the store says no.
+        """
+        if self._holding is not None:
+            self._holding.expect()
+        # What a resume has read is not needed any more.
+        forget_fetched()
+        place = generation_place(self.url, generation)
+        for file in files:
+            path = Path(staged, file.name)
+            if path.exists():
+                reference = bring_file(place, epoch, file, str(path))
+                with disk_faults("E313", f"write {path}"):
+                    write_reference(path, reference)
+                    path.unlink()
 
     def send(self, directory: str, manifest: Manifest, is_wanted: Callable[[], bool]) -> bool:
         """Bring an epoch there; False if it was there already. See ``ObjectStore.upload``."""
@@ -58,10 +90,16 @@ class ObjectUpload:
         if not self._stores:
             self._bring_record(self.url)
         if generation not in self._stores:
-            # Computed again after going back: never among those from before.
-            place = self.url / f"g{generation}" if generation else self.url
-            self._stores[generation] = ObjectStore(place)
+            self._stores[generation] = ObjectStore(generation_place(self.url, generation))
         return self._stores[generation].upload(directory, manifest, is_wanted)
+
+
+def generation_place(url: ObjectUrl, generation: int) -> ObjectUrl:
+    """Where the epochs of a generation go.
+
+    What is computed again after going back never gets among those from before.
+    """
+    return url / f"g{generation}" if generation else url
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,8 @@ def upload_faults(job: Job) -> tuple[Fault, ...]:
         # The name of the small object says nothing to anybody.
         fault = replace(error.faults[0], message=error.faults[0].message.replace(f"/{name}", ""))
         bears = fault.code == "E331" and not policy.required
-        where, path = job.checkpoint.upload_at, "checkpoint.upload.to"
+        where = job.checkpoint.upload_at
+        path = "checkpoint.collect" if job.checkpoint.collect_to else "checkpoint.upload.to"
         if bears:
             message = f"{fault.message}; it is tried again when an epoch is saved"
             return (Fault("W184", message, fault.mend, where, path, "warning"),)

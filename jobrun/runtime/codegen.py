@@ -15,10 +15,11 @@ from typing import Any
 from jobrun.blobs.values import Value
 from jobrun.core.origin import Origin
 from jobrun.graph.expr import Expr
-from jobrun.graph.steps import Net, Step
+from jobrun.graph.steps import Assign, Net, Step
+from jobrun.runtime.chains import is_chain
 from jobrun.runtime.control import Action, Control, inside_code, outside_code
 from jobrun.runtime.frame import Frame
-from jobrun.runtime.handover import fetch, hand_back
+from jobrun.runtime.handover import fetch, hand_back, put_back, spare, take
 from jobrun.runtime.loops import PASSES_HERE
 from jobrun.runtime.moves import moves
 from jobrun.runtime.positions import Place
@@ -79,14 +80,14 @@ def compile_block(
     )
     worth: list[tuple[str, ast.expr]] = []
     statements.expressions.worth = worth
+    fate = _fate(steps, kept)
+    spares = _spares(steps, fate)
+    statements.spares = {number: variable for number, _, variable in spares}
     control = Control(statements, action, path)
     body = control.block(steps)
     if names.meter is not None:
         body = names.meter.measured(body, control.places, path, statements.globals)
-    fate = _fate(steps, kept)
-    first = fetch(statements, kept - (fate.first - fate.deleted))
-    back = hand_back(statements, fate.bound | fate.deleted, fate.deleted)
-    whole: list[ast.stmt] = [ast.Try(body, [], [], back)] if back else body
+    first, whole = _handed_over(statements, body, kept, fate, spares)
     places = tuple(control.places)
     statements.globals.table[PLACES] = places
     start: list[ast.stmt] = [assign("c", load("f.cancel"))]
@@ -99,6 +100,25 @@ def compile_block(
     variables = {variable: name for name, variable in statements.private.items()}
     changes = frozenset(filter(names.outer, usage(steps).changed))
     return Block(function, function.__code__, places, path, variables, changes)
+
+
+def _handed_over(
+    statements: Statements,
+    body: list[ast.stmt],
+    kept: frozenset[str],
+    fate: _Fate,
+    spares: list[tuple[int, str, str]],
+) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """What comes before the body, and the body with what comes at its end."""
+    fetched = kept - (fate.first - fate.deleted)
+    old = {name: variable for _, name, variable in spares}
+    first = fetch(statements, fetched) + spare(statements, old)
+    if statements.expressions.worth:
+        # There may be large arrays.
+        body = take(statements, fetched & fate.bound) + body
+    back = put_back(statements, old)
+    back += hand_back(statements, fate.bound | fate.deleted, fate.deleted)
+    return first, [ast.Try(body, [], [], back)] if back else body
 
 
 def compile_expression(
@@ -158,6 +178,21 @@ def _fate(steps: tuple[Step, ...], kept: frozenset[str]) -> _Fate:
         bound.update(access.binds)
         deleted.update(access.deletes)
     return _Fate(kept & bound, kept & deleted, kept & _bound_first(steps))
+
+
+def _spares(steps: tuple[Step, ...], fate: _Fate) -> list[tuple[int, str, str]]:
+    """Assignments, by ``id``, that give names their first value, which may be large.
+
+    With each a name, and a variable for what it held before: nothing ever looks at that.
+    """
+    found: dict[str, Assign] = {}
+    look = finder()
+    for op in (op for step in steps if isinstance(step, Net) for op in step.ops):
+        for name in look.of_op(op).binds:
+            if isinstance(op, Assign) and len(op.targets) == 1 and is_chain(op.value):
+                found.setdefault(name, op)
+    names = sorted(found.keys() & (fate.first - fate.deleted))
+    return [(id(found[name]), name, f"o{number}") for number, name in enumerate(names)]
 
 
 def _bound_first(steps: tuple[Step, ...]) -> set[str]:

@@ -49,23 +49,21 @@ def run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: 
     """
     started = time.perf_counter()
     task = plan.task
+    if plan.is_bare and not plan.ends_apart:
+        went_well = _run_bare(plan, run, node, group, globals_)
+    else:
 
-    def work(seen: GroupRun) -> bool:
-        return _run_task(plan, seen, node, group, globals_)
+        def work(seen: GroupRun) -> bool:
+            return _run_task(plan, seen, node, group, globals_)
 
-    went_well = run_apart(task, node, run, work) if plan.ends_apart else work(run)
+        went_well = run_apart(task, node, run, work) if plan.ends_apart else work(run)
     seconds = time.perf_counter() - started
     run.emit(TaskEnded(task.name, node.name, run.epoch, seconds, failed=not went_well))
 
 
 def _run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: Blobs) -> bool:
     task = plan.task
-    own = Blobs()
-    frame = Frame(run, node, task.name, (own, own, group, globals_))
-    frame.instances = task.instances
-    frame.place = task.path
-    if plan.is_bare:
-        return _run_bare(plan, frame)
+    frame = _frame(plan, run, node, group, globals_)
     frames = [frame] if task.instances <= 1 else _instance_frames(frame, task.instances)
     streams = plan.records.streams(frame) if plan.records is not None else _NO_STREAMS
     if run.points is not None:
@@ -83,18 +81,30 @@ def _run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_:
     return went_well and _take_outputs(plan, frames, run)
 
 
-def _run_bare(plan: TaskPlan, frame: Frame) -> bool:
-    """As what follows it in ``_run_task``, with nothing left of it that has nothing to do.
+def _run_bare(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: Blobs) -> bool:
+    """As ``_run_task``, with nothing left of it that has nothing to do.
 
     Where a task is short, what is around it has left the caches, and each step on the way costs
-    more than it would by itself.
+    more than it would by itself: so ``attempt`` is written out here.
     """
-
-    def work() -> bool:
+    frame = _frame(plan, run, node, group, globals_)
+    try:
         run_block(plan.body, frame)
-        return True
+    except CancelledError:
+        run.interrupted = True
+        return False
+    except BaseException as error:  # noqa: BLE001 - raised again by the session
+        run.fail(error)
+        return False
+    return not plan.outputs or _take_outputs(plan, [frame], run)
 
-    return attempt(frame.run, work) and _take_outputs(plan, [frame], frame.run)
+
+def _frame(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: Blobs) -> Frame:
+    own = Blobs()
+    frame = Frame(run, node, plan.task.name, (own, own, group, globals_))
+    frame.instances = plan.task.instances
+    frame.place = plan.task.path
+    return frame
 
 
 def _closed(streams: Streams, run: GroupRun) -> bool:

@@ -59,6 +59,7 @@ class GroupRun:
         fetch: Gives copies of what lives on other nodes, and here.
         bring: Makes files of epochs readable here.
         beside: As ``start``, raising ``RuntimeError`` when no processor is idle; None for never.
+        is_alone: Nothing else runs in any process, and nobody looks into a workspace meanwhile.
     """
 
     group: str
@@ -85,6 +86,7 @@ class GroupRun:
     fetch: Fetch = field(default=lambda nodes, name, _: _nowhere(nodes, name))
     bring: Bring = nullcontext
     beside: Start | None = None
+    is_alone: bool = False
 
     def fail(self, error: BaseException, task: str = "") -> None:
         """Note an error, once, and ask everything that runs to end."""
@@ -177,6 +179,16 @@ class Frame:
             )  # fmt: skip
             generator = self.streams[self.place] = stream(self.run.seed, key)
         return generator
+
+    def take(self, workspace: Blobs, *names: str) -> None:
+        """Remove blobs from a workspace, if nobody but who has them looks for them there."""
+        if self.run.is_alone:
+            for name in names:
+                workspace.pop(name, None)
+
+    def spare(self, workspace: Blobs, name: str) -> Value:
+        """A blob that is removed as by ``take``, and can give its memory; None where it cannot."""
+        return workspace.pop(name, None) if self.run.is_alone else None
 
     def output(self, ref: OutputRef) -> Value:
         """A task's output.

@@ -7,7 +7,7 @@ for a step of another kind, the workspaces do.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from jobrun.runtime.statements import Statements
 from jobrun.runtime.syntax import assign, call, item, load
@@ -33,6 +33,41 @@ def fetch(statements: Statements, names: Collection[str], *, again: bool = False
         ]  # fmt: skip
         found.append(ast.If(is_there, [get], lose if again else []))
     return found
+
+
+def take(statements: Statements, names: Collection[str]) -> list[ast.stmt]:
+    """The variables alone hold what the workspaces held, where nobody else looks for it there.
+
+    So what a name held before is free when it gets its next value, and not when the code ends.
+    """
+    levels: dict[str, list[str]] = {}
+    for name in sorted(names):
+        levels.setdefault(statements.level(name), []).append(name)
+    return [
+        ast.Expr(call(load("f.take"), load(level), *map(ast.Constant, found)))
+        for level, found in levels.items()
+    ]
+
+
+def spare(statements: Statements, spares: Mapping[str, str]) -> list[ast.stmt]:
+    """Variables, by blob, get what workspaces held, to give its memory to the blobs' new values."""
+    return [
+        assign(variable, call(load("f.spare"), statements.workspace(name), ast.Constant(name)))
+        for name, variable in spares.items()
+    ]
+
+
+def put_back(statements: Statements, spares: Mapping[str, str]) -> list[ast.stmt]:
+    """Workspaces get again what ``spare`` took, and no new value came for."""
+    return [
+        ast.If(
+            ast.Compare(load(variable), [ast.IsNot()], [ast.Constant(None)]),
+            [ast.Assign([item(statements.workspace(name), ast.Constant(name), ast.Store())],
+                        load(variable))],
+            [],
+        )
+        for name, variable in spares.items()
+    ]  # fmt: skip
 
 
 def hand_back(

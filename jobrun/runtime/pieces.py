@@ -17,13 +17,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jobrun.runtime.chains import Chain, Instruction, squared
-from jobrun.runtime.frame import Frame, Start
+from jobrun.runtime.frame import Frame, GroupRun, Start
+from jobrun.runtime.ownership import is_sole, references
 from jobrun.runtime.sharing import share
 
 _Array = np.ndarray[Any, Any]
 
 # Measured: smaller pieces pay more for calls, larger ones fall out of the cache.
-_PIECE_ITEMS = 3 << 14
+_LEAST_ITEMS, _MOST_ITEMS = 3 << 14, 1 << 17
+# Of an array of middle size there are so many, for two threads alike and with small buffers.
+_COUNT = 8
 # Below this, memory for a temporary costs next to nothing.
 SMALLEST = 1 << 17
 # Results, of all operators together, from which on a second thread is worth its start.
@@ -72,24 +75,37 @@ class Pieces:
 
     The list is emptied when the leaves are not large arrays that fit each other. Calling it
     then is no error: it gives what the expression gives, whatever the leaves.
+
+    Args:
+        chain: The chain.
+        replaced: Index of the leaf whose name gets the result; -1 for none. Where nobody else has
+            that array, or will look at it should this fail, its memory takes the result.
+        has_spare: Behind the leaves stands what the name held before that gets the result, and
+            which is no leaf; its memory is taken likewise.
     """
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: Chain, replaced: int = -1, *, has_spare: bool = False) -> None:
         self._instructions = tuple(chain.instructions)
         self._ends = _ends(chain)
+        self._leaves = len(chain.leaves)
+        self._replaced = self._leaves if has_spare else replaced
         # How often the code begins without looking again; a slip between threads costs time only.
         self._passed_over = 0
         self._plans: dict[tuple[Any, ...], _Plan | None] = {}
 
-    def begin(self, frame: Frame) -> list[Start | None]:
+    def begin(self, frame: Frame) -> list[GroupRun]:
         """What the code that computes the chain begins with: whether to call this, and for that."""
         if self._passed_over:
             self._passed_over -= 1
             return []
-        return [frame.run.beside]
+        return [frame.run]
 
-    def __call__(self, worth: list[Start | None], *leaves: Any) -> Any:
+    def __call__(self, worth: list[GroupRun], *values: Any) -> Any:
         """The value of the chain."""
+        # Counted here, where a test call was.
+        old = self._replaced
+        count = references(values, old) if old >= 0 else -1
+        leaves = values[: self._leaves]
         shape = _shape(leaves)
         roles = tuple(_role(leaf, shape) for leaf in leaves) if shape else (_MISFIT,)
         plan = None if _MISFIT in roles else self._plan(leaves, roles)
@@ -97,7 +113,14 @@ class Pieces:
             worth.clear()
             self._passed_over = _PASSED_OVER
             return self._plain(leaves)
-        return _run(plan, leaves, roles, shape, worth[0] if worth else None)
+        run = worth[0] if worth else None
+        if run is None:
+            return _run(plan, leaves, roles, np.empty(shape, plan.dtype), None)
+        if old >= 0 and run.is_alone and _takes(values[old], shape, plan.dtype, count):
+            if old < self._leaves:
+                plan = self._plan(leaves, roles, old) or plan
+            return _run(plan, leaves, roles, values[old], run.beside)
+        return _run(plan, leaves, roles, np.empty(shape, plan.dtype), run.beside)
 
     def _plain(self, leaves: Sequence[Any]) -> Any:
         values = list(leaves)
@@ -108,13 +131,13 @@ class Pieces:
                 values[index] = None
         return values[-1]
 
-    def _plan(self, leaves: Sequence[Any], roles: tuple[str, ...]) -> _Plan | None:
+    def _plan(self, leaves: Sequence[Any], roles: tuple[str, ...], into: int = -1) -> _Plan | None:
         key = tuple(map(_kind, leaves))
         try:
-            return self._plans[key, roles]
+            return self._plans[key, roles, into]
         except KeyError:
             # Two threads may both make it; the plans are equal.
-            plan = self._plans[key, roles] = _planned(self._instructions, key, roles)
+            plan = self._plans[key, roles, into] = _planned(self._instructions, key, roles, into)
             return plan
 
 
@@ -154,6 +177,14 @@ def _role(leaf: Any, shape: tuple[int, ...]) -> str:
     return _ROWS if leaf.ndim == len(shape) and leaf.shape[0] != 1 else _WHOLE
 
 
+def _takes(old: Any, shape: tuple[int, ...], dtype: np.dtype[Any], count: int) -> bool:
+    """Whether an array that has so many references may take a result."""
+    return (
+        type(old) is np.ndarray and old.shape == shape and old.dtype == dtype
+        and _role(old, shape) is _FULL and is_sole(old, count)
+    )  # fmt: skip
+
+
 def _kind(leaf: Any) -> Any:
     """What decides the dtype of a result: Python's numbers adapt themselves, others do not."""
     kind = type(leaf)
@@ -161,9 +192,12 @@ def _kind(leaf: Any) -> Any:
 
 
 def _planned(
-    instructions: Sequence[Instruction], kinds: tuple[Any, ...], roles: tuple[str, ...]
+    instructions: Sequence[Instruction], kinds: tuple[Any, ...], roles: tuple[str, ...], into: int
 ) -> _Plan | None:
-    """The plan for leaves of these kinds; None where the expression has to be taken as written."""
+    """The plan for leaves of these kinds; None where the expression has to be taken as written.
+
+    ``into`` is the leaf that takes the result, or -1.
+    """
     types, full = list(kinds), [role == _FULL for role in roles]
     wanted: list[tuple[np.dtype[Any], ...]] = []
     for one in instructions:
@@ -176,7 +210,7 @@ def _planned(
         full.append(True)
     instructions, numbers = _with_numbers(instructions, wanted, roles)
     results = [dtypes[-1] for dtypes in wanted]
-    return _allotted(instructions, results, len(kinds) + len(numbers), numbers)
+    return _allotted(instructions, results, len(kinds) + len(numbers), numbers, into)
 
 
 def _resolved(one: Instruction, types: list[Any]) -> tuple[np.dtype[Any], ...] | None:
@@ -222,14 +256,16 @@ def _allotted(
     types: Sequence[np.dtype[Any]],
     leaves: int,
     numbers: tuple[_Number, ...],
+    into: int,
 ) -> _Plan:
     """Give each result an array: that of an operand that ends with it, or one that is free."""
     last = {index: at for at, one in enumerate(instructions) for index in one.operands}
     result = leaves
-    # The result's own piece serves as a buffer until its turn.
+    # The result's own piece serves as a buffer until its turn; if a leaf has its memory, from
+    # the operator on that uses the leaf last.
     buffers: list[tuple[int, np.dtype[Any]]] = [(result, types[-1])]
-    free, moves = [result], []
-    held: dict[int, int] = {}
+    free, moves = [] if into >= 0 else [result], []
+    held: dict[int, int] = {into: result} if into >= 0 else {}
     for at, one in enumerate(instructions):
         operands = tuple(held.get(index, index) for index in one.operands)
         ended = {index for index in one.operands if index in held and last[index] == at}
@@ -255,10 +291,9 @@ def _take(free: list[int], dtypes: dict[int, np.dtype[Any]], dtype: np.dtype[Any
 
 
 def _run(
-    plan: _Plan, leaves: Sequence[Any], roles: tuple[str, ...], shape: tuple[int, ...],
+    plan: _Plan, leaves: Sequence[Any], roles: tuple[str, ...], result: _Array,
     beside: Start | None,
 ) -> _Array:  # fmt: skip
-    result = np.empty(shape, plan.dtype)
     numbers = [_number(leaves[index], dtype) for index, dtype in plan.numbers]
     values: list[Any] = [*leaves, *numbers, result]
     roles = (*roles, *(_WHOLE,) * len(numbers), _FULL)
@@ -311,8 +346,9 @@ def _pieces(
 def _rows(shape: tuple[int, ...]) -> int:
     """How many rows make a piece."""
     width = max(1, math.prod(shape[1:]))
-    rows = max(1, _PIECE_ITEMS // width)
-    return min(shape[0], rows - rows % _LANES or rows)
+    items = min(max(_LEAST_ITEMS, shape[0] * width // _COUNT), _MOST_ITEMS)
+    rows = max(1, items // width)
+    return min(shape[0], rows if rows < _LANES else rows + -rows % _LANES)
 
 
 def _number(leaf: Any, dtype: np.dtype[Any]) -> Any:

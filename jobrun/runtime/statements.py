@@ -61,6 +61,8 @@ class Statements:
         # Variables are numbered: a blob's name may be a Python keyword.
         self.private = {name: f"b{number}" for number, name in enumerate(sorted(private))}
         self.levels: set[str] = set()
+        # By ``id`` of an assignment the variable of what its blob held before the code began.
+        self.spares: dict[int, str] = {}
         self._prelude: list[ast.stmt] = []
         self._loaded: dict[Expr, str] = {}
         self._temporaries = 0
@@ -74,11 +76,11 @@ class Statements:
     def _of(self, op: Op) -> list[ast.stmt]:
         match op:
             case Assign():
-                return self.statement(lambda: self._assign(op))
+                return self._holding(lambda: self._assign(op))
             case Augment():
-                return self.statement(lambda: self._augment(op))
+                return self._holding(lambda: self._augment(op))
             case Perform():
-                return self.statement(lambda: [ast.Expr(self.expressions.of(op.value))])
+                return self._holding(lambda: [ast.Expr(self.expressions.of(op.value))])
             case Delete():
                 return [self._delete(name) for name in op.names]
             case _:
@@ -90,11 +92,22 @@ class Statements:
         made = make()
         return self._prelude + made
 
-    def workspace(self, name: str) -> ast.expr:
-        """The workspace that holds a name."""
+    def _holding(self, make: Callable[[], list[ast.stmt]]) -> list[ast.stmt]:
+        """As ``statement``; expressions may hold what has no name."""
+        self.expressions.held = []
+        made = self.statement(make)
+        self.expressions.held = None
+        return made
+
+    def level(self, name: str) -> str:
+        """The variable of the workspace that holds a name."""
         level = LEVELS[self._names.scope(name)]
         self.levels.add(level)
-        return load(level)
+        return level
+
+    def workspace(self, name: str) -> ast.expr:
+        """The workspace that holds a name."""
+        return load(self.level(name))
 
     def bind(self, name: str, value: ast.expr) -> ast.stmt:
         """The statement that gives a blob its value."""
@@ -167,10 +180,15 @@ class Statements:
         target = op.targets[0]
         if isinstance(target, ItemTarget):
             return [ast.Assign([self._item(target)], self.expressions.of(value))]
-        made = self.expressions.of(value)
+        spare = self.spares.get(id(op), "")
+        if target.name in self.private:
+            made = self.expressions.value_of(target.name, value, spare)
+        else:
+            made = self.expressions.of(value)
         if id(op) not in self._moves.ops:
             made = self._own(made, value, target.name)
-        return [self.bind(target.name, made)]
+        bound = [self.bind(target.name, made)]
+        return [*bound, assign(spare, ast.Constant(None))] if spare else bound
 
     def _unpack(self, op: Assign) -> list[ast.stmt]:
         """Evaluate all, make all own, then bind: the sources are the values of before."""

@@ -16,6 +16,7 @@ from jobrun.blobs.values import Value, is_object
 from jobrun.checkpoint.copying import copy_file, publish
 from jobrun.checkpoint.divided import read_parts
 from jobrun.checkpoint.hdf5 import read_state
+from jobrun.checkpoint.plainfile import open_plain
 from jobrun.checkpoint.store import StoredFile
 from jobrun.graph.divided import FilePart
 from jobrun.graph.steps import AdoptState, CopyState, LoadState, PublishCopy, SaveState
@@ -71,7 +72,8 @@ def _read(step: LoadState, frame: Frame) -> tuple[dict[str, Value], int]:
             names=(*step.names, *(name for name in step.objects if is_object(frame.n[name]))),
             partial=step.partial,
         )
-        return values, Path(path).stat().st_size
+        with open_plain(path) as (_, size_bytes):
+            return values, size_bytes
 
 
 def _brought(parts: Iterable[FilePart], frame: Frame) -> Iterator[FilePart]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
+from importlib import import_module
+from types import ModuleType
 from typing import Any, assert_never
 
 import numpy as np
@@ -14,8 +16,16 @@ from jobrun.graph.types import OutputRef
 from jobrun.ops.table import DRAWS
 from jobrun.runtime import landing, texts
 from jobrun.runtime.chains import chain_of, is_chain
+from jobrun.runtime.columns import compare, has_column, known_row
 from jobrun.runtime.direct import form
 from jobrun.runtime.pieces import Pieces
+from jobrun.runtime.temporaries import (
+    FLOAT64,
+    Link,
+    Spine,
+    constant,
+    spine_of,
+)
 
 BINARY: dict[str, type[ast.operator]] = {
     "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "//": ast.FloorDiv,
@@ -74,12 +84,23 @@ def item(container: ast.expr, key: ast.expr, context: ast.expr_context) -> ast.S
     return ast.Subscript(container, key, context)
 
 
+def import_of_numpy(name: str, *_: object) -> ModuleType:
+    """What numpy asks of the code that calls it, when it has an error to explain.
+
+    Raises:
+        ImportError: It is no module of numpy's.
+    """
+    if name.partition(".")[0] != "numpy":
+        raise ImportError(f"no import of {name} here")
+    return import_module(name)
+
+
 class Globals:
     """The objects that one piece of generated code may name, each bound once."""
 
     def __init__(self) -> None:
-        # Without this, Python would put all its builtins in.
-        self.table: dict[str, Any] = {"__builtins__": {}}
+        # Without this, Python would put all its builtins in. No code names the one that is here.
+        self.table: dict[str, Any] = {"__builtins__": {"__import__": import_of_numpy}}
         self._names: dict[int, str] = {}
 
     def bind(self, value: object, hint: str) -> ast.expr:
@@ -108,14 +129,37 @@ class Expressions:
         # Variables that tell whether a chain is worth computing in pieces; None in code that is
         # no function of its own.
         self.worth: list[tuple[str, ast.expr]] | None = None
+        # Variables of the statement at hand for what has no name; None where there can be none.
+        self.held: list[str] | None = None
+        # The whole value at hand, the name that gets it, and the variable of what it held before.
+        self._replaced: tuple[e.Expr, str, str] | None = None
         # Operators inside the chain at hand.
         self._inside: set[int] = set()
+        # Operators of the spine at hand, and by ``id`` what stands in a variable.
+        self._as_written: set[int] = set()
+        self._standing: dict[int, str] = {}
 
-    def of(self, expr: e.Expr) -> ast.expr:  # noqa: C901 - one case per kind of a closed union
+    def value_of(self, name: str, expr: e.Expr, spare: str = "") -> ast.expr:
+        """As ``of``, for the value that a variable's blob gets; ``spare`` holds what it had."""
+        self._replaced = (expr, name, spare)
+        made = self.of(expr)
+        self._replaced = None
+        return made
+
+    def of(self, expr: e.Expr) -> ast.expr:
         """The Python expression of the same meaning."""
-        match expr:
-            case e.Binary() | e.Unary() | e.Compare() | e.Call() if self._begins_chain(expr):
+        if id(expr) in self._standing:
+            return load(self._standing[id(expr)])
+        if isinstance(expr, e.Binary | e.Unary | e.Compare | e.Call):
+            if self._begins_chain(expr):
                 return self._chained(expr)
+            spine = self._spine(expr)
+            if spine is not None:
+                return self._over(expr, spine)
+        return self._written(expr)
+
+    def _written(self, expr: e.Expr) -> ast.expr:  # noqa: C901 - one case per kind of a closed union
+        match expr:
             case e.Const():
                 return ast.Constant(... if expr.ellipsis else expr.value)
             case e.Dtype():
@@ -150,13 +194,58 @@ class Expressions:
     def _chained(self, expr: e.Expr) -> ast.expr:
         """``pieces(worth, leaves) if worth else expr``: what it is, or what costs less."""
         assert self.worth is not None  # noqa: S101 - for the type checker
-        chain = chain_of(expr)
+        chain, replaced, spare = chain_of(expr), -1, ""
+        if self._replaced is not None and expr is self._replaced[0]:
+            name, spare = e.Name(self._replaced[1]), self._replaced[2]
+            replaced = chain.leaves.index(name) if name in chain.leaves else -1
         worth = f"h{len(self.worth)}"
-        pieces = self._names.bind(Pieces(chain), "pieces")
+        pieces = self._names.bind(Pieces(chain, replaced, has_spare=bool(spare)), "pieces")
         self.worth.append((worth, call(ast.Attribute(pieces, "begin", ast.Load()), load("f"))))
         leaves = [self.of(leaf) for leaf in chain.leaves]
         self._inside.update(map(id, chain.operators))
-        return ast.IfExp(load(worth), call(pieces, load(worth), *leaves), self.of(expr))
+        more = [load(spare)] if spare else []
+        return ast.IfExp(load(worth), call(pieces, load(worth), *leaves, *more), self.of(expr))
+
+    def _spine(self, expr: e.Expr) -> Spine | None:
+        is_plain = self.held is None or id(expr) in self._as_written
+        return None if is_plain else spine_of(expr)
+
+    def _over(self, expr: e.Expr, spine: Spine) -> ast.expr:
+        """``f(n, v, v) if type(v := base) is ndarray and v.dtype is float64 else n + v``.
+
+        And ``v`` lets go of the array at once: numpy reuses what nobody else has, too.
+        """
+        assert self.held is not None  # noqa: S101 - for the type checker
+        base = self.of(spine.base)
+        variable = f"v{len(self.held)}"
+        self.held.append(variable)
+        kind = call(self._names.bind(type, "type"), ast.NamedExpr(store(variable), base))
+        dtype = ast.Attribute(load(variable), "dtype", ast.Load())
+        is_array = ast.Compare(kind, [ast.Is()], [self._names.bind(np.ndarray, "ndarray")])
+        is_float = ast.Compare(dtype, [ast.Is()], [self._names.bind(FLOAT64, "float64")])
+        quick = load(variable)
+        for link in spine.links:
+            into = [load(variable)] if spine.reuses else []
+            quick = call(self._names.bind(link.ufunc, "op"), *self._operands(link, quick), *into)
+        operators = {id(link.expr) for link in spine.links}
+        self._as_written |= operators
+        self._standing[id(spine.base)] = variable
+        written = self._written(expr)
+        del self._standing[id(spine.base)]
+        self._as_written -= operators
+        chosen = ast.IfExp(ast.BoolOp(ast.And(), [is_array, is_float]), quick, written)
+        let_go = ast.NamedExpr(store(variable), ast.Constant(None))
+        return item(ast.Tuple([chosen, let_go], ast.Load()), ast.Constant(0), ast.Load())
+
+    def _operands(self, link: Link, array: ast.expr) -> list[ast.expr]:
+        match link.other:
+            case None:
+                return [array]
+            case float(number):
+                other = self._names.bind(constant(number.hex()), "number")
+            case _:
+                other = self.of(link.other)
+        return [other, array] if link.is_first else [array, other]
 
     def _attribute(self, expr: e.Attribute) -> ast.expr:
         """``x.T if type(x) is ndarray else attribute_t(x)``: no call for an array."""
@@ -190,6 +279,10 @@ class Expressions:
                 return ast.UnaryOp(_UNARY[expr.operator](), self.of(expr.operand))
             case e.Binary():
                 return self._binary(expr)
+            case e.Compare() if has_column(expr):
+                function, row = compare(expr.operators[0]), known_row(expr.rest[0])
+                right = self.of(expr.rest[0]) if row is None else self._names.bind(row, "row")
+                return call(self._names.bind(function, "compare"), self.of(expr.left), right)
             case e.Compare():
                 kinds = [_COMPARE[one]() for one in expr.operators]
                 return ast.Compare(self.of(expr.left), kinds, self._each(expr.rest))

@@ -25,6 +25,7 @@ from ray.exceptions import RayError
 
 from jobrun.blobs.values import Value
 from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.events import TaskLimited
 from jobrun.runtime.cancel import CancelScope
 from jobrun.session.calls import Answer
 from jobrun.session.crossing import ErrorForm, error_of, form_of
@@ -41,6 +42,8 @@ CALLS = {"begin": "hear", "hear": "hear", "meet": "hear", "tell": "tell", "own":
 _UNTAKEN_BYTES = 1 << 26
 _AHEAD = 4
 _MEET_S = 10.0
+# So long it is waited that the master knows of a limit, if it can be reached.
+_ARRIVE_S = 10.0
 
 
 class ActorWire:
@@ -51,6 +54,8 @@ class ActorWire:
         self.arriving = InOrder(self._inbox.put)
         self._said: list[Frame] = []
         self._size_bytes = 0
+        # How many messages were said, were taken, and are known to have arrived.
+        self._counts = [0, 0, 0]
         self._is_over = False
         self._change = threading.Condition()
 
@@ -64,7 +69,12 @@ class ActorWire:
                 raise BrokenPipeError
             self._said.append(frame)
             self._size_bytes += size_of(frame)
+            self._counts[0] += 1
+            number = self._counts[0]
             self._change.notify_all()
+            if _is_urgent(*message):
+                # What begins now may keep the interpreter for itself, and nothing is taken then.
+                self._change.wait_for(lambda: self._counts[2] >= number or self._is_over, _ARRIVE_S)
 
     def receive(self) -> tuple[Any, ...] | None:
         """The next message, waited for."""
@@ -82,11 +92,19 @@ class ActorWire:
     def taken(self) -> list[Frame]:
         """What has been said since, waited for; nothing if the node has ended."""
         with self._change:
+            # Who comes again has what was taken before.
+            self._counts[2] = self._counts[1]
+            self._change.notify_all()
             self._change.wait_for(lambda: self._said or self._is_over)
             said, self._said = self._said, []
+            self._counts[1] += len(said)
             self._size_bytes = 0
             self._change.notify_all()
             return said
+
+
+def _is_urgent(kind: str, *given: Any) -> bool:
+    return kind == "event" and isinstance(given[0], TaskLimited)
 
 
 class ActorWays:

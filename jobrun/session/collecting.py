@@ -1,9 +1,11 @@
 """The master's part in collecting nodes' files, and in giving them back. Not what nodes do.
 
-An epoch's files lie with their nodes until all of them are here, compared with their digests; then
-the epoch is committed, as if the nodes had written them here. What comes is fenced twice: it comes
-over the connection of the node that was asked, which ends when the node counts as lost, and each
-piece says for which save, and by which incarnation of the node, it was written.
+An epoch's files lie with their nodes until all of them are here, compared with their digests, or
+in an object store, to which each node brings its own; then the epoch is committed, as if the nodes
+had written them here. What comes is fenced twice: it comes over the connection of the node that was
+asked, which ends when the node counts as lost, and it says for which save, and by which incarnation
+of the node, it was written. An object has the digest of its bytes in its name, so that whoever is
+late can only bring what is there, or what nobody asks for.
 """
 
 from __future__ import annotations
@@ -17,18 +19,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
+from typing import Any
 
 from jobrun.checkpoint.directory import leftover_name
+from jobrun.checkpoint.elsewhere import Reference, reference_of, write_reference
 from jobrun.checkpoint.plan import Ticket
 from jobrun.checkpoint.presence import damage_of
 from jobrun.checkpoint.times import NodeSave
+from jobrun.core.crashpoints import reach
 from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.objecturl import parse_object_url
 from jobrun.formats.files import disk_faults, make_directory
 from jobrun.graph.query import walk
 from jobrun.graph.steps import LoadState
-from jobrun.session.calls import Answer
+from jobrun.session.calls import Answer, wait_all
 from jobrun.session.link import Link
-from jobrun.session.nodefiles import Piece, Probe
+from jobrun.session.nodefiles import Brought, Piece, Probe
 from jobrun.session.pieces import not_collected, read_piece, write_pieces
 from jobrun.session.share import Share
 
@@ -72,6 +78,51 @@ def collected(
     return answers
 
 
+def gathered(
+    tickets: Sequence[Ticket], directory: str, objects: str, link: Callable[[str], Link]
+) -> tuple[NodeSave, ...]:
+    """Let nodes write what the tickets stand for, and bring it to an object store.
+
+    Args:
+        tickets: Of one save.
+        directory: Where it is said where the files are; its name is the save's token.
+        objects: URL of the place of the epochs.
+        link: By node, the link of its place.
+
+    Raises:
+        EnvironmentFaultError: They are not all there; or the store, or the disk, says no.
+        NodeLostError: A node is lost.
+    """
+    # Only who keeps checkpoints in an object store needs it.
+    from jobrun.checkpoint.objectstore import expect_brought, object_name  # noqa: PLC0415
+
+    token, place = PurePath(directory).name, parse_object_url(objects)
+    links = {ticket: link(ticket.node) for ticket in tickets}
+    asked = {one: links[one].calls.ask("persist", (one,), token) for one in tickets}
+    try:
+        found = wait_all(asked)
+    finally:
+        for one in dict.fromkeys(links.values()):
+            one.send("forget_save", token)
+    saves = tuple(s for one in tickets for s in _expected(found[one], token, links[one]))
+    if saves:
+        expect_brought(place, tickets[0].epoch, [save.file for save in saves])
+    for save in saves:
+        path = Path(directory, save.file.name)
+        with disk_faults("E313", f"write {path}"):
+            write_reference(path, Reference(place, object_name(tickets[0].epoch, save.file)))
+        reach("collect.file-synced")
+    return saves
+
+
+def _expected(brought: Brought, token: str, link: Link) -> tuple[NodeSave, ...]:
+    if (brought.token, brought.incarnation) != (token, link.incarnation):
+        how = f"it is of save {brought.token}, by incarnation {brought.incarnation}"
+        wanted = f"and was to be of save {token}, by incarnation {link.incarnation}"
+        raise not_collected(f"the file of node '{link.node}'", f"{how}, {wanted}")
+    return brought.saves
+
+
 def _next(left: Iterator[Ticket], turn: threading.Lock) -> Ticket | None:
     with turn:
         return next(left, None)
@@ -110,11 +161,29 @@ def given_piece(share: Share, path: str, offset: int) -> Piece:
     Raises:
         CheckpointError: It is not there, or cannot be read.
     """
+    _expect_loaded(share, path)
+    return read_piece(path, offset)
+
+
+def given_reference(share: Share, path: str) -> Reference | None:
+    """Where a file is that a node loads, if it is in an object store; see ``given_piece``.
+
+    Raises:
+        CheckpointError: What is said of it is damaged.
+    """
+    _expect_loaded(share, path)
+    return None if Path(path).exists() else reference_of(path)
+
+
+def _expect_loaded(share: Share, path: str) -> None:
     steps = (one for task in share.group.tasks for one in walk(task.steps))
     loads = (one for one in steps if isinstance(one, LoadState))
     if not any(path in (one.file, *(part.file for part in one.parts)) for one in loads):
         raise RuntimeError(f"node '{share.node}' does not load {path}")
-    return read_piece(path, offset)
+
+
+# What nodes ask for when they load, and who answers.
+GIVEN: dict[str, Callable[..., Any]] = {"file": given_piece, "where": given_reference}
 
 
 @contextlib.contextmanager

@@ -64,9 +64,10 @@ class Crew:
             name = f"jobrun-{len(self._threads)}"
             # Daemon: a callable that never returns must not keep the process alive.
             thread = threading.Thread(target=self._live, args=(inbox,), name=name, daemon=True)
+            # First: one that the system refuses is none that could be waited for.
+            thread.start()
             self._threads.append(thread)
             self._inboxes.append(inbox)
-        thread.start()
         return inbox
 
     def _live(self, inbox: Inbox) -> None:

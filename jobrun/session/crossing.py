@@ -9,8 +9,8 @@ from dataclasses import dataclass, is_dataclass
 from types import ModuleType
 
 from jobrun.blobs import objects
-from jobrun.checkpoint import plan, store, times
-from jobrun.core import errors, events, origin
+from jobrun.checkpoint import elsewhere, plan, store, times
+from jobrun.core import errors, events, objecturl, origin
 from jobrun.core.errors import Fault, JobrunError
 from jobrun.graph import conditions, data, divided, expr, pulled, steps, types
 from jobrun.runtime import cancel as scopes
@@ -20,8 +20,8 @@ from jobrun.session.cancel import GroupCancelledError
 from jobrun.session.codec import Table
 
 _MODULES = (
-    conditions, data, divided, errors, events, expr, meter, midway, nodefiles, objects, origin,
-    plan, pulled, share, steps, store, times, types,
+    conditions, data, divided, elsewhere, errors, events, expr, meter, midway, nodefiles, objects,
+    objecturl, origin, plan, pulled, share, steps, store, times, types,
 )  # fmt: skip
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from jobrun.checkpoint.times import NodeSave
+
 
 @dataclass(frozen=True, slots=True)
 class NodeFiles:
@@ -18,11 +20,14 @@ class NodeFiles:
             see. Empty where they need not: nothing is saved, or it is collected.
         node_dir: Absolute path of a directory of each node's machine, in which there is nothing
             else, and from which files are collected; empty for none.
+        objects: URL of the place in an object store to which nodes bring the files that they have
+            written there; empty where the master gets them.
     """
 
     nodes: tuple[str, ...] = ()
     epochs_dir: str = ""
     node_dir: str = ""
+    objects: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +46,31 @@ class Footing:
         incarnation: How many nodes had begun in this session before it, and itself.
         node_dir: See ``NodeFiles``.
         probe: What it has to see; None for nothing.
+        objects: See ``NodeFiles``.
     """
 
     incarnation: int = 0
     node_dir: str = ""
     probe: Probe | None = None
+    objects: str = ""
 
 
 NO_FOOTING = Footing()
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What a node has written, and brought to the object store.
+
+    Attributes:
+        token: Of which save; see ``Piece``.
+        incarnation: Who has written it.
+        saves: What that came to.
+    """
+
+    token: str
+    incarnation: int
+    saves: tuple[NodeSave, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from jobrun.runtime.midway import Points
 from jobrun.session.base import Outputs, RunContext
 from jobrun.session.calls import Answer, wait_all
 from jobrun.session.cancel import TasksStuckError
-from jobrun.session.collecting import collected, expect_seen, given_piece, probing
+from jobrun.session.collecting import GIVEN, collected, expect_seen, gathered, probing
 from jobrun.session.endings import Endings
 from jobrun.session.farline import serve
 from jobrun.session.flight import Flight
@@ -53,7 +53,7 @@ class Kept:
 class ProcessesSession:
     """Every node is a process, which holds its workspace and writes its own files.
 
-    Hosts and resources of nodes mean nothing here, and nobody asks for remote nets.
+    Hosts and resources mean nothing here, and nobody asks for remote nets.
 
     Args:
         grace_s: As that of ``ThreadsSession``.
@@ -178,7 +178,10 @@ class ProcessesSession:
             TaskFailedError: A blob holds what cannot be stored.
             EnvironmentFaultError: The disk says no.
         """
-        if self._opened().files.node_dir:
+        files = self._opened().files
+        if files.objects:
+            return gathered(tickets, directory, files.objects, self._link)
+        if files.node_dir:
             answers = collected(tickets, directory, self._link)
         else:
             answers = {
@@ -279,8 +282,8 @@ class ProcessesSession:
             ).start()
 
     def _served(self, flight: Flight, node: str, what: str, given: tuple[Any, ...]) -> Any:
-        if what == "file":
-            return given_piece(flight.shares.by_node[node], *given)
+        if what in GIVEN:
+            return GIVEN[what](flight.shares.by_node[node], *given)
         if what == "line":
             key, act, rest = given
             return serve(flight.lines[key], act, rest, flight.scope)
@@ -323,11 +326,10 @@ class ProcessesSession:
         # All nodes together tell about as many runs of blocks as one process would.
         spans = 0 if context.meter is None else SPANS // len(self._nodes) + 1
         others = tuple(self._nodes[one] for one in self._guests.get(node, ()))
-        saves = not {node, *(one.name for one in others)}.isdisjoint(context.files.nodes)
-        footing = Footing(
-            self._links[node].incarnation, context.files.node_dir, probe if saves else None
-        )
-        return self._links[node].calls.ask(
+        link, files = self._links[node], context.files
+        seen = None if {node, *(one.name for one in others)}.isdisjoint(files.nodes) else probe
+        footing = Footing(link.incarnation, files.node_dir, seen, files.objects)
+        return link.calls.ask(
             "open", self._nodes[node], facts, self._grace_s, spans, others, footing
         )
 

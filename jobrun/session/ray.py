@@ -132,7 +132,7 @@ class RaySession(ProcessesSession):
         try:
             return super().renew()
         except NodeLostError:
-            self._refuse()
+            self._refuse(again=True)
             raise
 
     def close(self) -> None:
@@ -151,8 +151,8 @@ class RaySession(ProcessesSession):
         host = self._hosts[node] = RayHost(actor, self._begin_with, self._actors.leave)
         return host
 
-    def _refuse(self) -> None:
-        refusals = [host.refusal(node) for node, host in self._hosts.items()]
+    def _refuse(self, *, again: bool = False) -> None:
+        refusals = [host.refusal(node, again=again) for node, host in self._hosts.items()]
         for one in refusals:
             if one is not None:
                 raise one

@@ -46,6 +46,7 @@ class RayWire:
         # How it ended, and what is wrong with the place where it was to begin; in words.
         self.how = ""
         self.wrong = ""
+        self.has_died = False
 
     def send(self, *message: Any) -> None:
         """Send a message; what is sent before the node has begun waits for that."""
@@ -105,6 +106,7 @@ class RayWire:
                     self.how = f"has not begun within {most_s:g} s"
                     return None
             except RayError as error:
+                self.has_died = True
                 self.how = f"has ended ({_in_short(error)})"
                 return None
         return None
@@ -135,9 +137,15 @@ class RayHost:
         """The number of its process, on its machine; 0 as long as that is not known."""
         return self._wire.pid
 
-    def refusal(self, node: str) -> EnvironmentFaultError | None:
-        """Why the node could not begin at its place, if that is so."""
-        if not self._wire.wrong:
+    def refusal(self, node: str, *, again: bool = False) -> EnvironmentFaultError | None:
+        """Why the node could not begin at its place, if that is so.
+
+        Args:
+            node: Its name.
+            again: It is there for one that was lost. Its place may have been lost with that, which
+                the cluster learns only later: an end before the begin is a loss as others are.
+        """
+        if not self._wire.wrong or (again and self._wire.has_died):
             return None
         return EnvironmentFaultError.of(
             "E396",

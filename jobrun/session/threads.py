@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
 from functools import partial
 
+import numpy as np
+
 from jobrun.blobs.values import Value, boundary_form, detach
 from jobrun.checkpoint.plan import Ticket
 from jobrun.checkpoint.times import NodeSave
@@ -68,6 +70,8 @@ class ThreadsSession:
         self._leash = Leash()
         self._savings = Savings()
         self._running: GroupRun | None = None
+        # The last group that was one bare task and went well, and its run.
+        self._last: tuple[GroupPlan | None, GroupRun | None] = (None, None)
 
     def open(self, cluster: Cluster, context: RunContext) -> None:
         """Make one empty global workspace per node."""
@@ -92,11 +96,12 @@ class ThreadsSession:
             GroupCancelledError: ``request_stop`` ended it.
             TasksStuckError: Tasks did not end in time; the process has to.
         """
-        if id(group) not in self._plans:
+        plan = self._plans.get(id(group))
+        if plan is None:
             check_needs(group.tasks)
-        plan = self._plan(group)
+            plan = self._plan(group)
         if plan.is_alone:
-            return self._run_alone(plan, self._group_run(plan, epoch, dict(outputs), points))
+            return self._run_alone(plan, self._lone_run(plan, epoch, dict(outputs), points))
         return self.run_part(group, epoch, Beyond(outputs, self.fetch), points)
 
     def run_part(
@@ -141,13 +146,31 @@ class ThreadsSession:
             if run.body.cancelled:
                 run.interrupted = True
             else:
-                run.beside = self._beside
+                run.beside, run.is_alone = self._beside, True
                 # A copy: what the task would leave in it does not reach the next run.
                 heeding = self._heeding.copy()
                 heeding.run(run_task, task, run, self._nodes[node], group, globals_)
         finally:
             self._running = None
-        return _outcome(plan, run)
+        made = _outcome(plan, run)
+        # It went well, and holds nothing that anybody might want to be free.
+        run.outputs, run.gates = {}, {}
+        self._last = plan, run
+        return made
+
+    def _lone_run(
+        self, plan: GroupPlan, epoch: int, outputs: dict[OutputRef, Value], points: Points | None
+    ) -> GroupRun:
+        """As ``_group_run``; the same one again where the last run was one of this plan."""
+        last, run = self._last
+        if run is None or last is not plan:
+            return self._group_run(plan, epoch, outputs, points)
+        self._last = (None, None)
+        run.epoch, run.outputs, run.points = epoch, outputs, points
+        # Whoever asked the last run to end, and came too late, does not mean this one.
+        run.body = CancelScope()
+        run.gates = self._savings.gates(plan.changed)
+        return run
 
     def _group_run(
         self, plan: GroupPlan, epoch: int, outputs: dict[OutputRef, Value], points: Points | None
@@ -217,13 +240,12 @@ class ThreadsSession:
         Raises:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
         """
-        settled = {
-            node: _settled(node, workspace, keep.get(node, ()))
+        settled = [
+            (workspace, _settled(node, workspace, keep.get(node, ())))
             for node, workspace in self._workspaces.items()
-        }
+        ]
         # Only when all of it is known to be right.
-        for node, blobs in settled.items():
-            workspace = self._workspaces[node]
+        for workspace, blobs in settled:
             workspace.clear()
             workspace.update(blobs)
 
@@ -252,6 +274,7 @@ class ThreadsSession:
         self._savings.close()
         self._workspaces = {}
         self._plans.clear()
+        self._last = (None, None)
 
     def _kept(self, plan: GroupPlan) -> AbstractContextManager[None]:
         """What a callable may change of the process is kept; without one there is nothing to do."""
@@ -320,15 +343,28 @@ def _outcome(plan: GroupPlan, run: GroupRun) -> Outputs:
         raise combined(run.errors, run.failed)
     if run.interrupted:
         raise GroupCancelledError(plan.group.name)
-    refs = [output.ref for task in plan.tasks for output in task.outputs]
-    # Of a task whose failure is only told there are none.
-    return {ref: run.outputs[ref] for ref in refs if ref in run.outputs}
+    made: dict[OutputRef, Value] = {}
+    for task in plan.tasks:
+        for output in task.outputs:
+            # Of a task whose failure is only told there are none.
+            if output.ref in run.outputs:
+                made[output.ref] = run.outputs[output.ref]
+    return made
 
 
 def _settled(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[str, Value]:
     """The kept blobs in boundary form, sorted by name, no two of them the same object."""
+    settled: dict[str, Value] = {}
     try:
-        settled = {name: boundary_form(workspace[name], name) for name in sorted(keep)}
+        for name in sorted(keep):
+            value = workspace[name]
+            if type(value) is np.ndarray and not value.dtype.hasobject:
+                # As ``boundary_form`` says; of many blobs most are so.
+                flags = value.flags
+                if flags.carray and flags.owndata:
+                    settled[name] = value
+                    continue
+            settled[name] = boundary_form(value, name)
     except MissingBlobError as error:
         raise TaskFailedError.of(
             "E216",

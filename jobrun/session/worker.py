@@ -212,7 +212,12 @@ class Worker:
 
     def on_persist(self, number: int, tickets: tuple[Any, ...], directory: str) -> None:
         """See ``Session.persist``."""
-        self._beside(number, lambda: self._session.persist(tickets, self.files.stage(directory)))
+
+        def work() -> Any:
+            saves = self._session.persist(tickets, self.files.stage(directory))
+            return self.files.brought(directory, tickets[0].epoch, saves)
+
+        self._beside(number, work)
 
     def on_piece(self, number: int, token: str, name: str, offset: int) -> None:
         """The master collects a file."""
@@ -314,7 +319,9 @@ class PartRun:
 
     def bring(self, path: str) -> AbstractContextManager[str]:
         """Make a file of an epoch readable here."""
-        return self._worker.files.landed(path, partial(self._ask, "file", path))
+        return self._worker.files.landed(
+            path, partial(self._ask, "file", path), partial(self._ask, "where", path)
+        )
 
     def ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
         """See ``Teller``; it is told once, when the task has ended on all nodes that are here."""

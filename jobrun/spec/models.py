@@ -315,8 +315,10 @@ class CheckpointSpec(Model):
     node_dir: Maybe[Str] = Field(
         None, description="where nodes that do not see 'dir' write their files first; absolute"
     )
-    collect: Maybe[Literal["master"]] = Field(
-        None, description="who gets the files of 'node_dir' before an epoch counts"
+    collect: Maybe[Str] = Field(
+        None,
+        description="who gets the files of 'node_dir' before an epoch counts: master, or the URL "
+        "of an object store",
     )
 
 

@@ -12,9 +12,10 @@ from jobrun.checkpoint.store import CheckpointStore, Damage
 from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.graph.conditions import CheckpointPolicy
 from jobrun.runner.authored import job_of, recorded
+from jobrun.runner.holding import Holding
 from jobrun.runner.lock import RunLock
 from jobrun.runner.pins import read_pins, write_pins
-from jobrun.runner.places import store_of
+from jobrun.runner.places import objects_of, store_of
 from jobrun.runner.progress import from_json
 from jobrun.runner.rundir import Run, find_run
 
@@ -174,10 +175,13 @@ def prune(found: Checkpoints, last: int = 0) -> Pruning:
     Raises:
         LockedError: The run lives: it looks after its epochs itself.
         UsageError: E430, the policy keeps all.
-        EnvironmentFaultError: The disk says no.
+        EnvironmentFaultError: The disk says no; or E332, another directory goes on with the run.
     """
     with RunLock.acquire(found.run.path) as lock:
         planned = plan_pruning(found, last)
+        if planned.doomed and found.policy.collect_to:
+            # Their files may be those of another directory of the run.
+            Holding(found.run.path, objects_of(found.run, found.policy.collect_to)).expect()
         lock.check()
         found.store.remove(planned.doomed)
     return planned

@@ -18,6 +18,7 @@ from jobrun.graph.conditions import (
     StopWhen,
     StopWithoutImprovement,
 )
+from jobrun.graph.query import objects_of
 from jobrun.graph.render import render_probe, render_stop
 from jobrun.graph.types import Job
 from jobrun.runner.authored import Authored, digest_of, job_of
@@ -31,7 +32,7 @@ from jobrun.runner.prospect import Prospect, look_ahead
 from jobrun.runner.recover import FROM_THE_START
 from jobrun.runner.rundir import Run
 from jobrun.runner.settings import RunOptions
-from jobrun.tools.inspection import dtype_name, value_text
+from jobrun.tools.inspection import dtype_name, structure_words, value_text
 
 READER = "readers/"
 
@@ -215,7 +216,11 @@ def _continues(job: Job, found: Prospect, progress: Progress) -> list[tuple[str,
     rows += [("nodes", str(one).removeprefix("nodes of ")) for one in found.resized.families]
     rows += [("patience", f"{one.condition}: waited {one.waited_epochs}, best {one.best}")
              for one in progress.patience]  # fmt: skip
-    constants = [f"{node}.{name}" for node, names in job.constants for name in names]
+    objects = dict(objects_of(job))
+    constants = [
+        f"{node}.{name}"
+        for node, names in job.constants for name in names if name not in objects.get(node, ())
+    ]  # fmt: skip
     if constants:
         rows.append(("constants", f"{', '.join(constants)}: made again, compared by digest"))
     rows.append(("random", _random(job, found)))
@@ -245,14 +250,30 @@ def _order(job: Job) -> str:
 def _blobs(store: CheckpointStore, epoch: int, *, several: bool) -> list[tuple[str, str]]:
     rows = []
     for file in store.manifest(epoch).files:
-        facts = inspect_state(str(Path(store.path(epoch), file.name)))
-        for blob in facts.blobs:
-            name = f"{file.node}.{blob.name}" if several else blob.name
-            rows.append((_label(blob), f"{name} = {_value(blob)}"))
+        blobs = inspect_state(str(Path(store.path(epoch), file.name))).blobs
+        start = f"{file.node}." if several else ""
+        wholes = {_root(blob): words for blob in blobs if (words := structure_words(blob))}
+        rows += [_whole(f"{start}{root}", words) for root, words in wholes.items()]
+        rows += [
+            (_label(blob), f"{start}{blob.name} = {_value(blob)}")
+            for blob in blobs if _root(blob) not in wholes
+        ]  # fmt: skip
     return sorted(rows, key=lambda row: _ORDER.index(row[0]))
 
 
-_ORDER = ("reader", "counter", "value", "array")
+_ORDER = ("reader", "counter", "value", "object", "array")
+
+
+def _root(blob: BlobFacts) -> str:
+    return blob.name.partition("/")[0]
+
+
+def _whole(name: str, words: str) -> tuple[str, str]:
+    """The row of an object or a container, whose parts are not told one by one."""
+    what, _, of = words.partition(" of class ")
+    return (
+        ("object", f"{name} = {of}, made anew and loaded") if of else ("value", f"{name} = {what}")
+    )
 
 
 def _label(blob: BlobFacts) -> str:

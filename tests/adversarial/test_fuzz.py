@@ -25,6 +25,7 @@ from jobrun.graph.query import op_expressions, text_expressions
 from jobrun.graph.walk import walk_expr
 from jobrun.ops.table import DRAWS, OPERATORS
 from jobrun.runtime.codegen import compile_expression
+from jobrun.runtime.syntax import import_of_numpy
 from jobrun.runtime.usage import BlockNames
 from tests.adversarial.fuzzing import GROWN, TEXTS
 from tests.support.expressions import ORIGIN, expression, statement
@@ -82,7 +83,7 @@ def _only_known_words(tree: Expr) -> None:
 def _only_the_frame(tree: Expr) -> None:
     """The code of a tree names nothing but its frame, draws and its own globals."""
     function = compile_expression(tree, BlockNames())
-    assert function.__globals__["__builtins__"] == {}
+    assert function.__globals__["__builtins__"] == {"__import__": import_of_numpy}
     own = {name for name in function.__globals__ if name != "__builtins__"}
     named = set(function.__code__.co_names)
     assert named <= FRAME | {*DRAWS, *ATTRIBUTES} | own, named - FRAME - own

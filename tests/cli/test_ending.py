@@ -36,7 +36,7 @@ def _told(box, ended, capsys, *, lacked=False):
 
 def test_it_is_noted_what_runs():
     box = Box()
-    hear = noting(box)
+    hear = noting(box, 25.0)
     hear(RunStarted("a", "b", "/runs/a", -1, None))
     hear(GroupStarted("epoch", 3, ("one", "two")))
     assert (box.text("run"), box.text("group")) == ("/runs/a", "epoch\n3\none, two")
@@ -68,7 +68,7 @@ def test_both_are_told():
 )
 def test_how_it_ended_is_said(status, words, capsys):
     box = Box()
-    noting(box)(GroupStarted("epoch", 7, ("step",)))
+    noting(box, 25.0)(GroupStarted("epoch", 7, ("step",)))
     said = _told(box, Ended(status, 3 << 20), capsys)
     assert "error[E386]" in said
     assert words in said
@@ -83,7 +83,7 @@ def test_lack_of_memory_is_said_where_the_kernel_tells_of_it(capsys):
 
 def test_the_command_to_go_on_with_is_named(capsys):
     box = Box()
-    noting(box)(RunStarted("a", "b", "/runs/a", -1, None))
+    noting(box, 25.0)(RunStarted("a", "b", "/runs/a", -1, None))
     said = _told(box, Ended(0, 0), capsys)
     assert "jobrun resume /runs/a" in said
     assert "between two groups of tasks" in said
@@ -118,15 +118,23 @@ Current thread 0x00007e (most recent call first):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
 def test_one_that_did_not_heed_the_second_signal_ends_as_if_it_had(number, code, capsys):
-    ended = Ended(-signal.SIGABRT, 0, number)
+    ended = Ended(-signal.SIGABRT, 0, number, is_second=True)
 
     assert tell_unexpected_end(Box(), ended, lambda: False) == code
     assert f"did not heed the second {number.name}, and was ended" in capsys.readouterr().err
 
 
+def test_one_that_outlasted_its_grace_ends_as_if_it_had_not(capsys):
+    ended = Ended(-signal.SIGABRT, 0, signal.SIGTERM)
+
+    assert tell_unexpected_end(Box(), ended, lambda: False) == 75
+    said = capsys.readouterr().err
+    assert "was asked to end by SIGTERM, did not within its grace, and was ended" in said
+
+
 def test_a_task_that_kept_the_interpreter_is_told_with_its_own_frames(capsys):
     box = Box()
-    noting(box)(
+    noting(box, 25.0)(
         TaskLimited("step", "main", 3, "epoch/step", "a.yaml", 20, 5, 5.0, 30.0, os.getpid())
     )
     stacks = """\

@@ -16,7 +16,7 @@ from tests.support.command import environment
 # The work of the child is a text of Python; what the parent makes of its end is printed.
 PROGRAM = """
 import os, signal, subprocess, sys, time
-from jobrun.cli import guard
+from jobrun.cli import guard, overdue
 from jobrun.cli.guard import guarded
 from jobrun.core.relayed import MEANT, RELAYS
 
@@ -26,10 +26,12 @@ def work(box):
 
 def explain(box, ended):
     print("ended", ended.status, ended.most_bytes > 0, box.text("exit"), box.text("run"))
+    print("unheeded", ended.unheeded, ended.is_second)
     print(box.stacks)
     return 9
 
 guard._LINGERING_S, guard._TICK_S = 0.3, 0.1
+guard._ENDING_S = overdue._HEEDING_S = 0.1
 print("parent", os.getpid(), flush=True)
 sys.exit(guarded(work, explain))
 """
@@ -191,3 +193,31 @@ def test_a_command_that_has_ended_is_not_held_up_by_its_threads():
 def test_a_copy_of_the_child_does_not_speak_for_it():
     code, _ = _run("pid = os.fork(); pid and os.waitpid(pid, 0)")
     assert code == 5
+
+
+DEAF = (
+    "signal.signal(RELAYS[signal.SIGTERM], lambda *_: None); "
+    'box.note("grace", "0.2"); box.note("group", "{group}"); '
+    + SAY
+    + "end = time.monotonic() + {s}\n    while time.monotonic() < end: time.sleep(0.01)"
+)
+
+
+def test_who_is_inside_of_one_long_call_when_its_grace_is_over_is_ended():
+    process = _start(DEAF.format(group="epoch", s=60))
+    _pid(process, "child")
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=60)
+
+    assert process.returncode == 9
+    assert f"unheeded {signal.SIGTERM:d} False" in said
+    assert "Fatal Python error: Aborted" in said
+
+
+def test_who_is_between_groups_when_its_grace_is_over_is_waited_for():
+    process = _start(DEAF.format(group="", s=1))
+    _pid(process, "child")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+
+    assert process.returncode == 5

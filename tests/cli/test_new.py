@@ -35,6 +35,14 @@ def test_what_a_template_needs_stands_beside_it(here):
     assert "import torch" in (here / "torch_spirals.py").read_text()
 
 
+@pytest.mark.parametrize(("package", "is_said"), [("torch", True), ("numpy", False)])
+def test_a_package_that_is_missing_is_said(here, monkeypatch, capsys, package, is_said):
+    monkeypatch.setattr("jobrun.cli.new.find_spec", lambda name: name != package or None)
+
+    assert invoke(["new", "torch"]) == 0
+    assert ("pip install 'jobrun[torch]'" in capsys.readouterr().err) is is_said
+
+
 def test_a_file_beside_it_that_is_there_stays_and_nothing_is_written(here, capsys):
     (here / "torch_spirals.py").write_text("mine")
 

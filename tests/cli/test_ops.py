@@ -29,6 +29,12 @@ def test_an_unknown_one_names_the_nearest(capsys):
     assert "did you mean 'segment_sum'?" in capsys.readouterr().err
 
 
+def test_an_operator_of_the_ancestor_is_pointed_to_what_is_written_here(capsys):
+    for words in (["ops", "EQ"], ["explain", "EQ"]):
+        assert invoke(words) == 2
+        assert "EQ of Caffe2 is here: a == b" in capsys.readouterr().err
+
+
 def test_the_list_is_there_as_json(capsys):
     assert invoke(["ops", "where", "--json"]) == 0
     parsed = json.loads(capsys.readouterr().out)

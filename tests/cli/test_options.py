@@ -71,3 +71,8 @@ def test_an_option_wins_over_its_variable(monkeypatch, capsys):
     monkeypatch.setenv("JOBRUN_MANY_WORDS", "3")
     _probe("--many-words", "4")
     assert capsys.readouterr().out == "4 () () False\n"
+
+
+def test_an_option_without_its_value_leads_to_the_help_of_its_command(capsys):
+    assert invoke(["ckpt", "export", "walk", "--out"]) == 2
+    assert "see 'jobrun ckpt export --help'" in capsys.readouterr().err

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.cli.topics import ANCESTORS, TOPICS, nearest_topic
+from jobrun.cli.topics import ANCESTORS, TOPICS, counterpart, nearest_topic
 from jobrun.compile import limits, scalar
 from jobrun.ops.table import OPERATORS
 from tests.support.expressions import expression
@@ -29,6 +29,22 @@ def test_an_everyday_operator_has_its_counterpart(theirs, ours, names):
                                   "rng.normal(size=3)", "x[[0, 2]]", "f"])  # fmt: skip
 def test_what_is_shown_can_be_written(text):
     assert expression(text)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("Const", "full((2, 3), 0.5)"), ("Fill", "full("), ("add", "a + b"), ("EQ", "a == b"),
+        ("LT", "a < b"), ("Counter", "counter(3)"), ("Python", "{call: "), ("Copy", "b = a"),
+        ("print", "{log: "), ("ENQUEUEBLOBS", "queues:"), ("segment_summ", ""), ("", ""),
+    ],
+)  # fmt: skip
+def test_an_operator_of_the_ancestor_has_one_line(theirs, ours):
+    line = counterpart(theirs)
+
+    assert ours in line
+    assert bool(line) is bool(ours)
+    assert "\n" not in line
 
 
 def test_a_word_near_a_function_names_it():

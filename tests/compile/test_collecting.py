@@ -7,7 +7,7 @@ import pytest
 from jobrun.compile.handmade import complete
 from jobrun.core.errors import SpecError
 from jobrun.graph.conditions import CheckpointPolicy, UploadPolicy
-from tests.support.compiling import codes_of, fault_of, job_of
+from tests.support.compiling import fault_of, job_of
 
 
 def test_nodes_may_write_on_their_own_machines_if_the_master_collects(tmp_path):
@@ -25,6 +25,23 @@ def test_nodes_may_write_on_their_own_machines_if_the_master_collects(tmp_path):
         ("node_dir: here, collect: master", "checkpoint.node_dir", "no absolute path"),
         ("node_dir: '', collect: master", "checkpoint.node_dir", "no absolute path"),
         ("node_dir: /v, collect: master, upload: {to: up}", "checkpoint.node_dir", "see no epochs"),
+        ("node_dir: /v, collect: somebody", "checkpoint.collect", "neither 'master' nor a URL"),
+        ("node_dir: /v, collect: /backup", "checkpoint.collect", "neither 'master' nor a URL"),
+        ("node_dir: /v, collect: 'memory://b/r'", "checkpoint.collect", "ends with its process"),
+        ("node_dir: /v, collect: 'file:///up'", "checkpoint.collect", "neither 'master' nor a URL"),
+        ("node_dir: /v, collect: 's3://'", "checkpoint.collect", "neither 'master' nor a URL"),
+        ("collect: 's3://b/r'", "checkpoint.collect", "no effect"),
+        ("node_dir: v, collect: 's3://b/r'", "checkpoint.node_dir", "no absolute path"),
+        (
+            "node_dir: /v, collect: 's3://b/r', upload: {to: 's3://b/r'}",
+            "checkpoint.collect",
+            "'upload' has nothing to do",
+        ),
+        (
+            "node_dir: /v, collect: 's3://b/r', every: 5 records",
+            "checkpoint.collect",
+            "within an epoch",
+        ),
     ],
 )
 def test_what_could_lose_state_or_does_nothing_is_refused_where_it_stands(
@@ -44,8 +61,12 @@ def test_an_upload_to_an_object_store_is_the_masters_and_goes_with_it(tmp_path):
     assert job_of(tmp_path, text).checkpoint.upload is not None
 
 
-def test_another_collector_is_no_part_of_the_language(tmp_path):
-    assert codes_of(tmp_path, "checkpoint: {node_dir: /v, collect: somebody}") != []
+def test_files_may_be_collected_in_an_object_store_where_the_manifests_follow(tmp_path):
+    policy = job_of(tmp_path, "checkpoint: {node_dir: /v, collect: 'S3://b/r/'}").checkpoint
+
+    assert (policy.node_dir, policy.collect_to) == ("/v", "s3://b/r")
+    assert policy.upload == UploadPolicy("s3://b/r", "committed", required=True)
+    assert policy.upload_at.line > 0
 
 
 def test_a_job_of_python_is_refused_too(tmp_path):
@@ -57,7 +78,13 @@ def test_a_job_of_python_is_refused_too(tmp_path):
     for policy in (
         CheckpointPolicy(node_dir="here"),
         CheckpointPolicy(node_dir="/v", upload=UploadPolicy("up")),
+        CheckpointPolicy(node_dir="/v", collect_to="s3://b/r", upload=UploadPolicy("up")),
+        CheckpointPolicy(node_dir="/v", collect_to="s3://b/r", every_records=5),
+        CheckpointPolicy(node_dir="/v", collect_to="/backup"),
+        CheckpointPolicy(collect_to="s3://b/r"),
     ):
         with pytest.raises(SpecError) as caught:
             made(policy)
         assert [fault.code for fault in caught.value.faults] == ["E127"]
+    job = made(CheckpointPolicy(node_dir="/v", collect_to="s3://b/r")).job
+    assert job.checkpoint.upload == UploadPolicy("s3://b/r", "committed", required=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jobrun.compile.plan import plan_json
 from jobrun.compile.plan_text import plan_text, size_text
 from jobrun.ops.known import Known
 from tests.compile.test_plan import APART, SPEC
@@ -64,3 +65,21 @@ def test_limits_hosts_and_remote_nets_are_told(tmp_path):
     assert "  t (on a; at most 3 s; 2 retries after 1 s)\n" in text
     assert "  u (on a; a failure is only told)\n" in text
     assert "  remote net f (on a; kept for the session)\n    y = w\n" in text
+
+
+OBJECTS = """\
+init:
+  - {task: data, rebuild: true, steps: [X = zeros(3)]}
+  - {task: make, rebuild: true, steps: [{call: "lib:make", out: [model, table]}]}
+epoch: [{task: train, steps: [{call: "lib:train", with: {table: table}, inout: [model]}]}]
+"""
+
+
+def test_objects_that_callables_change_are_no_constants(tmp_path):
+    job = job_of(tmp_path, OBJECTS)
+
+    text = plan_text(job)
+
+    assert "objects     local: model\n            made anew at every start" in text
+    assert "constants   local: X, table\n" in text
+    assert plan_json(job)["objects"] == [{"node": "local", "blobs": ["model"]}]

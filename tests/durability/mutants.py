@@ -31,6 +31,7 @@ from jobrun.runner import (
     rundir,
 )
 from jobrun.runner.commit import Commits
+from jobrun.session import pieces
 
 Mutant = Callable[[], None]
 
@@ -132,6 +133,11 @@ def published_copy_not_synced() -> None:
 
 def data_not_synced() -> None:
     _without_fsync(writer)
+
+
+def collected_data_not_synced() -> None:
+    """The nodes' own files are durable; those that the master has made of them are not."""
+    _without_fsync(pieces)
 
 
 def direct_data_not_synced() -> None:
@@ -345,6 +351,7 @@ MUTANTS: dict[Mutant, str] = {
     copies_not_synced: "copied elsewhere",
     published_copy_not_synced: "copied elsewhere",
     nodes_do_not_sync: "each node a process",
+    collected_data_not_synced: "collected from nodes",
     direct_data_not_synced: "written past the cache",
 }
 # What is wrong with these shows in how a run is recovered, so that must be wrong too.

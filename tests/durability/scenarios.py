@@ -85,6 +85,8 @@ COPIED = Work(
     SPEC.replace(_KEEP, f"{_KEEP}, upload: {{to: copies, when: committed, required: true}}"),
     like=TINY,
 )
+# The nodes' own files are not on the disk that is looked at.
+COLLECTED = Work(SPEC.replace(_KEEP, f"{_KEEP}, node_dir: /var/tmp, collect: master"), like=TINY)
 BETWEEN_RECORDS = Work(WITHIN, kept=1_000, data=np.arange(46.0).reshape(23, 2) / 7)
 
 
@@ -141,7 +143,6 @@ def _damage_newest(place: Path) -> None:
     path.write_bytes(data)
 
 
-NODES = "each node a process"
 _THREE = (*AUTO, "--max-epochs", "3")
 _SAVED = Promise(kept=frozenset({0, 2, 3}))
 SCENARIOS = (
@@ -207,7 +208,8 @@ SCENARIOS = (
         first=Fault("rename", 6, "kill-after", path="/copies/"),
         work=COPIED,
     ),
-    Scenario(NODES, (*AUTO, "--session", "processes")),
+    Scenario("each node a process", (*AUTO, "--session", "processes")),
+    Scenario("collected from nodes", (*AUTO, "--session", "processes"), work=COLLECTED),
     Scenario("written past the cache", patches=(PAST_THE_CACHE,)),
 )
 
@@ -239,7 +241,7 @@ def record(
         done = lab.run(*AUTO, below=place, fault=scenario.first, record=log, patches=used)
         assert done.code == -9, done.stderr
         begin = len(read_changes(log))
-    with_nodes = scenario.name == NODES
+    with_nodes = "processes" in scenario.command
     done = lab.run(*scenario.command, below=place, record=log, patches=used, with_nodes=with_nodes)
     assert patches or done.code == 0, done.stderr
     return Recording(scenario, starts, place, tuple(read_changes(log)), begin)

@@ -83,3 +83,43 @@ def test_a_dry_run_of_what_is_not_declared_says_so_and_ends_as_the_resume_would(
     assert "(semantic, refused" in done.stdout
     assert "error[E387]" in done.stderr
     assert "part.yaml:12:9  init/all/steps[2]: 'V' of t_0, t_1 is declared" in done.stderr
+
+
+LIBRARY = """\
+import os
+import pathlib
+import signal
+
+
+def die_once(folder, epoch):
+    mark = pathlib.Path(folder, "died")
+    if epoch == 3 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.long
+def test_a_node_lost_in_the_first_epoch_on_other_nodes_costs_no_bit(tmp_path):
+    """What is rebuilt on each node is another part now, and is not compared after the loss."""
+    (tmp_path / "elastic_library.py").write_text(LIBRARY)
+    rebuilt = (
+        "init:\n"
+        "  - {task: part, node: t, rebuild: true, "
+        "steps: [C = arange(float(rows)) / node.count + node.index]}\n"
+    )
+    dying = "[{call: elastic_library:die_once, with: {folder: \"'FOLDER'\", epoch: epoch}}, U"
+    text = SPEC.replace("init:\n", rebuilt).replace("steps: [U *=", f"steps: {dying} *=")
+    job = Elastic(tmp_path, text.replace("FOLDER", str(tmp_path)))
+
+    first = jobrun("run", job.write(2), "--session", "processes", "--max-epochs", "2", cwd=tmp_path)
+    done = jobrun("resume", "--spec", job.write(4), "--session", "processes", cwd=tmp_path)
+
+    assert first.returncode == 75, first.stderr
+    assert done.returncode == 0, done.stderr
+    assert "is lost" in done.stderr
+    assert (tmp_path / "died").exists()
+    plain = Elastic(tmp_path / "plain", SPEC)
+    plain.folder.mkdir()
+    plain.run(2)
+    assert job.whole(5) == plain.whole(5)

@@ -13,6 +13,7 @@ from jobrun.runner.rundir import open_run
 from jobrun.runner.settings import RunOptions
 from jobrun.runner.start import resume_run, start_run
 from jobrun.spec.load import load_spec
+from jobrun.tools.profiling.profiler import Profiler
 from tests.e2e.test_sessions import AVERAGING, EXACT, same
 from tests.support.command import ROOT, SPECS, environment
 from tests.support.stored import only_run
@@ -28,8 +29,8 @@ def shared():
     # Only here: the tests that are not long go without Ray.
     from tests.support import rays  # noqa: PLC0415
 
-    with rays.shared():
-        yield
+    with rays.shared() as context:
+        yield context
 
 
 def run_here(session: str, spec: Path, folder: Path, *sets: str, **more) -> Path:
@@ -75,12 +76,25 @@ def test_a_run_goes_on_in_any_other_session(tmp_path, shared):
     same(whole, only_run(folder))
 
 
+def test_a_profile_has_the_steps_of_nodes_in_a_cluster(tmp_path, shared):
+    profiler = Profiler()
+    loaded = load_spec(str(SPECS / AVERAGING))
+    options = RunOptions(run_dir=tmp_path, session="ray", epochs=2, profiler=profiler)
+
+    start_run(loaded, compile_job(loaded).job, options, profiler.listen)
+
+    table = profiler.table()
+    assert {row.path: row.calls for row in table.steps}["epoch/train/steps[1]"] == 4
+    assert {row.node for row in table.nodes} == {"trainer_0", "trainer_1"}
+
+
 @pytest.mark.timeout(600)
-def test_every_conformance_case_holds_in_a_cluster():
+def test_every_conformance_case_holds_in_a_cluster(shared):
+    more = {"CONFORMANCE_SESSION": "ray", "RAYS_ADDRESS": shared.address_info["address"]}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not long",
          "--benchmark-disable", "tests/conformance"],
-        cwd=ROOT, env=environment(PYTEST_ADDOPTS=None, CONFORMANCE_SESSION="ray"),
+        cwd=ROOT, env=environment(PYTEST_ADDOPTS=None, **more),
         capture_output=True, text=True, check=False,
     )  # fmt: skip
 

@@ -13,7 +13,8 @@ import pytest
 
 from tests.e2e.test_sessions import is_alive, of_run, run, same, wait_until
 from tests.support.command import JOBRUN, environment, jobrun
-from tests.support.stored import only_run
+from tests.support.s3 import VARIABLES, serving
+from tests.support.stored import blobs, epochs, only_run
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
@@ -112,6 +113,16 @@ def marked(spec: Path) -> list[int]:
     return found
 
 
+def _of_jobrun(pids: list[int]) -> list[int]:
+    """Those of the processes that are no agents of Ray's."""
+    found = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            if b"agent" not in Path(f"/proc/{pid}/cmdline").read_bytes().lower():
+                found.append(pid)
+    return found
+
+
 def test_a_lost_process_and_a_lost_machine_cost_an_epoch_each_and_no_bit(machines, spec):
     whole = run(spec, spec.parent / "whole")
 
@@ -143,6 +154,36 @@ def test_actors_end_with_their_master_and_the_run_goes_on_later(machines, spec):
     same(whole, only_run(spec.parent / "hit"))
 
 
+def test_a_machine_that_does_not_share_the_runs_directory_is_refused_or_brings_its_files(
+    machines, spec
+):
+    runs, own = spec.parent / "runs", spec.parent / "own"
+    runs.mkdir()
+    machines.add_blind({"blind": 2}, runs)
+    text = SPEC.replace("{place: 1}", "{blind: 1}").replace("12}]", "2}]")
+    spec.write_text(text)
+    whole = run(spec, spec.parent / "whole")
+    options = ("--run-dir", runs, "--session", f"ray:{machines.address}")
+
+    refused = jobrun("run", spec, *options, started=True)
+    with serving() as server:
+        server.make_bucket("bucket")
+        spec.write_text(f"{text}checkpoint: {{node_dir: {own}, collect: 's3://bucket/r'}}\n")
+        env = environment(**VARIABLES, AWS_ENDPOINT_URL=server.url)
+        first = ("run", spec, *options, "--resume", "never", "--max-epochs", "1")
+        stopped = jobrun(*first, env=env, started=True)
+        done = jobrun("resume", *options, env=env, started=True)
+        copied = jobrun("ckpt", "copy", "latest@2", spec.parent / "copy", *options[:2], env=env)
+
+    assert refused.returncode == 7, refused.stderr
+    assert "error[E397]" in refused.stderr
+    assert "node 'trainer_0' does not see" in refused.stderr
+    assert (stopped.returncode, done.returncode) == (75, 0), done.stderr
+    assert copied.returncode == 0, copied.stderr
+    assert [path.name for path in own.iterdir()] == []
+    assert blobs(epochs(spec.parent / "copy")[2]) == blobs(epochs(whole)[2])
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_of_a_cluster_that_was_started_for_a_run(spec, number):
     spec.write_text(SPEC.replace(", resources: {place: 1}", ""))
@@ -156,8 +197,13 @@ def test_nothing_is_left_of_a_cluster_that_was_started_for_a_run(spec, number):
             assert "is lost" not in said
         else:
             process.kill()
-        # Ray's agents look for a head that was killed for a minute before they end.
-        wait_until(lambda: not marked(spec), "end of the cluster", 180)
+        try:
+            wait_until(lambda: not _of_jobrun(marked(spec)), "end of the cluster")
+        finally:
+            # Those of Ray may look for a head that was killed for a minute before they end.
+            for pid in marked(spec):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     assert len(before) > 4
 
@@ -182,7 +228,8 @@ def test_a_cluster_that_does_not_answer_is_told(spec):
 
 
 def test_a_cluster_does_not_let_in_who_has_no_token(machines, spec):
-    env = environment(RAY_AUTH_TOKEN="f" * 64)
+    # Else Ray would try for twenty seconds.
+    env = environment(RAY_AUTH_TOKEN="f" * 64, RAY_NUM_REDIS_GET_RETRIES="2")
 
     done = jobrun("run", spec, "--run-dir", spec.parent / "r", "--session",
                   f"ray:{machines.address}", env=env, started=True)  # fmt: skip

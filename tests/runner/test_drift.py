@@ -205,3 +205,7 @@ def test_another_h5py_is_told_and_never_refused():
 
     assert change.kind == "safe"
     assert check_drift((change,), strict=True) == (change,)
+
+
+def test_another_number_of_processors_changes_no_bits():
+    assert numerics_changes({"processors": 2}, {"processors": 64}) == ()

@@ -166,7 +166,7 @@ def test_the_newest_saved_epoch_is_the_one_to_go_on_from(tmp_path):
 
     job = Job("j", Cluster((Node("n"),)), TaskGroup("init"), EPOCH)
 
-    progress, load, records = Saves(job, Store(), Saver()).newest()
+    newest = Saves(job, Store(), Saver()).newest()
 
-    assert progress.epoch == 4
-    assert (load.tasks, records) == ((), 0)
+    assert newest.progress.epoch == 4
+    assert (newest.load.tasks, newest.records, newest.unknown) == ((), 0, ())

@@ -7,7 +7,7 @@ import pytest
 from jobrun.checkpoint.store import Manifest
 from jobrun.graph.conditions import CheckpointPolicy, UploadPolicy
 from jobrun.graph.types import Cluster, Job, Node, TaskGroup
-from jobrun.runner.places import store_of, upload_of
+from jobrun.runner.places import node_files, store_of, upload_of
 from jobrun.runner.record import RunRecord
 from jobrun.runner.rundir import Run
 from jobrun.runner.sending import ObjectUpload
@@ -55,3 +55,22 @@ def test_in_an_object_store_a_run_has_a_place_of_its_own_too(run, tmp_path):
     assert isinstance(upload, ObjectUpload)
     assert str(upload.url) == "s3://b/up/j/brisk-heron"
     assert not upload.is_over()
+
+
+def test_nodes_write_where_the_epochs_are_or_on_their_own_machines(run, tmp_path):
+    store = store_of(run, JOB, tmp_path)
+
+    assert node_files(with_policy(), store, run).epochs_dir == str(run.path / "checkpoints")
+    own = node_files(with_policy(node_dir="/v"), store, run)
+    assert (own.epochs_dir, own.node_dir, own.objects) == ("", "/v/jobrun-id", "")
+    assert node_files(with_policy(enabled=False), store, run).nodes == ()
+
+
+@pytest.mark.parametrize("generation", [0, 3])
+def test_nodes_bring_files_to_the_place_of_the_runs_generation(run, tmp_path, generation):
+    later = replace(run, record=replace(run.record, generation=generation))
+    job = with_policy(node_dir="/v", collect_to="s3://b/up")
+
+    found = node_files(job, store_of(run, JOB, tmp_path), later)
+
+    assert found.objects == "s3://b/up/j/brisk-heron" + ("/g3" if generation else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -153,8 +154,12 @@ def test_a_probe_that_cannot_be_synced_is_removed(tmp_path, monkeypatch):
 
 def test_little_space_is_a_warning(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_LITTLE_SPACE_BYTES", 1 << 62)
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: SimpleNamespace(free=200 << 10))
 
-    assert [fault.code for fault in probe_directory(tmp_path)] == ["W181"]
+    (fault,) = probe_directory(tmp_path)
+
+    assert fault.code == "W181"
+    assert "only 200.0 KiB are free" in fault.message
 
 
 def test_errors_are_refused_all_together_and_warnings_are_not(tmp_path):

@@ -7,15 +7,16 @@ from dataclasses import replace
 
 import pytest
 
+from jobrun.checkpoint.bucket import Bucket
 from jobrun.checkpoint.directory import DirectoryStore
-from jobrun.checkpoint.objectstore import GivenUpUploadError, ObjectStore
+from jobrun.checkpoint.objectstore import GivenUpUploadError, ObjectStore, object_name
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import Noted
 from jobrun.core.objecturl import parse_object_url
 from jobrun.graph.conditions import UploadPolicy
-from jobrun.runner.sending import ObjectUpload, Sender
+from jobrun.runner.sending import ObjectUpload, Sender, generation_place
 from jobrun.session.cancel import GroupCancelledError
-from tests.support.checkpoints import write_epoch
+from tests.support.checkpoints import write, write_epoch
 
 LONG_S = 60
 
@@ -184,3 +185,51 @@ def test_the_record_is_brought_once_and_each_generation_has_its_place(tmp_path):
     assert brought == [url]
     assert ObjectStore(url).epochs() == (1,)
     assert ObjectStore(url / "g2").epochs() == (2,)
+
+
+class Holding:
+    """Somebody else goes on with the run, or nobody does."""
+
+    def __init__(self, is_free):
+        self._is_free = is_free
+
+    def expect(self):
+        if not self._is_free:
+            raise EnvironmentFaultError.of("E332", "another one does")
+
+
+def staged(tmp_path):
+    """A directory with the files of two nodes, of which one is in the store already."""
+    (place := tmp_path / "staged").mkdir()
+    files = [write(place, node=node) for node in ("a", "b")]
+    (place / "b.h5").unlink()
+    (place / "b.h5.url").touch()
+    return place, files
+
+
+@pytest.mark.parametrize("generation", [0, 2])
+def test_files_that_are_not_in_the_store_yet_are_taken_there_before_the_epoch_counts(
+    tmp_path, generation
+):
+    place, files = staged(tmp_path)
+    url = parse_object_url(f"memory://{tmp_path.name}/j/r")
+
+    ObjectUpload(url, lambda url: None, holding=Holding(True)).take(
+        str(place), 3, generation, files
+    )
+
+    assert sorted(path.name for path in place.iterdir()) == ["a.h5.url", "b.h5.url"]
+    there = generation_place(url, generation)
+    assert str(there) == str(url) + ("/g2" if generation else "")
+    assert Bucket(there).list() == {object_name(3, files[0]): files[0].size_bytes}
+
+
+def test_nothing_is_taken_there_for_whom_somebody_else_goes_on(tmp_path):
+    place, files = staged(tmp_path)
+    url = parse_object_url(f"memory://{tmp_path.name}/j/r")
+
+    with pytest.raises(EnvironmentFaultError, match="another one"):
+        ObjectUpload(url, lambda url: None, holding=Holding(False)).take(str(place), 3, 0, files)
+
+    assert (place / "a.h5").exists()
+    assert Bucket(url).list() == {}

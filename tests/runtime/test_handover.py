@@ -87,3 +87,33 @@ def test_what_an_action_sees_shares_no_memory(bench):
     blobs = bench.do("x = M[0]", log("a"), call("doubled", "y"), "M2 = M + 1")
 
     assert not np.shares_memory(blobs["x"], blobs["M"])
+
+
+CHAIN = "x = (x + 1) * 2 - x / 4"
+
+
+def test_what_the_code_gives_a_new_value_is_in_the_workspace_again_when_it_ends(bench):
+    bench.run.is_alone = True
+
+    bench.do(CHAIN)
+
+    assert dict(bench.blobs) == {"x": 3.75, "n": 3}
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_an_error_before_a_new_value_leaves_the_old_one(bench, is_alone):
+    bench.run.is_alone = is_alone
+
+    with pytest.raises(TaskFailedError, match="nothing"):
+        bench.do("y = nothing", CHAIN)
+
+    assert dict(bench.blobs) == {"x": 1, "n": 3}
+
+
+def test_blobs_are_taken_out_only_where_nobody_else_looks_for_them(bench):
+    bench.frame.take(bench.blobs, "x")
+    assert bench.blobs["x"] == 1
+
+    bench.run.is_alone = True
+    bench.frame.take(bench.blobs, "x", "nothing")
+    assert dict(bench.blobs) == {"n": 3}

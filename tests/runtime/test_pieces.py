@@ -6,17 +6,20 @@ import itertools
 import tracemalloc
 from contextlib import nullcontext
 from types import SimpleNamespace
+from weakref import ref
 
 import numpy as np
 import pytest
 
 from jobrun.blobs.values import same_bits
+from jobrun.core.errors import TaskFailedError
 from jobrun.graph.expr import Const
 from jobrun.ops.load import implementation
 from jobrun.runtime.chains import chain_of, elementwise
 from jobrun.runtime.pieces import SMALLEST, Pieces
 from jobrun.session.crew import Crew
 from tests.support.graphs import expr
+from tests.support.running import Bench
 
 COUNT = SMALLEST + 1237
 RNG = np.random.default_rng(5)
@@ -31,12 +34,12 @@ def quiet():
 
 
 # What a frame is to a chain.
-FRAME = SimpleNamespace(run=SimpleNamespace(beside=None))
+FRAME = SimpleNamespace(run=SimpleNamespace(beside=None, is_alone=False))
 
 
 def computed(text, *, beside=None, **values):
     """The value, and whether it was computed in pieces."""
-    chain, worth = chain_of(expr(text)), [beside]
+    chain, worth = chain_of(expr(text)), [SimpleNamespace(beside=beside, is_alone=False)]
     leaves = [leaf.value if isinstance(leaf, Const) else values[leaf.name] for leaf in chain.leaves]
     return Pieces(chain)(worth, *leaves), bool(worth)
 
@@ -198,6 +201,102 @@ def test_a_small_chain_keeps_no_more_results_than_it_needs():
     assert most < 3.1 * x.nbytes
 
 
+REPLACING = (
+    "0.9 * m + 0.1 * x", "m * m * m - x / (m + 2.0)", "(x - m) * (m - x) + sqrt(x * x)",
+    "-(-(-m))", "x * x + x - m", "m - s * m / (x + 1e-8) * x", "(m > x) * 2.0 + 0.5 - x",
+    "exp(m / s) * x - c * m", "r * m + c - x",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", REPLACING)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("shape", [(COUNT,), (1031, 257)])
+def test_a_result_in_the_memory_of_what_it_replaces(crew, text, dtype, shape):
+    more = {"s": 3.0, "c": numbers((shape[0], 1) if len(shape) > 1 else (1,)),
+            "r": numbers(shape[-1:]).astype(dtype), "x": numbers(shape, dtype)}  # fmt: skip
+    for beside in (None, crew.start):
+        with Bench(m=numbers(shape, dtype), **more) as bench:
+            bench.run.is_alone, bench.run.beside = True, beside
+            before = id(bench.blobs["m"])
+            values = {name: np.copy(value) for name, value in bench.blobs.items()} | {"s": 3.0}
+            wanted = written(text, **values)
+
+            bench.do(f"m = {text}")
+
+            assert same_bits(bench.blobs["m"], wanted)
+            assert (id(bench.blobs["m"]) == before) == (wanted.dtype == values["m"].dtype)
+            assert all(same_bits(bench.blobs[name], values[name]) for name in "xcr")
+
+
+def test_an_array_that_somebody_has_stays_what_it_was():
+    x, m = numbers((COUNT,)), numbers((COUNT,))
+    keep = m.copy()
+    for holder in (lambda: m, lambda: [m], lambda: m[1:], lambda: memoryview(m), lambda: ref(m)):
+        with Bench(m=m.copy(), x=x) as bench:
+            bench.run.is_alone = True
+            bench.blobs["m"] = m
+            held = holder()
+
+            bench.do("m = 0.9 * m + 0.1 * x")
+
+            assert bench.blobs["m"] is not m
+            assert same_bits(m, keep)
+            del held
+
+
+@pytest.mark.parametrize("text", ["x * x + x * 0.5 - c", "-(-(-x))", "(x > c) * 1.5 + x"])
+def test_a_result_in_the_memory_of_what_its_name_held_before(crew, text):
+    x, c = numbers((COUNT,)), numbers((1,))
+    for old in (numbers((COUNT,)), numbers((COUNT,), "float32"), numbers((5,)), 3.5, "text"):
+        for beside in (None, crew.start):
+            with Bench(x=x.copy(), c=c) as bench:
+                bench.run.is_alone, bench.run.beside = True, beside
+                bench.blobs["y"] = old.copy() if isinstance(old, np.ndarray) else old
+                before = id(bench.blobs["y"])
+
+                bench.do(f"y = {text}")
+
+                assert same_bits(bench.blobs["y"], written(text, x=x, c=c))
+                assert same_bits(bench.blobs["x"], x)
+                fits = np.asarray(old).dtype == x.dtype and np.shape(old) == x.shape
+                assert (id(bench.blobs["y"]) == before) is fits
+
+
+def test_what_a_name_held_before_is_there_again_where_nothing_came_for_it():
+    with Bench(x=numbers((COUNT,)), y=3) as bench:
+        bench.run.is_alone = True
+
+        with pytest.raises(TaskFailedError):
+            bench.do("z = nothing", "y = x * x + x * 0.5 - 1.0")
+
+        assert bench.blobs["y"] == 3
+
+
+def test_nothing_is_replaced_where_somebody_may_look_at_it_after_a_failure():
+    with Bench(m=numbers((COUNT,)), x=numbers((COUNT,))) as bench:
+        before, keep = id(bench.blobs["m"]), bench.blobs["m"].copy()
+
+        with pytest.raises(TaskFailedError):
+            bench.do("m = 0.9 * m + 0.1 * x", "y = nothing")
+
+        assert id(bench.blobs["m"]) != before
+        assert not same_bits(bench.blobs["m"], keep)
+
+
+def test_a_copy_of_what_is_replaced_keeps_its_value():
+    with Bench(m=numbers((COUNT,)), x=numbers((COUNT,))) as bench:
+        bench.run.is_alone = True
+        old, x = bench.blobs["m"].copy(), bench.blobs["x"].copy()
+
+        bench.do("a = m; row = m[5:]; m = 0.9 * m + 0.1 * x; b = m; m = 0.5 * m - x * m")
+
+        first = 0.9 * old + 0.1 * x
+        assert same_bits(bench.blobs["a"], old)
+        assert same_bits(bench.blobs["row"], old[5:])
+        assert same_bits(bench.blobs["b"], first)
+        assert same_bits(bench.blobs["m"], 0.5 * first - x * first)
+
+
 @pytest.fixture
 def crew():
     one = Crew(nullcontext)
@@ -229,7 +328,5 @@ def test_little_is_not_worth_another_thread():
     computed("x * x - 1.0 + x", beside=start, x=numbers((SMALLEST,)))
 
 
-def test_a_frame_says_whether_there_is_another_thread(crew):
-    frame = SimpleNamespace(run=SimpleNamespace(beside=crew.start))
-
-    assert Pieces(chain_of(expr(TEXT))).begin(frame) == [crew.start]
+def test_the_run_says_whether_there_is_another_thread():
+    assert Pieces(chain_of(expr(TEXT))).begin(FRAME) == [FRAME.run]

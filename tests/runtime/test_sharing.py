@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
+import platform
 import threading
 from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
-from jobrun.runtime.sharing import share
+from jobrun.runtime.sharing import arithmetic, share
 from jobrun.session.crew import Crew
+
+# Of fesetround, by the ABI of the machine.
+_UPWARD = {"x86_64": 0x800, "aarch64": 0x400000}[platform.machine()]
 
 
 @pytest.fixture
@@ -105,3 +111,26 @@ def test_where_there_are_no_more_threads_one_does_it_all():
         share(lambda: threads.append(threading.current_thread()), start)
 
     assert threads == [threading.current_thread()]
+
+
+def test_a_thread_that_computes_otherwise_takes_no_part(crew):
+    libm = ctypes.CDLL(ctypes.util.find_library("m"))
+    before = libm.fegetround()
+    here, seen = threading.current_thread(), []
+
+    def rounds_up():
+        libm.fesetround(_UPWARD)
+
+    done = threading.Event()
+    crew.start(rounds_up, done.set)
+    done.wait()
+    with np.errstate(all="ignore"):
+        share(lambda: seen.append(threading.current_thread()), crew.start)
+
+    assert libm.fegetround() == before != _UPWARD
+    assert seen == [here]
+
+
+def test_arithmetic_tells_small_numbers_and_how_they_are_rounded():
+    assert arithmetic() == arithmetic()
+    assert np.all(np.frombuffer(arithmetic()) != 0)

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from jobrun.graph.expr import Attribute, Call, Const, Draw, Dtype, Name
-from jobrun.runtime.syntax import Expressions, Globals, load, output_ref
+from jobrun.runtime.syntax import Expressions, Globals, import_of_numpy, load, output_ref
 from tests.support.graphs import expr, ref
 
 
@@ -38,7 +38,14 @@ def test_objects_are_bound_once_by_name():
     made(expr("exp(a) + exp(b)"), names)
 
     assert [name for name in names.table if name != "__builtins__"] == ["_op_0"]
-    assert names.table["__builtins__"] == {}
+    assert names.table["__builtins__"] == {"__import__": import_of_numpy}
+
+
+def test_numpy_alone_is_imported():
+    assert import_of_numpy("numpy._core", {}, {}, [], 0).__name__ == "numpy._core"
+    for name in ("os", "numpyx", "", "jobrun"):
+        with pytest.raises(ImportError):
+            import_of_numpy(name)
 
 
 @pytest.mark.parametrize("text", ["a ** b", "9 ** 999", "a << 2"])

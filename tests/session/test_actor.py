@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.events import TaskLimited
 from jobrun.runtime.cancel import CancelScope
 from jobrun.session.frames import frame_of, value_of_frame
 from jobrun.version import __version__
@@ -74,6 +75,28 @@ def test_who_says_too_much_waits_until_it_is_taken(wire, monkeypatch):
 
     speaking.join()
     assert [value_of_frame(frame) for (frame,) in taken] == [("first",), ("second",)]
+
+
+def test_a_limit_is_known_to_the_master_before_the_task_begins(wire):
+    event = TaskLimited("t", "n", 1, "e/t", "", 0, 0, 0.1, 0.1, 1)
+    begins = threading.Event()
+
+    def work():
+        wire.send("event", event)
+        begins.set()
+
+    working = threading.Thread(target=work)
+    working.start()
+    ((kind, said),) = map(value_of_frame, wire.taken())
+    assert (kind, said) == ("event", event)
+    # It may be on its way still.
+    assert not begins.is_set()
+    coming = threading.Thread(target=wire.taken)
+    coming.start()
+    working.join()
+    assert begins.is_set()
+    wire.close()
+    coming.join()
 
 
 def test_after_the_end_nothing_is_taken_and_nothing_can_be_said(wire):

@@ -8,15 +8,30 @@ import pytest
 
 from jobrun.blobs.values import same_bits
 from jobrun.checkpoint.directory import DirectoryStore
+from jobrun.checkpoint.elsewhere import Reference, write_reference
+from jobrun.checkpoint.objectstore import bring_file
+from jobrun.checkpoint.plan import Ticket
+from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.times import NodeSave
 from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.objecturl import parse_object_url
 from jobrun.graph.divided import FilePart
 from jobrun.graph.steps import LoadState
 from jobrun.session import collecting
-from jobrun.session.collecting import expect_seen, given_piece, probing, sees
-from jobrun.session.nodefiles import NodeFiles
+from jobrun.session.calls import Answer
+from jobrun.session.collecting import (
+    expect_seen,
+    gathered,
+    given_piece,
+    given_reference,
+    probing,
+    sees,
+)
+from jobrun.session.nodefiles import Brought, NodeFiles
 from jobrun.session.processes import ProcessesSession
 from jobrun.session.share import shares_of
 from tests.session.contract import Room, _saving, _stored
+from tests.support.checkpoints import RUN_ID, write
 from tests.support.graphs import group, task
 
 STATE = (("a", ("w",)), ("b", ("w",)))
@@ -85,6 +100,80 @@ def tickets_of(room):
     room.init("w = zeros(5) + 1", "w", "a")
     room.init("w = zeros(5) + 2", "w", "b")
     return tuple(room.run(_saving(STATE), 4).values())
+
+
+class FarNode:
+    """A link to a node that has brought its file already, and says so in the words of a test."""
+
+    def __init__(self, node, incarnation, brought):
+        self.node, self.incarnation, self.sent = node, incarnation, []
+        self.calls = self
+        self._brought = brought
+
+    def ask(self, kind, tickets, token):
+        (answer := Answer()).put((True, self._brought(tickets[0].node, token)))
+        return answer
+
+    def send(self, *message):
+        self.sent.append(message)
+
+
+@pytest.fixture
+def place(tmp_path):
+    return parse_object_url(f"memory://{tmp_path.name}/r")
+
+
+def brought(tmp_path, place, incarnation=3):
+    def bring(node, token):
+        file = write(tmp_path, node=node)
+        bring_file(place, 3, file, str(tmp_path / file.name))
+        return Brought(token, incarnation, (NodeSave(file),))
+
+    return bring
+
+
+def test_where_nodes_bring_files_only_that_is_noted_here(tmp_path, place):
+    (staged := tmp_path / ".tmp-save").mkdir()
+    link = FarNode("a", 3, brought(tmp_path, place))
+    tickets = [Ticket(node, 3, number) for number, node in enumerate(("a", "b"))]
+
+    saves = gathered(tickets, str(staged), str(place), lambda node: link)
+
+    assert [save.file.node for save in saves] == ["a", "b"]
+    assert sorted(path.name for path in staged.iterdir()) == ["a.h5.url", "b.h5.url"]
+    assert link.sent == [("forget_save", ".tmp-save")]
+    manifest = Manifest(3, RUN_ID, 0, tuple(save.file for save in saves), "")
+    store = DirectoryStore(str(tmp_path))
+    store.commit(str(staged), manifest)
+    assert store.verify(3) is None
+
+
+@pytest.mark.parametrize("what", ["another save", "another incarnation"])
+def test_what_was_brought_for_something_else_is_refused(tmp_path, place, what):
+    (staged := tmp_path / ".tmp-save").mkdir()
+    bring = brought(tmp_path, place, 2 if what == "another incarnation" else 3)
+    token = {"another save": ".tmp-before"}.get(what, ".tmp-save")
+    link = FarNode("a", 3, lambda node, _: bring(node, token))
+
+    with pytest.raises(EnvironmentFaultError, match="was to be of save") as caught:
+        gathered([Ticket("a", 3, 1)], str(staged), str(place), lambda node: link)
+
+    assert caught.value.faults[0].code == "E327"
+    assert list(staged.iterdir()) == []
+
+
+def test_a_node_is_told_where_the_files_are_that_it_loads_and_no_others(tmp_path, place):
+    reference = Reference(place, "epoch-000004/a.0.h5")
+    for name in ("a.h5", "b.h5"):
+        write_reference(tmp_path / name, reference)
+    (tmp_path / "b.h5").write_text("here")
+    own, here = (str(tmp_path / name) for name in ("a.h5", "b.h5"))
+    share = share_of(LoadState(own, ("w",), 4, "r", "", parts=(FilePart(here, "b", "", ()),)))
+
+    assert given_reference(share, own) == reference
+    assert given_reference(share, here) is None
+    with pytest.raises(RuntimeError, match="does not load"):
+        given_reference(share, str(tmp_path / "c.h5"))
 
 
 @pytest.mark.long

@@ -73,3 +73,16 @@ def test_finished_work_is_not_held_on_to():
 
     assert gone() is None
     crew.close()
+
+
+def test_a_thread_that_the_system_refuses_is_not_waited_for(monkeypatch):
+    crew = Crew(nullcontext)
+
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="start new thread"):
+            crew.start(list, list)
+    crew.close()

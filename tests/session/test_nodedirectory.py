@@ -1,23 +1,37 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from jobrun.checkpoint.bucket import Bucket
+from jobrun.checkpoint.elsewhere import Reference
+from jobrun.checkpoint.objectstore import object_name
+from jobrun.checkpoint.times import NodeSave
 from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.objecturl import parse_object_url
 from jobrun.session.calls import Answer
 from jobrun.session.nodedirectory import NodeDirectory
-from jobrun.session.nodefiles import Footing
+from jobrun.session.nodefiles import Brought, Footing
 from jobrun.session.pieces import read_piece
+from tests.support.checkpoints import write
 
 
 def made(tmp_path, incarnation=1, node="a"):
     return NodeDirectory(node, Footing(incarnation, str(tmp_path / "v" / "jobrun-r")))
 
 
+def answered(value) -> Answer:
+    answer = Answer()
+    answer.put((True, value))
+    return answer
+
+
 def test_without_one_files_are_where_the_master_says(tmp_path):
     one = NodeDirectory()
 
     assert one.stage("/x/.tmp-1") == "/x/.tmp-1"
-    with one.landed("/x/a.h5", lambda offset: Answer()) as path:
+    with one.landed("/x/a.h5", lambda offset: Answer(), Answer) as path:
         assert path == "/x/a.h5"
     one.forget(".tmp-1")
     one.close()
@@ -56,6 +70,7 @@ def test_a_new_incarnation_removes_what_earlier_ones_left_and_nothing_of_other_n
     first, other = made(tmp_path), made(tmp_path, 2, "b")
     first.stage("old")
     kept = other.stage("mine")
+    first.let_go()
 
     second = made(tmp_path, 3)
 
@@ -66,19 +81,73 @@ def test_a_new_incarnation_removes_what_earlier_ones_left_and_nothing_of_other_n
     assert list((tmp_path / "v").iterdir()) == []
 
 
+def test_what_a_live_process_has_there_stays_whoever_begins_beside_it(tmp_path):
+    first = made(tmp_path)
+    kept = first.stage("mine")
+
+    copied = made(tmp_path)
+
+    assert (tmp_path / kept).is_dir()
+    copied.close()
+    assert (tmp_path / kept).is_dir()
+    first.let_go()
+    made(tmp_path).close()
+    assert list((tmp_path / "v").iterdir()) == []
+
+
 def test_a_file_of_the_master_is_here_while_it_is_read(tmp_path):
     source = tmp_path / "a.h5"
     source.write_bytes(b"epoch")
 
     def ask(offset):
-        answer = Answer()
-        answer.put((True, read_piece(str(source), offset)))
-        return answer
+        return answered(read_piece(str(source), offset))
 
-    with made(tmp_path).landed(str(source), ask) as path:
+    with made(tmp_path).landed(str(source), ask, lambda: answered(None)) as path:
         assert path != str(source)
         assert (tmp_path / path).read_bytes() == b"epoch"
     assert not (tmp_path / path).exists()
+
+
+@pytest.fixture
+def place(tmp_path):
+    return parse_object_url(f"memory://{tmp_path.name}/runs/r")
+
+
+def test_a_file_that_is_in_an_object_store_is_fetched_from_there(tmp_path, place):
+    Bucket(place).put_new("epoch-000004/a.0.h5", b"epoch")
+    where = answered(Reference(place, "epoch-000004/a.0.h5"))
+
+    with made(tmp_path).landed("/x/a.h5", lambda offset: Answer(), lambda: where) as path:
+        assert (tmp_path / path).read_bytes() == b"epoch"
+    assert not (tmp_path / path).exists()
+
+
+def test_what_is_written_is_brought_to_the_object_store_and_told(tmp_path, place):
+    one = NodeDirectory("a", Footing(4, str(tmp_path / "v" / "jobrun-r"), objects=str(place)))
+    staged = Path(one.stage("save"))
+    save = NodeSave(write(staged, node="a"), copy_s=1.0)
+
+    brought = one.brought("/there/save", 3, (save,))
+
+    assert brought == Brought("save", 4, (save,))
+    assert list(staged.iterdir()) == []
+    assert Bucket(place).list() == {object_name(3, save.file): save.file.size_bytes}
+    assert made(tmp_path, 5, "b").brought("save", 3, (save,)) == (save,)
+
+
+def test_what_is_not_as_it_was_written_is_not_brought(tmp_path, place):
+    one = NodeDirectory("a", Footing(4, str(tmp_path / "v" / "jobrun-r"), objects=str(place)))
+    staged = Path(one.stage("save"))
+    save = NodeSave(write(staged, node="a"))
+    with (staged / "a.h5").open("r+b") as file:
+        file.seek(save.file.size_bytes // 2)
+        file.write(b"other")
+
+    with pytest.raises(EnvironmentFaultError) as caught:
+        one.brought("save", 3, (save,))
+
+    assert caught.value.faults[0].code == "E327"
+    assert Bucket(place).list() == {}
 
 
 def test_a_place_of_somebody_else_or_a_file_is_refused(tmp_path):

@@ -138,6 +138,26 @@ def test_tasks_that_hold_the_whole_interpreter_are_stuck(make, tmp_path, monkeyp
     session.close()
 
 
+@pytest.mark.timeout(60)
+def test_a_task_over_its_limit_that_holds_the_whole_interpreter_is_ended(
+    make, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("jobrun.session.flight._UNHEARD_S", 0.2)
+    monkeypatch.setattr("jobrun.session.flight.LAST_S", 0.2)
+    (tmp_path / "process_library.py").write_text(LIBRARY)
+    session = make(grace_s=0.2)
+    room = Room(session, tmp_path, "a", "b")
+    # It holds it at once: that it has begun must be known before.
+    holding = task("t", call("process_library:hold_the_interpreter"), node="a")
+
+    with pytest.raises(TasksStuckError) as caught:
+        room.run(group(replace(holding, timeout_s=0.1), task("u", forever(), node="b")))
+
+    assert [fault.code for fault in caught.value.faults] == ["E220"]
+    assert "limit of 0.1 s (task t, node a, epoch 1)" in caught.value.faults[0].message
+    session.close()
+
+
 def test_large_values_cross_whole(room):
     room.init("w = arange(3000000.0)", "w", "a")
 

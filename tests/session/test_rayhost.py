@@ -103,3 +103,14 @@ def test_a_node_that_does_not_begin_in_time_is_a_refusal(host, monkeypatch):
     assert one.channel.receive() is None
 
     assert "has not begun within 3 s" in one.refusal("n").faults[0].message
+
+
+def test_a_node_that_ends_before_it_begins_is_refused_at_first_and_lost_if_it_replaces_one(host):
+    from ray.exceptions import RayError
+
+    one = host(Actor(RayError("it was cancelled before it started running")))
+
+    assert one.channel.receive() is None
+
+    assert "cancelled before it started" in one.refusal("n").faults[0].message
+    assert one.refusal("n", again=True) is None

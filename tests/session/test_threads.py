@@ -5,13 +5,16 @@ import threading
 import numpy as np
 import pytest
 
+from jobrun.blobs.values import same_bits
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import Noted
+from jobrun.graph.expr import Const
 from jobrun.graph.steps import Loop
+from jobrun.session.beyond import Beyond
 from jobrun.session.cancel import GroupCancelledError, TasksStuckError
 from jobrun.session.threads import ThreadsSession
 from tests.session.contract import Room, SessionContract, failing
-from tests.support.graphs import call, expr, group, net, report, setup, steps, task
+from tests.support.graphs import call, expr, group, net, ref, report, setup, steps, task
 
 
 @pytest.fixture
@@ -146,6 +149,102 @@ def test_what_two_threads_meet_in_one_chain_is_told_once_and_with_its_place(room
     assert helped == [1]
     assert len(told) == 1
     assert told[0].startswith("divide by zero in e/t/steps[1]")
+
+
+CHAIN = "y = (x + x) * 2.0 - x / 3.0 + x"
+
+
+@pytest.mark.parametrize("instances", [1, 2])
+def test_threads_that_have_work_of_their_own_get_no_help(room, monkeypatch, instances):
+    helped = []
+    monkeypatch.setattr(room.session, "_beside", lambda *of: helped.append(of))
+    own = "x = ones(1000000); " + CHAIN
+    several = group(task("t", own, instances=instances), task("u", "z = 1"))
+
+    room.run(several)
+
+    assert helped == []
+
+
+def test_a_part_of_a_group_gets_no_help_and_replaces_nothing(room, monkeypatch):
+    room.init("x = ones(1000000); y = zeros(1000000)", "x y")
+    helped = []
+    monkeypatch.setattr(room.session, "_beside", lambda *of: helped.append(of))
+    part = group(task("t", "y = y * 0.5 + x - 1.0", node_blobs="x y"))
+    before = id(room.session._workspaces["local"]["y"])
+
+    room.session.run_part(part, 1, Beyond({}, room.session.fetch))
+
+    assert helped == []
+    assert id(room.session._workspaces["local"]["y"]) != before
+
+
+@pytest.mark.parametrize("crew_is_full", [False, True])
+def test_help_that_does_not_come_changes_nothing(room, monkeypatch, crew_is_full):
+    def refuse(*_):
+        raise RuntimeError("can't start new thread")
+
+    room.init("x = rng.normal(size=1000000); y = 0.0", "x y")
+    room.session._beside = refuse if crew_is_full else room.session._crew.start
+    room.run(group(task("t", CHAIN, node_blobs="x y")))
+
+    x = room.value("x")
+    assert same_bits(room.value("y"), (x + x) * 2.0 - x / 3.0 + x)
+
+
+def test_a_cancel_while_two_threads_compute_ends_the_run_at_the_next_step(room):
+    room.init("x = ones(1000000); y = zeros(1000000); z = 0", "x y z")
+    session = room.session
+
+    def start(work, done):
+        session.request_stop()
+        session._crew.start(work, done)
+
+    session._beside = start
+    with pytest.raises(GroupCancelledError):
+        room.run(group(task("t", Loop(Const(3), steps(CHAIN), path="e/t/l"), "z = 1",
+                            node_blobs="x y z")))  # fmt: skip
+
+    assert (room.value("y")[0], room.value("z")) == (2 * 2.0 - 1 / 3.0 + 1, 0)
+
+
+def test_a_run_knows_nothing_of_the_one_before_it(room):
+    room.init("x = 0", "x")
+    ran = group(task("t", "x = x + epoch", outputs={"seen": "x"}, node_blobs="x"))
+
+    first = room.run(ran, 1)
+    second = room.run(ran, 2, {ref("other", "seen"): np.ones(3)})
+
+    assert [*first.values(), *second.values()] == [1, 3]
+    assert room.session._last[1].outputs == {}
+
+
+def test_a_run_after_one_that_failed_or_was_ended_is_a_new_one(room, monkeypatch):
+    room.init("x = 0", "x")
+    ran = group(task("t", "x = x + 1; y = 6 // (epoch - 2)", node_blobs="x"))
+    room.run(ran, 1)
+    stopping = room.session.request_stop
+
+    with pytest.raises(TaskFailedError):
+        room.run(ran, 2)
+    assert room.session._last == (None, None)
+    room.run(ran, 3)
+    with monkeypatch.context() as patched:
+        # Between two runs nobody is asked.
+        patched.setattr(room.session, "_running", room.session._last[1])
+        stopping()
+    room.run(ran, 4)
+
+    assert room.value("x") == 4
+
+
+def test_what_a_failed_run_leaves_is_a_blob_of_the_same_kind(room):
+    room.init("x = ones(200000); y = ones(200000)", "x y")
+
+    with pytest.raises(TaskFailedError):
+        room.run(group(task("t", "y = y * 0.5 + x - 1.0; z = nothing", node_blobs="x y")))
+
+    assert same_bits(room.value("y"), np.full(200000, 0.5))
 
 
 @pytest.mark.parametrize(("processors", "is_helped"), [({0}, False), ({0, 5}, True)])

@@ -19,6 +19,7 @@ from jobrun.runner.start import run_with_policy
 from jobrun.spec.load import load_spec
 
 # About 16 MB: several pieces.
+SIZE = 2_000_000
 SPEC = """\
 jobrun: 1
 name: far
@@ -33,7 +34,7 @@ epoch:
 metrics: {k: k}
 stop: [{epochs: 3}]
 """
-COLLECTED = "checkpoint: {node_dir: {own}, collect: master}\n"
+COLLECTED = "checkpoint: {node_dir: {own}, collect: {to}{more}}\n"
 
 
 def interpreter(folder: Path, hidden: Path) -> str:
@@ -58,11 +59,22 @@ def interpreter(folder: Path, hidden: Path) -> str:
     return str(path)
 
 
-def write_spec(folder: Path, *, collected: bool) -> Path:
-    """The spec, whose nodes write into the folder ``own`` if their files are collected."""
+def write_spec(
+    folder: Path, *, collected: bool, to: str = "master", keep: str = "", size: int = SIZE
+) -> Path:
+    """The spec, whose nodes write into the folder ``own`` if their files are collected.
+
+    Args:
+        folder: Where it goes.
+        collected: Whether they are.
+        to: By whom, or where.
+        keep: Which epochs stay, as a mapping of the language.
+        size: How many numbers node a has.
+    """
     path = folder / "far.yaml"
     more = COLLECTED.replace("{own}", str(folder / "own")) if collected else ""
-    path.write_text(SPEC + more)
+    more = more.replace("{to}", f"'{to}'").replace("{more}", f", keep: {keep}" if keep else "")
+    path.write_text(SPEC.replace(str(SIZE), str(size)) + more)
     return path
 
 

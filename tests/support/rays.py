@@ -6,10 +6,16 @@ A cluster takes ten seconds to start and an actor two, which is most of what a t
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import shlex
+import signal
+import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -26,7 +32,18 @@ MEMORY_BYTES = 128 << 20
 
 @contextlib.contextmanager
 def cluster(**more: Any) -> Iterator[Any]:
-    """A cluster on this machine, with its files out of everybody's way."""
+    """A cluster on this machine, with its files out of everybody's way.
+
+    Of a process to which one is named (``RAYS_ADDRESS``) it is that one.
+    """
+    if address := os.environ.get("RAYS_ADDRESS"):
+        with private_token(), quiet():
+            context = ray.init(address=address, log_to_driver=False)
+            try:
+                yield context
+            finally:
+                ray.shutdown()
+        return
     with tempfile.TemporaryDirectory(prefix="rays-", dir="/tmp") as folder, private_token():
         with quiet():
             context = ray.init(
@@ -40,14 +57,14 @@ def cluster(**more: Any) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def shared() -> Iterator[None]:
+def shared() -> Iterator[Any]:
     """A cluster, and actors that all sessions of this process use one after the other."""
-    with cluster():
+    with cluster() as context:
         kept = KeptActors()
         before = jobrun.session.ray.Actors
         jobrun.session.ray.Actors = lambda: kept  # type: ignore[assignment,misc]
         try:
-            yield
+            yield context
         finally:
             jobrun.session.ray.Actors = before  # type: ignore[misc]
             kept.end()
@@ -64,6 +81,7 @@ class Machines:
             head_node_args={**more, "resources": first, "include_dashboard": False},
         )
         self._others = []
+        self._blind: list[subprocess.Popen[str]] = []
         for one in others:
             self.add(one)
 
@@ -76,12 +94,36 @@ class Machines:
         """One more machine."""
         self._others.append(self._cluster.add_node(resources=resources, **self._more))
 
+    def add_blind(self, resources: dict[str, float], hidden: Path) -> None:
+        """One more machine, whose processes do not see what is in a directory."""
+        # Who is not root is that in a namespace of users.
+        flags = "-m" if os.geteuid() == 0 else "-rm"
+        ray_start = [
+            sys.executable, "-m", "ray.scripts.scripts", "start", "--address", self.address,
+            "--resources", json.dumps(resources), "--num-cpus", "1", "--object-store-memory",
+            str(MEMORY_BYTES), "--disable-usage-stats", "--block",
+        ]  # fmt: skip
+        hide = f"mount -t tmpfs none {shlex.quote(str(hidden))} && exec {shlex.join(ray_start)}"
+        begun = subprocess.Popen(
+            ["unshare", flags, "sh", "-c", hide], start_new_session=True, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        self._blind.append(begun)
+        said = []
+        while "Ray runtime started" not in (line := begun.stdout.readline()):
+            said.append(line)
+            assert line, "".join(said)
+
     def lose_last(self) -> None:
         """Kill all processes of the machine that came last."""
         self._cluster.remove_node(self._others.pop(), allow_graceful=False)
 
     def end(self) -> None:
         """Kill all."""
+        for one in self._blind:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(one.pid, signal.SIGTERM)
+            one.communicate()
         self._cluster.shutdown()
 
 

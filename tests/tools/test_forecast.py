@@ -8,6 +8,25 @@ from jobrun.runner.lock import RunLock
 from jobrun.tools.forecast import as_values, forecast
 from tests.support.runs import Place
 
+MINE = """\
+class Model:
+    seen = 0
+
+    def state_dict(self):
+        return {"seen": self.seen, "name": "x"}
+
+    def load_state_dict(self, state):
+        self.seen = state["seen"]
+
+
+def make():
+    return Model(), {"table": [1.0, 2.0]}
+
+
+def learn(model, facts):
+    model.seen += 1
+"""
+
 
 @pytest.fixture
 def place(tmp_path):
@@ -57,3 +76,22 @@ def test_before_the_first_save_init_runs(place):
     assert found.epoch == -1
     assert found.continues == (("state", "nothing was saved: init runs, as at the first start"),)
     assert found.remains == ("epochs: 0 of 4 have run, 4 remain",)
+
+
+def test_an_object_and_a_container_are_told_as_wholes(tmp_path):
+    place = Place(
+        tmp_path / "a",
+        ('steps: ["X = arange(12.0) / 7"]',
+         'steps: ["X = arange(12.0) / 7", {call: "mine:make", out: [model, facts]}]'),
+        ("      - k = k + 1\n",
+         "      - k = k + 1\n"
+         '      - {call: "mine:learn", with: {model: model, facts: facts}, inout: [model]}\n'),
+    )  # fmt: skip
+    (tmp_path / "a" / "mine.py").write_text(MINE)
+    place.start(max_epochs=2)
+
+    found = told(place).continues
+
+    assert ("object", "a.model = mine.Model, made anew and loaded") in found
+    assert ("constants", "a.X, a.facts: made again, compared by digest") in found
+    assert not [text for _, text in found if "structure" in text or "model/" in text]

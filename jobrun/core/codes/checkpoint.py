@@ -169,8 +169,8 @@ CODES: dict[str, Code] = {
     ),
     "E327": Code(
         "a node's file was not collected as it was written",
-        "With 'checkpoint.node_dir' each node writes its file on its own machine, and the master "
-        "fetches it before the epoch counts. What came is not what the node said that it wrote, "
+        "With 'checkpoint.node_dir' each node writes its file on its own machine, and the master, "
+        "or an object store, gets it before the epoch counts. What came is not what was written, "
         "or it came from a node that has been replaced, or for another save. Nothing of it is "
         "used; the save is tried once more.",
         "checkpoint: {node_dir: /mnt/failing-disk, collect: master}",

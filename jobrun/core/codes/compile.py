@@ -128,8 +128,9 @@ CODES: dict[str, Code] = {
         " spec's folder, or a URL file:///…; or the URL of an object store: s3://, gs://, az:// and"
         " the other names of Azure, with a bucket. Other machines are not reached; mount them, or"
         " copy with a program of theirs in an exit task. 'checkpoint.node_dir' is an absolute path"
-        " on each node's machine, and needs 'collect: master': what is only there is lost with the"
-        " node. Nodes that write there see no directory to upload to.",
+        " on each node's machine, and needs 'collect: master', or the URL of an object store: what"
+        " is only there is lost with the node. Nodes that write there see no directory to upload"
+        " to, and what they bring to an object store needs no 'upload'.",
         "checkpoint: {node_dir: /var/tmp, upload: {to: 'ftp://host/runs'}}",
     ),
     "E128": Code(

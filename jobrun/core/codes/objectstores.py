@@ -21,7 +21,9 @@ CODES: dict[str, Code] = {
     "E332": Code(
         "another checkpoint is in the object store",
         "An upload never replaces a checkpoint that differs from the one to be brought there: "
-        "of two runners with one place, the first that has made an epoch's manifest has it.",
+        "of two runners with one place, the first that has made an epoch's manifest has it. Where "
+        "nodes bring their files there ('checkpoint.collect'), one directory of a run goes on with "
+        "it, and copies of it are refused.",
         "aws s3 cp --recursive s3://b/runs/walk/old s3://b/runs/walk/20261121-0942-brisk-heron",
     ),
     "E333": Code(

@@ -169,7 +169,8 @@ def _stored(run: Run, runs: int) -> Stored:
         if not epochs:
             return Stored()
         place = Path(store.path(epochs[-1]))
-        size_bytes = sum(file.stat().st_size for file in place.iterdir())
+        # Also of files that would have to be fetched first.
+        size_bytes = sum(file.size_bytes for file in store.manifest(epochs[-1]).files)
         if size_bytes > _MOST_STATE_BYTES // runs:
             fault = f"{size(size_bytes)} are too much to look into for a page; see it with"
             command = f"jobrun inspect-checkpoint {run.name}@{epochs[-1]} --html FILE"

@@ -19,6 +19,8 @@ _RAMP = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 3
 _NAN_COLOUR = (220, 40, 160)
 _TILES = (16, 4096)
 _MOST_TILES = 64
+# Of how many columns, and how many times as long, a matrix is a table of them.
+_FEW, _LONG = 4, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,11 @@ def picture(value: Any, most: tuple[int, int] = (160, 160)) -> Picture | None:
     """A matrix of real numbers as a picture; None for anything else.
 
     Args:
-        value: An array; one of two dimensions, each of at least 2, has a picture.
+        value: An array; one of two dimensions, each of at least 2, has a picture. A few long
+            columns (or rows) are a table, such as points in space: of it nothing would be seen.
         most: How many rows and columns it may have; of a larger matrix every n-th is taken.
     """
-    if not _is_matrix(value):
+    if not _is_matrix(value) or _is_table(value):
         return None
     down, across = (-(-length // side) for length, side in zip(value.shape, most, strict=True))
     return Picture(_shades(value[::down, ::across]), (down, across))
@@ -96,6 +99,11 @@ def _is_matrix(value: Any) -> bool:
         and value.dtype.kind in "biuf"
         and min(value.shape) >= 2
     )
+
+
+def _is_table(value: Array) -> bool:
+    few, many = min(value.shape), max(value.shape)
+    return bool(few <= _FEW and many > _LONG * few)
 
 
 def _shades(value: Array) -> Array:

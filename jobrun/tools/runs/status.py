@@ -35,7 +35,8 @@ class Status:
         total_epochs: After which it ends, if it says so.
         saved_age_s: Since that save; None when there is none.
         saved_bytes: Its size; 0 when not known.
-        epoch_s: How long an epoch took lately, in the mean; None when not known.
+        epoch_s: How long an epoch took lately, in the mean, with what is between epochs; None when
+            not known.
         group: What runs now; empty when nothing does.
         age_s: Since anything was told.
         metrics: What it measured lately.
@@ -89,7 +90,7 @@ def status_of(run: Run, lines: int = 3) -> Status:
         total_epochs=told.total_epochs,
         saved_age_s=_age_s(told.saved_at),
         saved_bytes=told.saved_bytes,
-        epoch_s=sum(told.seconds) / len(told.seconds) if told.seconds else None,
+        epoch_s=told.epoch_s,
         group=told.group if live else "",
         age_s=_age_s(told.last_at),
         metrics=read_metrics(run.path, _TAIL_BYTES),
@@ -112,6 +113,15 @@ class _Told:
     seconds: list[float] = field(default_factory=list)
     facts: list[Mapping[str, Any]] = field(default_factory=list)
     ends: dict[tuple[str, str], bool] = field(default_factory=dict)
+    epochs_at: list[datetime] = field(default_factory=list)
+
+    @property
+    def epoch_s(self) -> float | None:
+        """From end to end, since saves and probes take time, too; of a single epoch, it alone."""
+        if not self.seconds:
+            return None
+        spread = (self.epochs_at[-1] - self.epochs_at[0]).total_seconds()
+        return max(sum(self.seconds) / len(self.seconds), spread / max(1, len(self.epochs_at) - 1))
 
     def see(self, event: Mapping[str, Any]) -> None:
         """Take one event in."""
@@ -120,6 +130,7 @@ class _Told:
             case "RunStarted":
                 self.epoch, self.total_epochs = event["epoch"], event["total_epochs"]
                 self.seconds.clear()
+                self.epochs_at.clear()
                 self.facts = event.get("tasks", [])
             case "GroupStarted" | "GroupRetried":
                 self.group, self.ends = event["group"], {}
@@ -132,6 +143,8 @@ class _Told:
             case "EpochEnded":
                 self.epoch = event["epoch"]
                 self.seconds = [*self.seconds, event["seconds"]][-_EPOCHS_LOOKED_AT:]
+                at = datetime.fromisoformat(event["time"])
+                self.epochs_at = [*self.epochs_at, at][-_EPOCHS_LOOKED_AT:]
             case _:
                 pass
 

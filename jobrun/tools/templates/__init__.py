@@ -19,6 +19,8 @@ TEMPLATES: dict[str, str] = {
 }
 # Files that a template needs beside it. They end in .txt here: they are no part of jobrun.
 COMPANIONS: dict[str, tuple[str, ...]] = {"torch": ("torch_spirals.py",)}
+# The extra of jobrun, and so the package, without which a template does not run.
+EXTRAS: dict[str, str] = {"torch": "torch"}
 
 
 def text_of(name: str) -> str:

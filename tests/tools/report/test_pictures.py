@@ -28,9 +28,15 @@ def test_a_matrix_of_one_value_is_grey_all_over():
 
 
 def test_of_a_large_matrix_some_rows_and_columns_are_taken():
-    found = picture(np.zeros((2, 1000)), most=(100, 100))
+    found = picture(np.zeros((8, 1000)), most=(100, 100))
 
-    assert (found.shades.shape, found.steps) == ((2, 100), (1, 10))
+    assert (found.shades.shape, found.steps) == ((8, 100), (1, 10))
+
+
+@pytest.mark.parametrize(("shape", "is_drawn"), [((200, 3), False), ((3, 200), False),
+                                                 ((48, 3), True), ((200, 5), True)])  # fmt: skip
+def test_a_few_long_columns_are_a_table_and_no_picture(shape, is_drawn):
+    assert (picture(np.zeros(shape)) is not None) is is_drawn
 
 
 @pytest.mark.parametrize("value", [np.zeros(4), np.zeros((1, 4)), np.zeros((2, 2), complex), 3.0])

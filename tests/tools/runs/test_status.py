@@ -47,6 +47,21 @@ def test_one_that_is_held_runs_and_its_rest_is_estimated(run):
     assert found.left_s >= 0
 
 
+def test_what_is_left_counts_what_is_between_epochs_too(run):
+    ends = [
+        {"event": "EpochEnded", "epoch": epoch, "seconds": 0.5, "time": f"2026-01-01T00:00:0{at}Z"}
+        for epoch, at in ((1, 0), (2, 2), (3, 4))
+    ]
+    start = {"event": "RunStarted", "epoch": 0, "total_epochs": 13, "time": ends[0]["time"]}
+    (run.path / "events.jsonl").write_text("".join(f"{json.dumps(e)}\n" for e in (start, *ends)))
+
+    with RunLock.acquire(run.path):
+        found = status_of(run)
+
+    assert found.epoch_s == 2.0
+    assert found.left_s == (13 - found.epoch) * 2.0
+
+
 def test_one_that_nobody_holds_and_that_never_said_how_it_ended_was_killed(run):
     record = run.path / "run.json"
     record.write_text(record.read_text().replace('"finished"', '"running"'))

@@ -1,0 +1,234 @@
+"""Finds operators that can use the memory of what they work on, or numbers made ready for it.
+
+``1 / (1 + exp(-(X @ w)))`` makes an array for each of its operators, and converts each number at
+each of them. But what ``X @ w`` gives belongs to nobody: what follows it can be computed in its
+memory. Where it is an array of float64, which only the running code knows, every number beside it
+is taken as float64, and every result has the shape and dtype of its operand; so the bits are
+those of the text. Static: looks at expressions; ``syntax`` makes the code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from jobrun.graph.expr import (
+    Attribute,
+    Binary,
+    Builtin,
+    Call,
+    Compare,
+    Const,
+    Expr,
+    Index,
+    Name,
+    Sequence,
+    Slice,
+    Unary,
+)
+from jobrun.ops.load import implementation
+from jobrun.runtime.alias import is_fresh
+from jobrun.runtime.chains import elementwise
+
+FLOAT64 = np.dtype(np.float64)
+_BINARY: dict[str, np.ufunc] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide,
+}  # fmt: skip
+_COMPARE: dict[str, np.ufunc] = {
+    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+    "==": np.equal, "!=": np.not_equal,
+}  # fmt: skip
+# Of which numpy does not like to be given the result's place as the third of three.
+_MORE_OPERANDS = frozenset({np.maximum, np.minimum})
+_NUMBERS = {"inf": np.inf, "nan": np.nan, "pi": np.pi}
+# Integers up to this are float64 as they are.
+_EXACT = 1 << 53
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An elementwise operator on one array.
+
+    Attributes:
+        expr: The operator as it is written.
+        ufunc: What computes it.
+        other: Its second operand: a number, or an expression that surely gives one; None where
+            it has one operand.
+        is_first: The number stands in front of the array.
+    """
+
+    expr: Expr
+    ufunc: np.ufunc
+    other: float | Expr | None = None
+    is_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Spine:
+    """Operators one on the other, over one array.
+
+    Attributes:
+        base: What gives the array.
+        links: From the inside out.
+        reuses: The base's memory takes the results; otherwise numbers only are made ready.
+    """
+
+    base: Expr
+    links: tuple[Link, ...]
+    reuses: bool
+
+
+def spine_of(expr: Expr) -> Spine | None:
+    """The spine that ends with the operator of the expression; None where there is nothing to win.
+
+    Only over what is numpy's in any case: to Python's numbers a look at the class is dear.
+    """
+    links: list[Link] = []
+    bases = [expr]
+    while (link := _link(bases[-1])) is not None:
+        found, operand = link
+        links.append(found)
+        bases.append(operand)
+    # The innermost that is an array of its own.
+    for depth in range(len(links), 0, -1):
+        if is_fresh(bases[depth]) and _is_array(bases[depth]):
+            return Spine(bases[depth], tuple(links[depth - 1 :: -1]), reuses=True)
+    return _beside_a_number(expr)
+
+
+def _beside_a_number(expr: Expr) -> Spine | None:
+    """An operator with a number, whose result has another dtype or whose array has an owner."""
+    match expr:
+        case Compare(left=left, operators=(one,), rest=(right,)):
+            ufunc, operands, is_dear = _COMPARE[one], (left, right), False
+        case Binary(left=left, operator=one, right=right) if one in _BINARY:
+            ufunc, operands, is_dear = _BINARY[one], (left, right), False
+        case Call(function=name, args=(left, right), kwargs=()) if name in elementwise():
+            # Always numpy's, whatever it is given.
+            ufunc, operands, is_dear = _ufunc(name), (left, right), True
+        case _:
+            return None
+    for at in (0, 1):
+        number, array = _number(operands[at]), operands[1 - at]
+        if number is None or not (_is_array(array) or (is_dear and isinstance(array, Name))):
+            continue
+        if _takes_float64(ufunc):
+            return Spine(array, (Link(expr, ufunc, number, at == 0),), reuses=False)
+    return None
+
+
+def _link(expr: Expr) -> tuple[Link, Expr] | None:
+    """The operator, and the operand that is no number; None if it is none that keeps float64."""
+    match expr:
+        case Unary(operator="-", operand=operand):
+            return Link(expr, np.negative), operand
+        case Binary(left=left, operator="**", right=Const(value=int(exponent))) if exponent == 2:
+            # Numpy does it so, too.
+            return Link(expr, np.square), left
+        case Binary(left=left, operator=one, right=right) if one in _BINARY:
+            return _with_number(expr, _BINARY[one], left, right)
+        case Call(function=name, args=args, kwargs=()) if name in elementwise():
+            ufunc = _ufunc(name)
+            if len(args) != ufunc.nin or not _keeps_float64(ufunc):
+                return None
+            if ufunc.nin == 1:
+                return Link(expr, ufunc), args[0]
+            return _with_number(expr, ufunc, *args) if ufunc.nin == 2 else None
+    return None
+
+
+def _with_number(expr: Expr, ufunc: np.ufunc, left: Expr, right: Expr) -> tuple[Link, Expr] | None:
+    if (number := _number(right)) is not None:
+        return Link(expr, ufunc, number), left
+    if (number := _number(left)) is not None:
+        return Link(expr, ufunc, number, is_first=True), right
+    # Behind the array only, where it is evaluated after it.
+    return (Link(expr, ufunc, right), left) if _is_whole(right) else None
+
+
+def _number(expr: Expr) -> float | None:
+    """The float64 that a number of the text is beside an array of float64."""
+    match expr:
+        case Const(value=value) if type(value) is float:
+            return value
+        case Const(value=value) if type(value) is int:
+            return float(value) if abs(value) <= _EXACT else None
+        case Unary(operator="-", operand=Const(value=value)):
+            # Of an integer: there is no -0 among them.
+            return _number(Const(-value)) if isinstance(value, int | float) else None
+        case Builtin(name=name):
+            return _NUMBERS.get(name)
+        case _:
+            return None
+
+
+def _is_whole(expr: Expr) -> bool:
+    """Whether it surely gives one of Python's integers, and nothing else happens."""
+    match expr:
+        case Call(function="len", args=(Name(),), kwargs=()):
+            return True
+        case Attribute(value=Name(), name="size" | "ndim"):
+            return True
+        case _:
+            return False
+
+
+def _is_array(expr: Expr) -> bool:
+    """Whether it gives an array or a number of numpy's wherever it gives a number at all."""
+    match expr:
+        case Binary(operator="@"):
+            return True
+        case Binary(left=left, right=right):
+            return _is_array(left) or _is_array(right)
+        case Unary(operand=operand):
+            return _is_array(operand)
+        case Call():
+            return expr.function in elementwise()
+        case Index(index=Slice()):
+            return True
+        case Index(index=Sequence(items=items)):
+            return any(isinstance(one, Slice) for one in items)
+        case _:
+            return False
+
+
+def _ufunc(name: str) -> np.ufunc:
+    found = implementation(name)
+    assert isinstance(found, np.ufunc)  # noqa: S101 - elementwise operators are
+    return found
+
+
+@cache
+def _takes_float64(ufunc: np.ufunc) -> bool:
+    """Whether numbers beside an array of float64 are converted to float64."""
+    try:
+        wanted = [
+            ufunc.resolve_dtypes((*kinds, None))
+            for kinds in ((FLOAT64, FLOAT64), (FLOAT64, int), (int, FLOAT64), (FLOAT64, float))
+        ]
+    except TypeError:
+        return False
+    return len(set(wanted)) == 1 and wanted[0][:2] == (FLOAT64, FLOAT64)
+
+
+@cache
+def _keeps_float64(ufunc: np.ufunc) -> bool:
+    """Whether of float64 it makes float64."""
+    if ufunc in _MORE_OPERANDS:
+        return False
+    try:
+        dtypes = ufunc.resolve_dtypes((*(FLOAT64,) * ufunc.nin, None))
+    except TypeError:
+        return False
+    return set(dtypes) == {FLOAT64} and (ufunc.nin == 1 or _takes_float64(ufunc))
+
+
+@cache
+def constant(text: str) -> np.ndarray[Any, Any]:
+    """A number as an operator on float64 converts it, by what ``float.hex`` writes."""
+    made = np.array(float.fromhex(text))
+    made.flags.writeable = False
+    return made

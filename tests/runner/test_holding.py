@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from jobrun.checkpoint.bucket import Bucket
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.objecturl import parse_object_url
+from jobrun.runner.holding import HOLDER_NAME, Holding, take_along
+
+
+@pytest.fixture
+def url(tmp_path):
+    return parse_object_url(f"memory://{tmp_path.name}/job/run")
+
+
+@pytest.fixture
+def run(tmp_path):
+    (path := tmp_path / "run").mkdir()
+    return path
+
+
+def test_one_directory_may_go_on_any_number_of_times(run, url):
+    for _ in range(3):
+        one = Holding(run, url)
+        one.expect()
+        one.expect()
+
+    words = (run / HOLDER_NAME).read_text().split()
+    assert len(set(words)) == 3
+    assert Bucket(url).read(HOLDER_NAME, 99).decode() == words[-1]
+
+
+def test_of_a_directory_and_its_copy_only_the_first_that_goes_on_may(run, url, tmp_path):
+    Holding(run, url).expect()
+    shutil.copytree(run, tmp_path / "copy")
+    Holding(tmp_path / "copy", url).expect()
+
+    with pytest.raises(EnvironmentFaultError, match="gone on with from another") as caught:
+        Holding(run, url).expect()
+
+    assert caught.value.faults[0].code == "E332"
+    assert f"jobrun resume {url}" in caught.value.faults[0].mend
+
+
+def test_who_lives_still_while_another_takes_over_saves_no_more(run, url, tmp_path):
+    old = Holding(run, url)
+    old.expect()
+    (fetched := tmp_path / "fetched").mkdir()
+    take_along(url, fetched)
+
+    new = Holding(fetched, url)
+    new.expect()
+
+    with pytest.raises(EnvironmentFaultError, match="gone on with"):
+        old.expect()
+    new.expect()
+
+
+def test_a_claim_that_was_cut_short_does_not_shut_the_run_out(run, url, monkeypatch):
+    Holding(run, url).expect()
+
+    def failing(*given):
+        raise EnvironmentFaultError.of("E331", "it does not answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Bucket, "put", failing)
+        with pytest.raises(EnvironmentFaultError, match="does not answer"):
+            Holding(run, url).expect()
+
+    Holding(run, url).expect()
+
+
+def test_a_word_that_somebody_has_deleted_is_written_again(run, url):
+    one = Holding(run, url)
+    one.expect()
+    Bucket(url).delete([HOLDER_NAME])
+
+    one.expect()
+    Holding(run, url).expect()
+
+
+def test_where_nobody_has_saved_there_is_nothing_to_take_along(run, url):
+    take_along(url, run)
+
+    assert list(run.iterdir()) == []
