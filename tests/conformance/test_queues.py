@@ -29,9 +29,10 @@ stop: [{epochs: 1}]
 
 def test_case_042_fail_unblocks_queue_reader(stage):
     """By rule 7: the error is raised to the caller, and whoever waits for records is woken."""
+    # Of capacity 1: the second record waits until the reader has begun.
     job = stage("""
         readers: {data: {counter: {stop: 3}, fields: [x]}}
-        queues: {q: {}}
+        queues: {q: {capacity: 1}}
         init: [{task: start, steps: [a = 1]}]
         epoch:
           - {task: bad, read: data, steps: [{assert: x < 2, message: broken}], write: {q: [x]}}
