@@ -13,6 +13,7 @@ from jobrun.core.errors import Fault, SpecError
 from jobrun.spec.load import load_spec
 from tests.adversarial.escapes import EXPRESSIONS, TEXTS
 from tests.support.expressions import ORIGIN, expression, statement
+from tests.support.pace import thinned
 
 HEAD = """\
 jobrun: 1
@@ -55,12 +56,12 @@ def _told(faults: tuple[Fault, ...]) -> None:
         assert fault.code[0] == "E", fault
 
 
-@pytest.mark.parametrize("text", CASES)
+@pytest.mark.parametrize("text", thinned(CASES, 3))
 def test_as_a_value_it_is_refused_with_its_place(text, tmp_path):
     _told(_faults(expression, text) or _of_a_job(tmp_path, f"w = {text}"))
 
 
-@pytest.mark.parametrize("text", CASES)
+@pytest.mark.parametrize("text", thinned(CASES, 3))
 def test_as_a_statement_it_is_refused_with_its_place(text, tmp_path):
     _told(_faults(statement, text) or _of_a_job(tmp_path, text))
 

@@ -52,7 +52,7 @@ def run_child(run: Path, point: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("occurrence", thinned([2, 1], 2))
-@pytest.mark.parametrize("point", thinned(IN_STORE, 2))
+@pytest.mark.parametrize("point", thinned(IN_STORE, 4))
 def test_a_kill_at_any_point_leaves_each_epoch_whole_or_away(tmp_path, point, occurrence):
     once = {"checkpoint.removal-synced", "checkpoint.removed", "checkpoint.set-aside"}
     occurrence = 1 if point in once else occurrence

@@ -60,6 +60,7 @@ def test_without_the_option_nothing_is_changed():
         assert listener is ignore
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("last", "exit_code"), [(9, 0), (2, 1)])
 def test_a_run_shows_where_its_time_went_however_it_ended(tmp_path, last, exit_code):
     (tmp_path / "small.yaml").write_text(SPEC.replace("LAST", str(last)))

@@ -157,6 +157,7 @@ def test_row_31_machine_output_onto_a_full_device_is_told(folder):
     assert "Traceback" not in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "changes",
     thinned(
@@ -174,6 +175,7 @@ def test_row_32_the_environment_does_not_change_the_bits(folder, reference, chan
     assert _content(_ran(folder, env=environment(**changes))) == reference
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("umask", thinned(["000", "077", "022"], 3))
 def test_row_32_the_umask_is_kept_and_nothing_is_writable_by_all(folder, reference, umask):
     code, _, said = bash(f"umask {umask}; jobrun run walk.yaml", folder)

@@ -50,6 +50,7 @@ def test_a_table_a_junit_file_and_a_summary_tell_what_failed(folder, monkeypatch
     assert (folder / "summary.md").read_text().count("\n| `") == 3
 
 
+@pytest.mark.long
 def test_only_an_expectation_that_does_not_hold_has_its_own_exit_code(folder, capsys):
     assert invoke(["test", "unmet.yaml", "--format", "json", "--keep", "kept"]) == 9
 

@@ -269,7 +269,7 @@ class _Interpreter:
         raise _LeftError("body")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(_programs(), st.lists(st.lists(st.booleans(), max_size=30), min_size=1, max_size=8))
 def test_what_is_accepted_never_reads_a_name_that_is_not_set(program, runs):
     finder = FlowFinder()
@@ -285,7 +285,7 @@ def test_what_is_accepted_never_reads_a_name_that_is_not_set(program, runs):
             assert certain <= interpreter.set
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(_programs(), st.lists(st.booleans(), max_size=30))
 def test_what_is_needed_is_enough(program, choices):
     finder = FlowFinder()

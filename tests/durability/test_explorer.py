@@ -65,6 +65,7 @@ def test_row_81_of_some_power_cuts_none_loses_what_was_saved(bench, name):
     assert found.resumed > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FEW)
 def test_some_wrong_protocols_are_caught(bench, name):
     assert bench.faults_of(name) != []

@@ -17,6 +17,7 @@ CI = ROOT / "specs" / "ci"
 GITHUB, GITLAB = CI / "github-actions.yml", CI / "gitlab-ci.yml"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("schema", "path"), [("vendor.github-workflows", GITHUB), ("vendor.gitlab-ci", GITLAB)]
 )

@@ -213,6 +213,7 @@ def _started(folder: Path) -> subprocess.Popen[str]:
 INSIDE = "open(armed := __file__.replace('ends.py', 'inside'), 'w').close(); time.sleep(1.5)"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("to", thinned(["the whole group", "one process"], 2))
 def test_row_82_a_signal_is_one_request_to_whomever_it_is_sent(to, tmp_path):
     folder = _folder(tmp_path / "x", INSIDE)

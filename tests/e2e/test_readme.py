@@ -102,6 +102,7 @@ def test_the_tree_of_a_run_is_as_shown(folder):
     assert missing == []
 
 
+@pytest.mark.long
 def test_the_lines_of_python_do_what_they_say(folder):
     done = subprocess.run(
         [sys.executable, "-c", _blocks("python")[0]],

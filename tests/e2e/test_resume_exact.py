@@ -78,6 +78,7 @@ def test_resumed_from_every_epoch_the_run_ends_with_the_same_bits(unbroken, caps
         shutil.rmtree(copy)
 
 
+@pytest.mark.long
 def test_a_finished_run_resumed_runs_no_further_epoch(unbroken, capsys):
     _, whole = unbroken
     before = list(epochs(whole))

@@ -248,6 +248,7 @@ def test_row_34_what_is_preloaded_does_not_reach_programs(folder):
     assert library().name not in (folder / "maps.txt").read_text()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", thinned([signal.SIGKILL, signal.SIGTERM], 2))
 def test_row_82_no_program_outlives_the_run(folder, number):
     (folder / "walk.yaml").write_text(

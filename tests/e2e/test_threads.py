@@ -131,6 +131,7 @@ def _blas(folder):
     (folder / "reading.py").write_text(_READING)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("more", "count"), thinned([(("--set", "blas_threads=1"), 1), ((), 2)], 2))
 def test_blas_has_the_threads_of_the_job_and_the_manifest_says_so(tmp_path, more, count):
     _blas(tmp_path)

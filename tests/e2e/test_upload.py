@@ -99,7 +99,7 @@ UPLOADING = [point for point in POINTS if point.startswith("upload.")] + ["runne
 
 
 @pytest.mark.parametrize("occurrence", thinned([2, 1], 2))
-@pytest.mark.parametrize("point", UPLOADING)
+@pytest.mark.parametrize("point", thinned(UPLOADING, 3))
 def test_killed_while_copying_the_next_start_finishes_the_copy(tmp_path, point, occurrence):
     """Once at the end: two files are copied, so the first kill may come twice."""
     when = "end" if occurrence == 1 else "committed"

@@ -27,7 +27,7 @@ def _checked(check: Any, spec: dict[str, Any]) -> None:
             raise
 
 
-@settings(_COMMON, max_examples=12)
+@settings(_COMMON, max_examples=8)
 @given(specs())
 def test_a_job_in_a_session_does_what_it_says(spec):
     _checked(check_threads, spec)

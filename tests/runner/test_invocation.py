@@ -47,7 +47,7 @@ def place(tmp_path):
     return Place(tmp_path, RETENTION)
 
 
-@pytest.mark.parametrize("point", thinned(FORWARD, 4))
+@pytest.mark.parametrize("point", thinned(FORWARD, 6))
 def test_row_80_killed_at_any_point_the_run_goes_on_as_if_unbroken(place, unbroken, point):
     assert place.process("auto", crash=point).returncode == -signal.SIGKILL
 
@@ -98,7 +98,7 @@ def large(tmp_path_factory):
     return place.outcome()
 
 
-@pytest.mark.parametrize("point", thinned(INTO_USED_FILES, 3))
+@pytest.mark.parametrize("point", thinned(INTO_USED_FILES, 6))
 @pytest.mark.parametrize("node", [0, 1])
 def test_row_80_killed_while_it_writes_into_a_used_file_no_epoch_that_is_kept_is_touched(
     tmp_path, large, point, node

@@ -29,7 +29,7 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+@pytest.mark.parametrize("reader", thinned(READERS.values(), 2), ids=READERS)
 @pytest.mark.parametrize("at", thinned([3, 1, 5], 3))
 def test_a_run_cut_short_at_a_safe_point_ends_with_the_same_bits(tmp_path, monkeypatch, reader, at):
     whole, cut = Stand(tmp_path / "whole", reader), Stand(tmp_path / "cut", reader)
@@ -96,6 +96,7 @@ def test_a_kill_at_any_time_loses_nothing(tmp_path):
         assert cut.measured == whole.measured, point
 
 
+@pytest.mark.long
 def test_a_run_cut_again_and_again_ends_with_the_same_bits(tmp_path, monkeypatch):
     whole, cut = Stand(tmp_path / "whole"), Stand(tmp_path / "cut")
     whole.start()

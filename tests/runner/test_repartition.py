@@ -58,6 +58,7 @@ class _Runs:
         return np.load(self.folder / "seen.npy").tolist()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("counts", [(2, 3), (3, 1), (1, 2, 3)])
 @pytest.mark.parametrize("shuffle", ["", "shuffle: true"])
 def test_other_nodes_give_each_row_that_is_left_once(tmp_path, counts, shuffle):

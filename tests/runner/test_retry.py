@@ -303,6 +303,7 @@ def test_when_retries_are_spent_the_run_fails_and_can_be_resumed(tmp_path):
     assert rough.outcome() == calm.outcome()
 
 
+@pytest.mark.long
 def test_a_signal_ends_the_wait_for_a_retry(tmp_path):
     place = flaky(
         tmp_path / "waiting", ("{max: 2}", "{max: 2, backoff: 1h}"), ("default: 0", "default: 1")

@@ -145,7 +145,7 @@ def fresh_blobs() -> dict[str, Any]:
     }
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(programs(), st.sets(st.sampled_from(NAMES)), st.booleans())
 def test_code_agrees_with_an_interpreter(program, shared, lives_on):
     expected = fresh_blobs()

@@ -19,6 +19,7 @@ from jobrun.runtime.chains import chain_of, elementwise
 from jobrun.runtime.pieces import SMALLEST, Pieces
 from jobrun.session.crew import Crew
 from tests.support.graphs import expr
+from tests.support.pace import thinned
 from tests.support.running import Bench
 
 COUNT = SMALLEST + 1237
@@ -112,7 +113,7 @@ def test_results_of_several_dtypes_take_turns():
 
 
 @pytest.mark.parametrize("name", sorted(elementwise()))
-@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "bool"])
+@pytest.mark.parametrize("dtype", thinned(["float64", "float32", "int64", "bool"], 4))
 def test_every_operator_gives_an_item_the_same_bits_in_a_piece(name, dtype):
     x, m = numbers(COUNT, dtype), numbers(COUNT, dtype)
     arguments = "(x, m)" if implementation(name).nin == 2 else "(x)"

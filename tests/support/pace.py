@@ -6,16 +6,17 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 
 def thinned(values: Iterable[Any], step: int) -> list[Any]:
     """All values, for ``parametrize``; only every ``step``-th one, from the first, is not long."""
-    return [
-        value if index % step == 0 else pytest.param(*_several(value), marks=pytest.mark.long)
-        for index, value in enumerate(values)
-    ]
+    return [value if index % step == 0 else _as_long(value) for index, value in enumerate(values)]
 
 
-def _several(value: Any) -> tuple[Any, ...]:
-    """A tuple is values of several parameters."""
-    return value if isinstance(value, tuple) else (value,)
+def _as_long(value: Any) -> ParameterSet:
+    if isinstance(value, ParameterSet):
+        return pytest.param(*value.values, marks=[*value.marks, pytest.mark.long], id=value.id)
+    # A tuple is values of several parameters.
+    several = value if isinstance(value, tuple) else (value,)
+    return pytest.param(*several, marks=pytest.mark.long)

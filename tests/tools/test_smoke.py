@@ -36,6 +36,7 @@ def test_each_spec_is_run_and_told_and_results_come_in_their_order(results):
     assert {one.spec for one in told} == {good.spec, bad.spec}
 
 
+@pytest.mark.long
 def test_what_went_wrong_comes_with_its_place(results):
     (_, bad), _ = results
 

@@ -44,6 +44,7 @@ def test_a_job_that_keeps_the_rules_is_proven_and_leaves_nothing_behind(tmp_path
     assert list((tmp_path / "runs").iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_job_that_is_not_the_same_twice_is_told_before_anything_is_killed(tmp_path):
     step = '{call: "time:time_ns", out: t}, "x[0] = t"'
 

@@ -43,6 +43,7 @@ def test_tensorboard_reads_what_was_measured(tmp_path):
     assert found.Scalars("x")[2].wall_time == pytest.approx(times[3])
 
 
+@pytest.mark.long
 def test_an_export_that_is_made_again_replaces_the_first(tmp_path):
     report = make_report(tmp_path)
     first, second = (export([report], tmp_path / "tb")[0] for _ in range(2))
