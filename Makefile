@@ -42,7 +42,7 @@ static: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/jobrun schema | diff -u schemas/job.schema.json -
 	$(BIN)/check-jsonschema --schemafile schemas/job.schema.json specs/*.yaml specs/ci/smoke.yaml
 
@@ -77,7 +77,7 @@ release-check: static
 
 clean:
 	rm -rf $(VENV) runs specs/runs .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -rf .import_linter_cache .benchmarks
+	rm -rf .benchmarks
 	find jobrun tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
