@@ -1,4 +1,4 @@
-"""For all tests: which random examples they draw; and what is told when they have run.
+"""For all tests: signals and random examples they meet; and what is told when they have run.
 
 How the conformance cases came out is told here and not in their folder, since under xdist the
 process that prints collects nothing: it knows the hooks of this folder, and of the tests what
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 
 import pytest
 from hypothesis import settings
@@ -19,6 +20,13 @@ from tests.support.conformance_cases import CASES, RULES
 # for new ones, set JOBRUN_HUNT=1.
 settings.register_profile("jobrun", derandomize="JOBRUN_HUNT" not in os.environ, database=None)
 settings.load_profile("jobrun")
+
+# Whoever starts the tests in the background, or with nohup, has these ignored; what is tested would
+# heed that, and never hear of the signals that tests send.
+for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        _is_interrupt = _number == signal.SIGINT
+        signal.signal(_number, signal.default_int_handler if _is_interrupt else signal.SIG_DFL)
 
 _TEST = re.compile(r"tests/conformance/.*::test_case_(\d{3})_")
 
