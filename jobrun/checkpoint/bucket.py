@@ -11,11 +11,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.objecturl import ObjectUrl
+from jobrun.formats.files import disk_faults, write_all
 
 # Less is sent in one request; more in parts, each from memory.
 PIECE_BYTES = 8 << 20
@@ -134,6 +136,34 @@ class Bucket:
             found = self._api.get(self._store, self._prefix + name)
             for piece in found.stream(min_chunk_size=1 << 20):
                 yield bytes(piece)
+
+    def download(
+        self, name: str, target: Path, size_bytes: int, *, durable: bool = False
+    ) -> int | None:
+        """Write an object as a new file; how long that is, or None when there is no object.
+
+        Args:
+            name: Its name.
+            target: The file, which is not there.
+            size_bytes: How much it should be; so much has to be free on the disk.
+            durable: The file outlasts a power cut; its name is the caller's matter.
+
+        Raises:
+            EnvironmentFaultError: Also E313, the disk says no.
+        """
+        with disk_faults("E313", f"write {target}", needed_bytes=size_bytes):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(target, flags, 0o644)
+            try:
+                for piece in self.pieces(name):
+                    write_all(descriptor, piece)
+                if durable:
+                    os.fsync(descriptor)
+                return os.fstat(descriptor).st_size
+            except FileNotFoundError:
+                return None
+            finally:
+                os.close(descriptor)
 
     def list(self, prefix: str = "") -> dict[str, int]:
         """The lengths of all objects below ``prefix/``, by name."""

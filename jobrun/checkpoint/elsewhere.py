@@ -24,7 +24,7 @@ from pathlib import Path, PurePosixPath
 from jobrun.checkpoint.userblock import damaged
 from jobrun.core.errors import CheckpointError
 from jobrun.core.objecturl import ObjectUrl, parse_object_url
-from jobrun.formats.files import disk_faults, write_all
+from jobrun.formats.files import write_all
 
 SUFFIX = ".url"
 _MANIFEST = "manifest.json"
@@ -103,17 +103,9 @@ def fetch_object(reference: Reference, target: Path) -> None:
     size = bucket.size_bytes(reference.name)
     if size is None:
         raise _gone(reference, "it is not there")
-    with disk_faults("E313", f"write {target}", needed_bytes=size):
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(target, flags, 0o600)
-        try:
-            for piece in bucket.pieces(reference.name):
-                write_all(descriptor, piece)
-            found = os.fstat(descriptor).st_size
-        except FileNotFoundError:
-            raise _gone(reference, "it is not there any more") from None
-        finally:
-            os.close(descriptor)
+    found = bucket.download(reference.name, target, size)
+    if found is None:
+        raise _gone(reference, "it is not there any more")
     if found != size:
         raise _gone(reference, f"{found} bytes of {size} came")
 

@@ -32,7 +32,6 @@ from jobrun.checkpoint.verifying import verified_pieces
 from jobrun.core.crashpoints import reach
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.objecturl import ObjectUrl
-from jobrun.formats.files import disk_faults, write_all
 
 _EPOCH = re.compile(r"(epoch-([0-9]{6,18}))/.+")
 _TAG_LENGTH = 16
@@ -273,6 +272,9 @@ class ObjectStore:
     def _fetch_file(self, epoch: int, file: StoredFile, staged: str) -> None:
         name = object_name(epoch, file)
         size = self._bucket.size_bytes(name)
+        if size == file.size_bytes:
+            place = Path(staged, file.name)
+            size = self._bucket.download(name, place, file.size_bytes, durable=True)
         if size != file.size_bytes:
             how = "is not there" if size is None else f"has {size} bytes, not {file.size_bytes}"
             raise CheckpointError.of(
@@ -280,16 +282,6 @@ class ObjectStore:
                 f"epoch {epoch} in {self.url} is damaged: {name} {how}",
                 "use another epoch, or upload this one again from where it was saved",
             )
-        place = Path(staged, file.name)
-        with disk_faults("E313", f"write {place}", needed_bytes=file.size_bytes):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(place, flags, 0o644)
-            try:
-                for piece in self._bucket.pieces(name):
-                    write_all(descriptor, piece)
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
 
 
 def _manifest_name(epoch: int) -> str:

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from jobrun.core.errors import EnvironmentFaultError, LockedError
+from jobrun.formats.files import is_locked
 from jobrun.runner.durable import disk_faults, write_all
 
 LOCK_NAME = "run.lock"
@@ -166,17 +167,7 @@ def owner_of(run: Path) -> Owner:
 
 def is_live(run: Path) -> bool:
     """Whether a live process holds the run just now."""
-    try:
-        descriptor = os.open(run / LOCK_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    return is_locked(run / LOCK_NAME)
 
 
 def _is_dying(owner: Owner) -> bool:

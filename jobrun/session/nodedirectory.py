@@ -25,7 +25,7 @@ from jobrun.checkpoint.elsewhere import Reference, fetch_object
 from jobrun.checkpoint.times import NodeSave
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.objecturl import ObjectUrl, parse_object_url
-from jobrun.formats.files import disk_faults
+from jobrun.formats.files import disk_faults, is_locked
 from jobrun.session.calls import Answer
 from jobrun.session.nodefiles import NO_FOOTING, Brought, Footing, Piece
 from jobrun.session.pieces import not_collected, read_piece, write_pieces
@@ -148,12 +148,10 @@ class NodeDirectory:
     def close(self) -> None:
         """Delete all of it, and what it is in, if there is nothing else."""
         if self._root is not None:
+            shutil.rmtree(self._root, ignore_errors=True)
             self.let_go()
             with contextlib.suppress(OSError):
-                # Also of who was cut off, and has ended since without a word.
-                _sweep(self._root.parent)
-                self._root.parent.rmdir()
-                self._root.parent.parent.rmdir()
+                _end_with(self._root.parent)
 
     def let_go(self) -> None:
         """Leave the directory to whoever begins there next, as the end of the process does."""
@@ -194,22 +192,26 @@ def _made(root: Path) -> int:
 def _sweep(node: Path) -> None:
     """Remove the directories of a node's processes that have ended."""
     for left in node.iterdir():
-        if not _is_held(left):
+        if not is_locked(left):
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _is_held(directory: Path) -> bool:
+def _end_with(node: Path) -> None:
+    """Remove what is left of a node, also of who was cut off, and has ended since without a word.
+
+    Not while somebody begins there, who does it then.
+
+    Raises:
+        OSError: Somebody does, or is there.
+    """
+    ending = _opened(node)
     try:
-        descriptor = _opened(directory)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        fcntl.flock(ending, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _sweep(node)
+        node.rmdir()
+        node.parent.rmdir()
     finally:
-        os.close(descriptor)
-    return False
+        os.close(ending)
 
 
 def _opened(directory: Path) -> int:

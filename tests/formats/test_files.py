@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -171,3 +172,19 @@ def test_a_directory_that_may_not_be_read_is_no_obstacle(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "sync_directory", refuse)
 
     files.sync_names(tmp_path)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
+def test_what_somebody_holds_is_locked_and_who_looks_holds_nothing(tmp_path, make):
+    path = tmp_path / "x"
+    make(path)
+    looking, held = os.open(path, os.O_RDONLY), os.open(path, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    assert not files.is_locked(path)
+    os.close(looking)
+
+    fcntl.flock(held, fcntl.LOCK_EX)
+    assert files.is_locked(path)
+    os.close(held)
+    assert not files.is_locked(path)
+    assert not files.is_locked(tmp_path / "gone")

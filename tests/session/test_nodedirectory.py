@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import fcntl
+import os
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,19 @@ def test_what_a_live_process_has_there_stays_whoever_begins_beside_it(tmp_path):
     first.let_go()
     made(tmp_path).close()
     assert list((tmp_path / "v").iterdir()) == []
+
+
+def test_what_somebody_is_just_making_there_stays_when_another_ends(tmp_path):
+    one = made(tmp_path)
+    node = tmp_path / "v" / "jobrun-r" / "a"
+    making = os.open(node, os.O_RDONLY)
+    fcntl.flock(making, fcntl.LOCK_EX)
+    (node / "2-new").mkdir()
+
+    one.close()
+
+    assert [path.name for path in node.iterdir()] == ["2-new"]
+    os.close(making)
 
 
 def test_a_file_of_the_master_is_here_while_it_is_read(tmp_path):
