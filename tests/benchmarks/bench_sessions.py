@@ -14,8 +14,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -154,8 +155,8 @@ def _epochs(
     return epoch
 
 
-def transfers() -> None:
-    """A large array pulled from another node, against a copy of it in memory."""
+def transfers(*kinds: str) -> None:
+    """A large array pulled from another node, and read, in some sessions; and copied in memory."""
     values = np.zeros(LARGE, np.uint8)
     init = group(
         task("make", f"w = zeros({LARGE}, dtype=uint8)", node="n1", node_blobs="w"),
@@ -163,18 +164,15 @@ def transfers() -> None:
     )  # fmt: skip
     pulled = Pull((PulledBlob("m", ("n1",), "w"),), "e/t/pull")
     ran = group(task("t", pulled, "del m", node="n0"))
-    with opened("threads", 2) as here, opened("processes", 2) as there:
-        for session in (here, there):
+    acts: dict[str, Callable[[], object]] = {"a copy in memory": values.copy}
+    with ExitStack() as stack:
+        for kind in kinds:
+            session = stack.enter_context(opened(kind, 2))
             session.run(init, 0, {})
-        found = medians(
-            {
-                "a copy in memory": values.copy,
-                "threads, pull": runner(here, ran),
-                "processes, pull": runner(there, ran),
-                "processes, read by the master": lambda: there.read("n1", ("w",)),
-            },
-            rounds=5,
-        )
+            acts[f"{kind}, pull"] = runner(session, ran)
+            if kind != "threads":
+                acts[f"{kind}, read by the master"] = partial(session.read, "n1", ("w",))
+        found = medians(acts, rounds=5)
     show(f"{LARGE // MIB} MiB from node to node", found, "a copy in memory")
     for name, seconds in found.items():
         print(f"  {name:44} {LARGE / MIB / seconds:12,.0f} MiB/s")
@@ -209,30 +207,6 @@ def nothing_on_ray(nodes: int) -> None:
     show(f"a group of nothing on {nodes} nodes", found, "processes", f"ray about {aim}")
 
 
-def transfers_on_ray() -> None:
-    """As ``transfers``, between actors."""
-    values = np.zeros(LARGE, np.uint8)
-    init = group(
-        task("make", f"w = zeros({LARGE}, dtype=uint8)", node="n1", node_blobs="w"),
-        name="init", workspace="global",
-    )  # fmt: skip
-    pulled = Pull((PulledBlob("m", ("n1",), "w"),), "e/t/pull")
-    ran = group(task("t", pulled, "del m", node="n0"))
-    with opened("ray", 2) as there:
-        there.run(init, 0, {})
-        found = medians(
-            {
-                "a copy in memory": values.copy,
-                "ray, pull": runner(there, ran),
-                "ray, read by the master": lambda: there.read("n1", ("w",)),
-            },
-            rounds=5,
-        )
-    show(f"{LARGE // MIB} MiB from node to node", found, "a copy in memory")
-    for name, seconds in found.items():
-        print(f"  {name:44} {LARGE / MIB / seconds:12,.0f} MiB/s")
-
-
 def recovery(kind: str = "processes") -> None:
     """From kill -9 of a node to the end of the next group that ran on it."""
     who = group(*(task("t", call("bench_library:pid", out="x"), node=n, outputs={"x": "x"})
@@ -263,14 +237,14 @@ def main(arguments: list[str]) -> None:
     if "ray" in arguments:
         for nodes in (1, 4, 16):
             nothing_on_ray(nodes)
-        transfers_on_ray()
+        transfers("ray")
         recovery("ray")
         return
     for nodes in (1, 2) if "quick" in arguments else (1, 2, 4, 16):
         nothing(nodes)
     python_work()
     averaging()
-    transfers()
+    transfers("threads", "processes")
     for size_bytes in (64, 1 << 14):
         queues(size_bytes)
     recovery()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_sessions import is_alive, of_run, run, same, wait_until
+from tests.e2e.test_sessions import SLOW, is_alive, of_run, run, same, wait_until
 from tests.support.command import JOBRUN, environment, jobrun
 from tests.support.s3 import VARIABLES, serving
 from tests.support.stored import blobs, epochs, only_run
@@ -34,27 +34,12 @@ def pause(node, run_dir):
             time.sleep(0.01)
         time.sleep(0.05)
 """
-SPEC = """\
-jobrun: 1
-name: slow
-seed: 3
-nodes: {trainer: {count: 2, resources: {place: 1}}}
-init:
-  - {task: make, node: trainer, steps: ["w = rng.random(100)"]}
-epoch:
-  - task: average
-    node: trainer
-    steps: [{pull: {m: {from: trainer, blob: w, reduce: mean}}}]
-    outputs: [m]
-  - task: walk
-    node: trainer
-    needs: [average]
-    steps:
-      - {call: "losses_library:pause"}
-      - w = average.m + rng.random(100) * (1 + node.index)
-      - metric: {first: "w[0]"}
-stop: [{epochs: 12}]
-"""
+# As a machine of the cluster has one place, each node is on one of its own.
+SPEC = (
+    SLOW.replace("{count: 2}", "{count: 2, resources: {place: 1}}")
+    .replace('"slow_library:pause", with: {seconds: 0.1}', '"losses_library:pause"')
+    .replace("epochs: 15", "epochs: 12")
+)
 
 
 @pytest.fixture(scope="module")

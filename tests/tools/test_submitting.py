@@ -91,7 +91,7 @@ def test_a_signal_reaches_the_run_and_its_code_counts(bench, number, asked):
 
 def _batch(**changes):
     given = {"name": "j", "command": ("run", "j.yaml"), "jobrun": ("jobrun",)}
-    places = {"directory": Path("/work"), "runs": Path("/work/runs/j")}
+    places = {"directory": Path("/data"), "runs": Path("/data/runs/j")}
     return Batch(**{**given, **places, **changes})
 
 
@@ -100,8 +100,8 @@ def test_what_slurm_is_asked_stands_at_the_top():
     asked = [line for line in text.splitlines() if line.startswith("#SBATCH")]
 
     assert asked == [
-        "#SBATCH --job-name=j", "#SBATCH --output=/work/runs/slurm-j-%j.log",
-        "#SBATCH --chdir=/work", "#SBATCH --signal=B:USR1@120", "#SBATCH --requeue",
+        "#SBATCH --job-name=j", "#SBATCH --output=/data/runs/slurm-j-%j.log",
+        "#SBATCH --chdir=/data", "#SBATCH --signal=B:USR1@120", "#SBATCH --requeue",
         "#SBATCH --open-mode=append", "#SBATCH --time=02:00:00", "#SBATCH --exclusive",
         '#SBATCH --comment="a b"',
     ]  # fmt: skip
@@ -130,7 +130,7 @@ def test_on_several_hosts_ray_is_started_on_all_and_the_run_on_the_first():
     assert "#SBATCH --nodes=4" in text
     assert 'ray symmetric-run --address "$head:6379" --min-nodes 4 --' in text
     assert "--session ray:auto &" in text
-    assert "jobrun stop j --run-dir /work/runs" in text
+    assert "jobrun stop j --run-dir /data/runs" in text
 
 
 def test_what_saves_nothing_is_not_put_back():
