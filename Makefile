@@ -2,8 +2,12 @@
 VENV ?= .venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := $(VENV)/bin
-# pytest-benchmark warns beside xdist, and warnings are errors here.
-PYTEST := $(BIN)/python -m pytest --benchmark-disable -n 2 --dist worksteal
+# The tests start hundreds of interpreters, each of which would compile the package without this.
+export PYTHONDONTWRITEBYTECODE :=
+# pytest-benchmark warns beside xdist, and warnings are errors here. Three processes for two cores:
+# a fifth of the time they wait for the disk, or for other processes.
+PYTEST := $(BIN)/python -m pytest --benchmark-disable -n 3 --dist worksteal
+QUICK := "not long and not benchmark"
 
 .PHONY: run test test-all static check schema golden bench release-check clean
 .DEFAULT_GOAL := help
@@ -13,21 +17,25 @@ help:
 	@echo "make run       install into $(VENV) and run specs/digits-kmeans.yaml"
 	@echo "make test      the tests, without the long ones"
 	@echo "make test-all  all tests"
-	@echo "make prove     kills, crash states, power cuts and damage by the thousand; about an hour"
+	@echo "make prove     kills, crash states, power cuts and damage by the thousand; about two hours"
 	@echo "make static    style, types, layers and schema; runs no test"
 	@echo "make check     make static, and make test"
 	@echo "make schema    write schemas/job.schema.json anew"
+	@echo "make manual    write the manual's pages of keys, functions and commands anew"
 	@echo "make golden    write the expected texts of the tests anew; look at the diff"
 	@echo "make pictures  run all specs, and draw specs/pictures anew"
-	@echo "make bench     print ratios; no test depends on them"
+	@echo "make house     print how large the package is, and how much of it a job needs"
+	@echo "make bench     print ratios, and which miss their aims; a quarter of an hour"
 	@echo "make release-check  build, install into clean environments, and use what was built"
 	@echo "make clean     remove $(VENV), caches and ./runs"
 
 run: $(VENV)/.installed
 	$(BIN)/jobrun run specs/digits-kmeans.yaml --resume never
 
+# Rewriting the asserts of all modules takes longer than their import; what fails is run again with
+# it, to show the values, and has failed all the same.
 test: $(VENV)/.installed-dev
-	$(PYTEST) -m "not long and not benchmark"
+	$(PYTEST) --assert=plain -m $(QUICK) || { $(PYTEST) --last-failed -m $(QUICK); exit 1; }
 
 test-all: $(VENV)/.installed-dev
 	$(PYTEST) -m "not benchmark"
@@ -35,6 +43,9 @@ test-all: $(VENV)/.installed-dev
 .PHONY: prove
 prove: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.durability.programme --kills 10000 --states 100000 --cuts 300
+	$(BIN)/python -m tests.property.verdicts --programs 1000
+	JOBRUN_TIMES=10 $(PYTEST) -m long tests/property tests/adversarial \
+		tests/durability/test_machine.py tests/durability/test_readers.py
 
 check: static test
 
@@ -49,27 +60,23 @@ static: $(VENV)/.installed-dev
 schema: $(VENV)/.installed-dev
 	$(BIN)/jobrun schema --out schemas/job.schema.json
 
+.PHONY: manual
+manual: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.support.manual_reference
+
 golden: $(VENV)/.installed-dev
 	JOBRUN_UPDATE_GOLDEN=1 $(PYTEST) -m "not long and not benchmark"
+
+.PHONY: house
+house: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.support.house
 
 .PHONY: pictures
 pictures: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.support.gallery
 
 bench: $(VENV)/.installed-dev
-	$(BIN)/python -m tests.benchmarks.bench_startup
-	$(BIN)/python -m tests.benchmarks.bench_compile
-	$(BIN)/python -m tests.benchmarks.bench_epoch
-	$(BIN)/python -m tests.benchmarks.bench_tasks
-	$(BIN)/python -m tests.benchmarks.bench_queues
-	$(BIN)/python -m tests.benchmarks.bench_sessions
-	$(BIN)/python -m tests.benchmarks.bench_numeric
-	$(BIN)/python -m tests.benchmarks.bench_profile
-	$(BIN)/python -m tests.benchmarks.bench_nets
-	$(BIN)/python -m tests.benchmarks.bench_checkpoint
-	$(BIN)/python -m tests.benchmarks.bench_added
-	$(BIN)/python -m tests.benchmarks.bench_durability
-	$(BIN)/python -m tests.benchmarks.bench_durability --soak 10000
+	$(BIN)/python -m tests.benchmarks
 
 # Everything that can be checked of a release by a machine; it prints what is left.
 release-check: static

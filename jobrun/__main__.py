@@ -1,25 +1,28 @@
-"""The entry point: from ``sys.argv`` to an exit code. What the commands do is ``jobrun.cli``'s."""
+"""Run the command line in ``sys.argv``, most commands in a supervised child process."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from jobrun.version import __version__
 
+# Known to type checkers by its name. Importing typing would take as long as all of --version.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from jobrun.cli.guard import Box, Ended
+    from collections.abc import Sequence
+
+    from jobrun.cli.process.notifications import NewsSender
+    from jobrun.cli.supervisor import ChildExit, SharedState
 
 # Commands that run tasks, which may end their process in any way.
-_GUARDED = {"run", "resume", "fork"}
-# For debuggers and profilers, and for whoever kills the process to see what happens.
-_UNGUARDED_VARIABLE = "JOBRUN_UNGUARDED"
+_SUPERVISED = {"run", "resume", "fork"}
+# For debuggers and profilers, and for tests that kill the process.
+_UNGUARDED_VARIABLES = ("JOBRUN_UNGUARDED", "JOBRUN_CRASHPOINT")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and return the exit code.
+    """Run one command line as ``python -m jobrun`` does, and return the exit code.
 
     Args:
         arguments: Without the program's name; None for those of the process.
@@ -30,46 +33,81 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Answered before anything is imported: scripts ask this often.
         print(f"jobrun {__version__}")  # noqa: T201
         return 0
-    if arguments is None and _is_guarded(given):
-        return _guarded(given)
-    from jobrun.cli.invoke import invoke  # noqa: PLC0415 - after the short cut
+    if arguments is None and _is_supervised(given):
+        _fix_hash_seed()
+        return _run_supervised(given)
+    from jobrun.cli.process.invoke import invoke  # noqa: PLC0415 - after the short cut
 
     return invoke(given)
 
 
-def _is_guarded(given: Sequence[str]) -> bool:
-    """Whether the command gets a process of its own; options before it take no values."""
+def _is_supervised(given: Sequence[str]) -> bool:
+    """Return whether a command runs in a supervised child; options before it take no values."""
     command = next((word for word in given if not word.startswith("-")), "")
     asks = any(word in {"-h", "--help"} for word in given)
-    return command in _GUARDED and not asks and not os.environ.get(_UNGUARDED_VARIABLE)
+    return (
+        command in _SUPERVISED
+        and not asks
+        and not any(os.environ.get(name) for name in _UNGUARDED_VARIABLES)
+    )
 
 
-def _guarded(given: list[str]) -> int:
-    from jobrun.cli.guard import guarded  # noqa: PLC0415 - other commands do without
+def _fix_hash_seed() -> None:
+    """Restart this command line with a fixed hash seed in the environment, unless it has one."""
+    if os.environ.get("PYTHONHASHSEED", "random") in {"", "random"} and _can_start_again():
+        start_again("0")
+
+
+def _can_start_again() -> bool:
+    """Return whether the interpreter can be restarted with this command line and a hash seed.
+
+    Else the program that called ``main`` would be started again, or this one without end.
+    """
+    own = os.path.basename(sys.argv[0]) in {"jobrun", "__main__.py"}  # noqa: PTH119 - cheap
+    given = sys.argv[1:]
+    return own and sys.orig_argv[-len(given) :] == given and not sys.flags.ignore_environment
+
+
+def start_again(hash_seed: str) -> None:
+    """Replace this process by one with the same ``sys.argv`` and another hash seed."""
+    os.environ["PYTHONHASHSEED"] = hash_seed
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - ourselves
+
+
+def _run_supervised(given: list[str]) -> int:
+    from jobrun.cli.supervisor import run_supervised  # noqa: PLC0415 - other commands do without
 
     killed_before = _killed_for_memory()
 
-    def work(box: Box) -> int:
-        from jobrun.cli.invoke import invoke  # noqa: PLC0415 - in the child only
+    def work(shared: SharedState) -> int:
+        from jobrun.cli.process.invoke import invoke  # noqa: PLC0415 - in the child only
 
-        return invoke(given, box)
+        return invoke(given, shared)
 
-    def explain(box: Box, ended: Ended) -> int:
-        from jobrun.cli.ending import tell_unexpected_end  # noqa: PLC0415 - seldom
+    def explain(shared: SharedState, ended: ChildExit) -> int:
+        from jobrun.cli.process.unexpected_end import report_unexpected_end  # noqa: PLC0415 - seldom
 
-        return tell_unexpected_end(box, ended, lambda: _killed_for_memory() > killed_before)
+        return report_unexpected_end(shared, ended, lambda: _killed_for_memory() > killed_before)
 
-    return guarded(work, explain)
+    sender: list[NewsSender] = []
+
+    def notify(shared: SharedState, code: int | None) -> None:
+        if shared.has_news and not sender:
+            from jobrun.cli.process.notifications import NewsSender  # noqa: PLC0415 - seldom
+
+            sender.append(NewsSender(shared.spared))
+        for one in sender:
+            one.send(shared.read_news(), code)
+
+    return run_supervised(work, explain, start_again if _can_start_again() else None, notify)
 
 
 def _killed_for_memory() -> int:
-    """How many processes the kernel has ended for lack of memory, since the machine started."""
-    try:
-        with open("/proc/vmstat", encoding="ascii") as file:  # noqa: PTH123 - cheap to import
-            counts = dict(line.split() for line in file)
-    except (OSError, ValueError):
-        return 0
-    return int(counts.get("oom_kill", 0))
+    """Count the processes that the kernel's OOM killer has killed since the machine started."""
+    from jobrun.core.system_calls import read_proc  # noqa: PLC0415 - other commands do without
+
+    counts = dict(line.split() for line in read_proc("vmstat").splitlines())
+    return int(counts.get(b"oom_kill", 0))
 
 
 def _open_standard_streams() -> None:

@@ -1,4 +1,4 @@
-"""The functions of ``import jobrun``: load, prepare, run, resume, fork, inspect, text to steps.
+"""Provide the functions of ``import jobrun``: load, prepare, run, resume, fork, runs, inspect.
 
 The command line calls the same ones. Says nothing on a terminal, and imports no numpy by itself:
 a job decides how many threads BLAS has, which counts when numpy is first imported.
@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from jobrun.compile.expressions import parse_expression, parse_statement
-from jobrun.compile.handmade import complete
-from jobrun.compile.job import Compiled, compile_job
+from jobrun.compile.expressions.parse import parse_expression, parse_statement
+from jobrun.compile.job import Compiled, compile_job, complete
 from jobrun.core.errors import Fault, UsageError
 from jobrun.core.events import Listener, ignore
-from jobrun.graph.expr import Expr
-from jobrun.graph.steps import NOWHERE, Net, Op, Step
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.expressions import Expr
+from jobrun.graph.steps import Net, Op, Step
 from jobrun.graph.types import Job
-from jobrun.runner.authored import Authored, PythonJob, refuse_python
-from jobrun.runner.settings import Resume, RunOptions, RunResult
-from jobrun.runner.start import choose_run, resume_run, run_with_policy
+from jobrun.runner.options import Resume, RunOptions, RunResult
 from jobrun.spec.load import LoadedSpec, load_spec
 
 if TYPE_CHECKING:
-    from jobrun.tools.inspection import Inspection
+    from jobrun.runner.identity.authored import Authored
+    from jobrun.tools.inspect import Inspection
+    from jobrun.tools.stored_runs.stored_run import StoredRuns
 
 _DEFAULTS = RunOptions()
 _RUNS = _DEFAULTS.run_dir
@@ -52,9 +53,14 @@ class Prepared:
 
     @property
     def warnings(self) -> tuple[Fault, ...]:
-        """Of the loader and of the compiler."""
+        """The warnings of the loader and of the compiler, for users of the Python interface."""
         loaded = self.authored.warnings if isinstance(self.authored, LoadedSpec) else ()
         return (*loaded, *self.compiled.warnings)
+
+    def warnings_in(self, session: str) -> tuple[Fault, ...]:
+        """Return the warnings that hold for a checked job in a session, ``ray:HOST:PORT`` say."""
+        on_cluster = session.partition(":")[0] == "ray"
+        return tuple(one for one in self.warnings if not (on_cluster and one.code == "W135"))
 
 
 Source = str | os.PathLike[str] | LoadedSpec | Job | Prepared
@@ -63,7 +69,7 @@ Source = str | os.PathLike[str] | LoadedSpec | Job | Prepared
 def load(
     path: str | os.PathLike[str], *, values: Sequence[str] = (), overrides: Sequence[str] = ()
 ) -> LoadedSpec:
-    """Read a spec and check it in itself.
+    """Load a spec from Python, and check it in itself.
 
     Args:
         path: The YAML file.
@@ -78,7 +84,7 @@ def load(
 
 
 def prepare(source: Source) -> Prepared:
-    """Check a spec, or a job built in Python, as a whole. Executes nothing of it.
+    """Check a spec, or a job built in Python, as a whole; execute nothing of it.
 
     Args:
         source: A spec's path, a loaded spec, a ``Job`` made by plain constructors, or what
@@ -93,6 +99,8 @@ def prepare(source: Source) -> Prepared:
             return source
         case Job():
             # The folder is taken now: later the process may work in another one.
+            from jobrun.runner.identity.authored import PythonJob  # noqa: PLC0415
+
             compiled = complete(source)
             return Prepared(PythonJob(compiled.job, os.path.abspath(source.folder)), compiled)  # noqa: PTH100
         case LoadedSpec():
@@ -109,14 +117,14 @@ def run(
     resume: Resume = "",
     listener: Listener = ignore,
 ) -> RunResult:
-    """Run a job to its end, in this process.
+    """Run a job from Python to its end, in this process.
 
     Args:
         source: As of ``prepare``.
         options: Where runs live, and the limits of this invocation.
-        resume: ``auto`` goes on with the newest run of the job's name, or starts one; ``must``
+        resume: ``auto`` continues the newest run of the job's name, or starts one; ``must``
             needs one; ``never`` starts one; empty starts one unless the newest is unfinished.
-        listener: Is told what happens, from the threads in which it happens.
+        listener: Called with each event, in the thread in which it happens.
 
     Returns:
         How it ended: its ``exit_code`` is that of the command line.
@@ -125,6 +133,9 @@ def run(
         UsageError: An option's value cannot be meant; or the newest run is unfinished.
         JobrunError: It did not end in good order; of the class that says why.
     """
+    # What checks a spec does without all that runs it; so below.
+    from jobrun.runner.start import run_with_policy  # noqa: PLC0415
+
     if resume not in get_args(Resume):
         known = ", ".join(repr(word) for word in get_args(Resume))
         raise UsageError.of("E403", f"'resume' cannot be {resume!r}", f"it is one of {known}")
@@ -140,7 +151,7 @@ def resume_from(
     *,
     listener: Listener = ignore,
 ) -> RunResult:
-    """Continue a run from its newest good checkpoint, or from ``options.epoch``.
+    """Continue a run from Python, at its newest good checkpoint or ``options.epoch``.
 
     Args:
         path: The run's directory; what names it below ``options.run_dir``, such as ``latest``;
@@ -155,6 +166,8 @@ def resume_from(
         CheckpointError: There is no usable checkpoint.
         JobrunError: As ``run``.
     """
+    from jobrun.runner.start import choose_run, resume_run  # noqa: PLC0415
+
     options = _usable(options)
     found = choose_run(os.fspath(path), options.run_dir, options.epoch)
     authored = None if source is None else prepare(source).authored
@@ -169,7 +182,7 @@ def fork_from(
     blobs: Sequence[str] = (),
     listener: Listener = ignore,
 ) -> RunResult:
-    """Start a new run from a checkpoint of another one, which stays as it is.
+    """Start a new run from Python with the checkpoint of another one, which stays as it is.
 
     Args:
         path: The other run, as of ``resume``.
@@ -189,20 +202,22 @@ def fork_from(
     """
     # Brings numpy in.
     from jobrun.runner.fork import Fork, fork_run  # noqa: PLC0415
+    from jobrun.runner.identity.authored import require_spec  # noqa: PLC0415
+    from jobrun.runner.start import choose_run  # noqa: PLC0415
 
     options = _usable(options)
     found = choose_run(os.fspath(path), options.run_dir, options.epoch)
     parent = Fork(found, options.epoch, tuple(blobs))
     authored = None if source is None else prepare(source).authored
     if authored is None:
-        refuse_python(parent.run)
+        require_spec(parent.run)
     return fork_run(parent, authored, replace(options, epoch=None), listener)
 
 
 def inspect_checkpoint(
     target: str | os.PathLike[str], run_dir: str | os.PathLike[str] = _RUNS
 ) -> Inspection:
-    """Look at a checkpoint, every byte of it verified.
+    """Return what a checkpoint holds to Python code, every byte of it verified.
 
     Args:
         target: A ``.h5`` file, an epoch's directory, a run, or ``RUN@EPOCH``; or the URL of a
@@ -214,14 +229,48 @@ def inspect_checkpoint(
         UsageError: No run is called so.
     """
     # Brings numpy in.
-    found: Inspection = import_module("jobrun.tools.inspection").inspect(
+    found: Inspection = import_module("jobrun.tools.inspect").inspect(
         os.fspath(target), Path(run_dir)
     )
     return found
 
 
+def list_stored_runs(run_dir: str | os.PathLike[str] = _RUNS, job: str = "") -> StoredRuns:
+    """List the runs below a directory, to read their params, metrics, blobs, status and logs.
+
+    Args:
+        run_dir: The directory of the runs.
+        job: Only the runs of this job; empty for all.
+
+    Raises:
+        UsageError: E351, there is no such directory, or no run of that job.
+
+    >>> import jobrun, tempfile
+    >>> job = jobrun.Job(
+    ...     "count",
+    ...     jobrun.Cluster((jobrun.Node("local"),)),
+    ...     init=jobrun.TaskGroup("init", (jobrun.Task("start", "local", jobrun.steps("x = 0")),)),
+    ...     epoch=jobrun.TaskGroup("epoch", (jobrun.Task("add", "local", jobrun.steps("x += 2")),)),
+    ...     stop=(jobrun.StopAfterEpochs(3),),
+    ... )
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> result = jobrun.run(job, jobrun.RunOptions(run_dir=folder.name))
+    >>> runs = jobrun.runs(folder.name)
+    >>> [run.status().status for run in runs]
+    ['finished']
+    >>> run = runs["latest"]
+    >>> run.job, run.epochs[-1], run.blobs()["x"]
+    ('count', 3, 6)
+    >>> folder.cleanup()
+    """
+    # Brings numpy in.
+    from jobrun.tools.stored_runs.stored_run import StoredRuns  # noqa: PLC0415
+
+    return StoredRuns(Path(run_dir), job)
+
+
 def steps(*parts: str | Step) -> tuple[Step, ...]:
-    """Steps of a task: statements of the spec language, and steps made by constructors.
+    """Build the steps of a task from Python: statements of the spec language, constructed steps.
 
     Statements next to each other become one net.
 
@@ -245,7 +294,7 @@ def steps(*parts: str | Step) -> tuple[Step, ...]:
 
 
 def expression(text: str) -> Expr:
-    """An expression of the spec language, for what a loop counts, a probe reads, an output is.
+    """Parse an expression of the spec language from Python, such as the count of a loop.
 
     Raises:
         SpecError: It cannot be read.
@@ -257,7 +306,7 @@ def expression(text: str) -> Expr:
 
 
 def _usable(options: RunOptions) -> RunOptions:
-    """The options, with a run directory given as text made a path.
+    """Convert a run directory, given as text to ``import jobrun``, to a path.
 
     Raises:
         UsageError: E403, a limit is negative or no number.

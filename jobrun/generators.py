@@ -1,4 +1,4 @@
-"""The generators that libraries share, as one blob: of Python, numpy and PyTorch. For specs.
+"""Seed and save the global random generators of Python, numpy and PyTorch as one blob.
 
 Code that draws from ``random``, ``np.random`` or ``torch`` without being handed a generator uses
 one of the whole process. A task of init makes them part of the state::
@@ -33,7 +33,7 @@ class Generators:
     """
 
     def state_dict(self) -> dict[str, Any]:
-        """Their states now; of PyTorch only once somebody has imported it."""
+        """Return the states of all global random generators; PyTorch's if it is loaded."""
         state: dict[str, Any] = {
             "python": random.getstate(),
             "numpy": np.random.get_state(legacy=False),  # noqa: NPY002 - it is this state that is kept
@@ -46,7 +46,7 @@ class Generators:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put them all back.
+        """Put the states of all global random generators back.
 
         Raises:
             RuntimeError: There are other devices than those that were saved.
@@ -60,7 +60,7 @@ class Generators:
 
 
 def seeded(rng: np.random.Generator, *, torch: bool = False) -> Generators:
-    """Seed all of them, and return what keeps their states.
+    """Seed all global random generators, and return the object that keeps their states.
 
     Args:
         rng: Where the seeds come from; a step has one, from the seed of the job.
@@ -69,6 +69,8 @@ def seeded(rng: np.random.Generator, *, torch: bool = False) -> Generators:
     Raises:
         ModuleNotFoundError: It is not installed.
     """
+    # Importing it draws from Python's generator, and both jobrun and scikit-learn import it late.
+    import_module("rich.style")
     random.seed(int(rng.integers(_LARGEST_SEED)))
     np.random.seed(rng.integers(1 << 32, size=4, dtype=np.uint32))  # noqa: NPY002 - it is this state that is kept
     drawn = int(rng.integers(_LARGEST_SEED))

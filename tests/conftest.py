@@ -7,18 +7,28 @@ their reports say.
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
+from jobrun.runner.saving import cadence
 from tests.support.conformance_cases import CASES, RULES
 
 # The same examples every time, so that a failure is one of the change that is tested; to look
 # for new ones, set JOBRUN_HUNT=1.
-settings.register_profile("jobrun", derandomize="JOBRUN_HUNT" not in os.environ, database=None)
+# How long an example takes to draw says nothing on a machine with other work.
+settings.register_profile(
+    "jobrun",
+    max_examples=100 if "JOBRUN_HUNT" in os.environ else 50,
+    derandomize="JOBRUN_HUNT" not in os.environ,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("jobrun")
 
 # Whoever starts the tests in the background, or with nohup, has these ignored; what is tested would
@@ -28,7 +38,27 @@ for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         _is_interrupt = _number == signal.SIGINT
         signal.signal(_number, signal.default_int_handler if _is_interrupt else signal.SIG_DFL)
 
+# Which epochs 'every: auto' saves depends on how busy the machine is; what is tested here by runs
+# in this process is not that, but for the tests of the cadence itself.
+ALLOWANCE_S, cadence.ALLOWANCE_S = cadence.ALLOWANCE_S, 1e6
+
 _TEST = re.compile(r"tests/conformance/.*::test_case_(\d{3})_")
+
+
+_LONG_TEST_S = 600
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give long tests more time than the others, unless they say themselves how much."""
+    for item in items:
+        if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_LONG_TEST_S))
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was collected out of every later collection of garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

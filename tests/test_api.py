@@ -9,22 +9,20 @@ import pytest
 
 import jobrun
 from jobrun.core.errors import DriftError, SpecError, UsageError
-from jobrun.graph.expr import Name
+from jobrun.graph.expressions import Name
 from jobrun.graph.steps import Loop, Net
 from tests.support.command import environment
-from tests.support.runs import SPEC
+from tests.support.resumable_job import SPEC
 
 
 def _job(epochs=3, statement="total += epoch"):
     return jobrun.Job(
         "count",
         jobrun.Cluster((jobrun.Node("local"),)),
-        init=jobrun.TaskGroup(
-            "init", (jobrun.Task("start", "local", jobrun.steps("total = 0")),)
-        ),
+        init=jobrun.TaskGroup("init", (jobrun.Task("start", "local", jobrun.steps("total = 0")),)),
         epoch=jobrun.TaskGroup("epoch", (jobrun.Task("add", "local", jobrun.steps(statement)),)),
         stop=(jobrun.StopAfterEpochs(epochs),),
-    )  # fmt: skip
+    )
 
 
 def _total(run_path):
@@ -47,7 +45,7 @@ def test_import_loads_neither_numpy_nor_yaml_nor_pydantic():
 
 def test_every_public_name_is_there_and_listed():
     assert all(getattr(jobrun, name) is not None for name in jobrun.__all__)
-    assert set(jobrun.__all__) <= set(dir(jobrun))
+    assert set(dir(jobrun)) == set(jobrun.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error():
@@ -115,6 +113,7 @@ def test_a_later_end_is_no_drift(tmp_path):
     assert _total(more.run_path) == 10
 
 
+@pytest.mark.long
 def test_the_command_line_refuses_a_run_made_in_python(tmp_path):
     stopped = jobrun.run(_job(), _at(tmp_path, max_epochs=1))
 

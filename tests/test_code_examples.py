@@ -11,11 +11,12 @@ import pytest
 
 from jobrun import api
 from jobrun.cli.app import group
-from jobrun.cli.shell import Shell
-from jobrun.core.codes import catalogue
+from jobrun.cli.terminal import Shell
+from jobrun.core.catalogue import read_catalogue
 from jobrun.core.errors import JobrunError
-from jobrun.runner.preflight import preflight
-from jobrun.spec.models import JobSpec, TaskSpec
+from jobrun.runner.preflight.checks import preflight
+from jobrun.spec.models.job import JobSpec, TaskSpec
+from tests.support.tables import each_case
 
 JOB = {name.rstrip("_") for name in JobSpec.model_fields} | {"include"}
 TASK = {*TaskSpec.model_fields} - JOB
@@ -76,7 +77,7 @@ def _codes(path) -> set[str]:
 
 
 def _pieces() -> Iterator[tuple[str, str]]:
-    for code, entry in catalogue().items():
+    for code, entry in read_catalogue().items():
         spec = _spec(entry.example)
         if spec is not None and (code < "E200" or code[0] == "W"):
             yield code, spec
@@ -91,7 +92,7 @@ ELSEWHERE = {
 
 
 def test_most_codes_of_specs_have_an_example_that_can_be_run():
-    of_specs = [code for code in catalogue() if code < "E190" and code[0] == "E"]
+    of_specs = [code for code in read_catalogue() if code < "E190" and code[0] == "E"]
 
     assert len(set(of_specs) & (set(PIECES) - ELSEWHERE)) > 0.75 * len(of_specs)
     assert set(PIECES) >= ELSEWHERE
@@ -107,7 +108,7 @@ def test_the_example_gives_its_code(code, tmp_path):
 
 
 def _command_lines() -> Iterator[tuple[str, list[str]]]:
-    for code, entry in catalogue().items():
+    for code, entry in read_catalogue().items():
         for line in re.findall(r"(?:^|; |&& )jobrun ([^;&|<>\n#]+)", entry.example):
             yield code, line.split()
 
@@ -116,9 +117,7 @@ def _command_lines() -> Iterator[tuple[str, list[str]]]:
 WRONG = {"E400", "E401", "E402", "E403", "E404"}
 
 
-@pytest.mark.parametrize(
-    ("code", "words"), [one for one in _command_lines() if one[0] not in WRONG]
-)
+@each_case(("code", "words"), [one for one in _command_lines() if one[0] not in WRONG])
 def test_options_of_a_command_line_in_an_example_exist(code, words):
     command: click.Command | None = group
     context = click.Context(group, info_name="jobrun", obj=Shell({}))

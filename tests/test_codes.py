@@ -1,92 +1,133 @@
-"""The catalogue of error codes and the source agree."""
+"""The codes that the program raises, their type, and the texts of the catalogue agree."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from jobrun.cli.app import COMMANDS
-from jobrun.core.codes import catalogue, checkpoint, runner, runtime, spec, usage
-from jobrun.core.codes import compile as compile_codes
+from jobrun.core import catalogue
+from jobrun.core.catalogue import parse_area, read_catalogue
+from jobrun.core.codes import Code
+from tests.support.tables import check_each, each_case
 
 PACKAGE = Path(__file__).parent.parent / "jobrun"
+AREAS = sorted(Path(catalogue.__file__).parent.glob("*.md"))
+CATALOGUE = read_catalogue()
 CODE = re.compile(r"[EW]\d{3}")
-COMMAND = re.compile(r"'jobrun ([a-z][a-z-]+)")
-LAYERS = {
-    "spec": (spec, 0, 100),
-    "compile": (compile_codes, 100, 200),
-    "runtime": (runtime, 200, 300),
-    "checkpoint": (checkpoint, 300, 350),
-    "runner": (runner, 350, 400),
-    "usage": (usage, 400, 450),
-}
+COMMAND = re.compile(r"[`']jobrun ([a-z][a-z-]+)")
+# Words that readers stumble over: say which program does what, and name the thing.
+VAGUE = re.compile(
+    r"\b(told|tells?|stands?|goes on|whoever|nobody|somebody|anew|heeds?|in all|so long)\b",
+    re.IGNORECASE,
+)
 
 
-def _texts(catalogue_too: bool = False) -> Iterator[tuple[str, str]]:
-    """Place and value of each text constant, the parts of f-strings among them."""
+@cache
+def _texts() -> list[tuple[str, str]]:
+    """Return place and value of each text constant of the program, parts of f-strings included."""
+    return list(_read_texts())
+
+
+def _read_texts() -> Iterator[tuple[str, str]]:
     for path in sorted(PACKAGE.rglob("*.py")):
-        if "codes" in path.parts and not catalogue_too:
+        place = path.relative_to(PACKAGE)
+        if place.as_posix() == "core/codes.py":
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield f"{path.relative_to(PACKAGE)}:{node.lineno}", node.value
+                yield f"{place}:{node.lineno}", node.value
 
 
-def test_every_code_in_the_source_is_in_the_catalogue():
-    known = catalogue()
+def test_the_type_has_the_codes_of_the_catalogue_each_once():
+    assert sorted(get_args(Code)) == list(CATALOGUE)
+
+
+def test_every_code_in_the_source_is_known():
+    known = set(get_args(Code))
     unknown = [
         f"{place} {text}" for place, text in _texts() if CODE.fullmatch(text) and text not in known
     ]
     assert unknown == []
 
 
-def test_every_code_of_the_catalogue_is_used():
-    used = {text for _, text in _texts() if CODE.fullmatch(text)}
-    assert sorted(set(catalogue()) - used) == []
+def test_every_code_of_the_catalogue_is_raised():
+    raised = {text for _, text in _texts() if CODE.fullmatch(text)}
+    assert sorted(set(CATALOGUE) - raised) == []
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-def test_each_layer_keeps_to_its_range(layer):
-    module, first, end = LAYERS[layer]
-    outside = [
-        code for code in module.CODES
-        if (code[0] == "E" and not first <= int(code[1:]) < end)
-        or (code[0] == "W" and not 100 <= int(code[1:]) < 200)
-    ]  # fmt: skip
-    assert outside == []
+@each_case("path", AREAS)
+def test_the_sections_of_an_area_are_in_order_and_hold_nothing_that_is_not_read(path):
+    text = path.read_text(encoding="utf-8")
+    codes = [code for code, _ in parse_area(text, path.stem)]
+
+    assert all(first < second for first, second in pairwise(codes))
+    assert len(codes) == len(re.findall("^## ", text, re.MULTILINE))
+    assert len(re.findall("^```", text, re.MULTILINE)) == 2 * sum(
+        bool(CATALOGUE[code].example) for code in codes
+    )
+    assert max(map(len, re.sub("(?s)```.*?```", "", text).splitlines())) <= 100
 
 
-def test_no_code_is_given_twice():
-    assert sum(len(module.CODES) for module, _, _ in LAYERS.values()) == len(catalogue())
+def test_a_code_in_two_areas_is_refused(tmp_path, monkeypatch):
+    for name in ("one.md", "two.md"):
+        (tmp_path / name).write_text("# Area\n\n## E001: a title\n\nSome text.\n")
+    monkeypatch.setattr(catalogue, "_FOLDER", tmp_path)
+
+    with pytest.raises(ValueError, match=r"E001 is in one.md and in two.md"):
+        read_catalogue()
 
 
-@pytest.mark.parametrize("code", catalogue())
-def test_each_entry_explains(code):
-    entry = catalogue()[code]
+def test_a_section_is_taken_apart():
+    text = (
+        "# Area\n\n## E001: a title\n\nTwo\nlines.\n\nMore.\n\nFix: do\nthis.\n\n"
+        "```yaml\na: 1\n\nb: 2\n```\n\n## W002: bare\n\nText.\n"
+    )
+    first, second = dict(parse_area(text, "spec")).values()
+
+    assert (first.title, first.explanation, first.fix, first.example, first.area) == (
+        "a title",
+        "Two lines.\n\nMore.",
+        "do this.",
+        "a: 1\n\nb: 2",
+        "spec",
+    )
+    assert (second.explanation, second.fix, second.example) == ("Text.", "", "")
+
+
+def test_each_entry_explains():
+    check_each(CATALOGUE, _check_entry)
+
+
+def _check_entry(code):
+    entry = CATALOGUE[code]
     assert entry.title
     assert not entry.title.endswith(".")
     assert len(entry.explanation) > 20
     assert entry.explanation.rstrip().endswith((".", ":", ")"))
-    assert entry.example.strip()
+    assert entry.fix.endswith((".", "`", ")"))
+    for text in (entry.title, entry.explanation, entry.fix):
+        assert text.count("`") % 2 == 0
+        assert not VAGUE.search(text)
 
 
-def test_every_command_a_message_names_exists():
-    named = {
-        (place, word)
-        for place, text in _texts(catalogue_too=True)
-        for word in COMMAND.findall(text)
-    }
+def test_every_command_a_message_or_an_explanation_names_exists():
+    prose = [(code, f"{one.explanation} {one.fix}") for code, one in CATALOGUE.items()]
+    named = {(place, word) for place, text in (*_texts(), *prose) for word in COMMAND.findall(text)}
     assert sorted(item for item in named if item[1] not in COMMANDS) == []
 
 
 def test_every_command_an_example_uses_exists():
     words = {
         (code, match)
-        for code, entry in catalogue().items()
+        for code, entry in CATALOGUE.items()
         for match in re.findall(r"^(?:.*; )?jobrun ([a-z][a-z-]*)", entry.example, re.MULTILINE)
     }
     known = {*COMMANDS, "rnu"}

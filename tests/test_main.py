@@ -11,48 +11,127 @@ import pytest
 
 from jobrun.__main__ import main
 from jobrun.version import __version__
-from tests.support.command import JOBRUN, SPECS, environment, jobrun
-from tests.support.pace import thinned
+from tests.support.command import JOBRUN, ROOT, environment, jobrun
+from tests.support.thinning import thinned
 
-HEAVY = {"numpy", "h5py", "rich"}
 SHOW_MODULES = "import sys; from jobrun.__main__ import main; code = main(sys.argv[1:]); "
 SHOW_MODULES += "print('MODULES', *sorted(sys.modules), file=sys.stderr); sys.exit(code)"
 
+# No command needs these, or what is below them, where it says nothing of it here.
+HEAVY = {
+    "numpy", "h5py", "rich", "ray", "torch", "pydantic", "yaml", "obstore", "asyncio", "email",
+    "http", "importlib.metadata", "tarfile", "urllib.request", "xml", "jobrun.api",
+    "jobrun.compile", "jobrun.session", "jobrun.runtime", "jobrun.tools.sweep",
+}  # fmt: skip
+SPEC_LANGUAGE = {"pydantic", "yaml"}
+COMPILER = {*SPEC_LANGUAGE, "jobrun.api", "jobrun.compile"}
+# What a run of a job without readers, queues, callables, uploads and other nodes leaves out.
+UNUSED = {
+    "jobrun.checkpoint.stores.bucket", "jobrun.checkpoint.stores.object_store",
+    "jobrun.compile.python_jobs", "jobrun.runner.elastic.resize", "jobrun.runner.fork",
+    "jobrun.runner.fork_start", "jobrun.runner.resume_preview",
+    "jobrun.runner.saving.object_upload", "jobrun.runtime.records.reader",
+    "jobrun.runtime.steps.call", "jobrun.runtime.steps.run_program", "jobrun.session.ray",
+    "jobrun.session.remote", "jobrun.spec.models.validation_errors",
+}  # fmt: skip
+# Of a job with nothing but statements, for which each import is one too many.
+TRIVIAL = """\
+jobrun: 1
+name: trivial
+init: [{task: start, steps: [x = 0.0]}]
+epoch: [{task: step, steps: [x += 1.5]}]
+metrics: {x: x}
+stop: [{epochs: 3}]
+"""
+RUN = ["run", "trivial.yaml", "-q", "--resume", "never"]
+# Words, heavy things that are needed, and most modules of all and of our own. They only go down:
+# a module takes as long to import as a small function that is called a thousand times.
+COMMANDS = {
+    "--version": (["--version"], set(), 38, 3),
+    "--help": (["--help"], set(), 160, 25),
+    "explain": (["explain", "E400"], {"jobrun.compile"}, 195, 68),
+    "validate": (["validate", "trivial.yaml"], COMPILER, 425, 192),
+    "plan": (["plan", "trivial.yaml"], COMPILER, 420, 192),
+    "graph": (["graph", "trivial.yaml"], COMPILER, 425, 195),
+    "run": (RUN, {*COMPILER, "numpy", "h5py", "jobrun.session", "jobrun.runtime"}, 800, 395),
+    "status": (["status"], set(), 190, 52),
+    "logs": (["logs"], set(), 180, 45),
+    "metrics": (["metrics"], set(), 190, 50),
+    "runs": (["runs"], set(), 180, 48),
+}
+DAILY = {"validate", "run", "status"}
 
-def _modules(*arguments: str | Path) -> set[str]:
-    """The top-level packages that a command has imported when it ends."""
+
+def _modules(folder: Path, *arguments: str, **variables: str) -> set[str]:
+    """All modules that a command has imported when it ends."""
     done = subprocess.run(
-        [sys.executable, "-c", SHOW_MODULES, *map(str, arguments)],
-        env=environment(), capture_output=True, text=True, check=True,
+        [sys.executable, "-c", SHOW_MODULES, *arguments], cwd=folder,
+        env=environment(JOBRUN_UNGUARDED="1", PYTHONPATH=str(ROOT), **variables),
+        capture_output=True, text=True, check=True,
     )  # fmt: skip
     (line,) = (line for line in done.stderr.splitlines() if line.startswith("MODULES"))
-    return {name.partition(".")[0] for name in line.split()[1:]}
+    return set(line.split()[1:])
+
+
+def _below(names: set[str], found: set[str]) -> set[str]:
+    return {one for one in found if any(f"{one}.".startswith(f"{name}.") for name in names)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a spec, and a run of it."""
+    path = tmp_path_factory.mktemp("imports")
+    (path / "trivial.yaml").write_text(TRIVIAL)
+    assert jobrun(*RUN, cwd=path).returncode == 0
+    return path
+
+
+def _as_few(words: list[str], needed: set[str], most: int, own: int, folder: Path, **more: str):
+    found = _modules(folder, *words, **more)
+    assert sorted(_below((HEAVY | UNUSED) - needed, found)) == []
+    assert len(found) <= most
+    assert len(_below({"jobrun"}, found)) <= own
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        if name in {"validate", "run", "status"}
+        else pytest.param(name, marks=pytest.mark.long)
+        for name in COMMANDS
+    ],
+)
+def test_a_command_imports_what_it_needs(name, folder):
+    _as_few(*COMMANDS[name], folder)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("line", "needed", "most", "own"),
+    [
+        ("jobrun sta", set(), 150, 25),
+        ("jobrun run trivial.yaml --res", set(), 160, 35),
+        ("jobrun run trivial.yaml --set par", SPEC_LANGUAGE, 295, 70),
+        ("jobrun status ", set(), 190, 52),
+    ],
+)
+def test_a_completion_imports_what_it_needs(line, needed, most, own, folder):
+    count = str(len(line.split()) - (not line.endswith(" ")))
+    variables = {"_JOBRUN_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": count}
+    _as_few([], needed, most, own, folder, **variables)
 
 
 @pytest.mark.parametrize("option", ["--version", "-V"])
-def test_the_version_is_told_without_importing_anything(option):
+def test_the_version_is_told(option):
     done = jobrun(option, started=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"jobrun {__version__}\n", "")
-    assert not _modules(option) & {*HEAVY, "click", "pydantic", "yaml"}
 
 
-@pytest.mark.parametrize("arguments", thinned([["--help"], ["explain"], ["explain", "E400"]], 2))
-def test_help_and_explanations_import_click_only(arguments):
-    assert not _modules(*arguments) & {*HEAVY, "pydantic", "yaml"}
-
-
+@pytest.mark.long
 @pytest.mark.parametrize("name", thinned(["run", "resume", "validate", "plan", "graph"], 5))
-def test_help_of_a_command_imports_nothing_heavy(name):
-    assert not _modules(name, "--help") & HEAVY
-
-
-@pytest.mark.parametrize("command", thinned(["plan", "validate", "graph"], 3))
-def test_checking_a_spec_imports_neither_numpy_nor_h5py_nor_rich(command):
-    assert not _modules(command, SPECS / "digits-kmeans.yaml") & HEAVY
-
-
-def test_a_run_without_a_terminal_does_not_import_rich(tmp_path):
-    assert "rich" not in _modules("run", SPECS / "two-nodes.yaml", "--run-dir", tmp_path)
+def test_help_of_a_command_imports_no_numerics(name, folder):
+    assert _below({"numpy", "h5py", "rich"}, _modules(folder, name, "--help")) == set()
 
 
 def test_main_returns_the_exit_code(capsys):

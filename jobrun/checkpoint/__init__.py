@@ -1,1 +1,10 @@
-"""What is saved, where, and what is kept: plans (pure), the store, the HDF5 file."""
+"""Save the state of nodes in checkpoint files and load it back; keep the files in stores.
+
+- ``save_load_groups``, ``upload_groups``: saving, loading and uploading as task groups (pure).
+- ``store``: the protocol of a place for checkpoints; ``stores/`` implements it.
+- ``flatten``: containers and objects as blobs that HDF5 can hold.
+- ``checkpoint_file``: one node's file as a whole; ``write/`` and ``read/`` do the work,
+  ``hdf5/`` knows the bytes of the format, ``format_description`` puts it in words.
+- ``checkpoint_times``: how long saves and loads took. ``metadata_handler``: the protocol of
+  handlers that are informed of each saved epoch.
+"""

@@ -1,4 +1,4 @@
-"""What a place for checkpoints must do: the CheckpointStore protocol, and its values.
+"""Define the protocol of a checkpoint store, with its manifest and other values.
 
 An epoch exists when it has been committed, and only then. Its commit point is one rename;
 before it nothing of the epoch is visible, after it all of it is.
@@ -6,9 +6,13 @@ before it nothing of the epoch is visible, after it all of it is.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
+
+from jobrun.core.files.file_lock import unlock
+from jobrun.core.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,57 +71,98 @@ class Damage:
     reason: str
 
 
+class EpochHold:
+    """A shared lock on an epoch, which keeps it from being deleted.
+
+    It lasts until ``release``, or until this object or its process is gone.
+
+    Args:
+        descriptor: The locked file; -1 for a hold of what cannot be locked.
+    """
+
+    def __init__(self, descriptor: int = -1) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Release a store's hold on an epoch, which may then be deleted (protocol)."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            # close() alone would leave the lock to a process that was forked meanwhile.
+            unlock(descriptor)
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.release()
+
+
 class CheckpointStore(Protocol):
     """A place for the checkpoints of one run."""
 
     def stage(self, epoch: int) -> str:
-        """Make an empty staging place and return its path, for the nodes to write files in.
+        """Create an empty staging place in the store, where nodes write files (protocol).
 
         Raises:
-            EnvironmentFaultError: The disk says no.
+            EnvironmentFaultError: The system refuses.
+        """
+
+    def check(self) -> None:
+        """Require that the checkpoint store is the one that was used first (protocol).
+
+        Raises:
+            EnvironmentFaultError: E390, it was removed or replaced, with all epochs in it.
         """
 
     def commit(self, staged: str, manifest: Manifest) -> str:
-        """Make the staged epoch exist, durably, and return its path. It never replaces one.
+        """Commit the staged epoch to the store durably; return its path (protocol).
 
         Raises:
-            EnvironmentFaultError: The disk says no; nothing of the epoch is visible, or
+            EnvironmentFaultError: The system refuses; nothing of the epoch is visible, or
                 the message says that this is not known.
         """
 
     def discard(self, staged: str) -> None:
-        """Remove a staging place; never raises."""
+        """Discard a staging place of the store without raising an error (protocol)."""
 
     def epochs(self) -> tuple[int, ...]:
-        """The epochs that exist, ascending; says nothing of their condition."""
+        """Return the epochs in the store, ascending, including damaged ones (protocol)."""
 
     def path(self, epoch: int) -> str:
-        """Where the epoch's files are."""
+        """Return a directory with the files of an epoch of the store (protocol)."""
 
     def manifest(self, epoch: int) -> Manifest:
-        """Read the epoch's manifest.
+        """Read the manifest of an epoch in the checkpoint store (protocol).
 
         Raises:
             CheckpointError: It is not there, damaged, or of another format version.
         """
 
     def verify(self, epoch: int) -> Damage | None:
-        """Check the manifest and every file's length and digest; None when all is well."""
+        """Verify the manifest, lengths and digests of a stored epoch (protocol)."""
 
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
-        """Move epochs out of the way, into ``where``; nothing is deleted."""
+        """Move epochs of the store aside, into ``where``; delete nothing (protocol)."""
 
-    def remove(self, epochs: tuple[int, ...], *, keep_spare: bool = False) -> None:
-        """Delete epochs that retention has chosen; each disappears whole.
+    def hold(self, epoch: int) -> EpochHold | None:
+        """Keep an epoch of the store from being deleted until released (protocol).
+
+        Returns:
+            The hold; None when there is no such epoch, or it is just being deleted.
+        """
+
+    def remove(self, epochs: tuple[int, ...], *, keep_for_reuse: bool = False) -> tuple[int, ...]:
+        """Delete from the store the epochs that retention has chosen (protocol).
 
         Args:
             epochs: They.
-            keep_spare: The store may keep one set of files out of sight, for the next epoch
+            keep_for_reuse: The store may keep one set of files out of sight, for the next epoch
                 to be written into; who asks for that calls ``close`` in the end.
+
+        Returns:
+            The epochs that stay because readers hold them.
         """
 
     def close(self) -> None:
-        """Delete what was kept for later epochs. The store can be used again."""
+        """Delete what the checkpoint store kept for later epochs; it can be used again."""
 
     def sweep(self) -> tuple[str, ...]:
-        """Remove what interrupted saves and removals left, and name it."""
+        """Remove from the store what interrupted saves and removals left (protocol)."""

@@ -1,1 +1,13 @@
-"""The command line: parse, call, print. The only layer that knows click."""
+"""Parse command lines, call the layers below, and print: the only layer that knows click.
+
+What a command computes is in ``tools/`` or ``runner/``; here are its options and its output.
+
+- ``app``: the table of commands, and commands with subcommands; ``options``: shared options.
+  ``completions``, ``completion_script``: completion in shells.
+- ``jobs/``: commands that execute something. ``specs/``: commands about a spec. ``runs/``:
+  commands about runs and checkpoints. ``manual/``: explain, ops.
+- ``progress/``: what a running job shows. ``process/``: from words to an exit code, and the
+  explanation of unexpected ends. ``supervisor``, ``watchdog``: the parent process that relays
+  signals and enforces limits.
+- ``terminal``, ``formatting``, ``error_output``: how anything is printed.
+"""

@@ -1,53 +1,81 @@
-"""The group of commands: which there are, and how one is found. Errors are ``invoke``'s.
+"""Define the table of commands, each imported only when it is used, and groups of subcommands.
 
 Commands are imported when they are used, so that ``--help`` costs a list of names only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
-from jobrun.cli.options import nearest_option, settings, shared_options
+from jobrun.cli.options import context_settings, shared_options, suggesting_nearest_option
 from jobrun.core.errors import UsageError
-from jobrun.core.names import did_you_mean
+from jobrun.core.text.names import did_you_mean
 from jobrun.version import __version__
 
-# Name, module, one line of help: what ``jobrun --help`` shows without importing the module.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "new": ("jobrun.cli.new", "Write a spec to begin with, that runs as it stands."),
-    "run": ("jobrun.cli.run", "Run a job from its spec to the end."),
-    "resume": ("jobrun.cli.resume", "Continue a run from its last checkpoint."),
-    "sweep": ("jobrun.cli.sweep", "Run a spec at many points of its params."),
-    "submit": ("jobrun.cli.submit", "Submit a job to Slurm, put back until it is done."),
-    "runs": ("jobrun.cli.runs", "List runs; tag, remove, or find them."),
-    "status": ("jobrun.cli.status", "Show how a run stands, from any terminal."),
-    "logs": ("jobrun.cli.logs", "Print what the tasks of a run said."),
-    "metrics": ("jobrun.cli.metrics", "Show what a run measured."),
-    "report": ("jobrun.cli.report", "Make a page about a run, or compare several."),
-    "diff": ("jobrun.cli.diff", "Show how two runs differ."),
-    "stop": ("jobrun.cli.stop", "Ask a live run to save and end."),
-    "fork": ("jobrun.cli.fork", "Start a new run from a checkpoint of another one."),
-    "inspect-checkpoint": ("jobrun.cli.inspect_checkpoint", "Show what a checkpoint holds."),
-    "test": ("jobrun.cli.smoke", "Run specs as smoke tests, and tell CI the results."),
-    "ckpt": ("jobrun.cli.ckpt", "Verify, compare, keep and copy the checkpoints of a run."),
-    "prove": ("jobrun.cli.prove", "Kill and resume copies of a run, and compare."),
-    "doctor": ("jobrun.cli.doctor", "Look whether this machine is fit for runs."),
-    "validate": ("jobrun.cli.validate", "Check specs; nothing is executed."),
-    "plan": ("jobrun.cli.plan", "Show what a run would do, in order."),
-    "lock": ("jobrun.cli.lock", "Pin the data files of a spec by their digests."),
-    "fmt": ("jobrun.cli.fmt", "Put the keys of specs in the usual order."),
-    "graph": ("jobrun.cli.graph", "Draw the tasks of a job."),
-    "completion": ("jobrun.cli.completion", "Let the shell complete command lines."),
-    "schema": ("jobrun.cli.schema", "Print the JSON schema of specs, for editors."),
-    "ops": ("jobrun.cli.ops", "List the functions of expressions."),
-    "explain": ("jobrun.cli.explain", "Explain an error code, a function, or the language."),
+# By heading: name, module, one line of help, which ``jobrun --help`` shows without importing the
+# module. In the order in which a user meets them.
+COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Start": {
+        "new": ("jobrun.cli.specs.new", "Create a spec from a template."),
+        "run": ("jobrun.cli.jobs.run", "Run a job from its spec to the end."),
+        "resume": ("jobrun.cli.jobs.resume", "Continue a run from its last checkpoint."),
+        "fork": ("jobrun.cli.jobs.fork", "Start a new run from a checkpoint of another run."),
+        "sweep": ("jobrun.cli.jobs.sweep", "Run a spec for many values of its params."),
+        "submit": (
+            "jobrun.cli.jobs.submit",
+            "Submit a job to Slurm and requeue it until it finishes.",
+        ),
+        "stop": ("jobrun.cli.jobs.stop", "Ask a live run to save and stop."),
+    },
+    "Watch": {
+        "status": ("jobrun.cli.runs.status", "Show the status of a run."),
+        "runs": (
+            "jobrun.cli.runs.runs",
+            "List runs with params and metrics; tag or remove them.",
+        ),
+        "logs": ("jobrun.cli.runs.logs", "Print the log output of a run's tasks."),
+        "metrics": ("jobrun.cli.runs.metrics", "Show the metrics of a run."),
+    },
+    "Compare": {
+        "report": ("jobrun.cli.runs.report", "Write an HTML report about one run or several."),
+        "diff": ("jobrun.cli.runs.diff", "Show how two runs differ."),
+        "prove": ("jobrun.cli.jobs.prove", "Kill and resume copies of a run; compare results."),
+        "test": ("jobrun.cli.jobs.test_specs", "Run specs as smoke tests, with reports for CI."),
+    },
+    "Checkpoints": {
+        "inspect-checkpoint": (
+            "jobrun.cli.runs.inspect_checkpoint",
+            "Show the contents of a checkpoint.",
+        ),
+        "ckpt": ("jobrun.cli.runs.ckpt", "List, verify, compare and copy checkpoints."),
+    },
+    "Specs": {
+        "validate": ("jobrun.cli.specs.validate", "Check specs; nothing is executed."),
+        "plan": ("jobrun.cli.specs.plan", "Show what a run would do, in order."),
+        "graph": ("jobrun.cli.specs.graph", "Draw the tasks of a job."),
+        "lock": ("jobrun.cli.specs.lock", "Pin the data files of a spec by their digests."),
+        "fmt": ("jobrun.cli.specs.fmt", "Format specs (usual order of keys)."),
+        "schema": ("jobrun.cli.specs.schema", "Print the JSON schema of specs, for editors."),
+        "ops": ("jobrun.cli.manual.ops", "List the functions of expressions."),
+        "explain": (
+            "jobrun.cli.manual.explain",
+            "Show the manual, or explain a code, key or function.",
+        ),
+    },
+    "Machine": {
+        "doctor": ("jobrun.cli.runs.doctor", "Check that this machine can run jobs."),
+        "completion": ("jobrun.cli.completion_script", "Print the completion script of a shell."),
+    },
 }
+COMMANDS = {name: found for group in COMMAND_GROUPS.values() for name, found in group.items()}
 
 EXIT_CODES = """\b
 Examples:
-  jobrun new kmeans && jobrun run kmeans.yaml
+  jobrun new script && jobrun run script.yaml
   jobrun resume
 
 \b
@@ -63,15 +91,15 @@ Exit codes:
 
 
 class CommandGroup(click.Group):
-    """The commands, imported on use."""
+    """The top-level group of commands, imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the table: as a person meets them."""
+        """List the commands in the order of the table of commands."""
         del ctx
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, its module imported now."""
+        """Import the command of that name in the table of commands, or return None."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
@@ -79,34 +107,53 @@ class CommandGroup(click.Group):
         command: click.Command = module.command
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """List the commands of the table that begin so, without importing them; options."""
+        found = [
+            CompletionItem(name, help=text)
+            for name, (_, text) in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the options in front of the command.
+        """Parse the options of ``jobrun`` in front of the command.
 
         Raises:
             UsageError: An option is not known.
         """
-        with nearest_option(ctx):
+        with suggesting_nearest_option(ctx):
             return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command of ``args[0]``.
+        """Find the command that ``args[0]`` names in the table, or suggest the nearest.
 
         Raises:
             UsageError: There is no such command.
         """
+        if args[0] == "help":
+            # 'help ckpt list' is 'ckpt list --help'; without a name, the help of jobrun.
+            args = [*args[1:], "--help"]
+            if len(args) == 1:
+                click.echo(ctx.get_help())
+                ctx.exit()
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             raise UsageError.of(
-                "E400", f"no such command '{args[0]}'", did_you_mean(args[0], COMMANDS)
+                "E400", f"unknown command '{args[0]}'", did_you_mean(args[0], COMMANDS)
             )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The table, without importing a command for its help."""
+        """Write the table of commands in the help, without importing any of them."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        widest = max(map(len, COMMANDS))
+        for heading, commands in COMMAND_GROUPS.items():
+            formatter.write(f"\n{heading}:\n")
+            rows = [(name.ljust(widest), text) for name, (_, text) in commands.items()]
+            with formatter.indentation():
+                formatter.write_dl(rows)
 
 
 def _version_option() -> click.Option:
@@ -135,12 +182,75 @@ def _without_command(ctx: click.Context) -> None:
 group = CommandGroup(
     "jobrun",
     help="Run long iterative numeric jobs from a YAML spec. Kill a run at any instant, resume "
-    "it, and the result is bit for bit that of an unbroken run.",
+    "it, and the result is bit for bit that of an uninterrupted run.",
     epilog=EXIT_CODES,
     params=[_version_option(), *shared_options()],
-    context_settings=settings(),
+    context_settings=context_settings(),
     no_args_is_help=False,
     invoke_without_command=True,
     callback=click.pass_context(_without_command),
     subcommand_metavar="COMMAND [ARGUMENTS]...",
 )
+
+
+class SubcommandGroup(click.Group):
+    """A group of subcommands; ``default`` is the one used where none is named.
+
+    Args:
+        name: The group's.
+        help: Of the group.
+        default: The command that is used without a name; empty for none.
+        examples: Command lines to show.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        help: str,  # noqa: A002
+        default: str = "",
+        examples: Sequence[str] = (),
+    ) -> None:
+        super().__init__(
+            name,
+            help=help,
+            context_settings=context_settings(),
+            no_args_is_help=not default,
+            epilog="\n  ".join(["\b\nExamples:", *examples]) if examples else None,
+            params=shared_options(),
+            subcommand_metavar="COMMAND [ARGUMENTS]...",
+        )
+        self._default = default
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List the subcommands of a group of commands in the order of their definition."""
+        del ctx
+        return list(self.commands)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the options of a command group in front of a subcommand, or the default.
+
+        Raises:
+            UsageError: An option is not known.
+        """
+        if self._default and not {"-h", "--help"} & set(args[:1]):
+            named = next((word for word in args if not word.startswith("-")), "")
+            if named not in self.commands:
+                args = [self._default, *args]
+        with suggesting_nearest_option(ctx):
+            return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand of a group that ``args[0]`` names, or suggest the nearest.
+
+        Raises:
+            UsageError: There is no such command.
+        """
+        if args[0] not in self.commands:
+            raise UsageError.of(
+                "E400",
+                f"unknown command '{ctx.command_path} {args[0]}'",
+                did_you_mean(args[0], self.commands),
+            )
+        return super().resolve_command(ctx, args)

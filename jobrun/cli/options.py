@@ -1,38 +1,79 @@
-"""The options that commands share, each also an environment variable ``JOBRUN_<OPTION>``."""
+"""Define the options that commands share, each also set by a variable ``JOBRUN_<OPTION>``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from jobrun.cli.completing import SETTING
-from jobrun.cli.shell import Shell
+from jobrun.cli.completions import SETTING
+from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
-from jobrun.core.names import did_you_mean
+from jobrun.core.text.names import did_you_mean
+from jobrun.core.text.units import parse_span
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Function], Function]
 
 # Of the names of options; a longer one has a line of its own.
 _MOST_COLUMNS = 27
+# From so many on, a command's options are shown in groups.
+_MANY_OPTIONS = 16
+_OPTION_GROUPS = {
+    "Spec": ("--set", "--values", "--spec", "--run-dir", "--trust-dir"),
+    "Continue": (
+        "--resume", "--epoch", "--accept-drift", "--strict", "--allow-lost", "--dry-run", "--blobs"
+    ),
+    "Limits and nodes": (
+        "--epochs", "--max-epochs", "--time", "--grace", "--session", "--max-failures", "--map"
+    ),
+    "Output": (),
+}  # fmt: skip
 _SHARED_ROW = ("--debug, --no-color, --help", "Tracebacks; no colours, as NO_COLOR; this text.")
 
 
-class Lines(click.types.StringParamType):
-    """Text; in an environment variable several stand on lines of their own."""
+class RepeatableText(click.types.StringParamType):
+    """A parameter type for repeatable text; an environment variable holds one value per line."""
 
     name = "text"
     envvar_list_splitter = "\n"
 
 
+if TYPE_CHECKING:
+    _SecondsType = click.ParamType[float]
+else:
+    # It is generic for type checkers only, in the oldest click that is allowed.
+    _SecondsType = click.ParamType
+
+
+class Duration(_SecondsType):
+    """A parameter type for durations with a unit, such as ``90s`` or ``2h``, in seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Convert a duration, the text of an option of executing commands, to seconds.
+
+        Raises:
+            click.BadParameter: It has no unit, or is no number.
+        """
+        if isinstance(value, float):
+            return value
+        seconds = parse_span(str(value))
+        if not seconds:
+            self.fail(f"'{value}' is not a duration such as 90s, 30m, 2h or 1d", param, ctx)
+        return seconds
+
+
 class Command(click.Command):
-    """A command with the shared options and the house's answer to a mistyped option."""
+    """A command with the shared options, which suggests the nearest option to a mistyped one."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs["context_settings"] = settings() | dict(kwargs.get("context_settings") or {})
+        kwargs["context_settings"] = context_settings() | dict(kwargs.get("context_settings") or {})
         super().__init__(*args, **kwargs)
         # Click keeps the lines of a paragraph behind this character, which a docstring that
         # follows the rules can only hold as two.
@@ -40,25 +81,40 @@ class Command(click.Command):
         self.params.extend(shared_options())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The options; those that every command has share a line."""
+        """Write the options in a command's help; those of every command share one line."""
         shared = {"--debug", "--no-color", "--help"}
         own = [
             param
             for param in self.get_params(ctx)
             if isinstance(param, click.Option) and not shared & set(param.opts)
         ]
-        rows = [row for param in own if (row := param.get_help_record(ctx)) is not None]
-        with formatter.section("Options"):
-            formatter.write_dl([*rows, _SHARED_ROW], col_max=_MOST_COLUMNS)
+        groups: dict[str, list[tuple[str, str]]] = {}
+        is_long = len(own) >= _MANY_OPTIONS
+        for param in own:
+            row = param.get_help_record(ctx)
+            if row is not None:
+                heading = _heading(param) if is_long else "Options"
+                groups.setdefault(heading, []).append(row)
+        last = "Output" if is_long else "Options"
+        groups.setdefault(last, []).append(_SHARED_ROW)
+        formatter.write("\n")
+        # All in one: so that the second column begins at one place.
+        with formatter.indentation():
+            for heading in (one for one in (*_OPTION_GROUPS, "Options") if one in groups):
+                formatter.write(f"{heading}:\n")
+                formatter.write_dl(
+                    [(name.ljust(_MOST_COLUMNS), text) for name, text in groups[heading]],
+                    col_max=_MOST_COLUMNS,
+                )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, with the nearest option in the error for an unknown one.
+        """Parse a command's options, suggesting the nearest one for an unknown one.
 
         Raises:
             UsageError: An option is not known.
         """
         try:
-            with nearest_option(ctx):
+            with suggesting_nearest_option(ctx):
                 return super().parse_args(ctx, args)
         except click.UsageError as error:
             # Click does not say it of an option without its value.
@@ -66,9 +122,17 @@ class Command(click.Command):
             raise
 
 
+def _heading(param: click.Option) -> str:
+    """Return the heading under which a long help shows an option."""
+    for heading, names in _OPTION_GROUPS.items():
+        if not set(names).isdisjoint(param.opts):
+            return heading
+    return "Output"
+
+
 @contextmanager
-def nearest_option(context: click.Context) -> Iterator[None]:
-    """Turn click's error for an unknown option into ours.
+def suggesting_nearest_option(context: click.Context) -> Iterator[None]:
+    """Turn click's error for an unknown option into one that suggests the nearest.
 
     Raises:
         UsageError: An option is not known.
@@ -86,19 +150,19 @@ def nearest_option(context: click.Context) -> Iterator[None]:
 
 
 def option(*names: str, **settings_: Any) -> Decorator[Any]:
-    """``click.option``, readable from the environment too and shown so in the help."""
+    """Declare an option that can also be set by an environment variable, named in the help."""
     long = next(name for name in names if name.startswith("--"))
     variable = "JOBRUN_" + long[2:].split("/")[0].replace("-", "_").upper()
     return click.option(*names, **({"envvar": variable} | settings_))
 
 
-def settings() -> dict[str, Any]:
-    """How click reads and prints: ``-h`` too, and lines that fit a terminal."""
+def context_settings() -> dict[str, Any]:
+    """Build click's settings for options: ``-h``, and help lines that fit a terminal."""
     return {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def shared_options() -> list[click.Parameter]:
-    """``--debug`` and ``--no-color``, which every command takes in every place."""
+    """Build the options ``--debug`` and ``--no-color``, which every command accepts."""
     return [
         click.Option(
             ["--debug"],
@@ -114,51 +178,78 @@ def shared_options() -> list[click.Parameter]:
             expose_value=False,
             envvar="JOBRUN_NO_COLOR",
             callback=_set_plain,
-            help="No colours; so does NO_COLOR.",
+            help="No colours; same as NO_COLOR.",
         ),
     ]
 
 
 def value_options(function: Function) -> Function:
-    """``--values`` and ``--set``: values on top of the spec's."""
+    """Add the options ``--values`` and ``--set``, which many commands share, to a command."""
     for decorate in (
         option(
-            "-f", "--values", type=Lines(), multiple=True, metavar="FILE",
+            "-f",
+            "--values",
+            type=RepeatableText(),
+            multiple=True,
+            metavar="FILE",
             help="Merge a YAML file over the spec; later wins.",
         ),
         option(
-            "-s", "--set", "overrides", type=Lines(), multiple=True, metavar="PATH=VALUE",
-            envvar="JOBRUN_SET", help="Set one value, such as params.k=12.",
+            "-s",
+            "--set",
+            "overrides",
+            type=RepeatableText(),
+            multiple=True,
+            metavar="PATH=VALUE",
+            envvar="JOBRUN_SET",
+            help="Set one value, such as params.k=12.",
             shell_complete=SETTING.shell_complete,
         ),
-    ):  # fmt: skip
+    ):
         function = decorate(function)
     return function
 
 
 def run_dir_option(function: Function) -> Function:
-    """``--run-dir``: where runs live."""
+    """Add the option ``--run-dir``, the directory of all runs, to a command."""
     decorated: Function = option(
-        "--run-dir", default="runs", show_default=True, metavar="DIR", help="Where runs live."
+        "--run-dir", default="runs", show_default=True, metavar="DIR", help="Directory of runs."
     )(function)
     return decorated
 
 
 def json_option(function: Function) -> Function:
-    """``--json``: the machine's form of what a command shows."""
+    """Add the option ``--json``, for machine-readable output, to a command."""
     decorated: Function = option(
         "--json", "as_json", is_flag=True, envvar="JOBRUN_JSON", help="Print JSON."
     )(function)
     return decorated
 
 
+def choose_form(form: str, *, as_json: bool) -> str:
+    """Combine ``--format`` with ``--json``, which is short for ``--format json``.
+
+    Raises:
+        UsageError: E404, both are given and differ.
+    """
+    if as_json and form not in ("text", "json"):
+        raise UsageError.of("E404", f"--json and --format {form} exclude each other", "choose one")
+    return "json" if as_json else form
+
+
 def log_format_option() -> Decorator[Any]:
-    """``--log-format``: how events and faults are said on stderr."""
+    """Declare the option ``--log-format``, the format of events and faults on stderr."""
     return option(
-        "--log-format", type=click.Choice(["text", "json", "github"]), default="text",
-        show_default=True, is_eager=True, expose_value=False, callback=_set_log_format,
-        metavar="FORM", help="text, json (a line for each event) or github (annotations).",
-    )  # fmt: skip
+        "--log-format",
+        type=click.Choice(["text", "json", "github"]),
+        default="text",
+        show_default=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_set_log_format,
+        metavar="FORM",
+        help="text, json (lines) or github.",
+    )
 
 
 def _set_log_format(context: click.Context, parameter: click.Parameter, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Collects what is wrong with a job, so that all of it is told together. Raises nothing itself."""
+"""Collect the faults that compilation finds in a job, to report all of them together."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, SpecError
 from jobrun.core.origin import Origin
 
 
 class Place(NamedTuple):
-    """Where something stands: its path in the spec, and its file, line and column."""
+    """A place in a spec: the path of the value, and its file, line and column."""
 
     path: str
     origin: Origin
@@ -24,30 +25,32 @@ class Faults:
     A net that is used a hundred times is checked a hundred times and has one fault.
 
     Args:
-        texts: The text of each file, by the name it has in places.
+        texts: The text of each file, by its name in places.
     """
 
     def __init__(self, texts: Mapping[str, str] | None = None) -> None:
         self._texts = texts or {}
+        # Split once: a large spec may have a fault in each of its tasks.
+        self._lines: dict[str, list[str]] = {}
         self._found: dict[tuple[str, str, Origin | None], Fault] = {}
 
-    def error(self, code: str, message: str, mend: str, place: Place, name: str = "") -> None:
-        """Note an error; with ``name``, at its first mention inside the place."""
-        where = self._mention(place.origin, name) if name else place.origin
+    def error(self, code: Code, message: str, mend: str, place: Place, name: str = "") -> None:
+        """Add an error to a compilation's faults; with ``name``, at its first mention."""
+        where = self._find_mention(place.origin, name) if name else place.origin
         self._add(Fault(code, message, mend, where, place.path))
 
-    def warn(self, code: str, message: str, mend: str, place: Place) -> None:
-        """Note something that compiles, but is probably not what is meant."""
+    def warn(self, code: Code, message: str, mend: str, place: Place) -> None:
+        """Add a warning to the faults: the job compiles, but this is probably a mistake."""
         self._add(Fault(code, message, mend, place.origin, place.path, "warning"))
 
     def extend(self, faults: Iterable[Fault]) -> None:
-        """Note faults that others found."""
+        """Add faults to those that a compilation has collected so far."""
         for fault in faults:
             self._add(fault)
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """Note the faults of a ``SpecError`` raised inside, and go on after the block."""
+        """Catch a ``SpecError`` raised in the block and collect its faults for the compilation."""
         try:
             yield
         except SpecError as error:
@@ -58,15 +61,15 @@ class Faults:
         return len(self._found)
 
     def all(self) -> tuple[Fault, ...]:
-        """Errors and warnings, in their order."""
+        """Return the faults, errors and warnings, that compilation collected, as found."""
         return tuple(self._found.values())
 
     def warnings(self) -> tuple[Fault, ...]:
-        """The warnings, in their order."""
+        """Return those of the collected faults that are warnings, as found."""
         return tuple(fault for fault in self._found.values() if fault.severity == "warning")
 
     def raise_if_any(self) -> None:
-        """Raise all errors as one.
+        """Raise all errors that compilation has collected together.
 
         Raises:
             SpecError: There is at least one error.
@@ -75,8 +78,10 @@ class Faults:
         if errors:
             raise SpecError(*errors)
 
-    def _mention(self, origin: Origin, name: str) -> Origin:
-        lines = self._texts.get(origin.file, "").splitlines()
+    def _find_mention(self, origin: Origin, name: str) -> Origin:
+        if origin.file not in self._lines:
+            self._lines[origin.file] = self._texts.get(origin.file, "").splitlines()
+        lines = self._lines[origin.file]
         if not 0 < origin.line <= len(lines):
             return origin
         start = origin.column - 1
@@ -89,6 +94,6 @@ class Faults:
 
     def _add(self, fault: Fault) -> None:
         where = fault.where
-        # Without a line the path is all that tells two faults apart.
+        # Without a line only the path distinguishes two faults.
         key = (fault.code, fault.message + ("" if where and where.line else fault.path), where)
         self._found.setdefault(key, fault)

@@ -1,60 +1,59 @@
-"""From a loaded spec to a checked job. Pure: no disk, no clock, no environment, no user code."""
+"""Compile a spec, or complete a job built in Python: the whole pipeline on one page.
+
+Parse (``spec.load``), lower to a draft, analyse it, check it, give nodes to its conditions,
+assemble the graph, infer types. Nothing here touches a disk, a clock, the environment or user
+code.
+"""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
 
-from jobrun.compile.advice import give_advice
-from jobrun.compile.analysis import Analysis, in_order, names_of
-from jobrun.compile.context import Context
-from jobrun.compile.faults import Faults, Place
-from jobrun.compile.groups import GroupLowering
-from jobrun.compile.layout import check_types, state_layouts
-from jobrun.compile.midway import check_midway
-from jobrun.compile.nets import net_table
-from jobrun.compile.nodes import NodeNames, cluster
-from jobrun.compile.pipelines import check_pipelines
-from jobrun.compile.policy import checkpoint_policy, deadline_of, stop_conditions
-from jobrun.compile.positions import (
-    Finished,
-    check_reading,
-    keeping_nodes,
-    with_first_positions,
-    with_positions,
+from jobrun.compile.analysis.probes import Conditions, resolve_conditions
+from jobrun.compile.analysis.queues import check_pipelines
+from jobrun.compile.analysis.reader_positions import (
+    add_position_setup,
+    add_positions,
+    check_conditions_change,
+    check_reader_order,
+    check_readers_end,
+    check_saved_positions,
+    find_end_of_data,
+    find_state_nodes,
 )
-from jobrun.compile.probes import Probes, Readable
-from jobrun.compile.queues import queue_table
-from jobrun.compile.readers import reader_table
-from jobrun.compile.settings import check_node_settings
-from jobrun.compile.state import Left
-from jobrun.compile.state_dirs import (
+from jobrun.compile.analysis.state import KeptNames, check_layouts, check_types
+from jobrun.compile.analysis.state_dirs import (
     StateDirs,
+    add_state_dir_setup,
+    add_state_dirs,
     check_state_dirs,
-    state_dirs_of,
-    with_empty_state_dirs,
-    with_state_dirs,
+    find_state_dirs,
 )
+from jobrun.compile.checks.mid_epoch_saves import check_mid_epoch_saves
+from jobrun.compile.checks.warnings import warn_of_mistakes
+from jobrun.compile.drafts.draft import JobDraft
+from jobrun.compile.faults import Faults, Place
+from jobrun.compile.group_analysis import Analysis, names_of, sort_by_node
+from jobrun.compile.lowering.job import lower_spec
 from jobrun.core.errors import Fault
-from jobrun.core.origin import Origin
-from jobrun.graph.conditions import Probe
-from jobrun.graph.types import Job, TaskGroup
+from jobrun.core.garbage_collection import collector_paused
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.types import Job
 from jobrun.spec.load import LoadedSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A job, and what is probably not meant in its spec."""
+    """A compiled job, and the warnings about it."""
 
     job: Job
     warnings: tuple[Fault, ...] = ()
 
 
 def compile_job(loaded: LoadedSpec) -> Compiled:
-    """Check a spec as a whole and turn it into a graph.
+    """Compile a spec to a checked job: check it as a whole and turn it into a graph.
 
     The same spec gives an equal job, any number of times; the work grows with the size of
     the spec and of the graph.
@@ -62,121 +61,115 @@ def compile_job(loaded: LoadedSpec) -> Compiled:
     Raises:
         SpecError: The spec does not compile; with all faults.
     """
-    with _without_collection():
-        return _Compilation(loaded).run()
+    faults = Faults(loaded.files)
+    with collector_paused():
+        return _compile(lower_spec(loaded, faults), faults)
 
 
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Pause the search for reference cycles.
+def complete(job: Job) -> Compiled:
+    """Complete a job that was built in Python: check it, and derive what is not given.
 
-    A compilation makes millions of small values and no cycles among them; searching them
-    again and again takes as long as making them.
+    Filled in are the paths of tasks and steps, the workspace of every name, the node of every
+    blob and output that is read, state and constants, the nodes to checkpoint, and whether the
+    job is exact. The groups init and download are global, as in a spec that says nothing else.
+    The same job gives an equal one, any number of times, and a completed job stays as it is.
+
+    Raises:
+        SpecError: The job is not sound; with all faults.
     """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+    faults = Faults()
+    # Not for jobs of specs.
+    from jobrun.compile.python_jobs.lower import lower_job, restore_task_order  # noqa: PLC0415
+
+    compiled = _compile(lower_job(job, faults), faults)
+    return replace(compiled, job=restore_task_order(compiled.job, job))
 
 
-class _Compilation:
-    """One compilation. Every stage notes its faults and goes on; the last one raises them."""
-
-    def __init__(self, loaded: LoadedSpec) -> None:
-        self._spec = loaded.spec
-        self._loaded = loaded
-        self._faults = Faults(loaded.files)
-        nets = net_table(loaded.spec, loaded.source, self._faults)
-        queues = queue_table(loaded.spec, loaded.source, self._faults)
-        self._cluster = cluster(loaded.spec, loaded.source)
-        self._nodes = NodeNames(self._cluster)
-        self._context = Context(
-            loaded.source, loaded.params, self._faults, nets, queues, self._nodes
-        )
-        self._readers = reader_table(loaded.spec, self._context)
-        self._lowering = GroupLowering(self._context, self._nodes, self._readers)
-        self._groups = self._lowering.drafts(loaded.spec)
-        self._analysis = Analysis(self._groups, loaded.params, self._faults)
-
-    def run(self) -> Compiled:
-        """All checks that need more than one task, then the graph."""
-        check_node_settings(self._spec, self._loaded.source, self._faults)
-        queues = tuple(self._context.queues.queues.values())
-        check_pipelines(self._groups, queues, self._loaded.source, self._faults)
-        analysis = self._analysis
-        analysis.check_tasks()
-        folders = state_dirs_of(self._groups)
-        left = analysis.left_by_init({node: frozenset(one) for node, one in folders.items()})
-        policy = checkpoint_policy(
-            self._spec, self._context, self._nodes,
-            keeping_nodes(self._groups, self._cluster, folders),
-        )  # fmt: skip
-        kept = with_positions(analysis.kept(left, policy), self._groups)
-        kept = with_state_dirs(kept, folders)
-        analysis.check_later(kept)
-        check_reading(self._spec, self._context, self._groups, policy)
-        check_state_dirs(folders, policy, self._at("checkpoint", "nodes"), self._faults)
-        give_advice(self._context, self._spec, self._groups, kept, policy)
-        layouts = state_layouts(self._spec, self._loaded.source, kept, self._faults)
-        probed = self._probed(kept)
-        deadline = deadline_of(self._spec, self._context)
-        self._faults.raise_if_any()
-        job = Job(
-            name=self._spec.name, cluster=self._cluster,
-            init=self._init(folders),
-            epoch=analysis.assembled("epoch"),
-            download=analysis.assembled("download"), exit=analysis.assembled("exit"),
-            seed=self._spec.seed, description=self._spec.description,
-            state=in_order(self._cluster, {node: one.state for node, one in kept.items()}),
-            constants=in_order(self._cluster, {node: one.constants for node, one in kept.items()}),
-            checkpoint=policy, exactness=analysis.exactness(),
-            blas_threads=self._spec.blas_threads, params=tuple(self._loaded.params.items()),
-            folder=self._loaded.folder, **probed,
-            deadline=deadline, queues=queues, layouts=layouts,
-        )  # fmt: skip
-        every = Place("checkpoint.every", self._at("checkpoint", "every"))
-        check_midway(job, every, self._faults)
-        # What needs a data file's header is found in preflight.
-        check_types(job, self._faults)
-        self._faults.raise_if_any()
-        return Compiled(job, self._faults.warnings())
-
-    def _at(self, *path: str) -> Origin:
-        return self._loaded.source.key(path)
-
-    def _init(self, folders: StateDirs) -> TaskGroup:
-        """Init, with what the runner makes before it."""
-        init = with_first_positions(self._analysis.assembled("init"), self._groups)
-        return with_empty_state_dirs(init, folders)
-
-    def _probed(self, kept: Mapping[str, Left]) -> dict[str, Any]:
-        """All that the runner looks at, by its field of the job."""
-        names = names_of(kept)
-        during = self._probes(Readable(names, ("init", "epoch")))
-        at_end = self._probes(Readable(names, ("init", "epoch", "download", "exit")))
-        metrics = [
-            (name, during.probe(written, ("metrics", name), is_condition=False))
-            for name, written in self._spec.metrics.items()
-        ]
-        return {
-            "stop": stop_conditions(
-                self._spec, self._context, during, Finished(self._context, self._groups)
-            ),
-            "metrics": tuple((name, probe) for name, probe in metrics if probe is not None),
-            "fail_if": _conditions(during, "fail_if", self._spec.fail_if),
-            "expect": _conditions(at_end, "expect", self._spec.expect),
-        }
-
-    def _probes(self, readable: Readable) -> Probes:
-        return Probes(
-            self._context, self._lowering.steps.read, self._nodes, readable, self._analysis.outputs,
-            self._groups,
-        )  # fmt: skip
+def _compile(draft: JobDraft, faults: Faults) -> Compiled:
+    """Compile the draft of a job in stages, the pipeline; their faults are raised together."""
+    analysed = _analyse(draft, faults)
+    _check(draft, analysed, faults)
+    conditions = _resolve_conditions(draft, analysed, faults)
+    faults.raise_if_any()
+    job = _assemble(draft, analysed, conditions)
+    check_mid_epoch_saves(job, Place("checkpoint.every", draft.every_at), faults)
+    # Types that need the header of a data file are checked in preflight.
+    check_types(job, faults)
+    faults.raise_if_any()
+    return Compiled(job, faults.warnings())
 
 
-def _conditions(probes: Probes, key: str, written: tuple[Any, ...]) -> tuple[Probe, ...]:
-    found = [probes.probe(one, (key, i), is_condition=True) for i, one in enumerate(written)]
-    return tuple(probe for probe in found if probe is not None)
+@dataclass(frozen=True, slots=True)
+class _Analysed:
+    """The results of the analysis stage.
+
+    Attributes:
+        analysis: Tasks and names, group by group.
+        kept: Per node, the names that exist at each epoch boundary.
+        policy: The checkpoint policy, with its nodes.
+    """
+
+    analysis: Analysis
+    kept: Mapping[str, KeptNames]
+    state_dirs: StateDirs
+    policy: CheckpointPolicy
+
+
+def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
+    """Run the analysis stage of the compiler: which names exist where, and which are state."""
+    analysis = Analysis(draft, faults)
+    analysis.check_tasks()
+    state_dirs = find_state_dirs(draft.groups)
+    left = analysis.check_init({node: frozenset(one) for node, one in state_dirs.items()})
+    nodes = draft.saved_nodes
+    if nodes is None:
+        nodes = find_state_nodes(draft.groups, draft.job.cluster, state_dirs)
+    policy = replace(draft.job.checkpoint, nodes=nodes)
+    kept = add_positions(analysis.keep_saved(left, policy), draft.groups)
+    kept = add_state_dirs(kept, state_dirs)
+    analysis.check_other_groups(kept)
+    return _Analysed(analysis, kept, state_dirs, policy)
+
+
+def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
+    """Run the checks stage of the compiler: of the job as a whole; groups come with analysis."""
+    policy, saved_at = analysed.policy, draft.saved_nodes_at
+    check_pipelines(draft.groups, draft.job.queues, faults)
+    check_reader_order(draft.groups, faults)
+    check_saved_positions(draft.groups, policy, saved_at, faults)
+    check_state_dirs(analysed.state_dirs, policy, saved_at, faults)
+    check_layouts(draft.job.layouts, analysed.kept, faults)
+    warn_of_mistakes(draft, analysed.kept, policy, faults)
+
+
+def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) -> Conditions:
+    """Resolve a job's conditions as a stage of compilation, and add the end of all data."""
+    found = resolve_conditions(draft, names_of(analysed.kept), analysed.analysis.outputs, faults)
+    check_readers_end(draft.groups, found.stop, faults)
+    stop = (*found.stop, *find_end_of_data(draft.groups, found.stop))
+    if draft.stop_is_whole and len(found.stop) == len(draft.job.stop):
+        check_conditions_change(draft.groups, stop, found.fail_if, faults)
+    return replace(found, stop=stop)
+
+
+def _assemble(draft: JobDraft, analysed: _Analysed, conditions: Conditions) -> Job:
+    """Run the last stage of the compiler: assemble the job from its draft, which has no faults."""
+    analysis, cluster = analysed.analysis, draft.job.cluster
+    init = add_position_setup(analysis.assemble_group("init"), draft.groups)
+    kept = analysed.kept
+    measured = (*(probe for _, probe in conditions.metrics), *conditions.fail_if)
+    return replace(
+        draft.job,
+        init=add_state_dir_setup(init, analysed.state_dirs),
+        epoch=analysis.assemble_group("epoch"),
+        download=analysis.assemble_group("download"),
+        exit=analysis.assemble_group("exit"),
+        stop=conditions.stop,
+        metrics=conditions.metrics,
+        fail_if=conditions.fail_if,
+        expect=conditions.expect,
+        state=sort_by_node(cluster, {node: one.state for node, one in kept.items()}),
+        constants=sort_by_node(cluster, {node: one.constants for node, one in kept.items()}),
+        checkpoint=analysed.policy,
+        exactness=analysis.exactness(conditions.stop, *measured),
+    )

@@ -1,4 +1,4 @@
-"""Names of the codecs that checkpoints can be compressed with. Not the codecs."""
+"""Name the compression codecs of checkpoints, and choose the codec of a blob by its name."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ PLUGIN = "hdf5plugin"
 
 
 def needs_plugin(rules: Rules) -> str:
-    """The first codec of some rules that the package ``hdf5plugin`` makes; empty for none."""
+    """Return the first compression codec of the rules that needs ``hdf5plugin``, or ""."""
     return next((codec for _, codec in rules if codec not in {NONE, "deflate"}), "")
 
 
 def codec_for(name: str, rules: Rules) -> str:
-    """The codec for a blob; empty if it is stored as it is."""
+    """Return the compression codec for a blob, or "" if it is stored uncompressed."""
     for pattern, codec in rules:
         if fnmatchcase(name, pattern):
             return "" if codec == NONE else codec

@@ -1,4 +1,4 @@
-"""Every way a command can fail: one class per exit code, each fault with its place and its mend.
+"""Define the errors that end a command: one class per exit code, made of faults with a fix.
 
 Only what a user can meet and mend is raised from here. Anything else is a defect of
 jobrun and falls through with its traceback (the command line turns it into exit code 70).
@@ -8,15 +8,16 @@ The codes are those of a shell tool: 75 is EX_TEMPFAIL of sysexits.h, "call me a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
+from jobrun.core.codes import Code
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.origin import Origin
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong.
+    """One thing that is wrong: its place, what is wrong, and how to fix it.
 
     Attributes:
         code: Key of the catalogue that ``jobrun explain`` prints, such as ``E021``.
@@ -28,7 +29,7 @@ class Fault:
         severity: A warning does not fail a command.
     """
 
-    code: str
+    code: Code
     message: str
     mend: str = ""
     where: Origin | None = None
@@ -37,7 +38,7 @@ class Fault:
 
 
 class JobrunError(Exception):
-    """A failure the user can understand and mend. ``exit_code`` is what the process returns.
+    """A failure that the user can understand and fix. ``exit_code`` is what the process returns.
 
     Attributes:
         tasks: For a failed group run: the names of all tasks that failed, sorted, if every
@@ -53,9 +54,15 @@ class JobrunError(Exception):
 
     @classmethod
     def of(
-        cls, code: str, message: str, mend: str = "", *, where: Origin | None = None, path: str = ""
+        cls,
+        code: Code,
+        message: str,
+        mend: str = "",
+        *,
+        where: Origin | None = None,
+        path: str = "",
     ) -> Self:
-        """The common case: one fault."""
+        """Build an error of this class that consists of a single fault."""
         return cls(Fault(code, message, mend, where, path))
 
 
@@ -78,19 +85,19 @@ class SpecError(JobrunError):
 
 
 class CheckpointError(JobrunError):
-    """No usable checkpoint, a damaged one, or an epoch that is not there."""
+    """There is no usable checkpoint, it is damaged, or the epoch does not exist."""
 
     exit_code = 4
 
 
 class DriftError(JobrunError):
-    """Refused: what would be resumed is not what was run."""
+    """Refused, because what would be resumed is not what was run: code, data or spec changed."""
 
     exit_code = 5
 
 
 class LockedError(JobrunError):
-    """Refused: a live runner holds the run."""
+    """Refused, because a live runner holds the lock of the run."""
 
     exit_code = 6
 
@@ -133,5 +140,5 @@ def _line(fault: Fault) -> str:
 
 
 def errors_only(faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    """The faults that fail a command, in their order."""
+    """Select the errors among faults, which fail a command; drop the warnings."""
     return tuple(fault for fault in faults if fault.severity == "error")

@@ -1,12 +1,14 @@
-"""What happens in a run, as frozen values. The runner and sessions emit; listeners show or store.
+"""Define what happens in a run as frozen values, which the runner and sessions emit to listeners.
 
-An event is told after it happened. A listener must not raise and must not block.
+An event is emitted after it happened. A listener must not raise and must not block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.usage import ProcessUse, TimeUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class TaskFacts:
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """A run begins, or goes on.
+    """A run has started, or has been resumed.
 
     Attributes:
         epoch: The last epoch that was already there; -1 for a new run.
@@ -66,12 +68,12 @@ class GroupRetried:
 
 @dataclass(frozen=True, slots=True)
 class NodeReplaced:
-    """A node was lost, and has a new place; the run goes on after ``epoch``, -1 for from init.
+    """A lost node was replaced; the run continues after ``epoch`` (-1: from init).
 
     What was measured after that does not count.
 
     Attributes:
-        records: It goes on after so many records of the next epoch; 0: from its beginning.
+        records: Records of the next epoch after which it continues; 0: from its start.
     """
 
     node: str
@@ -81,15 +83,15 @@ class NodeReplaced:
 
 @dataclass(frozen=True, slots=True)
 class TaskLimited:
-    """A task with a time limit begins; ``TaskEnded`` and ``TasksGivenUp`` take that back.
+    """A task with a time limit has begun; ``TaskEnded`` and ``TasksGivenUp`` end that.
 
-    For whoever watches over the process that runs the task: code that keeps the interpreter for
+    For the supervisor of the process that runs the task: code that keeps the interpreter for
     itself can be ended from outside only. It is not written into the run's logs.
 
     Attributes:
         path: Of the task in the spec.
-        file: Of the spec, where the task stands in it; with ``line`` and ``column``, 0 for none.
-        grace_s: How long it may take after its limit to heed that.
+        file: Of the spec, that declares the task; with ``line`` and ``column``, 0 for none.
+        grace_s: How long it may take to end after its limit, in seconds.
         pid: Of the process that runs it.
     """
 
@@ -128,8 +130,71 @@ class TaskEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskWaited:
+    """How long a task that is about to end has waited, all its threads together, in seconds.
+
+    For the account of the run's time; it is not written into the run's logs.
+
+    Attributes:
+        threads: How many threads of the task ran side by side.
+        data_s: For records of readers.
+        nodes_s: For blobs and records of other nodes.
+        queue_s: For other tasks of its node: for records of a queue, or for room in one.
+    """
+
+    task: str
+    node: str
+    threads: int
+    data_s: float = 0.0
+    nodes_s: float = 0.0
+    queue_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessMeasured:
+    """What the process of a node has used; see ``UsageMeasured``, which gathers it.
+
+    Attributes:
+        grown: Its memory has grown within an epoch, so that it is recorded at once.
+    """
+
+    use: ProcessUse
+    grown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UsageMeasured:
+    """What a run has used, as of the end of an epoch, or within one. A line of ``usage.jsonl``.
+
+    Attributes:
+        epoch: The last that has ended; 0 after init, -1 before that.
+        started: When this start of the run began, in seconds since 1970.
+        starts: How many starts ``before`` and this one are.
+        times: Where the time went since this start.
+        before: Where that of all earlier starts went, together.
+        processes: What each process has used since it started.
+        within: It was measured while the next epoch ran, since memory had grown.
+        advice: What to write where more than a tenth of the time is lost; empty for nothing.
+    """
+
+    epoch: int
+    started: float
+    starts: int
+    times: TimeUse
+    before: TimeUse = TimeUse()
+    processes: tuple[ProcessUse, ...] = ()
+    within: bool = False
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Logged:
-    """A line from a ``log`` step or a program's output; ``path`` is the step's place."""
+    """A line from a ``log`` step, a program's output or what a callable prints.
+
+    Attributes:
+        path: The step's place.
+        printed: A callable has printed it, so that the terminal has it already.
+    """
 
     text: str
     task: str
@@ -137,6 +202,7 @@ class Logged:
     instance: int
     epoch: int
     path: str
+    printed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +229,7 @@ class CheckpointCommitted:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointWithin:
-    """The epoch is durable as it stood after so many of its records; a later save replaces it."""
+    """A checkpoint within an epoch is durable; the next save replaces it."""
 
     epoch: int
     records: int
@@ -195,7 +261,7 @@ class NodeTime:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointTimes:
-    """How long saving, loading or copying an epoch took, node by node.
+    """Time that saving, loading or copying an epoch took, node by node.
 
     Attributes:
         action: ``save``, ``load``, ``partial load`` or ``upload``.
@@ -204,7 +270,7 @@ class CheckpointTimes:
         megabytes_per_s: All bytes in that time.
         slowest: That node; empty without any.
         nodes: In the order of the files.
-        hold_s: (save) How long the run stood still to begin it; all of it, unless ``beside``.
+        hold_s: (save) How long the run was blocked to begin it; all of it, unless ``beside``.
         wait_s: (save) How long the run waited for the save before it.
         commit_s: (save) From the last file to an epoch that is there to stay.
         beside: (save) The run went on meanwhile.
@@ -278,6 +344,9 @@ Event = (
     | TaskLimited
     | TasksGivenUp
     | TaskEnded
+    | TaskWaited
+    | ProcessMeasured
+    | UsageMeasured
     | Logged
     | Measured
     | CheckpointCommitted
@@ -293,5 +362,5 @@ Listener = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-    """The listener that does nothing."""
+    """Ignore an event: the event listener that does nothing."""
     del event

@@ -1,13 +1,13 @@
-"""Where a declared thing stands in the files of its author."""
+"""Define the origin of a declared value: file, line and column where its author wrote it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from jobrun.core.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """One place in a spec file, or in an override on the command line.
+    """One place in a spec file, or in an override on the command line: file, line, column.
 
     Attributes:
         file: The path as the user wrote it, or an override's name such as ``--set #2``.
@@ -32,7 +32,7 @@ class Origin:
         return f"{self.file}:{self.line}:{self.column}"
 
     def inside(self, offset: int, length: int = 1) -> Origin:
-        """The place ``offset`` characters into the text of this scalar.
+        """Return the origin (line and column in the spec file) of one character within a scalar.
 
         Falls back to the whole scalar where columns do not map.
         """

@@ -1,4 +1,4 @@
-"""HDF5 data files: datasets in, datasets out. Not checkpoint files (``checkpoint.hdf5``).
+"""Read and write HDF5 data files: their datasets as arrays.
 
 Whoever made a file may have made it lead elsewhere: soft and external links, external
 storage, virtual datasets. None of these is followed; the path of a member is walked link
@@ -18,8 +18,8 @@ import numpy as np
 from h5py import h5d, h5l, h5t
 
 from jobrun.core.errors import JobrunError
-from jobrun.formats import faults
-from jobrun.formats.headers import MemberInfo, choose
+from jobrun.formats import errors as faults
+from jobrun.formats.headers import MemberInfo, choose_member
 
 Array = np.ndarray[Any, Any]
 # What h5py raises for a file that is damaged.
@@ -32,22 +32,22 @@ _MOST_LISTED = 1000
 
 
 def members(path: str) -> tuple[str, ...]:
-    """The paths of the datasets that hard links lead to, at most 1000.
+    """Return the paths of an HDF5 file's datasets that hard links lead to, at most 1000.
 
     Raises:
         EnvironmentFaultError: The file is damaged, or no HDF5.
     """
-    with opened(path) as file:
+    with open_hdf5(path) as file:
         return tuple(_datasets(file))
 
 
 def describe(path: str, member: str) -> MemberInfo:
-    """Dtype and shape of a dataset; ``member`` may be empty if there is only one.
+    """Return dtype and shape of an HDF5 dataset; ``member`` may be empty if it is the only one.
 
     Raises:
         EnvironmentFaultError: It is not there, leads elsewhere, or the file is damaged.
     """
-    with opened(path) as file:
+    with open_hdf5(path) as file:
         dataset = _dataset(file, path, member)
         dtype = dataset.dtype
         if is_text(dataset):
@@ -57,13 +57,13 @@ def describe(path: str, member: str) -> MemberInfo:
 
 
 def read(path: str, member: str) -> Array:
-    """A dataset as an array; text becomes ``<U``.
+    """Read an HDF5 dataset as an array; text becomes ``<U``.
 
     Raises:
         EnvironmentFaultError: It is not there, leads elsewhere, holds what is no plain data,
             promises more than the file has, or the file is damaged.
     """
-    with opened(path) as file:
+    with open_hdf5(path) as file:
         dataset = _dataset(file, path, member)
         name = str(dataset.name)
         if is_text(dataset):
@@ -80,7 +80,7 @@ def read(path: str, member: str) -> Array:
 
 
 def row_dataset(file: h5py.File, path: str, member: str) -> h5py.Dataset:
-    """A dataset of an open file whose rows can be read: of numbers, and held by this file.
+    """Return a dataset of an HDF5 file that can be read row by row: of numbers, in this file.
 
     Raises:
         EnvironmentFaultError: It is not there, leads elsewhere, or holds other things.
@@ -91,8 +91,8 @@ def row_dataset(file: h5py.File, path: str, member: str) -> h5py.Dataset:
     return dataset
 
 
-def image(arrays: Mapping[str, Array], path: str) -> memoryview:
-    """The bytes of an HDF5 file with these datasets; groups are made as their names ask.
+def render_hdf5(arrays: Mapping[str, Array], path: str) -> memoryview:
+    """Render the bytes of an HDF5 file with the given datasets; a ``/`` makes a group.
 
     Made in memory: libhdf5 may end the process when it meets a full disk.
 
@@ -115,8 +115,8 @@ def image(arrays: Mapping[str, Array], path: str) -> memoryview:
 
 
 @contextmanager
-def opened(path: str) -> Iterator[h5py.File]:
-    """An HDF5 file, open for reading.
+def open_hdf5(path: str) -> Iterator[h5py.File]:
+    """Open an HDF5 data file for reading.
 
     Raises:
         EnvironmentFaultError: It is none, or what happens inside shows that it is damaged.
@@ -131,7 +131,9 @@ def opened(path: str) -> Iterator[h5py.File]:
 
 
 def _dataset(file: h5py.File, path: str, member: str) -> h5py.Dataset:
-    name = member.strip("/") if member else choose(path, "", tuple(_datasets(file))).strip("/")
+    name = (
+        member.strip("/") if member else choose_member(path, "", tuple(_datasets(file))).strip("/")
+    )
     place: Any = file
     for part in name.split("/"):
         if not isinstance(place, h5py.Group) or part not in place.keys():  # noqa: SIM118
@@ -148,7 +150,7 @@ def _dataset(file: h5py.File, path: str, member: str) -> h5py.Dataset:
 
 
 def _datasets(file: h5py.File) -> Iterator[str]:
-    """Breadth first; a group that is met again, by a circle of links, is not walked again."""
+    """Yield the paths of an HDF5 file's datasets, breadth first; each group is walked once."""
     groups, seen, found = [file["/"]], {h5py.h5o.get_info(file.id).addr}, 0
     while groups:
         group = groups.pop(0)
@@ -172,7 +174,7 @@ def _link_type(group: h5py.Group, name: str) -> int:
 
 
 def is_text(dataset: h5py.Dataset) -> bool:
-    """Whether it holds text: of any length, or in UTF-8."""
+    """Return whether an HDF5 dataset holds text: of variable length, or in UTF-8."""
     kind = dataset.id.get_type()
     if not isinstance(kind, h5t.TypeStringID):
         return False

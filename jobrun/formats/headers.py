@@ -1,4 +1,4 @@
-"""What a data file holds, as far as its headers tell: members, dtypes, shapes. No data, no numpy.
+"""Read members, dtypes and shapes from the headers of data files, without data or numpy.
 
 HDF5 has no header to speak of, so for such files h5py (and with it numpy) is imported.
 """
@@ -13,12 +13,14 @@ import os
 import stat
 import struct
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.formats import faults, nested
+from jobrun.core.file_formats import FileFormat, format_of
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.formats import errors as faults
+from jobrun.formats import nested_fields
 
 NPY_MAGIC = b"\x93NUMPY"
 # numpy writes at most 64 KiB; ``ast`` would take very long for very long texts.
@@ -58,12 +60,12 @@ class NpyHeader:
 
 
 def suffix_of(path: str) -> str:
-    """The ending that decides the format, in lower case, with its dot."""
+    """Return the suffix, in lower case, that decides how a data file's header is read."""
     return Path(path).suffix.lower()
 
 
 def require_file(path: str) -> None:
-    """See that a regular file, or a link to one, is there.
+    """Require that a data file exists, before its header is read, and is a regular file.
 
     Raises:
         EnvironmentFaultError: There is none, or it cannot be looked at.
@@ -80,7 +82,7 @@ def require_file(path: str) -> None:
 
 
 def members(path: str) -> tuple[str, ...]:
-    """The names of the members, in the file's order; () for a file that is one array.
+    """Return the names of a data file's members from its header; () for a single array.
 
     Raises:
         EnvironmentFaultError: The file is missing, damaged, or of an unknown format.
@@ -97,15 +99,15 @@ def members(path: str) -> tuple[str, ...]:
         case suffix if suffix in HDF5:
             found: tuple[str, ...] = _hdf5().members(path)
             return found
-        case ".parquet":
-            columns: tuple[str, ...] = _parquet().members(path)
+        case suffix if known := format_of(suffix):
+            columns: tuple[str, ...] = rows_module(known).members(path)
             return columns
         case _:
             raise faults.no_format(path)
 
 
 def describe(path: str, member: str = "") -> MemberInfo:
-    """Dtype and shape of a member, from headers alone.
+    """Read dtype and shape of a member, or of a field inside one, from a data file's header.
 
     Args:
         path: The file.
@@ -120,16 +122,18 @@ def describe(path: str, member: str = "") -> MemberInfo:
     try:
         return describe_member(path, member)
     except EnvironmentFaultError as error:
-        base, fields = inside(path, member, error)
+        base, fields = split_field_name(path, member, error)
         form = _form_of(path, base)
-        found = None if form is None else nested.form_inside(form, fields)
+        found = None if form is None else nested_fields.field_form(form, fields)
         if found is None:
             raise
         return MemberInfo(*found)
 
 
-def inside(path: str, member: str, error: EnvironmentFaultError) -> tuple[str, tuple[str, ...]]:
-    """The member of records, and the fields inside it, that a name means which is no member.
+def split_field_name(
+    path: str, member: str, error: EnvironmentFaultError
+) -> tuple[str, tuple[str, ...]]:
+    """Split a name that a file's header lacks into a member and the fields inside it.
 
     Args:
         path: The file.
@@ -143,18 +147,18 @@ def inside(path: str, member: str, error: EnvironmentFaultError) -> tuple[str, t
     if error.faults[0].code != "E281" or not member or kind not in {".npy", ".npz", *HDF5}:
         raise error
     alone = kind == ".npy"
-    found = nested.located(member, lambda base: _form_of(path, base), alone=alone)
+    found = nested_fields.locate_field(member, lambda base: _form_of(path, base), alone=alone)
     if found is not None:
         return found
-    for base, _ in nested.splits(member, alone=alone):
+    for base, _ in nested_fields.name_splits(member, alone=alone):
         form = _form_of(path, base)
-        names = () if form is None else nested.names_inside(base, form)
+        names = () if form is None else nested_fields.field_names(base, form)
         if names:
             raise faults.missing_member(path, member, names) from error
     raise error
 
 
-def _form_of(path: str, member: str) -> nested.Form | None:
+def _form_of(path: str, member: str) -> nested_fields.Form | None:
     try:
         info = describe_member(path, member)
     except EnvironmentFaultError:
@@ -163,7 +167,7 @@ def _form_of(path: str, member: str) -> nested.Form | None:
 
 
 def describe_member(path: str, member: str) -> MemberInfo:
-    """As ``describe``, of members only, not of fields inside them."""
+    """Read dtype and shape of a member from a data file's header, fields inside one excluded."""
     match suffix_of(path):
         case ".npy":
             return _describe_npy(path, member)
@@ -174,15 +178,15 @@ def describe_member(path: str, member: str) -> MemberInfo:
         case suffix if suffix in HDF5:
             info: MemberInfo = _hdf5().describe(path, member)
             return info
-        case ".parquet":
-            column: MemberInfo = _parquet().describe(path, member)
+        case suffix if known := format_of(suffix):
+            column: MemberInfo = rows_module(known).describe(path, member)
             return column
         case _:
             raise faults.no_format(path)
 
 
 def read_npy_header(file: IO[bytes], what: str) -> NpyHeader:
-    """The header at the start of an npy stream.
+    """Read the header at the start of an npy stream.
 
     Raises:
         EnvironmentFaultError: It is not one.
@@ -208,7 +212,7 @@ def read_npy_header(file: IO[bytes], what: str) -> NpyHeader:
 
 
 def open_zip(path: str) -> zipfile.ZipFile:
-    """An npz file, opened.
+    """Open an npz file as a zip archive, to read its headers.
 
     Raises:
         EnvironmentFaultError: It is not a zip file, or cut short.
@@ -220,7 +224,7 @@ def open_zip(path: str) -> zipfile.ZipFile:
 
 
 def npz_members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Name of the member → its entry in the zip file."""
+    """Map the names of an npz file's members to their entries, which begin with headers."""
     return {
         info.filename.removesuffix(".npy"): info
         for info in archive.infolist()
@@ -228,8 +232,8 @@ def npz_members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     }
 
 
-def choose(path: str, member: str, known: tuple[str, ...]) -> str:
-    """The member that is meant: the named one, or the only one.
+def choose_member(path: str, member: str, known: tuple[str, ...]) -> str:
+    """Return the wanted member among those in a data file's header, or the only one.
 
     Raises:
         EnvironmentFaultError: There is no such member, or several, or none.
@@ -244,7 +248,7 @@ def choose(path: str, member: str, known: tuple[str, ...]) -> str:
 
 
 def csv_columns(path: str) -> tuple[str, ...] | None:
-    """The names in a table's first line; None when that line is data.
+    """Return the column names in the header line of a csv file, or None if it has none.
 
     It is data when each of its fields is a number or empty.
 
@@ -258,7 +262,7 @@ def csv_columns(path: str) -> tuple[str, ...] | None:
 
 
 def first_fields(path: str) -> list[str]:
-    """The fields of a table's first line that is not empty.
+    """Return the fields of the first line of a csv file that is not empty: its header, maybe.
 
     Raises:
         EnvironmentFaultError: The file is empty, or not text.
@@ -278,7 +282,7 @@ def first_fields(path: str) -> list[str]:
 
 
 def choose_columns(path: str, member: str, names: tuple[str, ...]) -> tuple[int, ...]:
-    """The places of the columns a member names: one, or several with commas between.
+    """Return the positions in a csv header of the columns that a member names.
 
     Raises:
         EnvironmentFaultError: There is no such column.
@@ -291,7 +295,7 @@ def choose_columns(path: str, member: str, names: tuple[str, ...]) -> tuple[int,
 
 
 def column_names(path: str) -> tuple[str, ...]:
-    """The names of all columns; their places, from 0, where the first line is data."""
+    """Return the names of all csv columns, or their positions where there is no header line."""
     return csv_columns(path) or tuple(str(place) for place in range(len(first_fields(path))))
 
 
@@ -306,7 +310,7 @@ def _describe_npy(path: str, member: str) -> MemberInfo:
         raise faults.unreadable(path, error.strerror or error) from error
     if header.objects:
         raise faults.holds_objects(path)
-    item_bytes = nested.item_bytes(header.info.dtype)
+    item_bytes = nested_fields.item_bytes(header.info.dtype)
     if item_bytes is not None:
         expected = header.size + item_bytes * math.prod(header.info.shape)
         if size_bytes < expected:
@@ -317,7 +321,7 @@ def _describe_npy(path: str, member: str) -> MemberInfo:
 def _describe_npz(path: str, member: str) -> MemberInfo:
     with open_zip(path) as archive:
         known = npz_members(archive)
-        name = choose(path, member, tuple(known))
+        name = choose_member(path, member, tuple(known))
         try:
             with archive.open(known[name]) as file:
                 header = read_npy_header(file, f"{path}::{name}")
@@ -340,8 +344,14 @@ def _hdf5() -> Any:
     return importlib.import_module("jobrun.formats.hdf5")
 
 
-def _parquet() -> Any:
-    return importlib.import_module("jobrun.formats.row_parquet")
+def rows_module(file_format: FileFormat) -> Any:
+    """Import the module of ``formats.rows`` for a data file's format, at its first use.
+
+    One that ``headers`` has no rule of its own for has ``members`` and ``describe`` there.
+    """
+    # h5py and pyarrow take long to import.
+    name = "arrays" if file_format in ("npy", "npz") else file_format
+    return importlib.import_module(f"jobrun.formats.rows.{name}")
 
 
 def _descr_text(descr: Any) -> str:

@@ -1,1 +1,8 @@
-"""What a job is once it has been checked: frozen values, standard library only."""
+"""Represent a checked job as frozen values; standard library only.
+
+- ``types``: Job, TaskGroup, Task, Node. ``steps``, ``effects/``, ``expressions``, ``conditions``,
+  ``readers``: their parts.
+- ``state_division``: state that is divided among nodes. ``expression_text``: expressions as text.
+- ``query``, ``blob_access``: queries. ``traversal``, ``regroup``: changed copies.
+- ``text/``: a job as lines. ``drawing/``: a job as a picture.
+"""

@@ -1,19 +1,20 @@
-"""What the runner looks at and keeps to: probes, stop conditions, the checkpoint policy."""
+"""Define probes, stop conditions, deadlines and the checkpoint policy as frozen values."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from jobrun.core.compression import Rules
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.origin import Origin
-from jobrun.graph.expr import Expr
-from jobrun.graph.steps import NOWHERE
+from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.expressions import Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A value over the state of one or several nodes, looked at by the runner.
+    """A value over the state of one or several nodes, evaluated by the runner.
 
     Attributes:
         text: As written, for messages.
@@ -66,7 +67,7 @@ class StopWithoutImprovement:
 
 @dataclass(frozen=True, slots=True)
 class Endless:
-    """No end but the user's."""
+    """Never stop; only the user ends the run."""
 
     path: str = ""
 
@@ -76,12 +77,11 @@ StopCondition = StopAfterEpochs | StopWhen | StopAfterTime | StopWithoutImprovem
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When this invocation must be over, so that what runs is saved before someone ends it.
+    """The time at which this invocation must be over; the run is saved before it.
 
     Attributes:
-        at: ``auto``: what the batch system says; else an ISO 8601 time, local where it names no
-            zone.
-        margin_s: How long before it everything must be saved.
+        at: ``auto``: the end of the batch job; else an ISO 8601 time, local if it has no zone.
+        margin_s: How long before that time everything must be saved.
     """
 
     at: str
@@ -90,18 +90,22 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class UploadPolicy:
-    """Where checkpoints are copied to, and which.
+    """Which checkpoints are copied where.
 
     Attributes:
         to: A directory, relative to the spec's folder, or absolute; or the URL of a place in an
             object store.
         when: ``end``: the last one, when the run has ended; ``committed``: each one.
-        required: A failure fails the run; else it is told, counted, and told at the end.
+        required: A failure fails the run; else it is reported and counted.
     """
 
     to: str
     when: Literal["end", "committed"] = "end"
     required: bool = False
+
+
+# Of ``checkpoint.every: auto``: the part of a run's time that saves may cost.
+WAIT_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,29 +115,30 @@ class CheckpointPolicy:
     Attributes:
         enabled: False for ``checkpoint: none``.
         directory: Empty: inside the run.
-        every_epochs: Save after each such number of epochs; 0 when ``every_s`` counts.
-        every_records: Save within epochs too, after each such number of records; 0 for never.
-        every_s: Save when so many seconds have passed since the last save.
+        every_epochs: Save after this many epochs; 0 for ``every_s``, or, without that either, for
+            each epoch while saves cost at most ``WAIT_SHARE`` of the time (``every: auto``).
+        every_records: Save within epochs too, after this many records; 0 for never.
+        every_s: Save when this many seconds have passed since the last save.
         keep_last: Keep this many of the newest. Epoch 0 is always kept. With no rule at all
             (0, 0, no metric) everything is kept; with another rule, the two newest.
         keep_every: Keep each epoch divisible by it; 0 for none.
         keep_best: Metric, mode, how many; empty metric for none.
-        nodes: Whose state is saved.
-        on_error: ``fail``, or ``warn`` (count, go on, and tell at the end).
+        nodes: The nodes whose state is saved.
+        on_error: ``fail``, or ``warn`` (count the failure, continue, and report at the end).
         upload: None for no copies.
         compression: Patterns of blob names and codecs; see ``core.compression``.
-        asynchronous: Whether the run goes on while an epoch is saved; None: as memory allows.
-        compression_at: Where that is written.
-        upload_at: Where the place of ``upload`` is written.
-        node_dir: Where each node writes its own file first, on its own machine; empty: straight
-            to where the epochs are. An epoch counts when all its files have been collected.
-        collect_to: URL of the place in an object store to which nodes bring these files; empty: to
-            the master. It is that of ``upload`` too, which brings the manifests there.
+        asynchronous: Whether the run continues while an epoch is saved; None: as memory allows.
+        compression_at: The place of ``compression`` in the spec.
+        upload_at: The place of ``upload.to`` in the spec.
+        node_dir: Directory on each node's own machine where the node writes its file first; empty:
+            directly to the epochs. An epoch is committed when all its files have been collected.
+        collect_to: URL in an object store to which nodes upload these files; empty: to the master.
+            It is that of ``upload`` too, which uploads the manifests.
     """
 
     enabled: bool = True
     directory: str = ""
-    every_epochs: int = 1
+    every_epochs: int = 0
     every_s: float = 0.0
     every_records: int = 0
     keep_last: int = 0
@@ -149,14 +154,19 @@ class CheckpointPolicy:
     compression_at: Origin = field(default=NOWHERE, compare=False)
     upload_at: Origin = field(default=NOWHERE, compare=False)
 
+    @property
+    def is_automatic(self) -> bool:
+        """Whether the policy saves an epoch as the time that saves cost allows."""
+        return not (self.every_epochs or self.every_s or self.every_records)
+
 
 @dataclass(frozen=True, slots=True)
 class Exactness:
-    """Whether a resumed run equals an unbroken one bit for bit; if not, which places decide it."""
+    """Whether a resumed run equals an uninterrupted one bit for bit, and where not."""
 
     reasons: tuple[tuple[str, str], ...] = ()
 
     @property
     def exact(self) -> bool:
-        """No place makes it inexact."""
+        """Whether a resumed run of the job has the same bits: there is no reason against it."""
         return not self.reasons

@@ -1,29 +1,29 @@
-"""A group as one task. Pure: any number of times, in any order."""
+"""Turn a group of tasks into one task that does the same work."""
 
 from __future__ import annotations
 
 from itertools import combinations
 
 from jobrun.core.errors import SpecError
-from jobrun.graph.expr import Const, OutputRead
-from jobrun.graph.query import remapped, used_nodes
-from jobrun.graph.rewrite import parts_of
+from jobrun.graph.expressions import Const, OutputRead
+from jobrun.graph.query import remap_nodes, used_nodes
 from jobrun.graph.steps import Loop, Parallel, Step
+from jobrun.graph.traversal import find_parts
 from jobrun.graph.types import Scope, Task, TaskGroup
 
 
 def to_task(group: TaskGroup, name: str = "grouped", node: str = "") -> Task:
-    """The whole group as one task on one node.
+    """Turn a whole group of tasks into one task on one node that does the same work.
 
-    Its body runs the tasks' bodies at the same time, in as many turns as their needs ask for.
-    All set-up, that of the node first, runs before the first turn; exits run after the last,
-    reversed. Outputs stand in the order of the tasks. Random streams are those of the places in
-    the new task. An empty group gives an empty task.
+    Its body runs the tasks' bodies in parallel, in as many rounds as their needs require. All
+    set-up, that of the node first, runs before the first round; exits run after the last, in
+    reverse. Outputs are in the order of the tasks. Random streams are those of the places in the
+    new task. An empty group gives an empty task.
 
     Args:
-        group: A completed group: it must be known which names each task has for itself.
-        name: Of the new task.
-        node: Where it runs; the group's only node if empty.
+        group: A completed group: the scopes of its tasks must be known.
+        name: The name of the new task.
+        node: The node on which it runs; the group's only node if empty.
 
     Raises:
         SpecError: E194, the tasks cannot be one; E195, the group is on several nodes and none
@@ -36,16 +36,16 @@ def to_task(group: TaskGroup, name: str = "grouped", node: str = "") -> Task:
     """
     nodes = used_nodes(group)
     if len(nodes) > 1 and not node:
-        message = f"the group is on {len(nodes)} nodes, and one task is on one"
+        message = f"the group runs on {len(nodes)} nodes, but a task runs on one"
         raise SpecError.of("E195", message, f"name the node, for example node='{nodes[0]}'")
     node = node or (nodes[0] if nodes else "local")
-    _check_local(group, name)
-    _check_mergeable(group)
-    group = remapped(group, lambda _: node)
+    _require_no_remote_nets(group, name)
+    _require_mergeable(group)
+    group = remap_nodes(group, lambda _: node)
     return Task(
         name,
         node,
-        tuple(_turn(tasks) for tasks in _turns(group.tasks)),
+        tuple(_build_round(tasks) for tasks in _split_rounds(group.tasks)),
         setup=(
             *(one.nets for one in group.setup),
             *(nets for task in group.tasks for nets in (*task.setup, *task.instance_setup)),
@@ -61,78 +61,78 @@ def to_task(group: TaskGroup, name: str = "grouped", node: str = "") -> Task:
     )
 
 
-def _turns(tasks: tuple[Task, ...]) -> list[list[Task]]:
-    """Tasks in turns, each of which needs only what is in earlier ones."""
-    turns: list[list[Task]] = []
+def _split_rounds(tasks: tuple[Task, ...]) -> list[list[Task]]:
+    """Split the tasks of a group that becomes one task into rounds that follow their needs."""
+    rounds: list[list[Task]] = []
     left = list(tasks)
     done: set[str] = set()
     while left:
         names = {task.name for task in left}
-        turn = [task for task in left if not names.intersection(task.needs)]
-        if not turn:
-            circle = ", ".join(sorted(names))
-            message = f"these tasks wait for each other: {circle}"
-            raise SpecError.of("E173", message, "take one need away")
-        turns.append(turn)
-        done.update(task.name for task in turn)
+        round_ = [task for task in left if not names.intersection(task.needs)]
+        if not round_:
+            cycle = ", ".join(sorted(names))
+            message = f"circular dependency: {cycle}"
+            raise SpecError.of("E173", message, "remove one of these needs")
+        rounds.append(round_)
+        done.update(task.name for task in round_)
         left = [task for task in left if task.name not in done]
-    return turns
+    return rounds
 
 
-def _turn(tasks: list[Task]) -> Step:
-    return Parallel(tuple((_block(task),) for task in tasks))
+def _build_round(tasks: list[Task]) -> Step:
+    return Parallel(tuple((_wrap_body(task),) for task in tasks))
 
 
-def _block(task: Task) -> Loop:
-    """The body as a block of one pass under its old path, which its stops may name."""
+def _wrap_body(task: Task) -> Loop:
+    """Wrap what was a task's body in a loop of one iteration, which its stops leave."""
     return Loop(Const(1), task.steps, task.path)
 
 
-def _check_local(group: TaskGroup, name: str) -> None:
+def _require_no_remote_nets(group: TaskGroup, name: str) -> None:
     if group.remote:
         net = group.remote[0]
         raise SpecError.of(
             "E194",
-            f"the group keeps the remote net '{net.name}' for node '{net.node}', and the task "
-            f"'{name}' has no place for it",
-            "take it out first: replace(group, remote=())",
+            f"the group has the remote net '{net.name}' on node '{net.node}', which the task "
+            f"'{name}' cannot hold",
+            "remove it first: replace(group, remote=())",
             where=net.origin,
             path=net.path,
         )
 
 
-def _check_mergeable(group: TaskGroup) -> None:
+def _require_mergeable(group: TaskGroup) -> None:
     names = {task.name for task in group.tasks}
     for task in group.tasks:
-        read = (one.task for one in parts_of(task, OutputRead) if one.task in names)
+        read = (one.task for one in find_parts(task, OutputRead) if one.task in names)
         inner = next(read, None)
         if task.instances > 1:
-            _refuse(task, f"it has {task.instances} instances", "leave it as it is")
+            _refuse(task, f"it has {task.instances} instances", "leave it as a separate task")
         if task.timeout_s or task.retry is not None or task.on_error != "fail":
-            _refuse(task, "it has a timeout, a retry or an 'on_error' of its own", "take them out")
+            _refuse(task, "it has its own 'timeout', 'retry' or 'on_error'", "remove them")
         if task.read is not None or task.write:
-            _refuse(task, "it reads or writes records", "leave it as it is")
+            _refuse(task, "it reads or writes records", "leave it as a separate task")
         if inner is not None:
-            _refuse(task, f"it reads an output of '{inner}'", "hand over a blob of the node")
+            _refuse(task, f"it reads an output of '{inner}'", "read a blob of the node instead")
     kinds = {task.rebuild for task in group.tasks}
     if len(kinds) > 1:
-        _refuse(group.tasks[0], "some of the group are rebuilt, and others not", "split the group")
-    _check_names(group.tasks)
+        _refuse(group.tasks[0], "only some tasks of the group have 'rebuild'", "split the group")
+    _require_distinct_names(group.tasks)
     outputs = [(output.name, task) for task in group.tasks for output in task.outputs]
     for (one, _), (two, task) in combinations(outputs, 2):
         if one == two:
-            _refuse(task, f"another task has an output '{two}', too", "rename one of them")
+            _refuse(task, f"another task also has an output '{two}'", "rename one of them")
 
 
-def _check_names(tasks: tuple[Task, ...]) -> None:
+def _require_distinct_names(tasks: tuple[Task, ...]) -> None:
     own: dict[str, Task] = {}
     for task in tasks:
         for name, scope in task.scopes:
             if scope in (Scope.TASK, Scope.INSTANCE):
                 other = own.setdefault(name, task)
                 if other is not task:
-                    message = f"'{other.name}' has a '{name}' of its own, too"
-                    _refuse(task, message, "give one of the two blobs another name")
+                    message = f"'{other.name}' also has its own '{name}'"
+                    _refuse(task, message, "rename one of the two blobs")
 
 
 def _refuse(task: Task, why: str, mend: str) -> None:

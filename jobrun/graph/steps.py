@@ -1,4 +1,4 @@
-"""The step union: everything a task can do, one small frozen class per kind.
+"""Define the steps of tasks, and the operators of nets: one small frozen class per kind.
 
 Every step carries its ``path`` (``epoch/lloyd/steps[2]``: the place named in errors, log
 lines and timings, and the key of nothing that is stored) and its ``origin`` (file, line,
@@ -7,15 +7,16 @@ column; never compared). Blocks that ``stop`` can leave are named by their path.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import Literal
 
 from jobrun.core.compression import Rules
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.origin import Origin
-from jobrun.graph.divided import FilePart
-from jobrun.graph.expr import Expr, Text
-from jobrun.graph.pulled import PulledBlob
-
-NOWHERE = Origin("<python>")
+from jobrun.graph.effects.effect import NOWHERE, DeclaredEffect, Effect
+from jobrun.graph.expression_text import render_expr, render_text
+from jobrun.graph.expressions import Expr, Name, Text
+from jobrun.graph.state_division import FilePart
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class Augment:
 
 @dataclass(frozen=True, slots=True)
 class Perform:
-    """A call for its effect alone, such as ``count_up(c)`` or ``add_at(U, i, v)``."""
+    """A call for its side effect alone, such as ``count_up(c)`` or ``add_at(U, i, v)``."""
 
     value: Expr
     path: str = ""
@@ -89,7 +90,7 @@ class Net:
 
 @dataclass(frozen=True, slots=True)
 class UseNet:
-    """A named net at this place: its steps, inlined, under their own paths."""
+    """A named net used here: its steps, inlined, under their own paths."""
 
     net: str
     steps: tuple[Step, ...]
@@ -98,16 +99,16 @@ class UseNet:
 
 
 @dataclass(frozen=True, slots=True)
-class CallPython:
+class CallPython(Effect):
     """A Python callable ``module:function``.
 
     Attributes:
-        arguments: Keyword arguments; arrays are handed over read-only unless the
+        arguments: Keyword arguments; arrays are passed read-only unless the
             argument's name is in ``writable``.
         writable: Names of arguments that the callable may change in place; each is a
             bare blob in ``arguments``.
         outputs: Blobs that receive the result: none, one, or as many as are returned.
-        folder: Where the module is looked for first: the spec's own folder.
+        folder: Where the module is searched for first: the spec's own folder.
     """
 
     target: str
@@ -119,19 +120,36 @@ class CallPython:
     path: str = ""
     origin: Origin = field(default=NOWHERE, compare=False)
 
+    def expressions(self) -> tuple[Expr, ...]:
+        return tuple(value for _, value in self.arguments)
+
+    def binds(self) -> tuple[str, ...]:
+        return self.outputs
+
+    def lends(self) -> tuple[str, ...]:
+        given = {name: value.name for name, value in self.arguments if isinstance(value, Name)}
+        return tuple(given[name] for name in self.writable if name in given)
+
+    def line(self) -> str:
+        arguments = ", ".join(
+            f"{name}={render_expr(value)}{' (inout)' if name in self.writable else ''}"
+            for name, value in self.arguments
+        )
+        return f"{_results(self.outputs)}call {self.target}({arguments})"
+
 
 @dataclass(frozen=True, slots=True)
-class RunProgram:
+class RunProgram(Effect):
     """A shell command: an argument list, or one line for bash.
 
     Attributes:
         command: One text per argument; with ``shell`` exactly one, the line.
-        env: Environment variables passed on besides PATH, HOME, LANG, TZ, TMPDIR.
-        values: ``with``: handed over as ``JOBRUN_<NAME>``.
+        env: Environment variables passed in addition to PATH, HOME, LANG, TZ, TMPDIR.
+        values: ``with``: passed as ``JOBRUN_<NAME>``.
         results: ``out``: blob, path, member.
         folder: The working directory: the spec's own folder.
-        state_dir: The name of a folder that is the program's own, and state of the node; empty
-            for none.
+        state_dir: The name of the program's state directory, which is state of the node; empty for
+            none.
     """
 
     command: tuple[Text, ...]
@@ -147,13 +165,28 @@ class RunProgram:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The blob that keeps the folder, if there is one: read before, bound after."""
+        """The blob that keeps the ``state_dir`` of a ``run`` step, if it has one."""
         return (f"state_dirs/{self.state_dir}",) if self.state_dir else ()
+
+    def expressions(self) -> tuple[Expr, ...]:
+        return tuple(value for _, value in self.values)
+
+    def reads(self) -> tuple[str, ...]:
+        return self.folders
+
+    def binds(self) -> tuple[str, ...]:
+        return (*(blob for blob, _, _ in self.results), *self.folders)
+
+    def line(self) -> str:
+        words = " ".join(render_text(text) for text in self.command).strip().split("\n")
+        first = words[0] + (" …" if len(words) > 1 else "")
+        kept = f" (state_dir {self.state_dir})" if self.state_dir else ""
+        return f"{_results(tuple(blob for blob, _, _ in self.results))}run {first}{kept}"
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Repeat; ``count`` is read again at each pass, None means until stopped."""
+    """Repeat ``steps``; ``count`` is evaluated again in each iteration, None: until stopped."""
 
     count: Expr | None
     steps: tuple[Step, ...]
@@ -163,7 +196,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class While:
-    """Repeat while ``condition`` (a bool) holds; looked at before each pass."""
+    """Repeat ``steps`` while ``condition`` (a bool) holds, evaluated before each iteration."""
 
     condition: Expr
     steps: tuple[Step, ...]
@@ -173,7 +206,7 @@ class While:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """The first branch whose condition holds; conditions are evaluated lazily."""
+    """Run the first branch whose condition holds; conditions are evaluated lazily."""
 
     branches: tuple[tuple[Expr, tuple[Step, ...]], ...]
     otherwise: tuple[Step, ...] = ()
@@ -193,7 +226,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A block; afterwards the bool blob ``flag`` tells whether a stop left it."""
+    """A block; afterwards the bool blob ``flag`` says whether a stop left it."""
 
     flag: str
     steps: tuple[Step, ...]
@@ -212,7 +245,7 @@ class Parallel:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One blob and the file (and member of it, if it has members) it comes from or goes to.
+    """A blob, and the file (and member) that it is read from or written to.
 
     ``path`` is relative to ``folder`` unless absolute.
     """
@@ -222,74 +255,68 @@ class DataFile:
     member: str = ""
     folder: str = ""
 
+    def place(self) -> str:
+        """Render the path and member of a data file that a step loads or saves."""
+        member = f"::{self.member}" if self.member else ""
+        return f"{render_text(self.path)}{member}"
+
 
 @dataclass(frozen=True, slots=True)
-class Pull:
-    """Read blobs of nodes' global workspaces, a copy of each, and bind what they make together."""
+class Pull(Effect):
+    """Copy blobs of other nodes' global workspaces and bind their combination."""
 
     blobs: tuple[PulledBlob, ...]
     path: str = ""
     origin: Origin = field(default=NOWHERE, compare=False)
 
+    def binds(self) -> tuple[str, ...]:
+        return tuple(one.blob for one in self.blobs)
+
+    def line(self) -> str:
+        return f"pull {', '.join(one.line() for one in self.blobs)}"
+
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class Load(Effect):
     """Read data files into blobs."""
 
     files: tuple[DataFile, ...]
     path: str = ""
     origin: Origin = field(default=NOWHERE, compare=False)
 
+    def binds(self) -> tuple[str, ...]:
+        return tuple(file.blob for file in self.files)
+
+    def line(self) -> str:
+        return f"load {', '.join(f'{one.blob} <- {one.place()}' for one in self.files)}"
+
 
 @dataclass(frozen=True, slots=True)
-class Save:
+class Save(Effect):
     """Write blobs to data files, each of which appears whole or not at all."""
 
     files: tuple[DataFile, ...]
     path: str = ""
     origin: Origin = field(default=NOWHERE, compare=False)
 
+    def reads(self) -> tuple[str, ...]:
+        return tuple(file.blob for file in self.files)
 
-@dataclass(frozen=True, slots=True)
-class Log:
-    """A line for the reader of the run."""
-
-    text: Text
-    path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    def line(self) -> str:
+        return f"save {', '.join(f'{one.blob} -> {one.place()}' for one in self.files)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """Named numbers for the run's metrics."""
+class SaveState(Effect):
+    """Begin to save the node's state blobs ``names``, which will become the file ``file``.
 
-    values: tuple[tuple[str, Expr], ...]
-    path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Assert:
-    """Fail the task unless ``condition`` (a bool) holds."""
-
-    condition: Expr
-    message: Text
-    text: str = ""
-    path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class SaveState:
-    """Begin to save the node's state blobs ``names``; they will be the file ``file``.
-
-    The runner's checkpoint plan makes it. The task's output ``ticket`` is what is held (see
-    ``checkpoint.plan.Ticket``); where it is written is said later, while other groups may run.
+    The runner's checkpoint plan uses it. The task's output ``ticket`` identifies the snapshot (see
+    ``checkpoint.plan.Ticket``), which is written later, while other groups may run.
 
     Attributes:
         compression: Patterns of blob names and codecs; see ``core.compression``.
-        origins: Of some blobs the place of the step that makes them first.
-        objects: Blobs whose state is saved too, where they hold an object.
+        origins: Blob → place of the step that first makes it, for some blobs.
+        objects: Blobs whose state is saved too if they hold an object.
     """
 
     file: str
@@ -301,19 +328,24 @@ class SaveState:
     origins: tuple[tuple[str, str], ...] = ()
     objects: tuple[str, ...] = ()
 
+    def line(self) -> str:
+        return f"save state {', '.join(self.names)} -> {self.file}"
+
 
 @dataclass(frozen=True, slots=True)
-class LoadState:
+class LoadState(Effect):
     """Read the node's state blobs ``names`` from the checkpoint file ``file``, all or none.
 
-    The task's output ``file`` is the facts about the file, ``names`` what was read.
+    The task's output ``file`` describes the file, ``names`` lists what was read.
 
     Attributes:
-        digest: What the manifest says of the file; nothing is read before it agrees.
-        partial: Leave out names that are not there, and put the others into the group run's
+        digest: The digest in the manifest; it is verified before anything is read.
+        partial: Skip names that do not exist, and put the others into the group run's
             workspace, from which ``AdoptState`` takes them.
-        objects: Blobs that take a stored state in, where they hold an object.
-        parts: What else is read, from any files; ``file`` is empty where that is all.
+        objects: Blobs whose stored state is loaded if they hold an object.
+        parts: What else is read, from any files; ``file`` is empty if that is all.
+        callables: Targets of the job, each with its folder; they are imported if a value has a
+            class that is not loaded yet.
     """
 
     file: str
@@ -326,28 +358,35 @@ class LoadState:
     partial: bool = False
     objects: tuple[str, ...] = ()
     parts: tuple[FilePart, ...] = ()
+    callables: tuple[tuple[str, str], ...] = ()
+
+    def line(self) -> str:
+        return f"load state {', '.join(self.names)} <- {self.file}"
 
 
 @dataclass(frozen=True, slots=True)
-class AdoptState:
-    """Put blobs of the group run's workspace into the node's; names that it lacks stay out."""
+class AdoptState(Effect):
+    """Move blobs of the group run's workspace to the node's; names that it lacks are skipped."""
 
     names: tuple[str, ...]
     path: str = ""
     origin: Origin = field(default=NOWHERE, compare=False)
 
+    def line(self) -> str:
+        return f"adopt state {', '.join(self.names)}"
+
 
 @dataclass(frozen=True, slots=True)
-class CopyState:
-    """Copy a node's checkpoint file into the directory ``staged``, durably; kept if it is there.
+class CopyState(Effect):
+    """Copy a node's checkpoint file durably into the directory ``staged``; skip an existing copy.
 
-    The plan of an upload makes this, and the next. The task's output ``file`` is the facts.
+    The plan of an upload uses this and ``PublishCopy``. The output ``file`` describes the copy.
 
     Attributes:
         file: The file of a committed epoch.
-        node: Whose state it holds; like the next two, as the manifest says.
-        size_bytes: Its length.
-        digest: Of its whole content.
+        node: The node whose state it holds; like the next two, from the manifest.
+        size_bytes: The length of the file.
+        digest: The digest of the whole file.
     """
 
     file: str
@@ -358,14 +397,17 @@ class CopyState:
     path: str = ""
     origin: Origin = field(default=NOWHERE, compare=False)
 
+    def line(self) -> str:
+        return f"copy {self.file} -> {self.staged}"
+
 
 @dataclass(frozen=True, slots=True)
-class PublishCopy:
-    """Make the copy of an epoch exist at ``target``, whole; it never replaces a different one.
+class PublishCopy(Effect):
+    """Make the copy of an epoch appear at ``target`` atomically; never replace a different one.
 
     Attributes:
-        directory: That of the committed epoch.
-        staged: Where all its files have been copied to.
+        directory: The directory of the committed epoch.
+        staged: The directory to which all its files have been copied.
     """
 
     directory: str
@@ -373,6 +415,9 @@ class PublishCopy:
     target: str
     path: str = ""
     origin: Origin = field(default=NOWHERE, compare=False)
+
+    def line(self) -> str:
+        return f"publish {self.staged} -> {self.target}"
 
 
 Step = (
@@ -389,12 +434,39 @@ Step = (
     | Pull
     | Load
     | Save
-    | Log
-    | Record
-    | Assert
+    | DeclaredEffect
     | SaveState
     | LoadState
     | AdoptState
     | CopyState
     | PublishCopy
 )
+
+
+Reduction = Literal["mean", "sum", "stack", "concat", "first"]
+
+
+@dataclass(frozen=True, slots=True)
+class PulledBlob:
+    """One blob combined from blobs of nodes' global workspaces.
+
+    Attributes:
+        blob: The name that is bound here.
+        nodes: The nodes that have it, in the order in which the values are combined.
+        name: Its name on those nodes.
+    """
+
+    blob: str
+    nodes: tuple[str, ...]
+    name: str
+    reduce: Reduction = "first"
+
+    def line(self) -> str:
+        """Render what a ``pull`` step copies: the blob, its nodes, and how they are combined."""
+        first, last = self.nodes[0], self.nodes[-1]
+        nodes = first if len(self.nodes) == 1 else f"{first} … {last}"
+        return f"{self.blob} <- {self.reduce} of {self.name} on {nodes}"
+
+
+def _results(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names)} = " if names else ""

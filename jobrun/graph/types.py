@@ -1,29 +1,32 @@
-"""Job, TaskGroup, Task, Node, Cluster: the graph, as frozen values built by plain constructors.
+"""Define the types of a graph as frozen values: Job, TaskGroup, Task, Node, Cluster.
 
-The vocabulary is that of Caffe2's ``task.py``; unlike there, nothing is ambient and nothing
-is used up: a function of a graph may be called any number of times.
+The vocabulary is that of Caffe2's ``task.py``; unlike there, no value is global or consumed: a
+graph may be used any number of times.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.notify_target import NotifyTarget
 from jobrun.core.origin import Origin
 from jobrun.graph.conditions import CheckpointPolicy, Deadline, Exactness, Probe, StopCondition
-from jobrun.graph.data import Queue, ReadQueue, ReadRecords, WriteQueue
-from jobrun.graph.divided import StateLayout
-from jobrun.graph.expr import Expr
-from jobrun.graph.steps import NOWHERE, Step
+from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.expressions import Expr
+from jobrun.graph.readers import Queue, ReadQueue, ReadRecords, WriteQueue
+from jobrun.graph.state_division import StateLayout
+from jobrun.graph.steps import Step
 
 GroupName = Literal["init", "epoch", "download", "exit"]
 GROUPS: tuple[GroupName, ...] = ("init", "epoch", "download", "exit")
 
 
 class Scope(enum.Enum):
-    """Which workspace of the chain holds a name, innermost first."""
+    """The workspace that holds a name, innermost first."""
 
     INSTANCE = "instance"
     TASK = "task"
@@ -32,19 +35,21 @@ class Scope(enum.Enum):
 
 
 Scopes = tuple[tuple[str, Scope], ...]
+# Paths of ``call`` steps, each with two blobs that must not share memory after it.
+Apart = tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A logical node: its name, and its place among the nodes of one counted name.
+    """A logical node: its name, and its number among the nodes of its family.
 
     Attributes:
         family: The name as declared: ``trainer`` for ``trainer_2``.
         index: 0 … count-1 within the family.
         count: How many nodes the family has.
         props: Free properties, as pairs of name and value.
-        resources: What the node asks of whoever places it, as pairs of name and amount.
-        host: The machine it asks for; empty for any.
+        resources: The resources that the node requests, as pairs of name and amount.
+        host: The machine that it requests; empty for any.
     """
 
     name: str
@@ -67,7 +72,7 @@ class Cluster:
         return iter(self.nodes)
 
     def node(self, name: str) -> Node:
-        """The node of that name.
+        """Return the ``Node`` of this name in the cluster.
 
         Raises:
             KeyError: If the cluster has none.
@@ -122,11 +127,11 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often a failure of a task may be answered by running its whole group again.
+    """How often a failed task is retried by running its whole group again.
 
     Attributes:
-        most: Retries for one run of the group, each counted for every task that failed.
-        backoff_s: How long to wait before each of them.
+        most: The number of retries in one run of the group, counted for each failed task.
+        backoff_s: The time to wait before each of them.
     """
 
     most: int
@@ -145,16 +150,17 @@ class Task:
         setup: Around the task, in the task's workspace (init in order, exit reversed).
         instance_setup: Around each instance.
         scopes: For every blob the task names anywhere, the workspace that holds it.
-        hogwild: Races on shared blobs are wanted.
+        hogwild: Races on shared blobs are allowed.
         rebuild: (init) Runs at every start; its blobs are constants, never stored.
         path: ``epoch/lloyd``: also the path of its body, as a block ``stop`` can leave.
         timeout_s: The task fails when it takes longer, all its instances and set-up counted;
             0 for no limit.
-        retry: What may be done about its failure; None for nothing.
-        on_error: ``warn``: its failure is told, and the group goes on.
+        retry: How its failure is retried; None for no retry.
+        on_error: ``warn``: its failure is reported, and the group continues.
         read: Where its records come from: the steps run once for each; None: they run once.
         write: Queues that get a record after each run of the steps.
-        objects: What ``rebuild`` tasks have made and callables here may change: only objects may.
+        objects: Constants that callables here may change; they must be objects.
+        apart: Paths of ``call`` steps, each with two blobs that must not share memory after it.
     """
 
     name: str
@@ -177,39 +183,48 @@ class Task:
     read: ReadRecords | ReadQueue | None = None
     write: tuple[WriteQueue, ...] = ()
     objects: tuple[str, ...] = ()
+    apart: Apart = ()
 
     @property
     def full_name(self) -> str:
-        """``node/name``, unique in the job."""
+        """The name of a task in the graph, with its node in front: ``node/name``."""
         return f"{self.node}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSetup:
-    """Set-up around the whole group run on one node, in the group run's workspace."""
+    """Set-up around the whole group run on one node, in the group run's workspace.
+
+    ``scopes`` and ``apart`` are as in ``Task``.
+    """
 
     node: str
     nets: SetupNets
     scopes: Scopes = ()
+    apart: Apart = ()
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """A report that runs as long as any task of the group runs on the node."""
+    """A report that runs while any task of the group runs on the node.
+
+    ``scopes`` and ``apart`` are as in ``Task``.
+    """
 
     node: str
     report: Report
     scopes: Scopes = ()
+    apart: Apart = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteNet:
-    """A net that is kept for a node and run by whoever lives there, never by the group itself.
+    """A net that the session keeps for a node and runs on request; the group never runs it.
 
     Attributes:
-        name: The net's.
-        props: Those of the node.
-        setup: What the net and the nets it uses bring along.
+        name: The name of the net.
+        props: The properties of the node.
+        setup: The set-up of the net and of the nets that it uses.
         path: ``epoch/remote[0]``.
     """
 
@@ -224,9 +239,9 @@ class RemoteNet:
 
 @dataclass(frozen=True, slots=True)
 class TaskGroup:
-    """Tasks that start together. Order of ``tasks``: spec order, then node order.
+    """Tasks that start together, in spec order, then node order.
 
-    ``remote`` is for the session, which may have a use for it.
+    ``remote`` is for sessions that keep nets on nodes.
     """
 
     name: str
@@ -239,18 +254,20 @@ class TaskGroup:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The whole of a checked job.
+    """A checked job: its nodes, task groups, state and policies.
 
     Attributes:
         state: Per node, the names that init makes at global level: what is checkpointed.
         constants: Per node, the names that ``rebuild`` tasks make: checked, never stored.
-        metrics: Name and probe, looked at after every epoch.
-        fail_if: Looked at after every epoch, before the save.
-        expect: Looked at when the job has ended.
+        metrics: Name and probe, evaluated after every epoch.
+        fail_if: Evaluated after every epoch, before the save.
+        expect: Evaluated when the job has ended.
         params: Name and value, as used.
         folder: The spec's folder as the user wrote it; where relative paths start.
-        deadline: When an invocation must be over; None for never.
-        layouts: How state lies on the nodes, for a resume on another number of them.
+        deadline: The time at which an invocation must be over; None for never.
+        layouts: How state is distributed over nodes, for a resume on another number of them.
+        notify: Where news of the run is sent.
+        listeners: Names of what gets the run's metrics, live.
     """
 
     name: str
@@ -275,8 +292,10 @@ class Job:
     queues: tuple[Queue, ...] = ()
     deadline: Deadline | None = None
     layouts: tuple[StateLayout, ...] = ()
+    notify: tuple[NotifyTarget, ...] = ()
+    listeners: tuple[str, ...] = ()
 
     @property
     def groups(self) -> tuple[TaskGroup, ...]:
-        """init, epoch, download, exit."""
+        """The task groups of a job: init, epoch, download and exit."""
         return (self.init, self.epoch, self.download, self.exit)

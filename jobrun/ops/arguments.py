@@ -1,12 +1,14 @@
-"""The arguments of a call as a rule sees them: what is known of each. Works nothing out."""
+"""Hold what is known of a call's arguments, for the rules that infer dtype and shape."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import field
+from typing import Final, TypeVar
 
-from jobrun.ops.known import (
+from jobrun.core.codes import Code
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.ops.abstract_values import (
     DTYPE,
     NONE,
     TEXT,
@@ -21,7 +23,9 @@ from jobrun.ops.known import (
 _T = TypeVar("_T")
 
 # Codes of what does not fit.
-SHAPES, KINDS, INDICES = "E290", "E291", "E292"
+SHAPES: Final = "E290"
+KINDS: Final = "E291"
+INDICES: Final = "E292"
 
 
 class MisfitError(Exception):
@@ -33,7 +37,7 @@ class MisfitError(Exception):
         mend: What to do about it.
     """
 
-    def __init__(self, code: str, message: str, mend: str) -> None:
+    def __init__(self, code: Code, message: str, mend: str) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
@@ -60,34 +64,34 @@ class Arguments:
     rest: tuple[Known, ...] = ()
 
     def has(self, name: str) -> bool:
-        """Whether the argument is given, and is not None."""
+        """Return whether an argument of the call was passed and is not None."""
         return name in self.given and self.given[name].dtype != NONE
 
     def get(self, name: str) -> Known:
-        """What is known of the argument as it is."""
+        """Return what is known of an argument of the call, unconverted."""
         return self.given.get(name, UNKNOWN)
 
     def array(self, name: str) -> Known:
-        """What is known of the argument as an array; a list becomes one."""
+        """Return what is known of an argument as an array; a list is converted."""
         return as_array(self.get(name))
 
     def shape(self, name: str) -> Shape:
-        """The argument's shape."""
+        """Return the shape of an argument of the call."""
         return sure(self.array(name).shape)
 
     def dtype(self, name: str) -> str:
-        """The argument's dtype, one of numbers."""
+        """Return the dtype of an argument, which must be numeric."""
         dtype = sure(self.array(name).dtype)
         if not kind_of(dtype):
             raise UnclearError
         return dtype
 
     def integer(self, name: str, default: int) -> int:
-        """The value of an int."""
+        """Return the value of an int argument, or the default if it was not passed."""
         return sure(integer(self.given[name])) if self.has(name) else default
 
     def flag(self, name: str) -> bool:
-        """The value of a bool; an absent one is false."""
+        """Return the value of a bool argument; False if it was not passed."""
         if not self.has(name):
             return False
         value = self.given[name].value
@@ -96,7 +100,7 @@ class Arguments:
         return value
 
     def word(self, name: str, default: str) -> str:
-        """The value of a text."""
+        """Return the value of a str argument, or the default if it was not passed."""
         if not self.has(name):
             return default
         known = self.given[name]
@@ -105,7 +109,7 @@ class Arguments:
         return known.value
 
     def asked_dtype(self, name: str = "dtype") -> str | None:
-        """The dtype that is asked for by name; None where none is."""
+        """Return the dtype that the argument ``dtype`` of the call names, or None."""
         if not self.has(name):
             return None
         known = self.given[name]
@@ -114,7 +118,7 @@ class Arguments:
         return known.value
 
     def lengths(self, name: str) -> Shape:
-        """A shape argument: a length, or a sequence of lengths."""
+        """Return an argument that is a shape as a tuple; of a single length a tuple of one."""
         known = self.get(name)
         if known.items is not None:
             return tuple(integer(item) for item in known.items)
@@ -123,7 +127,7 @@ class Arguments:
         return (integer(known),)
 
     def axes(self, name: str, rank: int) -> tuple[int, ...] | None:
-        """One or several axes, counted from 0, in their order; None where none is given."""
+        """Return an axis argument as axes counted from 0, in their order, or None."""
         if not self.has(name):
             return None
         return tuple(axis_of(sure(one), rank) for one in self.lengths(name))
@@ -134,20 +138,20 @@ Rule = Callable[[Arguments], Result]
 
 
 def sure(value: _T | None) -> _T:
-    """The value, where it is known."""
+    """Return what is known of an argument, or end the rule's inference if that is None."""
     if value is None:
         raise UnclearError
     return value
 
 
 def integer(known: Known) -> int | None:
-    """The value, if it is a known int."""
+    """Return the value of an argument that is a known int, or None."""
     value = known.value
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """An axis, counted from 0.
+    """Convert an axis argument, which may be negative, to an axis counted from 0.
 
     Raises:
         MisfitError: There is no such axis.
@@ -163,7 +167,7 @@ def axis_of(axis: int, rank: int) -> int:
 
 
 def joint_shape(left: Shape, right: Shape) -> Shape:
-    """The shape of both, broadcast together.
+    """Broadcast the shapes of two arguments, or refuse those that do not fit.
 
     Raises:
         MisfitError: They cannot be.
@@ -177,20 +181,20 @@ def joint_shape(left: Shape, right: Shape) -> Shape:
 
 
 def shape_text(shape: Shape) -> str:
-    """A shape as Python writes it, with ``?`` for what is not known."""
+    """Render an argument's shape as Python writes it, with ``?`` for unknown lengths."""
     lengths = ["?" if length is None else str(length) for length in shape]
     return f"({lengths[0]},)" if len(lengths) == 1 else f"({', '.join(lengths)})"
 
 
 def clash(left: int | None, right: int | None) -> bool:
-    """Whether two lengths are known to differ."""
+    """Return whether the lengths of two arguments are both known and differ."""
     return left is not None and right is not None and left != right
 
 
 def typed(
     dtype: Callable[[Arguments], str | None], shape: Callable[[Arguments], Shape | None]
 ) -> Rule:
-    """A rule that finds dtype and shape by themselves, so that one may be known alone."""
+    """Combine two rules for a call's arguments: one for the dtype, one for the shape."""
 
     def rule(arguments: Arguments) -> Known:
         return Known(_attempt(dtype, arguments), _attempt(shape, arguments))

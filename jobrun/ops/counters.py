@@ -1,49 +1,53 @@
-"""Counters as operators: each change is atomic and answers with what was there before."""
+"""Implement the operators on counters, such as ``count_up``; each change is atomic."""
 
 from __future__ import annotations
 
 import operator
 from typing import SupportsIndex
 
-from jobrun.blobs.counter import Counter
+from jobrun.values.counter import Counter
 
 
 def counter(value: SupportsIndex = 0) -> Counter:
-    """A new counter.
+    """Implement the operator ``counter``: create a counter with a start value.
 
     Raises:
         TypeError: ``value`` is no integer.
+        ValueError: It is negative.
     """
-    return Counter(operator.index(value))
+    begin = operator.index(value)
+    if begin < 0:
+        raise ValueError(f"a counter begins at 0 or more, not at {begin}")
+    return Counter(begin)
 
 
 def count_up(counter: Counter) -> int:
-    """Add 1; returns the old value."""
+    """Implement ``count_up``: increment a counter and return its old value."""
     return _counter(counter).up()
 
 
 def count_down(counter: Counter) -> bool:
-    """Take 1 away, also below 0; returns whether it was 0 or less before."""
+    """Implement ``count_down``: decrement a counter, return whether it was 0 or less before."""
     return _counter(counter).down()
 
 
 def atomic_add(counter: Counter, amount: SupportsIndex) -> int:
-    """Add an integer; returns the old value."""
+    """Implement ``atomic_add``: add an integer to a counter and return its old value."""
     return _counter(counter).add(operator.index(amount))
 
 
 def atomic_max(counter: Counter, value: SupportsIndex) -> int:
-    """Raise to ``value`` if that is more; returns the old value."""
+    """Implement ``atomic_max``: raise a counter to at least ``value``; return its old value."""
     return _counter(counter).maximum(operator.index(value))
 
 
 def count_reset(counter: Counter) -> int:
-    """Back to 0; returns the old value."""
+    """Implement ``count_reset``: set a counter to 0 and return its old value."""
     return _counter(counter).reset()
 
 
 def count_value(counter: Counter) -> int:
-    """The present value, which another task may have changed by the time it is used."""
+    """Implement ``count_value``: return a counter's value; another task may change it any time."""
     return _counter(counter).value
 
 

@@ -1,18 +1,21 @@
-"""Operators of other installed packages, looked for only when a name is not built in."""
+"""Find operators that other installed packages define by entry points."""
 
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.ops.table import OPERATORS, OpDef
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "jobrun.operators"
 
 
 def find_operator(name: str) -> OpDef | None:
-    """The operator of a name, built in or of an installed package; None when there is none.
+    """Find an operator by name, built in or of an installed plug-in, or return None.
 
     Raises:
         EnvironmentFaultError: E128, if packages clash or one cannot be loaded.
@@ -21,13 +24,36 @@ def find_operator(name: str) -> OpDef | None:
     return known if known is not None else _installed().get(name)
 
 
+def has_loaded() -> bool:
+    """Return whether this process has looked for operators of installed plug-ins."""
+    return _installed.cache_info().currsize > 0
+
+
+def module_of(name: str) -> str:
+    """Return the module of the plug-in that an operator comes from; empty for a built-in."""
+    return "" if name in OPERATORS or name not in _installed() else _modules().get(name, "")
+
+
+@cache
+def _modules() -> dict[str, str]:
+    return {point.name: point.module for point in installed_points()}
+
+
 @cache
 def _installed() -> dict[str, OpDef]:
-    return load_operators(tuple(entry_points(group=GROUP)))
+    return load_operators(installed_points())
+
+
+def installed_points() -> tuple[EntryPoint, ...]:
+    """Return the entry points by which installed packages plug in operators."""
+    # It imports e-mail, archives and sockets, for a name that hardly any job has.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    return tuple(entry_points(group=GROUP))
 
 
 def load_operators(points: tuple[EntryPoint, ...]) -> dict[str, OpDef]:
-    """The operators that entry points name, each an ``OpDef`` under its own name.
+    """Load the operators of plug-ins: packages that define some by entry points, by name.
 
     Raises:
         EnvironmentFaultError: E128, if two have one name, or one that is built in; if one

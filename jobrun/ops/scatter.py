@@ -1,4 +1,4 @@
-"""Values put or added at indices, where an index may stand several times."""
+"""Add, set or maximise values at indices of an array, where an index may occur repeatedly."""
 
 from __future__ import annotations
 
@@ -13,52 +13,53 @@ _Array = np.ndarray[Any, Any]
 _FEWEST = 128
 # What the rows at hand may take, so that they stay in the cache from column to column.
 _AT_HAND_BYTES = 1 << 17
-_INTEGERS = tuple(map(np.dtype, (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16,
-                                 np.uint32)))  # fmt: skip
+_INTEGERS = tuple(
+    map(np.dtype, (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32))
+)
 _NUMBERS = (*_INTEGERS, *map(np.dtype, (np.uint64, np.float32, np.float64)))
 
 
 def add_at(a: _Array, indices: Any, values: Any) -> None:
-    """Add ``values`` to ``a[indices]`` in place; an index that repeats counts each time."""
+    """Scatter ``values`` into ``a[indices]`` by addition, once for each time an index occurs."""
     _at(np.add, _array(a), _index(indices), values)
 
 
 def subtract_at(a: _Array, indices: Any, values: Any) -> None:
-    """Subtract ``values`` from ``a[indices]`` in place, each time an index stands there."""
+    """Scatter ``values`` into ``a[indices]`` by subtraction, once for each occurrence."""
     _at(np.subtract, _array(a), _index(indices), values)
 
 
 def multiply_at(a: _Array, indices: Any, values: Any) -> None:
-    """Multiply ``a[indices]`` by ``values`` in place, each time an index stands there."""
+    """Scatter ``values`` into ``a[indices]`` by multiplication, once for each occurrence."""
     _at(np.multiply, _array(a), _index(indices), values)
 
 
 def maximum_at(a: _Array, indices: Any, values: Any) -> None:
-    """Raise ``a[indices]`` to ``values`` in place where they are larger."""
+    """Scatter ``values`` into ``a[indices]`` where they are larger, index by index."""
     _at(np.maximum, _array(a), _index(indices), values)
 
 
 def minimum_at(a: _Array, indices: Any, values: Any) -> None:
-    """Lower ``a[indices]`` to ``values`` in place where they are smaller."""
+    """Scatter ``values`` into ``a[indices]`` where they are smaller, index by index."""
     _at(np.minimum, _array(a), _index(indices), values)
 
 
 def index_add(a: Any, indices: Any, values: Any) -> _Array:
-    """A copy of ``a`` with ``values`` added at ``indices``; same dtype and shape as ``a``."""
+    """Copy ``a`` and scatter ``values`` into it by addition; same dtype and shape as ``a``."""
     result = np.array(a)
     _at(np.add, result, _index(indices), values)
     return result
 
 
 def index_set(a: Any, indices: Any, values: Any) -> _Array:
-    """A copy of ``a`` with ``values`` at ``indices``; of an index that repeats the last counts."""
+    """Copy ``a`` and scatter ``values`` into it; the last one wins where an index repeats."""
     result = np.array(a)
     result[_index(indices)] = values
     return result
 
 
 def _at(ufunc: np.ufunc, a: _Array, indices: Any, values: Any) -> None:
-    """``ufunc.at``, of whole rows column by column.
+    """Scatter by ``ufunc.at``, column by column where indices select whole rows (faster).
 
     numpy has a fast way for one axis alone. Each item gets its values in the same order either
     way, and so the same bits.
@@ -76,7 +77,7 @@ def _at(ufunc: np.ufunc, a: _Array, indices: Any, values: Any) -> None:
 
 
 def _are_plain_rows(a: _Array, indices: Any, values: Any) -> bool:
-    """Whether each index is of a row of ``a``, for which there is a row of ``values``."""
+    """Return whether indices to scatter to select whole rows of ``a``, each with one value row."""
     return (
         isinstance(indices, np.ndarray)
         and isinstance(values, np.ndarray)

@@ -1,4 +1,4 @@
-"""Sums, means and extremes of the rows that belong together. Same numbers, same bits, always."""
+"""Reduce the rows of each segment: sum, mean, maximum, minimum; the same bits always."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_NARROW = 1 << 16
 
 
 class _Runs(NamedTuple):
-    """Rows brought into the order of their segments.
+    """Rows sorted by segment.
 
     Attributes:
         rows: The rows, those of one segment next to each other, in their own order.
@@ -27,7 +27,7 @@ class _Runs(NamedTuple):
 
 
 def segment_sum(values: Any, segments: Any, num_segments: int) -> tuple[_Array, _Array]:
-    """The sum and the number of the rows of each segment.
+    """Sum and count the rows of each segment.
 
     Args:
         values: Shape ``(rows, …)``.
@@ -56,7 +56,7 @@ def segment_sum(values: Any, segments: Any, num_segments: int) -> tuple[_Array, 
 
 
 def segment_mean(values: Any, segments: Any, num_segments: int) -> _Array:
-    """The mean of the rows of each segment, nan for one without rows; floats.
+    """Average the rows of each segment: floats, nan for a segment without rows.
 
     Arguments and errors are those of ``segment_sum``.
     """
@@ -69,7 +69,7 @@ def segment_mean(values: Any, segments: Any, num_segments: int) -> _Array:
 
 
 def segment_max(values: Any, segments: Any, num_segments: int) -> _Array:
-    """The largest of the rows of each segment, item by item, in the dtype of ``values``.
+    """Take the elementwise maximum of the rows of each segment, in the dtype of ``values``.
 
     A segment without rows has minus infinity, or the least integer there is. Arguments and
     errors are those of ``segment_sum``.
@@ -79,7 +79,7 @@ def segment_max(values: Any, segments: Any, num_segments: int) -> _Array:
 
 
 def segment_min(values: Any, segments: Any, num_segments: int) -> _Array:
-    """The smallest of the rows of each segment, item by item, in the dtype of ``values``.
+    """Take the elementwise minimum of the rows of each segment, in the dtype of ``values``.
 
     A segment without rows has infinity, or the largest integer there is. Arguments and
     errors are those of ``segment_sum``.
@@ -96,7 +96,7 @@ def _extreme(ufunc: np.ufunc, runs: _Runs, empty: Any) -> _Array:
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Below and above all values of a dtype."""
+    """Return values below and above all of a dtype, for the maximum of empty segments."""
     if dtype.kind in "iu":
         return np.iinfo(dtype).min, np.iinfo(dtype).max
     return (False, True) if dtype.kind == "b" else (-np.inf, np.inf)
@@ -114,7 +114,7 @@ def _runs(rows: _Array, chosen: _Array, num_segments: int) -> _Runs:
 
 
 def _checked(values: Any, segments: Any, num_segments: int) -> tuple[_Array, _Array]:
-    """The rows, and the segment of each as an index."""
+    """Check rows and their segment numbers; return both, ready for a reduction by segment."""
     rows, chosen = np.asarray(values), np.asarray(segments)
     if chosen.dtype.kind not in "iu" and chosen.size:
         raise TypeError(f"segments must be integers, not {chosen.dtype}")

@@ -1,27 +1,39 @@
-"""A new run that begins with the state of another one, which is not touched."""
+"""Fork a run: start a new run from an epoch of another one, which is not changed."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobrun.checkpoint.store import CheckpointStore
-from jobrun.core.errors import CheckpointError
-from jobrun.core.events import Listener, ignore
+from jobrun.core.errors import CheckpointError, Fault
+from jobrun.core.events import CheckpointCommitted, Event, Listener, ignore
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Job
-from jobrun.runner.authored import Authored, is_from_python, job_of, recorded
-from jobrun.runner.environment import set_blas_threads
-from jobrun.runner.places import store_of
-from jobrun.runner.rundir import Run
-from jobrun.runner.settings import RunOptions, RunResult
-from jobrun.runner.start import Parent, start_run
+from jobrun.runner.checkpoint_stores import open_store
+from jobrun.runner.identity.authored import (
+    Authored,
+    compile_authored,
+    is_from_python,
+    load_recorded,
+    require_spec,
+)
+from jobrun.runner.identity.code_digests import digest_code
+from jobrun.runner.identity.drift import require_no_drift
+from jobrun.runner.identity.environment import set_blas_threads
+from jobrun.runner.options import RunOptions, RunResult
+from jobrun.runner.rundir.runs import Run
+from jobrun.runner.rundir.spec_folder import load_changed_spec
+from jobrun.runner.start import Parent, match_hash_seed, start_run
+
+if TYPE_CHECKING:
+    from jobrun.runner.run_metadata import RunMetadata
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """What is to be forked.
+    """The epoch of another run, and its blobs, that a new run starts from.
 
     Attributes:
         run: The parent.
@@ -38,7 +50,7 @@ class Fork:
 def fork_run(
     fork: Fork, loaded: Authored | None, options: RunOptions, listener: Listener = ignore
 ) -> RunResult:
-    """Start a new run from an epoch of another one and run it to its end.
+    """Fork a run: start a new run from an epoch of another one, and run it to its end.
 
     With all its state the new run begins after that epoch; with some blobs it runs init, puts
     them over what init has made, and begins with epoch 1.
@@ -47,45 +59,95 @@ def fork_run(
         fork: From what.
         loaded: What the new run runs; None for what the parent last ran.
         options: Of the new run; ``epoch`` is not looked at.
-        listener: Is told what happens.
+        listener: Receives the events of the run.
 
     Raises:
         CheckpointError: The parent has no such epoch, or it is damaged.
         UsageError: The epoch lacks state that the job has, or a pattern means nothing.
         JobrunError: As of a new run.
     """
-    present = loaded if loaded is not None else recorded(fork.run)
-    job = job_of(present)
+    present = loaded
+    if present is None:
+        require_spec(fork.run)
+        present = load_changed_spec(fork.run, fork=True)
+    job = compile_authored(present)
+    match_hash_seed(fork.run, options)
     set_blas_threads(job.blas_threads)
     # Brings numpy in, which must come after the number of threads.
-    from jobrun.runner import lineage  # noqa: PLC0415
+    from jobrun.runner import fork_start  # noqa: PLC0415
 
     store = _store(fork.run)
-    epoch = _epoch(fork, store)
-    there = lineage.stored_names(store, epoch)
-    name = f"epoch {epoch} of {fork.run.name}"
-    if fork.blobs:
-        lineage.chosen_blobs(job, there, fork.blobs)
-    else:
-        lineage.expect_all(job, there, name, lineage.expect_divisible(job, store, epoch))
-    _expect_kept(job, name)
-    return start_run(present, job, options, listener, parent=_parent(fork, store, epoch))
+    own = _metadata(fork.run, store)
+    try:
+        epoch = _epoch(fork, own)
+        there = fork_start.read_stored_names(store, epoch)
+        name = f"epoch {epoch} of {fork.run.name}"
+        if fork.blobs:
+            fork_start.match_blobs(job, there, fork.blobs)
+        else:
+            fork_start.require_full_state(
+                job, there, name, fork_start.require_resizable(job, store, epoch)
+            )
+        _expect_kept(job, name)
+
+        def listen(event: Event) -> None:
+            # What is saved here does not need the parent any more.
+            if isinstance(event, CheckpointCommitted):
+                own.release()
+            listener(event)
+
+        notes = _differences(fork.run, present, job, strict=options.strict)
+        parent = _parent(fork, store, epoch)
+        return start_run(present, job, options, listen, parent=parent, notes=notes)
+    finally:
+        own.release()
+
+
+def _differences(run: Run, present: Authored, job: Job, *, strict: bool) -> tuple[Fault, ...]:
+    """Return what a fork changes from its parent, beside the spec: code, data, environment.
+
+    Raises:
+        DriftError: E370, numerics differ, and that is to be refused.
+    """
+    # Brings numpy in.
+    from jobrun.runner.resume_preview import find_surrounding_changes  # noqa: PLC0415
+
+    changes = find_surrounding_changes(run, present, job, digest_code(job, Path(present.folder)))
+    require_no_drift(tuple(one for one in changes if one.kind == "numerics"), strict=strict)
+    return tuple(
+        Fault(
+            "W187",
+            f"not as in the run it is forked from: {change}",
+            "the fork runs what is there now, and records it",
+            severity="warning",
+        )
+        for change in changes
+        if change.kind != "safe"
+    )
 
 
 def _store(run: Run) -> CheckpointStore:
     if is_from_python(run):
-        from jobrun.checkpoint.directory import DirectoryStore  # noqa: PLC0415
+        from jobrun.checkpoint.stores.directory import DirectoryStore  # noqa: PLC0415
 
         return DirectoryStore(str(run.path / "checkpoints"))
-    present = recorded(run)
-    return store_of(run, job_of(present), Path(present.folder))
+    present = load_recorded(run)
+    return open_store(run, compile_authored(present), Path(present.folder))
 
 
-def _epoch(fork: Fork, store: CheckpointStore) -> int:
-    from jobrun.runner.metadata import RunMetadata  # noqa: PLC0415
+def _metadata(run: Run, store: CheckpointStore) -> RunMetadata:
+    from jobrun.runner.run_metadata import RunMetadata  # noqa: PLC0415
 
-    record = fork.run.record
-    own = RunMetadata(store, fork.run.path, record.run_id, record.generation)
+    return RunMetadata(
+        store,
+        run.path,
+        run.record.run_id,
+        run.record.generation,
+        recorded=run.epoch_without_journal,
+    )
+
+
+def _epoch(fork: Fork, own: RunMetadata) -> int:
     chosen = own.last_epoch(fork.epoch).epoch
     if chosen < 0:
         raise CheckpointError.of(

@@ -1,4 +1,4 @@
-"""One invocation of a run: recover, open a session, run the loop, write down how it ended.
+"""Run one invocation of a run: recover, open the session, run the loop, record the end.
 
 The only module that puts the session, the store, the journal and the loop together.
 """
@@ -10,10 +10,13 @@ import os
 import shlex
 import socket
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from jobrun.checkpoint.metadata import MetadataHandler
+from jobrun.checkpoint.metadata_handler import MetadataHandler
 from jobrun.checkpoint.store import CheckpointStore
 from jobrun.core.errors import (
     ExpectationError,
@@ -22,46 +25,61 @@ from jobrun.core.errors import (
     JobrunError,
     StoppedEarlyError,
 )
-from jobrun.core.events import Listener, Noted, RunEnded, RunStarted
+from jobrun.core.events import Event, Listener, Noted, RunEnded, RunStarted, TaskFacts
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.conditions import StopAfterEpochs
-from jobrun.graph.types import Job
-from jobrun.runner.authored import Authored, digest_of, write_authored
-from jobrun.runner.commit import Identity, Place
-from jobrun.runner.datalock import expect_locked
-from jobrun.runner.deadline import time_left
-from jobrun.runner.drift import check_drift
-from jobrun.runner.entering import EntryPlan
-from jobrun.runner.environment import describe_environment
-from jobrun.runner.filesystem import file_system
-from jobrun.runner.fingerprints import data_fingerprints
-from jobrun.runner.lineage import adopted, seeds
-from jobrun.runner.lock import RunLock
-from jobrun.runner.logs import cut_metrics, trim_metrics
-from jobrun.runner.loop import JobRunner, Limits, Resumed
-from jobrun.runner.losses import Losses, Saves
-from jobrun.runner.mapping import places_of
-from jobrun.runner.metadata import Guarded, RunMetadata, told_choice
-from jobrun.runner.midway import Hooks, MidwaySaver, midway_store, read_midpoint
-from jobrun.runner.places import node_files, store_of, upload_of
-from jobrun.runner.preflight import callable_digests, probe_directory, refuse
+from jobrun.graph.types import Job, TaskGroup
+from jobrun.runner.checkpoint_stores import node_files, open_store, open_upload
+from jobrun.runner.elastic.node_map import parse_node_map
+from jobrun.runner.identity.authored import (
+    Authored,
+    digest_authored,
+    hide_secrets,
+    install_authored,
+    needs_recording,
+    recordable_params,
+    stage_authored,
+)
+from jobrun.runner.identity.code_digests import CodeDigests
+from jobrun.runner.identity.data_fingerprints import fingerprint_data
+from jobrun.runner.identity.data_lock import require_locked
+from jobrun.runner.identity.drift import Change, require_no_drift
+from jobrun.runner.identity.environment import describe_environment
+from jobrun.runner.identity.provenance import collect_provenance
+from jobrun.runner.loop.conditions import total_epochs
+from jobrun.runner.loop.deadline import time_left
+from jobrun.runner.loop.job_runner import JobRunner, ResumePoint, RunLimits
+from jobrun.runner.loop.node_loss import NodeFailover, SavedState
+from jobrun.runner.options import RunOptions, RunResult
+from jobrun.runner.preflight.checks import probe_directory, raise_errors
+from jobrun.runner.preflight.filesystem import find_file_system
+from jobrun.runner.preflight.permissions import require_own_unless_trusted
 from jobrun.runner.progress import Progress
-from jobrun.runner.prospect import look_ahead, noted
-from jobrun.runner.record import Status
-from jobrun.runner.recover import FROM_THE_START, Recovery
-from jobrun.runner.repartition import stood
-from jobrun.runner.rundir import Run
-from jobrun.runner.saver import CheckpointSaver, NoSaver, Saver
-from jobrun.runner.settings import RunOptions, RunResult
-from jobrun.runner.signals import REQUEST_NAME, StopRequests
-from jobrun.runner.stopping import total_epochs
-from jobrun.runner.storedtypes import expect_stored_types
-from jobrun.runner.taskfacts import task_facts
-from jobrun.runner.telling import tell_changes, tell_lineage, tell_warnings, telling
-from jobrun.runner.trust import expect_own_unless
-from jobrun.runtime.midway import Midpoint
+from jobrun.runner.resume.recovery import FROM_INIT, RecoveryPlan
+from jobrun.runner.run_metadata import CheckedHandler, RunMetadata, build_choice_note
+from jobrun.runner.rundir.lock import RunLock
+from jobrun.runner.rundir.logs import RunLogs, cut_metrics, read_last_usage, trim_metrics
+from jobrun.runner.rundir.run_record import RunRecord, Status
+from jobrun.runner.rundir.runs import Run
+from jobrun.runner.saving.commit import CheckpointTarget, RunIdentity
+from jobrun.runner.saving.mid_epoch_recovery import EntryPlan
+from jobrun.runner.saving.mid_epoch_saver import (
+    MidEpochHooks,
+    MidEpochSaver,
+    mid_epoch_store,
+    read_midpoint,
+)
+from jobrun.runner.saving.saver import CheckpointSaver, NoSaver, Saver
+from jobrun.runner.stop_requests import REQUEST_NAME, StopRequests
+from jobrun.runner.stored_types import require_stored_types
+from jobrun.runner.usage_account import TimeAccount, UsageRecorder
+from jobrun.runtime.frame.safe_point import SafePoint
 from jobrun.session.base import RunContext, Session
 from jobrun.session.open import open_session
 from jobrun.version import __version__
+
+if TYPE_CHECKING:
+    from jobrun.runner.elastic.resize import ResizePlan
 
 _STATUS: dict[type[JobrunError], Status] = {
     ExpectationError: "finished",
@@ -72,11 +90,13 @@ _STATUS: dict[type[JobrunError], Status] = {
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """What an invocation works with.
+    """Everything that one invocation works with.
 
     Attributes:
         folder: The spec's folder, absolute.
         ended_code: The exit code of a run that had finished before.
+        account: Where the time of this invocation goes.
+        recorder: Records that, and what the processes use; None before the session is opened.
     """
 
     run: Run
@@ -87,15 +107,17 @@ class Invocation:
     store: CheckpointStore
     listen: Listener
     ended_code: int = 0
+    account: TimeAccount = field(default_factory=TimeAccount)
+    recorder: UsageRecorder | None = None
 
     @property
     def added_stop(self) -> tuple[StopAfterEpochs, ...]:
-        """The stop item of ``--epochs``, which belongs to the run."""
+        """The stop condition that ``--epochs`` adds in this invocation."""
         epochs = self.run.record.limit_epochs
         return (StopAfterEpochs(epochs, "--epochs"),) if epochs else ()
 
 
-def begin(
+def run_new(
     run: Run,
     job: Job,
     lock: RunLock,
@@ -103,27 +125,27 @@ def begin(
     listener: Listener,
     warnings: tuple[Fault, ...] = (),
 ) -> RunResult:
-    """Run a new run to its end. The lock is held; ``run.json`` is there.
+    """Run the first invocation of a new run, whose lock is held and ``run.json`` written.
 
     Raises:
         JobrunError: It did not end in good order; ``run.json`` says so too.
     """
     run = run.write(environment=describe_environment())
-    store = store_of(run, job, run.folder)
+    store = open_store(run, job, run.folder)
     own = RunMetadata(store, run.path, run.record.run_id)
-    with telling(run, job, listener, 0) as listen:
-        tell_warnings(warnings, listen)
+    with fan_out_events(run, job, listener, 0, options) as listen:
+        report_warnings(warnings, listen)
         work = Invocation(run, job, run.folder, lock, options, store, listen)
         if not job.checkpoint.enabled:
             listen(Noted("checkpoint: none: this run cannot be resumed", "warning"))
             return _run(work, (), None)
         with own.opened(listen):
-            tell_lineage(run, listen)
-            others = (Guarded(options.metadata),) if options.metadata else ()
-            return _run(work, (own, *others), adopted(run, job))
+            report_parent(run, listen)
+            others = (CheckedHandler(options.metadata),) if options.metadata else ()
+            return _run(work, (own, *others), _fork_start(work))
 
 
-def go_on(
+def continue_run(
     run: Run,
     present: Authored,
     job: Job,
@@ -131,7 +153,7 @@ def go_on(
     options: RunOptions,
     listener: Listener,
 ) -> RunResult:
-    """Continue a run. The lock is held.
+    """Run a further invocation of an existing run, whose lock is held.
 
     ::
 
@@ -144,42 +166,61 @@ def go_on(
     Raises:
         JobrunError: It is refused, or did not end in good order.
     """
-    expect_own_unless(run.path, trust=options.trust)
-    found = look_ahead(run, present, job, options)
+    require_own_unless_trusted(run.path, trust=options.trust)
+    # A new run does without what only a resume needs; so below.
+    from jobrun.runner.resume_preview import preview_resume, record_resizes  # noqa: PLC0415
+
+    found = preview_resume(run, present, job, options)
     plan, own, other = found.plan, found.own, found.other
     accept = (*run.record.accepted, *options.accept)
-    commands = _choices(run, options)
-    check_drift(
-        found.changes, strict=options.strict, accept=accept, commands=commands,
+    commands = _list_commands(run, options, present)
+    require_no_drift(
+        found.changes,
+        strict=options.strict,
+        accept=accept,
+        commands=commands,
         explained=found.explained,
-    )  # fmt: skip
-    refuse(found.faults)
-    unpinned = expect_locked(present, job)
-    is_whole = plan.epoch != FROM_THE_START and not own.entry.records
-    if is_whole and digest_of(present) != run.record.spec_digest:
+    )
+    raise_errors(found.faults)
+    unpinned = require_locked(present, job)
+    is_whole = plan.epoch != FROM_INIT and not own.entry.records
+    if is_whole and digest_authored(present) != run.record.spec_digest:
         moved, nodes = found.resized.types, found.resized.nodes
-        expect_stored_types(job, Path(present.folder), found.store, plan.epoch, moved, nodes)
+        require_stored_types(job, Path(present.folder), found.store, plan.epoch, moved, nodes)
     warnings = found.faults + unpinned + probe_directory(run.path)
-    with telling(run, job, listener, plan.generation) as listen, own.opened(listen):
+    with (
+        fan_out_events(run, job, listener, plan.generation, options) as listen,
+        own.opened(listen),
+    ):
         own.recover(listen)
-        listen(told_choice(found.chosen))
-        tell_changes(found.changes, listen, found.resized)
-        tell_warnings(warnings, listen)
+        listen(build_choice_note(found.chosen))
+        report_changes(found.changes, listen, found.resized)
+        report_warnings(warnings, listen)
         before = run.record
-        run = _update(run.write(resized=noted(before, found)), present, job, plan, options)
+        run = _record_start(
+            run.write(resized=record_resizes(before, found)),
+            present,
+            job,
+            plan,
+            options,
+            found.code,
+        )
+        if own.entry.records:
+            # What was saved within the epoch is progress.
+            run = run.write(starts=1)
         ended = before.status == "finished"
         code = (before.exit_code or 0) if ended else 0
         work = Invocation(run, job, Path(present.folder), lock, options, found.store, listen, code)
-        resumed, entry = _resumed(work, plan, own.entry, ended=ended)
-        if other and resumed:
-            # A kill may have come between the save and this.
+        resumed, entry = _build_resume_point(work, plan, own.entry, ended=ended)
+        if other and resumed and not other.accessible(plan.epoch):
+            # A kill came between the save and this.
             other.written(plan.epoch, plan.generation)
         return _run(work, (own, other) if other else (own,), resumed, entry)
 
 
-def _choices(run: Run, options: RunOptions) -> tuple[str, str]:
-    """The two commands to choose from when something has drifted."""
-    words, handle = options.given, run.handle(options.run_dir)
+def _list_commands(run: Run, options: RunOptions, present: Authored) -> tuple[str, str]:
+    """Return the two commands to choose from when an invocation finds the job drifted."""
+    words, handle = hide_secrets(options.given, present), run.handle(options.run_dir)
     spec = words[1:] if words[:1] == ("--spec",) else words
     return (
         shlex.join(("jobrun", "resume", handle, *words)),
@@ -190,44 +231,89 @@ def _choices(run: Run, options: RunOptions) -> tuple[str, str]:
 def _run(
     work: Invocation,
     handlers: tuple[MetadataHandler, ...],
-    resumed: Resumed | None,
-    entry: Midpoint | None = None,
+    resumed: ResumePoint | None,
+    entry: SafePoint | None = None,
 ) -> RunResult:
-    """Run the loop and write down how it ended, whatever happens."""
+    """Run the loop of an invocation and record how it ended and what it used, whatever happens."""
+    account, before = TimeAccount(work.options.started), read_last_usage(work.run.path)
+    recorder = UsageRecorder(work.listen, account, before, work.job)
+    with contextlib.closing(recorder):
+        work = replace(work, listen=recorder.listen, account=account, recorder=recorder)
+        return _run_recorded(work, handlers, resumed, entry)
+
+
+def _run_recorded(
+    work: Invocation,
+    handlers: tuple[MetadataHandler, ...],
+    resumed: ResumePoint | None,
+    entry: SafePoint | None,
+) -> RunResult:
     started = time.monotonic()
-    epoch = resumed.progress.epoch if resumed else FROM_THE_START
-    saved = FROM_THE_START if resumed and resumed.adopted else epoch
+    epoch = resumed.progress.epoch if resumed else FROM_INIT
+    saved = FROM_INIT if resumed and resumed.adopted else epoch
     total = total_epochs(work.job.stop + work.added_stop)
     name, path, tasks = work.run.name, str(work.run.path), task_facts(work.job)
     work.listen(RunStarted(name, work.job.name, path, epoch, total, tasks))
+    _announce(work, path)
     with (
         contextlib.closing(open_session(work.options.session)) as session,
-        _requests(work, session) as requests,
+        _build_stop_requests(work, session) as requests,
     ):
-        saver = _saver(work, session, handlers, saved, requests)
-        midway = _midway(work, handlers, saver, requests, entry)
+        saver = _build_saver(work, session, handlers, saved, requests)
+        midway = _build_mid_epoch_saver(work, handlers, saver, requests, entry)
         try:
-            progress = _loop(work, session, saver, requests, resumed, midway)
+            progress = _run_loop(work, session, saver, requests, resumed, midway)
         except JobrunError as error:
             status = _STATUS.get(type(error), "failed")
             result = _result(work, error.exit_code, saver.saved, error.faults)
-            _close_books(work, status, result, started)
+            _record_end(work, status, result, started)
             if status == "failed":
                 raise
             return result
         except BaseException as error:
             fault = Fault("E379", f"{type(error).__name__}: {error}")
-            _close_books(work, "failed", _result(work, 70, saver.saved, (fault,)), started)
+            _record_end(work, "failed", _result(work, 70, saver.saved, (fault,)), started)
             raise
+        finally:
+            work.account.switch("startup")
         # Finished before, and no epoch was added: the code is what it was.
         code = work.ended_code if progress.epoch == epoch else 0
         reason = "; ".join(progress.stopping)
         result = RunResult(code, str(work.run.path), progress.epoch, reason)
-        _close_books(work, "finished", result, started)
+        try:
+            # That takes a while where nodes have processes of their own: it is a part of the run.
+            session.close()
+        finally:
+            _record_end(work, "finished", result, started)
     return result
 
 
-def _requests(work: Invocation, session: Session) -> StopRequests:
+# So many starts after one epoch are no accident.
+_STUCK_STARTS = 3
+
+
+def _announce(work: Invocation, path: str) -> None:
+    """Announce at an invocation's start the notification targets; warn if there is no progress."""
+    record = work.run.record
+    stuck = ""
+    if record.starts >= _STUCK_STARTS:
+        where = f"epoch {record.started_after}" if record.started_after >= 0 else "init"
+        stuck = (
+            f"this is start {record.starts} after {where}, and none before it has saved anything "
+            "further: each ended before its next save; save more often ('checkpoint: {every: "
+            "1ep}', or '50 records' within an epoch), make epochs shorter, or ask for more time "
+            "or memory"
+        )
+        work.listen(Noted(stuck, "warning"))
+    targets = (*work.job.notify, *work.options.notify)
+    if work.options.announce is not None:
+        work.options.announce(targets, path, stuck)
+    elif targets:
+        text = "notify: no news is sent, as no process watches this one; use 'jobrun run' for that"
+        work.listen(Noted(text, "warning"))
+
+
+def _build_stop_requests(work: Invocation, session: Session) -> StopRequests:
     request = work.run.path / REQUEST_NAME
     request.unlink(missing_ok=True)
     return StopRequests(
@@ -240,58 +326,64 @@ def _requests(work: Invocation, session: Session) -> StopRequests:
 
 
 def _deadline_s(work: Invocation) -> float | None:
-    """In how many seconds everything must be saved, and say so; None for no deadline."""
+    """Return in how many seconds the invocation must have saved everything, or None."""
     deadline = work.job.deadline
     if deadline is None:
         return None
     left = time_left(deadline, os.environ, time.time())
     if left is None:
-        work.listen(Noted("deadline: auto: no batch system tells one; it ends when it ends"))
+        work.listen(Noted("deadline: auto: no batch system reports one, so there is no deadline"))
         return None
     text = f"deadline: {left.seconds:.0f} s left ({left.source}), all saved by "
     work.listen(Noted(f"{text}{deadline.margin_s:g} s before"))
     return max(0.0, left.seconds - deadline.margin_s)
 
 
-def _loop(
+def _run_loop(
     work: Invocation,
     session: Session,
     saver: Saver,
     requests: StopRequests,
-    resumed: Resumed | None,
-    midway: MidwaySaver | None,
+    resumed: ResumePoint | None,
+    midway: MidEpochSaver | None,
 ) -> Progress:
     profiler = work.options.profiler
     meter = profiler.meter_for(work.job) if profiler else None
-    places = places_of(work.job.cluster, work.options.places)
+    places = parse_node_map(work.job.cluster, work.options.places)
     context = RunContext(
-        work.job.seed, str(work.run.path), str(work.folder), work.listen, meter, places,
+        work.job.seed,
+        str(work.run.path),
+        str(work.folder),
+        work.listen,
+        meter,
+        places,
         node_files(work.job, work.store, work.run),
-    )  # fmt: skip
+    )
     session.open(work.job.cluster, context)
     again = f"jobrun resume {work.run.handle(work.options.run_dir)}"
-    losses = _losses(work, session, saver, requests, midway)
-    limits = Limits(work.added_stop, work.options.max_epochs, again, midway, losses)
-    seeded = seeds(work.run, work.job) if resumed is None else None
-    return JobRunner(work.job, session, saver, requests, work.listen, limits).run(resumed, seeded)
+    losses = _build_failover(work, session, saver, requests, midway)
+    limits = RunLimits(work.added_stop, work.options.max_epochs, again, midway, losses)
+    seeded = _seed_group(work) if resumed is None else None
+    runner = JobRunner(work.job, session, saver, requests, work.listen, limits, work.account)
+    return runner.run(resumed, seeded)
 
 
-def _losses(
+def _build_failover(
     work: Invocation,
     session: Session,
     saver: Saver,
     requests: StopRequests,
-    midway: MidwaySaver | None,
-) -> Losses | None:
-    """Who goes back after the loss of a node; None where losses are not to be borne."""
+    midway: MidEpochSaver | None,
+) -> NodeFailover | None:
+    """Build the invocation's ``NodeFailover``; None where a lost node ends the run."""
     if not work.options.max_failures:
         return None
     accept = (*work.run.record.accepted, *work.options.accept)
-    saves = Saves(work.job, work.store, saver, accept, midway)
-    return Losses(session, saves, requests, work.listen, work.options.max_failures)
+    saves = SavedState(work.job, work.store, saver, accept, midway)
+    return NodeFailover(session, saves, requests, work.listen, work.options.max_failures)
 
 
-def _saver(
+def _build_saver(
     work: Invocation,
     session: Session,
     handlers: tuple[MetadataHandler, ...],
@@ -300,32 +392,39 @@ def _saver(
 ) -> Saver:
     if not handlers:
         return NoSaver()
-    builder = work.options.upload or upload_of(work.run, work.job, work.folder, requests)
-    place = Place(work.store, handlers, work.lock, builder, work.run.path)
+    builder = work.options.upload or open_upload(work.run, work.job, work.folder, requests)
+    place = CheckpointTarget(work.store, handlers, work.lock, builder, work.run.path)
     return CheckpointSaver(
-        work.job, session, place, _identity(work), work.listen, saved, lambda: requests.insisted
+        work.job,
+        session,
+        place,
+        _run_identity(work),
+        work.listen,
+        saved,
+        lambda: requests.insisted,
+        work.account,
     )
 
 
-def _identity(work: Invocation) -> Identity:
+def _run_identity(work: Invocation) -> RunIdentity:
     one = work.run.record
-    return Identity(one.run_id, one.generation, one.spec_digest, dict(one.environment))
+    return RunIdentity(one.run_id, one.generation, one.spec_digest, dict(one.environment))
 
 
-def _midway(
+def _build_mid_epoch_saver(
     work: Invocation,
     handlers: tuple[MetadataHandler, ...],
     saver: Saver,
     requests: StopRequests,
-    entry: Midpoint | None,
-) -> MidwaySaver | None:
-    """Who saves between two records; None where nothing is saved or entered there."""
+    entry: SafePoint | None,
+) -> MidEpochSaver | None:
+    """Build the invocation's ``MidEpochSaver``; None where nothing is saved mid-epoch."""
     own = next(iter(handlers), None)
     if not (isinstance(own, RunMetadata) and (work.job.checkpoint.every_records or entry)):
         return None
-    place = Place(work.store, handlers, work.lock, None, work.run.path)
-    hooks = Hooks(saver, own.written_within, requests, work.listen)
-    return MidwaySaver(work.job, place, _identity(work), hooks, entry)
+    place = CheckpointTarget(work.store, handlers, work.lock, None, work.run.path)
+    hooks = MidEpochHooks(saver, own.written_within, requests, work.listen, work.account)
+    return MidEpochSaver(work.job, place, _run_identity(work), hooks, entry)
 
 
 def _result(work: Invocation, code: int, saved: int, faults: tuple[Fault, ...]) -> RunResult:
@@ -333,65 +432,190 @@ def _result(work: Invocation, code: int, saved: int, faults: tuple[Fault, ...]) 
     return RunResult(code, str(work.run.path), saved, reason, faults)
 
 
-def _close_books(work: Invocation, status: Status, result: RunResult, started: float) -> None:
-    """Write the end into ``run.json``; after a failure that must not hide the failure."""
+def _record_end(work: Invocation, status: Status, result: RunResult, started: float) -> None:
+    """Record the invocation's end in ``run.json``; an error there must not hide the run's.
+
+    Raises:
+        RunLostError: E355, the run is not there any more; nothing is written in its place.
+    """
     written = contextlib.suppress(JobrunError) if status == "failed" else contextlib.nullcontext()
     with written:
+        work.lock.check()
         work.run.write(
             status=status, epoch=result.epoch, exit_code=result.exit_code, reason=result.reason
         )
+    if work.recorder is not None:
+        work.recorder.close()
     seconds = time.monotonic() - started
     work.listen(RunEnded(status, result.epoch, seconds, result.reason))
 
 
-def _resumed(
-    work: Invocation, plan: Recovery, entry: EntryPlan, *, ended: bool
-) -> tuple[Resumed | None, Midpoint | None]:
-    """What the loop starts from, None for init; and where it enters the epoch after that."""
+def _fork_start(work: Invocation) -> ResumePoint | None:
+    if not work.run.record.parent:
+        return None
+    from jobrun.runner.fork_start import fork_start  # noqa: PLC0415
+
+    return fork_start(work.run, work.job)
+
+
+def _seed_group(work: Invocation) -> TaskGroup | None:
+    if not work.run.record.parent:
+        return None
+    from jobrun.runner.fork_start import seed_group  # noqa: PLC0415
+
+    return seed_group(work.run, work.job)
+
+
+def _build_resume_point(
+    work: Invocation, plan: RecoveryPlan, entry: EntryPlan, *, ended: bool
+) -> tuple[ResumePoint | None, SafePoint | None]:
+    """Return where an invocation's loop starts: an epoch, or None for init; a point in it."""
     path, job = work.run.path, work.job
-    if plan.epoch == FROM_THE_START:
+    if plan.epoch == FROM_INIT:
         trim_metrics(path, plan.epoch)
-        return adopted(work.run, job), None
+        return _fork_start(work), None
     store, epoch, midpoint = work.store, plan.epoch, None
     if entry.records:
-        store, epoch = midway_store(store, entry.records), entry.epoch
+        store, epoch = mid_epoch_store(store, entry.records), entry.epoch
     manifest = store.manifest(epoch)
     if entry.records:
         midpoint, metrics_bytes = read_midpoint(job, manifest, store.path(epoch))
         cut_metrics(path, metrics_bytes)
     else:
         trim_metrics(path, epoch)
-    progress, load, unknown = stood(job, manifest, store.path(epoch))
+    from jobrun.runner.elastic.resize import restore_progress  # noqa: PLC0415
+
+    progress, load, unknown = restore_progress(job, manifest, store.path(epoch))
     accept = (*work.run.record.accepted, *work.options.accept, *unknown)
-    return Resumed(progress, load, accept, ended=ended), midpoint
+    return ResumePoint(progress, load, accept, ended=ended), midpoint
 
 
-def _update(
+def _count_starts(before: RunRecord, plan: RecoveryPlan) -> int:
+    """Count the invocations in a row that died after the epoch from which this one starts."""
+    # A run that ended in good order has done what it was asked for.
+    died = before.status in ("running", "failed")
+    return before.starts + 1 if died and before.started_after == plan.epoch else 1
+
+
+def _record_start(
     run: Run,
     present: Authored,
     job: Job,
-    plan: Recovery,
+    plan: RecoveryPlan,
     options: RunOptions,
+    code: CodeDigests,
 ) -> Run:
-    """Write down what is run from here on."""
-    digest = digest_of(present)
-    if digest != run.record.spec_digest:
-        write_authored(run.path, present, job)
-    return run.write(
+    """Record in ``run.json`` the start of an invocation and the job that it runs."""
+    recorded = run.record.resolved_digest
+    staged = needs_recording(run, present)
+    if staged:
+        recorded = stage_authored(run.path, present, job)
+    run = run.write(
         status="running",
         epoch=plan.epoch,
+        started_after=plan.epoch,
+        starts=_count_starts(run.record, plan),
         exit_code=None,
         reason="",
         generation=plan.generation,
         folder=os.path.relpath(present.folder, run.path),
-        spec_digest=digest,
+        spec_digest=digest_authored(present),
+        params=recordable_params(present),
+        seed=job.seed,
+        resolved_digest=recorded,
         limit_epochs=options.epochs or run.record.limit_epochs,
         accepted=tuple(dict.fromkeys((*run.record.accepted, *options.accept))),
-        callables=callable_digests(job, Path(present.folder)),
-        data=data_fingerprints(job, Path(present.folder), run.record.data),
-        file_system=file_system(run.path),
+        callables=code.sources,
+        packages=code.packages,
+        provenance=collect_provenance(present),
+        data=fingerprint_data(job, Path(present.folder), run.record.data),
+        file_system=find_file_system(run.path),
         variables=present.environment_digests,
         environment=describe_environment(),
         host=socket.gethostname(),
         version=__version__,
     )
+    if staged:
+        install_authored(run.path, present)
+    return run
+
+
+# RunStarted is one line of events.jsonl; no display lists more tasks one by one.
+MOST_TASKS = 500
+
+
+def task_facts(job: Job) -> tuple[TaskFacts, ...]:
+    """Return the facts about tasks that an invocation reports at its start; none if too many."""
+    found = tuple(
+        TaskFacts(group.name, task.name, task.node, task.needs)
+        for group in job.groups
+        for task in group.tasks
+    )
+    return found if len(found) <= MOST_TASKS else ()
+
+
+@contextlib.contextmanager
+def fan_out_events(
+    run: Run, job: Job, listener: Listener, generation: int, options: RunOptions
+) -> Iterator[Listener]:
+    """Yield a listener of an invocation: the run's logs, its listeners, then the caller's."""
+    names = tuple(dict.fromkeys((*job.listeners, *options.listeners)))
+    with contextlib.ExitStack() as stack:
+        logs = stack.enter_context(contextlib.closing(RunLogs(run.path, job, generation)))
+        sinks: list[Callable[[Event], list[str]]] = []
+        if names:
+            # Most jobs have none.
+            from jobrun.runner.listeners.fan_out import ListenerFanOut  # noqa: PLC0415
+
+            facts = {
+                "job": job.name, "name": run.path.name, "run_id": run.record.run_id,
+                "params": dict(job.params),
+            }  # fmt: skip
+            made = ListenerFanOut(run.path, names, facts, options.keep)
+            sinks.append(stack.enter_context(contextlib.closing(made)))
+        yield partial(_forward, logs, sinks, [listener])
+
+
+def _forward(
+    logs: RunLogs,
+    sinks: list[Callable[[Event], list[str]]],
+    others: list[Listener],
+    event: Event,
+) -> None:
+    logs(event)
+    notes = [Noted(words, "warning") for sink in sinks for words in sink(event)]
+    for note in notes:
+        logs(note)
+    try:
+        for other in others:
+            other(event)
+            for note in (*notes, *(Noted(words, "warning") for words in logs.take_losses())):
+                other(note)
+    except (OSError, ValueError):
+        # A closed pipe or terminal ends the display, never the run.
+        others.clear()
+
+
+def report_warnings(warnings: tuple[Fault, ...], listen: Listener) -> None:
+    """Emit each warning about an invocation as a note."""
+    for fault in warnings:
+        listen(Noted(f"{fault.message} ({fault.mend})", "warning"))
+
+
+def report_parent(run: Run, listen: Listener) -> None:
+    """Emit a note at an invocation's start that names the run from which it was forked."""
+    if run.record.parent:
+        from jobrun.runner.fork_start import describe_parent  # noqa: PLC0415
+
+        listen(Noted(f"forked from {describe_parent(run.record.parent)}"))
+
+
+def report_changes(
+    changes: tuple[Change, ...], listen: Listener, resized: ResizePlan | None = None
+) -> None:
+    """Emit notes of the changes with which an invocation resumes: drift, redistributed state."""
+    for change in changes:
+        level = "info" if change.kind in {"safe", "declared safe"} else "warning"
+        listen(Noted(f"changed ({change.kind}): {change}", level))
+    for family in resized.families if resized else ():
+        listen(Noted(str(family)))

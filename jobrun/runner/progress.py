@@ -1,4 +1,4 @@
-"""The runner's own state at an epoch boundary: what a manifest keeps besides the blobs.
+"""Define the progress of a run at an epoch boundary, which a manifest keeps besides blobs.
 
 Everything that influences when a run stops is here or in a blob, so that a resumed run
 stops exactly where an unbroken one does.
@@ -7,22 +7,23 @@ stops exactly where an unbroken one does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from jobrun.core.errors import CheckpointError
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import OutputRef
-from jobrun.runner.encode import decode, encode
+from jobrun.runner.json_values import decode_json, encode_json
 
 Scalar = float | int | bool | str
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How a metric under ``no_improvement`` stands.
+    """The state of one ``no_improvement`` condition.
 
     Attributes:
-        condition: Which condition it is, in words; a changed one starts anew.
+        condition: Which condition it is, in words; a changed one starts again.
         best: The best value so far; None before the first.
         waited_epochs: Epochs since then.
     """
@@ -34,7 +35,7 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run stands after an epoch.
+    """The state of a run after an epoch.
 
     Attributes:
         epoch: The last that ran; 0 after init.
@@ -44,7 +45,7 @@ class Progress:
         metrics: The job's metrics after this epoch, by name.
         scores: Epoch and value of the metric that ``keep.best`` names.
         outputs: What tasks of init and of this epoch gave out, if it is read later.
-        stopping: Why the run stops after this epoch, in words; empty when it goes on.
+        stopping: Why the run stops after this epoch, in words; empty when it continues.
         constants: ``sha256:…`` of each constant, by ``node.name``.
         failed_saves: How many saves failed and were passed over (``on_error: warn``).
     """
@@ -62,23 +63,23 @@ class Progress:
 
 
 def to_json(progress: Progress) -> dict[str, Any]:
-    """The manifest's ``runner`` mapping.
+    """Convert the progress of a run to the manifest's ``runner`` mapping.
 
     Raises:
-        TaskFailedError: An output cannot be stored; see ``encode``.
+        TaskFailedError: An output cannot be stored; see ``encode_json``.
     """
     return {
         "epoch": progress.epoch,
         "elapsed_s": progress.elapsed_s,
         "epoch_s": progress.epoch_s,
         "patience": [
-            [one.condition, encode(one.best, one.condition), one.waited_epochs]
+            [one.condition, encode_json(one.best, one.condition), one.waited_epochs]
             for one in progress.patience
         ],
-        "metrics": [[name, encode(value, name)] for name, value in progress.metrics],
-        "scores": [[epoch, encode(value, "keep.best")] for epoch, value in progress.scores],
+        "metrics": [[name, encode_json(value, name)] for name, value in progress.metrics],
+        "scores": [[epoch, encode_json(value, "keep.best")] for epoch, value in progress.scores],
         "outputs": [
-            [ref.task, ref.node, ref.output, encode(value, f"output {ref}")]
+            [ref.task, ref.node, ref.output, encode_json(value, f"output {ref}")]
             for ref, value in sorted(progress.outputs.items(), key=_ref_key)
         ],
         "stopping": list(progress.stopping),
@@ -88,7 +89,7 @@ def to_json(progress: Progress) -> dict[str, Any]:
 
 
 def from_json(form: Mapping[str, Any]) -> Progress:
-    """What ``to_json`` wrote.
+    """Rebuild the progress of a run from what ``to_json`` returned.
 
     Raises:
         CheckpointError: The form is of another make.
@@ -99,13 +100,13 @@ def from_json(form: Mapping[str, Any]) -> Progress:
             elapsed_s=form["elapsed_s"],
             epoch_s=form["epoch_s"],
             patience=tuple(
-                Patience(condition, decode(best), waited)
+                Patience(condition, decode_json(best), waited)
                 for condition, best, waited in form["patience"]
             ),
-            metrics=tuple((name, decode(value)) for name, value in form["metrics"]),
-            scores=tuple((epoch, decode(value)) for epoch, value in form["scores"]),
+            metrics=tuple((name, decode_json(value)) for name, value in form["metrics"]),
+            scores=tuple((epoch, decode_json(value)) for epoch, value in form["scores"]),
             outputs={
-                OutputRef(task, node, output): decode(value)
+                OutputRef(task, node, output): decode_json(value)
                 for task, node, output, value in form["outputs"]
             },
             stopping=tuple(form["stopping"]),
@@ -115,7 +116,7 @@ def from_json(form: Mapping[str, Any]) -> Progress:
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError.of(
             "E358",
-            f"the manifest does not say how the run stood ({error!r})",
+            f"the manifest has no valid progress of the run ({error!r})",
             "use the jobrun that wrote it, or another epoch with --epoch N",
         ) from error
 

@@ -1,10 +1,11 @@
-"""The face of the runner: start a run, resume one, or do what a policy says.
+"""Start a run, resume one, or do what the ``--resume`` policy says.
 
 Nothing here imports numpy at the top: the number of BLAS threads must be set before.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import uuid
@@ -15,39 +16,55 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from jobrun.core.crashpoints import reach
-from jobrun.core.errors import CheckpointError, Fault, UsageError
+from jobrun.core.errors import CheckpointError, Fault, JobrunError, UsageError
 from jobrun.core.events import Listener, ignore
-from jobrun.core.objecturl import is_object_url
+from jobrun.core.failpoints import reach
+from jobrun.core.files.disk import write_file
+from jobrun.core.hash_seed import RANDOM, hash_seed, recorded_seed
+from jobrun.core.object_url import is_object_url
+from jobrun.graph.query import has_callables
 from jobrun.graph.types import Job
-from jobrun.runner.authored import Authored, digest_of, job_of, recorded, write_authored
-from jobrun.runner.datalock import expect_locked
-from jobrun.runner.deadline import expect_time
-from jobrun.runner.durable import write_whole
-from jobrun.runner.environment import set_blas_threads
-from jobrun.runner.filesystem import file_system, file_system_warnings
-from jobrun.runner.fingerprints import data_fingerprints
-from jobrun.runner.finished import ended
-from jobrun.runner.lock import RunLock, is_live, owner_of
-from jobrun.runner.mapping import places_of
-from jobrun.runner.memory import state_bytes
-from jobrun.runner.preflight import callable_digests, preflight, probe_directory, refuse
-from jobrun.runner.record import RunRecord, write_record
-from jobrun.runner.rundir import (
+from jobrun.runner.elastic.node_map import parse_node_map
+from jobrun.runner.identity.authored import (
+    Authored,
+    check_record,
+    compile_authored,
+    digest_authored,
+    install_authored,
+    load_recorded,
+    recordable_params,
+    require_secrets,
+    stage_authored,
+)
+from jobrun.runner.identity.code_digests import digest_code
+from jobrun.runner.identity.data_fingerprints import fingerprint_data
+from jobrun.runner.identity.data_lock import require_locked
+from jobrun.runner.identity.environment import set_blas_threads
+from jobrun.runner.identity.provenance import collect_provenance
+from jobrun.runner.loop.deadline import require_valid_deadline
+from jobrun.runner.options import Resume, RunOptions, RunResult
+from jobrun.runner.preflight.checks import preflight, probe_directory, raise_errors
+from jobrun.runner.preflight.disk_space import require_space
+from jobrun.runner.preflight.filesystem import check_file_system, find_file_system
+from jobrun.runner.preflight.memory import estimate_state_bytes
+from jobrun.runner.preflight.permissions import require_own_parent
+from jobrun.runner.preflight.upload_access import check_upload
+from jobrun.runner.resume.finished import finished_result
+from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
+from jobrun.runner.rundir.run_record import RunRecord, write_record
+from jobrun.runner.rundir.runs import (
     Run,
     create_directory,
     find_run,
     newest_run,
     newest_unfinished,
+    next_order,
     open_run,
     point_latest,
+    remove_directory,
     unreadable_runs,
 )
-from jobrun.runner.settings import Resume, RunOptions, RunResult
-from jobrun.runner.signals import REQUEST_NAME, early_stops
-from jobrun.runner.space import expect_space
-from jobrun.runner.trust import expect_own_place
-from jobrun.runner.uploadcheck import upload_faults
+from jobrun.runner.stop_requests import REQUEST_NAME, exit_on_early_signal
 from jobrun.spec.load import LoadedSpec
 from jobrun.version import __version__
 
@@ -69,52 +86,80 @@ def start_run(
     listener: Listener = ignore,
     *,
     parent: Parent | None = None,
+    notes: tuple[Fault, ...] = (),
 ) -> RunResult:
-    """Start a new run and run it to its end.
+    """Start a new run of a job, and run it to its end.
 
     Args:
         loaded: What is run.
         job: What it compiles to.
         options: Of this invocation.
-        listener: Is told what happens.
+        listener: Receives the events of the run.
         parent: For a fork: of the new run's directory, what is recorded of where it comes from.
+        notes: Warnings to give with those that are found here.
 
     Raises:
-        EnvironmentFaultError: Something that the job needs is missing, or the disk says no.
+        EnvironmentFaultError: Something that the job needs is missing, or writing failed.
         TaskFailedError: A step failed.
     """
-    with early_stops():
-        return _start(loaded, job, options, listener, parent)
+    with exit_on_early_signal():
+        return _start(loaded, job, options, listener, parent, notes)
 
 
 def _start(
-    loaded: Authored, job: Job, options: RunOptions, listener: Listener, parent: Parent | None
+    loaded: Authored,
+    job: Job,
+    options: RunOptions,
+    listener: Listener,
+    parent: Parent | None,
+    notes: tuple[Fault, ...],
 ) -> RunResult:
-    places_of(job.cluster, options.places)
+    require_secrets(loaded)
+    parse_node_map(job.cluster, options.places)
     set_blas_threads(job.blas_threads)
     folder = Path(loaded.folder)
-    expect_time(job.deadline, os.environ)
-    warnings = preflight(job, folder, imports=options.imports) + upload_faults(job)
-    refuse(warnings)
-    warnings += expect_locked(loaded, job)
+    require_valid_deadline(job.deadline, os.environ)
+    warnings = preflight(job, folder, options.listeners, imports=options.imports)
+    warnings += check_upload(job)
+    raise_errors(warnings)
+    warnings = (*check_record(loaded), *notes, *warnings, *require_locked(loaded, job))
+    warnings += _hash_seed_warning(job)
     if not options.trust:
         for place in (options.run_dir, options.run_dir / job.name):
-            expect_own_place(place)
+            require_own_parent(place)
+    if options.metadata is not None:
+        import_module("jobrun.runner.run_metadata").require_new_run(options.metadata)
     path = create_directory(options.run_dir, job.name)
     reach("runner.directory-made")
     with RunLock.acquire(path) as lock:
         warnings += probe_directory(path)
-        expect_space(str(path), state_bytes(job, folder), len(job.cluster.nodes))
-        warnings += file_system_warnings(path, file_system(path))
-        write_authored(path, loaded, job)
+        require_space(str(path), estimate_state_bytes(job, folder), len(job.cluster.nodes))
+        warnings += check_file_system(path, find_file_system(path))
+        digest = stage_authored(path, loaded, job)
+        install_authored(path, loaded)
         reach("runner.spec-written")
-        record = _new_record(path, loaded, job, options)
+        record = replace(_new_record(path, loaded, job, options), resolved_digest=digest)
         run = Run(path, replace(record, parent=parent(path) if parent else {}))
         # With this file the directory becomes a run.
         write_record(path, run.record)
         reach("runner.run-made")
         point_latest(path)
-        return _invocation().begin(run, job, lock, options, listener, warnings)
+        try:
+            return _invocation().run_new(run, job, lock, options, listener, warnings)
+        except CheckpointError:
+            # The parent's epoch cannot be had: nothing was begun that could be continued.
+            if parent and not run.has_saved:
+                _discard(run, options.run_dir)
+            raise
+
+
+def _discard(run: Run, run_dir: Path) -> None:
+    """Remove a new run that failed to start; a failure of that must not hide the reason."""
+    with contextlib.suppress(JobrunError):
+        remove_directory(run.path)
+        before = newest_run(run_dir, run.record.job)
+        if before is not None:
+            point_latest(before.path)
 
 
 def resume_run(
@@ -124,7 +169,7 @@ def resume_run(
     *,
     loaded: Authored | None = None,
 ) -> RunResult:
-    """Continue a run from its newest good checkpoint, or from ``options.epoch``.
+    """Resume a run from its newest good checkpoint, or from ``options.epoch``.
 
     A finished run returns at once with the code it ended with, unless a limit that was
     changed no longer holds.
@@ -132,14 +177,14 @@ def resume_run(
     Args:
         run: The run.
         options: Of this invocation.
-        listener: Is told what happens.
-        loaded: The spec to go on with; the recorded one if None.
+        listener: Receives the events of the run.
+        loaded: The spec to continue with; the recorded one if None.
 
     Raises:
         CheckpointError: There is no usable checkpoint, or not the wanted one.
-        DriftError: What would go on is not what was run.
+        DriftError: The job differs from the one that was run.
         LockedError: A live process runs it.
-        EnvironmentFaultError: Something that the job needs is missing, or the disk says no.
+        EnvironmentFaultError: Something that the job needs is missing, or writing failed.
         TaskFailedError: A step failed.
     """
     if not run.record.resumable:
@@ -148,16 +193,28 @@ def resume_run(
             f"run {run.name} kept no checkpoints ('checkpoint: none')",
             "start a new run; to be able to resume, take 'checkpoint: none' out of the spec",
         )
-    if run.record.status == "finished" and _asks_nothing_new(run, options, loaded):
-        return ended(run, options, loaded, listener)
-    present = loaded if loaded is not None else recorded(run)
-    job = job_of(present)
-    places_of(job.cluster, options.places)
+    if run.record.status == "finished" and _has_nothing_new(run, options, loaded):
+        return finished_result(run, options, loaded, listener)
+    present = loaded if loaded is not None else load_recorded(run)
+    require_secrets(present)
+    job = compile_authored(present)
+    match_hash_seed(run, options)
+    parse_node_map(job.cluster, options.places)
     set_blas_threads(job.blas_threads)
-    with early_stops(), RunLock.acquire(run.path) as lock:
+    with exit_on_early_signal(), RunLock.acquire(run.path) as lock:
         # Read again: its holder may have come further since it was looked up.
         run = open_run(run.path)
-        return _invocation().go_on(run, present, job, lock, options, listener)
+        return _invocation().continue_run(run, present, job, lock, options, listener)
+
+
+def match_hash_seed(run: Run, options: RunOptions) -> None:
+    """Restart the process if the run to start again had another hash seed.
+
+    Where it cannot, the difference is drift of the numerics.
+    """
+    wanted = recorded_seed(str(run.record.environment.get("hash_seed", "")))
+    if options.restart is not None and wanted and wanted != hash_seed():
+        options.restart(wanted)
 
 
 def run_with_policy(
@@ -167,14 +224,14 @@ def run_with_policy(
     listener: Listener = ignore,
     resume: Resume = "",
 ) -> RunResult:
-    """What ``run SPEC`` does: start, or go on with the newest run of that name.
+    """Start a new run or resume the newest one, as the ``--resume`` policy says.
 
     Args:
         loaded: The spec.
         job: What it compiles to.
         options: Of this invocation.
-        listener: Is told what happens.
-        resume: ``auto`` goes on with the newest run, or starts one when there is none;
+        listener: Receives the events of the run.
+        resume: ``auto`` continues the newest run, or starts one when there is none;
             ``must`` needs one; ``never`` starts one; empty starts one, unless the newest
             is unfinished and has saved something, or runs now.
 
@@ -185,7 +242,7 @@ def run_with_policy(
     """
     newest = newest_run(options.run_dir, job.name)
     if resume != "never":
-        _expect_readable(options.run_dir, job.name, newest)
+        _require_readable(options.run_dir, job.name, newest)
     if newest is not None and not newest.record.resumable:
         newest = None
     match resume:
@@ -197,43 +254,51 @@ def run_with_policy(
                 f"there is no run of {job.name} in {options.run_dir}",
                 "start one with 'jobrun run SPEC', or name another --run-dir",
             )
-        case "" if newest is not None and _would_be_forgotten(newest):
-            raise _unfinished(newest, options.run_dir, loaded)
+        case "" if newest is not None and _would_lose_work(newest):
+            raise _unfinished_error(newest, options.run_dir, loaded)
         case _:
             return start_run(loaded, job, options, listener)
 
 
 def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
-    """The run that ``resume`` means: the named one, or the newest unfinished one.
+    """Find the run to resume: the named one, or the newest unfinished one.
 
     One in an object store is brought here first, with that epoch or its newest good one.
 
     Raises:
         CheckpointError: There is none, or the name is that of no run's directory.
-        UsageError: The name is nobody's, or several runs'.
+        UsageError: No run, or more than one, has the name.
     """
     if is_object_url(text):
-        from jobrun.runner.remoterun import local_copy, remote_run  # noqa: PLC0415 - brings numpy
+        from jobrun.runner.rundir.object_store_run import local_copy, remote_run  # noqa: PLC0415 - brings numpy
 
         return local_copy(remote_run(text), run_dir, epoch)
     return find_run(text, run_dir) if text else newest_unfinished(run_dir)
 
 
 def request_stop(run: Run) -> None:
-    """Ask a live run, from anywhere that sees its directory, to end after its epoch.
+    """Request by a file in its directory that a run that was started ends after its epoch.
 
     Raises:
-        UsageError: Nobody runs it.
+        UsageError: It is not running.
     """
     if not is_live(run.path):
         raise UsageError.of("E378", f"run {run.name} is not running", "there is nothing to stop")
-    write_whole(run.path / REQUEST_NAME, b"")
+    write_file(run.path / REQUEST_NAME, b"")
+
+
+def _hash_seed_warning(job: Job) -> tuple[Fault, ...]:
+    if hash_seed() != RANDOM or not has_callables(job):
+        return ()
+    message = "this process has a random hash seed, so sets of text are iterated in another order "
+    mend = "set PYTHONHASHSEED=0 before Python starts, or use the command line, which does"
+    return (Fault("W188", f"{message}after each start", mend, severity="warning"),)
 
 
 class _Invocation(Protocol):
     """The two functions of the module ``invocation`` that are used here."""
 
-    def begin(
+    def run_new(
         self,
         run: Run,
         job: Job,
@@ -242,9 +307,9 @@ class _Invocation(Protocol):
         listener: Listener,
         warnings: tuple[Fault, ...] = (),
     ) -> RunResult:
-        """Run a new run to its end."""
+        """See ``invocation.run_new``."""
 
-    def go_on(
+    def continue_run(
         self,
         run: Run,
         present: Authored,
@@ -253,7 +318,7 @@ class _Invocation(Protocol):
         options: RunOptions,
         listener: Listener,
     ) -> RunResult:
-        """Continue a run."""
+        """See ``invocation.continue_run``."""
 
 
 def _invocation() -> _Invocation:
@@ -262,25 +327,31 @@ def _invocation() -> _Invocation:
 
 
 def _new_record(path: Path, loaded: Authored, job: Job, options: RunOptions) -> RunRecord:
+    code = digest_code(job, Path(loaded.folder))
     return RunRecord(
         run_id=str(uuid.uuid4()),
         job=job.name,
         created=datetime.now(UTC).isoformat(timespec="microseconds"),
+        order=next_order(options.run_dir),
         resumable=job.checkpoint.enabled,
         folder=os.path.relpath(loaded.folder, path),
-        spec_digest=digest_of(loaded),
+        spec_digest=digest_authored(loaded),
+        params=recordable_params(loaded),
+        seed=job.seed,
         limit_epochs=options.epochs,
-        callables=callable_digests(job, Path(loaded.folder)),
-        data=data_fingerprints(job, Path(loaded.folder)),
-        file_system=file_system(path),
+        callables=code.sources,
+        packages=code.packages,
+        provenance=collect_provenance(loaded),
+        data=fingerprint_data(job, Path(loaded.folder)),
+        file_system=find_file_system(path),
         variables=loaded.environment_digests,
         host=socket.gethostname(),
         version=__version__,
     )
 
 
-def _expect_readable(run_dir: Path, job: str, newest: Run | None) -> None:
-    """Never pass over a run that has saved something because its ``run.json`` is damaged."""
+def _require_readable(run_dir: Path, job: str, newest: Run | None) -> None:
+    """Refuse to start a run beside one with saved epochs and a damaged ``run.json``."""
     for path in unreadable_runs(run_dir, job):
         # Names begin with the minute in which a run was made.
         if newest is None or path.name[:_MINUTE] >= newest.path.name[:_MINUTE]:
@@ -288,24 +359,24 @@ def _expect_readable(run_dir: Path, job: str, newest: Run | None) -> None:
                 "E375",
                 f"{path} has saved epochs, and its run.json is missing or damaged",
                 "put run.json back from a copy of the run; or move the directory away; "
-                "or start anew: jobrun run SPEC --resume never",
+                "or start again: jobrun run SPEC --resume never",
             )
 
 
-def _asks_nothing_new(run: Run, options: RunOptions, loaded: Authored | None) -> bool:
-    same_spec = loaded is None or digest_of(loaded) == run.record.spec_digest
+def _has_nothing_new(run: Run, options: RunOptions, loaded: Authored | None) -> bool:
+    same_spec = loaded is None or digest_authored(loaded) == run.record.spec_digest
     same_limit = options.epochs in (0, run.record.limit_epochs)
     # A handler may name another epoch than the last.
     nobody_chooses = options.epoch is None and options.metadata is None
     return same_spec and same_limit and nobody_chooses
 
 
-def _would_be_forgotten(run: Run) -> bool:
-    """Whether a new run would leave work behind: one that failed in init has none."""
+def _would_lose_work(run: Run) -> bool:
+    """Return whether the start of a new run would abandon the job's saved work or live run."""
     return run.unfinished and (run.has_saved or is_live(run.path))
 
 
-def _unfinished(run: Run, run_dir: Path, loaded: Authored) -> UsageError:
+def _unfinished_error(run: Run, run_dir: Path, loaded: Authored) -> UsageError:
     how = f"held by {owner_of(run.path)}" if is_live(run.path) else run.record.status
     if how == "running":
         how = "killed"
@@ -315,6 +386,6 @@ def _unfinished(run: Run, run_dir: Path, loaded: Authored) -> UsageError:
     return UsageError.of(
         "E352",
         f"run {run.name} is unfinished ({how})",
-        f"go on with it: jobrun resume {run.handle(run_dir)} · "
-        f"or start anew: jobrun run {spec} --resume never",
+        f"continue it: jobrun resume {run.handle(run_dir)} · "
+        f"or start again: jobrun run {spec} --resume never",
     )

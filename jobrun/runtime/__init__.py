@@ -1,1 +1,8 @@
-"""A step, and a workspace to run it in."""
+"""Execute the steps of tasks in workspaces.
+
+- ``execute``: one task on its node. ``group_plan``: a group, compiled once. ``reports``: report
+  steps.
+- ``task_limits``: timeouts and retries. ``errors``: from an exception to a fault with its place.
+- ``codegen/``: steps to Python functions. ``steps/``: steps that are calls.
+- ``frame/``: what a step sees. ``records/``: readers and queues. ``snapshots/``: state for a save.
+"""

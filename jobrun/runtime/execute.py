@@ -1,4 +1,4 @@
-"""Runs one task on its node, or what is around all tasks of a node.
+"""Run one task on its node, or what surrounds all tasks of a node.
 
 ::
 
@@ -18,24 +18,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import NamedTuple
 
-from jobrun.blobs.values import Value, detach
 from jobrun.core.errors import JobrunError
-from jobrun.core.events import TaskEnded
+from jobrun.core.events import TaskEnded, TaskWaited
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Node, OutputRef
-from jobrun.runtime.cancel import CancelledError
-from jobrun.runtime.faults import explain_at, missing_only, run_block
-from jobrun.runtime.frame import Frame, GroupRun
-from jobrun.runtime.landing import land
-from jobrun.runtime.midway import is_entered, with_points
-from jobrun.runtime.plan import NodePlan, OutputPlan, ReportPlan, SetupPlan, TaskPlan
-from jobrun.runtime.positions import Place
-from jobrun.runtime.records import Streams, run_records
+from jobrun.runtime.codegen.coercion import as_blob_value
+from jobrun.runtime.codegen.line_table import StepLocation
+from jobrun.runtime.errors import explain_at, is_only_missing_blobs, run_block
+from jobrun.runtime.frame.cancel import CancelledError
+from jobrun.runtime.frame.frame import Frame, GroupRun
+from jobrun.runtime.frame.parallel import run_all
+from jobrun.runtime.frame.workspace import Blobs
+from jobrun.runtime.group_plan import NodePlan, OutputPlan, ReportPlan, SetupPlan, TaskPlan
+from jobrun.runtime.records.record_loop import Streams, run_records
+from jobrun.runtime.records.safe_point_source import add_safe_points, is_resumed_midway
 from jobrun.runtime.reports import Reporter
-from jobrun.runtime.together import run_together
-from jobrun.runtime.watch import run_apart
-from jobrun.runtime.workspace import Blobs
+from jobrun.runtime.task_limits import run_in_own_scope
+from jobrun.values.kinds import Value, detach
 
 Work = Callable[[], bool]
 # Of tasks that neither read nor write records; nothing of it ever changes.
@@ -43,22 +45,34 @@ _NO_STREAMS = Streams()
 
 
 def run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: Blobs) -> None:
-    """Run a task to its end, tell so, and put its outputs into ``run.outputs``.
+    """Execute a task to its end, emit the event of that, and put its outputs in ``run.outputs``.
 
     Errors are in ``run.errors`` afterwards; none is raised.
     """
     started = time.perf_counter()
     task = plan.task
-    if plan.is_bare and not plan.ends_apart:
+    if plan.is_bare and not plan.has_own_scope:
         went_well = _run_bare(plan, run, node, group, globals_)
     else:
 
         def work(seen: GroupRun) -> bool:
             return _run_task(plan, seen, node, group, globals_)
 
-        went_well = run_apart(task, node, run, work) if plan.ends_apart else work(run)
+        went_well = run_in_own_scope(task, node, run, work) if plan.has_own_scope else work(run)
     seconds = time.perf_counter() - started
+    if run.waits:
+        _report_waits(plan, run, node)
     run.emit(TaskEnded(task.name, node.name, run.epoch, seconds, failed=not went_well))
+
+
+def _report_waits(plan: TaskPlan, run: GroupRun, node: Node) -> None:
+    """Emit what the task's threads have waited for, if they have."""
+    task = plan.task
+    waited = {"data": 0.0, "nodes": 0.0, "queue": 0.0}
+    for what, seconds in tuple(run.waits.get((task.name, node.name), ())):
+        waited[what] += seconds
+    if any(waited.values()):
+        run.emit(TaskWaited(task.name, node.name, max(1, task.instances), *waited.values()))
 
 
 def _run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: Blobs) -> bool:
@@ -67,14 +81,14 @@ def _run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_:
     frames = [frame] if task.instances <= 1 else _instance_frames(frame, task.instances)
     streams = plan.records.streams(frame) if plan.records is not None else _NO_STREAMS
     if run.points is not None:
-        streams = with_points(streams, frame)
+        streams = add_safe_points(streams, frame)
 
     def instances() -> bool:
         streams.begin(frame)
         return _instances(plan, frames, streams)
 
     try:
-        went_well = around(plan.setup, frame, instances)
+        went_well = run_with_setup(plan.setup, frame, instances)
     finally:
         # Others may wait for what this task reads or writes, however it ended.
         went_well = _closed(streams, run) and went_well
@@ -82,7 +96,7 @@ def _run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_:
 
 
 def _run_bare(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: Blobs) -> bool:
-    """As ``_run_task``, with nothing left of it that has nothing to do.
+    """Execute a task that has no set-up, reports or records, with less overhead.
 
     Where a task is short, what is around it has left the caches, and each step on the way costs
     more than it would by itself: so ``attempt`` is written out here.
@@ -118,13 +132,13 @@ def _closed(streams: Streams, run: GroupRun) -> bool:
     return attempt(run, work)
 
 
-def around(setups: Sequence[SetupPlan], frame: Frame, body: Work) -> bool:
-    """Run inits, the body, and the exits of those whose init succeeded; whether all went well."""
+def run_with_setup(setups: Sequence[SetupPlan], frame: Frame, body: Work) -> bool:
+    """Execute a task's inits, body, and exits of inits that succeeded; return success."""
     run = frame.run
     if not setups:
         return attempt(run, body)
     entered: list[SetupPlan] = []
-    is_ready = is_entered(run)
+    is_ready = is_resumed_midway(run)
 
     def inits_and_body() -> bool:
         for setup in setups:
@@ -135,13 +149,13 @@ def around(setups: Sequence[SetupPlan], frame: Frame, body: Work) -> bool:
 
     went_well = attempt(run, inits_and_body)
     for setup in reversed(entered):
-        left = frame.cleaning(setup.exit.path, failed=not went_well)
+        left = frame.for_cleanup(setup.exit.path, failed=not went_well)
         went_well = _attempt_cleanup(setup, left, failed=not went_well) and went_well
     return went_well
 
 
 def attempt(run: GroupRun, work: Work) -> bool:
-    """Whether the work went well; an error is noted and cancels the group run."""
+    """Execute a part of a task and return whether it succeeded; an error cancels the group run."""
     try:
         return work()
     except CancelledError:
@@ -151,57 +165,65 @@ def attempt(run: GroupRun, work: Work) -> bool:
     return False
 
 
-def begin_reports(plans: Sequence[ReportPlan], frame: Frame) -> list[Reporter]:
-    """Reports that wait for their first interval."""
-    reporters = [_reporter(plan, frame) for plan in plans]
-    for reporter in reporters:
-        reporter.start()
-    return reporters
+class RunningReport(NamedTuple):
+    """A running report step, and the view that its last run gets."""
+
+    reporter: Reporter
+    last: Frame
 
 
-def end_reports(reporters: Sequence[Reporter], run: GroupRun, *, failed: bool) -> bool:
-    """Run each report once more; whether all went well."""
+def start_reports(plans: Sequence[ReportPlan], frame: Frame) -> list[RunningReport]:
+    """Start the reports beside the task that is executed; each waits for an interval."""
+    reports = [_report(plan, frame) for plan in plans]
+    for report in reports:
+        report.reporter.start()
+    return reports
 
-    def finish(reporter: Reporter) -> bool:
-        reporter.finish()
+
+def finish_reports(reports: Sequence[RunningReport], run: GroupRun, *, failed: bool) -> bool:
+    """Execute each report of a task once more after its body; return whether all succeeded."""
+
+    def finish(report: RunningReport) -> bool:
+        report.last.failed = failed
+        report.reporter.finish()
         return True
 
     outcomes = [
-        _attempt_echo(run, lambda one=reporter: finish(one), failed=failed)  # type: ignore[misc]
-        for reporter in reporters
+        _attempt_after_failure(run, lambda one=report: finish(one), failed=failed)  # type: ignore[misc]
+        for report in reports
     ]
     return all(outcomes)
 
 
 @dataclass(slots=True)
 class NodeRun:
-    """What runs around and beside all tasks of a group on one node, in three parts."""
+    """The setup and the reports around all tasks of a group on one node, in three parts."""
 
     plan: NodePlan
     frame: Frame
     _entered: list[SetupPlan] = field(default_factory=list)
-    _reporters: list[Reporter] = field(default_factory=list)
+    _reporters: list[RunningReport] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Inits, in order; then the reports begin to wait."""
+        """Execute the node's inits in order, before all its tasks; then start its reports."""
 
         def work() -> bool:
             for setup in self.plan.setup:
-                if not is_entered(self.frame.run):
+                if not is_resumed_midway(self.frame.run):
                     run_block(setup.init, self.frame.at(setup.init.path))
                 self._entered.append(setup)
-            self._reporters = begin_reports(self.plan.reports, self.frame)
+            self._reporters = start_reports(self.plan.reports, self.frame)
             return True
 
         attempt(self.frame.run, work)
 
     def end(self) -> None:
-        """The last reports, then exits, reversed."""
+        """Execute the node's last reports after all its tasks, then its exits in reverse."""
         run = self.frame.run
         went_well = not run.body.cancelled
-        went_well = end_reports(self._reporters, run, failed=not went_well) and went_well
+        went_well = finish_reports(self._reporters, run, failed=not went_well) and went_well
         for setup in reversed(self._entered):
-            left = self.frame.cleaning(setup.exit.path, failed=not went_well)
+            left = self.frame.for_cleanup(setup.exit.path, failed=not went_well)
             went_well = _attempt_cleanup(setup, left, failed=not went_well) and went_well
 
 
@@ -228,12 +250,12 @@ def _instances(plan: TaskPlan, frames: list[Frame], streams: Streams) -> bool:
 
         return run
 
-    run_together(frames[0].run.start, [work(index) for index in range(len(frames))])
+    run_all(frames[0].run.start, [work(index) for index in range(len(frames))])
     return all(outcomes)
 
 
 def _instance(plan: TaskPlan, frame: Frame, streams: Streams) -> bool:
-    return around(plan.instance_setup, frame, lambda: _body(plan, frame, streams))
+    return run_with_setup(plan.instance_setup, frame, lambda: _body(plan, frame, streams))
 
 
 def _body(plan: TaskPlan, frame: Frame, streams: Streams) -> bool:
@@ -246,21 +268,22 @@ def _body(plan: TaskPlan, frame: Frame, streams: Streams) -> bool:
 
     if not plan.reports:
         return body()
-    reporters = begin_reports(plan.reports, frame)
+    reporters = start_reports(plan.reports, frame)
     # At once, so that the others hear of it before the last reports run.
     went_well = attempt(frame.run, body)
-    return end_reports(reporters, frame.run, failed=not went_well) and went_well
+    return finish_reports(reporters, frame.run, failed=not went_well) and went_well
 
 
-def _reporter(plan: ReportPlan, frame: Frame) -> Reporter:
+def _report(plan: ReportPlan, frame: Frame) -> RunningReport:
     timed = frame.at(plan.block.path)
-    last = frame.cleaning(plan.block.path, failed=False)
-    return Reporter(
+    last = frame.for_cleanup(plan.block.path, failed=False)
+    reporter = Reporter(
         frame.run,
         plan.interval_s,
         lambda: run_block(plan.block, timed),
         lambda: run_block(plan.block, last),
     )
+    return RunningReport(reporter, last)
 
 
 def _attempt_cleanup(setup: SetupPlan, frame: Frame, *, failed: bool) -> bool:
@@ -268,17 +291,17 @@ def _attempt_cleanup(setup: SetupPlan, frame: Frame, *, failed: bool) -> bool:
         run_block(setup.exit, frame)
         return True
 
-    return _attempt_echo(frame.run, work, failed=failed)
+    return _attempt_after_failure(frame.run, work, failed=failed)
 
 
-def _attempt_echo(run: GroupRun, work: Work, *, failed: bool) -> bool:
-    """As ``attempt``; after a failure, what is missing because of it is no error of its own."""
+def _attempt_after_failure(run: GroupRun, work: Work, *, failed: bool) -> bool:
+    """Execute an exit or last report; blobs missing after a failure are no error."""
 
     def quiet() -> bool:
         try:
             return work()
         except JobrunError as error:
-            if failed and missing_only(error):
+            if failed and is_only_missing_blobs(error):
                 return False
             raise
 
@@ -286,7 +309,7 @@ def _attempt_echo(run: GroupRun, work: Work, *, failed: bool) -> bool:
 
 
 def _take_outputs(plan: TaskPlan, frames: list[Frame], run: GroupRun) -> bool:
-    """Snapshots of the outputs: what happens to the blobs later does not touch them."""
+    """Copy the outputs of a task that has ended, which later changes of blobs must not reach."""
 
     def work() -> bool:
         gate = run.gates.get(plan.task.node)
@@ -309,8 +332,8 @@ def _taken(plan: TaskPlan, output: OutputPlan, frame: Frame) -> Value:
         return frame.results[output.name]
     try:
         value = output.value(frame)
-        return value if output.is_fresh else detach(land(value), output.name)
+        return value if output.is_fresh else detach(as_blob_value(value), output.name)
     except Exception as error:
-        place = Place(f"{plan.task.path}.outputs.{output.name}", plan.task.origin)
+        place = StepLocation(f"{plan.task.path}.outputs.{output.name}", plan.task.origin)
         explained = explain_at(error, place, frame)
         raise explained from error

@@ -1,4 +1,4 @@
-"""Report steps beside a body: at every interval, and once more when the body has ended.
+"""Run report steps beside a body: at every interval, and once more after its end.
 
 Never at time 0. The last report starts after the body's last step and before any exit
 block, also after a failure; it is the same for a body of a microsecond and of a week.
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
-from jobrun.runtime.cancel import CancelledError
-from jobrun.runtime.frame import GroupRun
+from jobrun.runtime.frame.cancel import CancelledError
+from jobrun.runtime.frame.frame import GroupRun
 
 Work = Callable[[], object]
 
 
 class Reporter:
-    """Runs one report. One thread waits for the interval; the body's own runs the last one.
+    """Runs one report step: a thread waits for the interval; the body's thread runs the last one.
 
     Args:
         run: The group run.
@@ -34,11 +34,11 @@ class Reporter:
         self._left: SimpleQueue[None] = SimpleQueue()
 
     def start(self) -> None:
-        """Begin to wait for the first interval."""
+        """Start the thread that waits for the report's first interval."""
         self._run.start(self._at_intervals, lambda: self._left.put(None))
 
     def finish(self) -> None:
-        """Wait for a report in progress, then run the last one, in this thread.
+        """Wait for a report in progress, then run the report a last time in this thread.
 
         Raises:
             JobrunError: The last report failed.
@@ -59,6 +59,6 @@ class Reporter:
                 self._report()
             except CancelledError:
                 return
-            except BaseException as error:  # noqa: BLE001 - told by the group run
+            except BaseException as error:  # noqa: BLE001 - raised by the group run
                 self._run.fail(error)
                 return

@@ -1,1 +1,7 @@
-"""Where tasks run: one small interface, one module for each kind of place."""
+"""Run task groups: in threads, in processes, or on a Ray cluster.
+
+- ``base``: the protocol. ``open``: a session by its name. ``errors``: how a group run fails.
+- ``threads/``: threads of this process. ``processes/``: a process for each node, and what Ray
+  shares with that. ``ray/``: Ray. ``wire/``: messages between processes.
+- ``node_dir/``: files that nodes write on their own machines.
+"""

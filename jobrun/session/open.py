@@ -1,32 +1,35 @@
-"""From a session's name to a session: the built-in ones, and those of installed packages."""
+"""Create a session by its name: a built-in one, or one of an installed package."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
 from jobrun.core.errors import EnvironmentFaultError, UsageError
-from jobrun.core.names import did_you_mean
+from jobrun.core.text.names import did_you_mean
 from jobrun.session.base import Session
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 GROUP = "jobrun.sessions"
 # As text: a session's own imports are made only when it is used.
 BUILT_IN: dict[str, str] = {
-    "threads": "jobrun.session.threads:ThreadsSession",
-    "processes": "jobrun.session.processes:ProcessesSession",
-    "ray": "jobrun.session.ray:RaySession",
+    "threads": "jobrun.session.threads.session:ThreadsSession",
+    "processes": "jobrun.session.processes.session:ProcessesSession",
+    "ray": "jobrun.session.ray.session:RaySession",
 }
 # Of those that have an address after their name; and what to install for each.
 _ADDRESSED = {"ray": "jobrun[ray]"}
 
 
 def session_names() -> tuple[str, ...]:
-    """The names that ``open_session`` knows, sorted."""
-    return tuple(sorted({*BUILT_IN, *entry_points(group=GROUP).names}))
+    """Return the names of the kinds of sessions that can be opened, sorted."""
+    return tuple(sorted({*BUILT_IN, *_entry_points().names}))
 
 
 def open_session(name: str) -> Session:
-    """A new session of that kind, not yet opened on a cluster.
+    """Create a session of the named kind; its ``open`` starts it.
 
     Args:
         name: Its name; with an address behind a colon where it has one: ``ray:auto``.
@@ -37,12 +40,12 @@ def open_session(name: str) -> Session:
     """
     kind, _, address = name.partition(":")
     if kind in _ADDRESSED:
-        return _addressed(kind, address)
+        return _open_addressed(kind, address)
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
         built_in: Session = getattr(import_module(module), attribute)()
         return built_in
-    found = tuple(entry_points(group=GROUP, name=name))
+    found = tuple(_entry_points().select(name=name))
     if not found:
         raise UsageError.of(
             "E217", f"there is no session '{name}'", did_you_mean(name, session_names())
@@ -58,7 +61,14 @@ def open_session(name: str) -> Session:
     return other
 
 
-def _addressed(kind: str, address: str) -> Session:
+def _entry_points() -> EntryPoints:
+    # It imports e-mail, archives and sockets, for sessions that hardly anyone has.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    return entry_points(group=GROUP)
+
+
+def _open_addressed(kind: str, address: str) -> Session:
     module, _, attribute = BUILT_IN[kind].partition(":")
     try:
         made: Session = getattr(import_module(module), attribute)(address)

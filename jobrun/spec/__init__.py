@@ -1,1 +1,7 @@
-"""What a user may write, and where it stands. The only layer that knows YAML and pydantic."""
+"""Read a spec: YAML with places, includes and parameters, validated models.
+
+- ``load``: the way in. ``yaml/``: text to a tree with places. ``resolve/``: include, merge,
+  ``--set``, ``${…}``.
+- ``models/``: the language as pydantic models. ``dump``, ``recorded_origins``: the resolved spec.
+  ``format/``: ``jobrun fmt``.
+"""

@@ -1,4 +1,4 @@
-"""A loaded spec as text again, and its digest. Deterministic; comments are not kept."""
+"""Render a loaded spec as YAML text again, and compute its digest; comments are not kept."""
 
 from __future__ import annotations
 
@@ -9,23 +9,21 @@ from typing import Any
 import yaml
 
 from jobrun.spec.load import LoadedSpec
-from jobrun.spec.scalars import NumberRangeError, old_reading, resolve
-
-_KEY_ORDER = ("jobrun", "name")
+from jobrun.spec.recorded_origins import ordered
+from jobrun.spec.yaml.scalars import NumberRangeError, old_reading, resolve
 
 
 def dump_resolved(loaded: LoadedSpec) -> str:
-    """The merged spec as YAML that loads to the same job.
+    """Dump a resolved (merged and substituted) spec as YAML that loads to the same job.
 
     References to params and to the environment stay references. Load it with ``folder``
     set to that of ``loaded``, as its paths start there.
     """
-    tree = {key: loaded.merged[key] for key in _KEY_ORDER if key in loaded.merged}
-    return dump_tree(tree | loaded.merged)
+    return dump_tree(ordered(loaded.merged))
 
 
 def dump_tree(tree: dict[str, Any]) -> str:
-    """Plain data as YAML 1.2, one line per text, so that columns mean something."""
+    """Dump plain data as YAML 1.2 text, each string on one line."""
     text: str = yaml.dump(
         tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**30, indent=2
     )
@@ -33,10 +31,10 @@ def dump_tree(tree: dict[str, Any]) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what our reader reads: YAML 1.2, no aliases."""
+    """A YAML writer of what our reader reads: YAML 1.2 without aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Write what is shared twice: an alias would be an anchor to keep apart."""
+        """Dump a value that is shared twice in full, without a YAML alias."""
         del data
         return True
 
@@ -47,7 +45,7 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
 
 
 def _may_be_misread(value: str) -> bool:
-    """Whether some reader of YAML could see something else than this very text."""
+    """Return whether another YAML reader could misread a dumped text that is not quoted."""
     if not value.replace("\n", "").isprintable():
         return True  # among these are what YAML 1.1 takes for the end of a line
     try:
@@ -68,7 +66,7 @@ _Dumper.add_representer(float, _float)
 
 
 def spec_digest(loaded: LoadedSpec) -> str:
-    """``sha256:<hex>`` of what the spec says, after references are replaced.
+    """Compute the digest ``sha256:<hex>`` of a spec after references were replaced.
 
     Equal for specs that differ only in comments, the order of keys, quoting, or in how
     a value came about (a default written out, a param given by an option).
@@ -80,7 +78,7 @@ def spec_digest(loaded: LoadedSpec) -> str:
 
 
 def _numbers_as_text(value: Any) -> Any:
-    """Floats by their exact digits: JSON has no NaN, and writers differ in the last digit."""
+    """Replace floats by exact digits before the dumped spec is digested."""
     if isinstance(value, float):
         return {"float": value.hex()}
     if isinstance(value, list | tuple):

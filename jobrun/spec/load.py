@@ -1,56 +1,106 @@
-"""From files and options to a checked spec. All faults together; executes and imports nothing."""
+"""Load a spec: read, merge, substitute and validate it, and collect all its faults."""
 
 from __future__ import annotations
 
 import os
+import re
+import sys
+import unicodedata
+from collections.abc import Iterator
 from collections.abc import Mapping as MappingType
 from collections.abc import Sequence as SequenceType
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 from pydantic import ValidationError
 
 from jobrun.core.errors import Fault, SpecError
+from jobrun.core.garbage_collection import collector_paused
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.origin import Origin
-from jobrun.spec.checks import check_nodes
-from jobrun.spec.faults import model_faults
-from jobrun.spec.include import Reading
-from jobrun.spec.merge import merge_specs
-from jobrun.spec.models import JobSpec
-from jobrun.spec.nodes import Mapping, Scalar, plain
-from jobrun.spec.overrides import applied, parse_override
-from jobrun.spec.params import Param, ParamValues
-from jobrun.spec.reader import collector_paused
-from jobrun.spec.shape import locate
-from jobrun.spec.source import SourceMap
-from jobrun.spec.substitute import Substitution
+from jobrun.spec.models.job import JobSpec
+from jobrun.spec.recorded_origins import Origins, relocated
+from jobrun.spec.resolve.include import SpecReader
+from jobrun.spec.resolve.merge import merge_specs, replaced
+from jobrun.spec.resolve.overrides import applied, parse_override
+from jobrun.spec.resolve.params import Param, ParamValues
+from jobrun.spec.resolve.substitute import Substitution
+from jobrun.spec.yaml.nodes import Mapping, Scalar, plain
+from jobrun.spec.yaml.source_map import SourceMap, path_text
+
+# In place of the value of a secret param.
+HIDDEN = "(secret)"
+_REFERENCED = re.compile(r"\$\{(?:raw:)?([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSpec:
-    """A spec that is valid in itself; whether it compiles is the compiler's to say.
+    """A valid spec that is not compiled yet.
 
     Attributes:
         spec: The checked model, references replaced.
-        source: Where everything stands.
+        source: The places of all keys and values.
         params: The values of the params.
         folder: The folder that relative paths start from, absolute.
-        merged: The tree as put together, before references are replaced, without
-            ``include`` and ``x-`` keys: what a run records.
         files: The text of every file that was read, by the name it has in places.
         warnings: What the user should know.
         environment_digests: sha256 of each environment variable used, by name.
+        secrets: The params whose values are not to be recorded, or shown.
+        missing_secrets: Those of them that have no value here, which a run needs.
+        authored: Absolute paths of the files its author wrote, by the name they have in places,
+            where that name is not their path.
     """
 
     spec: JobSpec
     source: SourceMap
     params: dict[str, Param]
     folder: str
-    merged: dict[str, Any]
     files: dict[str, str]
     warnings: tuple[Fault, ...] = ()
     environment_digests: dict[str, str] = field(default_factory=dict)
+    authored: dict[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
+    missing_secrets: tuple[str, ...] = ()
+
+    @property
+    def merged(self) -> dict[str, Any]:
+        """The loaded spec as put together, before references are replaced: what a run records.
+
+        It has no ``include`` and ``x-`` keys, and is made at each call.
+        """
+        return cast("dict[str, Any]", plain(self.source.root))
+
+    @property
+    def shown_params(self) -> dict[str, Param]:
+        """The values of a loaded spec's params, secrets hidden, for display and record."""
+        return {
+            name: HIDDEN if name in self.secrets else value for name, value in self.params.items()
+        }
+
+    @property
+    def recordable_params(self) -> dict[str, Param]:
+        """The values of a loaded spec's params for its run's record.
+
+        Secrets are hidden, and what is made of an environment variable stays the text that the
+        spec has for it: values of variables are never recorded.
+        """
+        foreign: set[str] = set()
+        found = self.shown_params
+        declared = self.merged.get("params", {})
+        for name in self.params:
+            if name in self.secrets:
+                continue
+            written = declared[name]
+            text = written.get("default") if isinstance(written, dict) else written
+            if not isinstance(text, str):
+                continue
+            names = set(_REFERENCED.findall(text))
+            if names & foreign or any(one.startswith("env:") for one in names):
+                foreign.add(name)
+                found[name] = text
+        return found
 
 
 def load_spec(
@@ -60,8 +110,9 @@ def load_spec(
     overrides: SequenceType[str] = (),
     folder: str | None = None,
     environment: MappingType[str, str] | None = None,
+    origins: Origins | None = None,
 ) -> LoadedSpec:
-    """Load a spec with everything the command line adds to it.
+    """Load a spec from its files, with the values, params and overrides of the command line.
 
     Args:
         path: The main file.
@@ -69,6 +120,7 @@ def load_spec(
         overrides: ``PATH=VALUE`` texts, put in last, in their order.
         folder: Where relative paths start, if not from the main file's folder.
         environment: What ``${env:NAME}`` reads; by default the process's environment.
+        origins: For a resolved spec that was recorded: where its author wrote what it says.
 
     Raises:
         SpecError: The spec is not valid; with all faults.
@@ -80,64 +132,79 @@ def load_spec(
         if overrides:
             Path.cwd()  # where the paths in them start
     except FileNotFoundError as error:
-        mend = "change to a directory that exists"
+        mend = "change to an existing directory"
         where = Origin(path)
-        raise SpecError.of("E001", "the working directory is gone", mend, where=where) from error
+        raise SpecError.of(
+            "E001", "the working directory no longer exists", mend, where=where
+        ) from error
     known = os.environ if environment is None else environment
     with collector_paused():
-        return _load(_Request(path, tuple(values), tuple(overrides), base), known)
+        return _load(_Request(path, tuple(values), tuple(overrides), base, origins), known)
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What to put together, and the absolute folder that paths start from."""
+    """The files and options that a spec is loaded from, and the folder that paths start from."""
 
     path: str
     values: tuple[str, ...]
     overrides: tuple[str, ...]
     folder: str
+    origins: Origins | None = None
 
 
 def _load(request: _Request, environment: MappingType[str, str]) -> LoadedSpec:
-    reading = Reading()
-    root = _put_together(reading, request)
-    faults = list(reading.faults)
+    reader = SpecReader()
+    root = _put_together(reader, request)
+    faults = list(reader.faults)
     substitution = Substitution({}, environment)
     params = ParamValues(substitution)
     data = _substituted(root, substitution, params)
+    root = _without_secrets(root, params.secrets, reader.files)
     source = SourceMap(root)
     faults += [*params.faults, *substitution.faults]
     spec = _validated(data, source, substitution, faults)
     if spec is None or faults:
-        raise SpecError(*_distinct(faults, reading.files))
+        raise SpecError(*_distinct(faults, reader.files))
     return LoadedSpec(
-        spec, source, params.values, request.folder, plain(root), reading.files,
-        (*reading.warnings, *params.warnings), substitution.digests,
-    )  # fmt: skip
+        spec,
+        source,
+        params.values,
+        request.folder,
+        reader.files,
+        (*reader.warnings, *params.warnings),
+        substitution.digests,
+        {one.shown: one.path for one in request.origins.files} if request.origins else {},
+        tuple(params.secrets),
+        tuple(params.missing),
+    )
 
 
-def _put_together(reading: Reading, request: _Request) -> Mapping:
+def _put_together(reader: SpecReader, request: _Request) -> Mapping:
     # Options first: a malformed one is a usage error, whatever the files say.
     parsed = [parse_override(text, number) for number, text in enumerate(request.overrides, 1)]
-    root = reading.tree(request.path, str(Path(request.path).parent))
+    root = reader.tree(request.path, str(Path(request.path).parent))
+    if root is not None and request.origins is not None:
+        root = relocated(root, request.origins)
+        reader.files = {file.shown: file.text for file in request.origins.files}
     for name in request.values:
-        tree = reading.tree(name, request.folder)
+        tree = reader.tree(name, request.folder)
         if root is not None and tree is not None:
             root = merge_specs(root, tree)
     if root is None:
-        raise SpecError(*_distinct(reading.faults, reading.files))
+        raise SpecError(*_distinct(reader.faults, reader.files))
     way = os.path.relpath(Path.cwd(), request.folder) if parsed else ""
     for number, override in enumerate(parsed, 1):
-        reading.files[f"--set #{number}"] = request.overrides[number - 1]
+        reader.files[f"--set #{number}"] = request.overrides[number - 1]
         try:
             root = applied(root, override.relative_to(way))
         except SpecError as error:
-            reading.faults += error.faults
+            reader.faults += error.faults
     return root
 
 
 def _substituted(root: Mapping, substitution: Substitution, params: ParamValues) -> dict[str, Any]:
-    """The tree as plain data: params in their order, then the seed, then all the rest."""
+    """Substitute ``${…}`` in a spec that is loaded: params in order, the seed, then the rest."""
     data: dict[str, Any] = {}
     declared = root.values.get("params")
     seed = root.values.get("seed")
@@ -158,14 +225,35 @@ def _substituted(root: Mapping, substitution: Substitution, params: ParamValues)
     return data
 
 
+def _without_secrets(
+    root: Mapping, secrets: MappingType[str, Scalar | None], files: dict[str, str]
+) -> Mapping:
+    """Remove secret params from the tree of a spec being loaded, and from options."""
+    declared = root.values.get("params")
+    for name, given in secrets.items():
+        node = declared.values[name] if isinstance(declared, Mapping) else None
+        if given is None or not isinstance(node, Mapping) or not isinstance(declared, Mapping):
+            continue
+        values = {key: one for key, one in node.values.items() if key != "default"}
+        declared = replaced(declared, name, Mapping(values, node.keys, node.place))
+        root = replaced(root, "params", declared)
+        shown = given.place[0]
+        if not given.place[1]:
+            files[shown] = f"params.{name}={HIDDEN}"
+    return root
+
+
 def _validated(
     data: dict[str, Any], source: SourceMap, substitution: Substitution, faults: list[Fault]
 ) -> JobSpec | None:
+    _build_models()
     for retries_left in (1, 0):
         try:
             spec = JobSpec.model_validate(data)
         except ValidationError as error:
             if not retries_left or not _put_env_texts(error, data, substitution):
+                from jobrun.spec.models.validation_errors import model_faults  # noqa: PLC0415
+
                 faults += model_faults(error, JobSpec, source)
                 return None
         else:
@@ -174,14 +262,36 @@ def _validated(
     return None
 
 
+# Looks for plug-ins of pydantic in the metadata of all installed packages.
+_PLUGIN_LOADER = "pydantic.plugin._loader"
+
+
+def _build_models() -> None:
+    """Build the models to validate a spec being loaded, without searching for plug-ins.
+
+    Other models of this process, those of callables, still get theirs.
+    """
+    if JobSpec.__pydantic_complete__ or _PLUGIN_LOADER in sys.modules:
+        return
+    without = ModuleType(_PLUGIN_LOADER)
+    without.__dict__["get_plugins"] = tuple
+    sys.modules[_PLUGIN_LOADER] = without
+    try:
+        JobSpec.model_rebuild()
+    finally:
+        del sys.modules[_PLUGIN_LOADER]
+
+
 def _put_env_texts(
     error: ValidationError, data: dict[str, Any], substitution: Substitution
 ) -> bool:
-    """Take environment values that look like numbers as text, where text is wanted.
+    """Convert values from the environment in the loaded spec to texts, where text is wanted.
 
     Returns:
         Whether any was found, so that it is worth checking again.
     """
+    from jobrun.spec.models.validation_errors import locate  # noqa: PLC0415 - after an error only
+
     found = False
     for item in error.errors(include_url=False, include_context=False):
         path = locate(JobSpec, item["loc"]).path
@@ -197,7 +307,7 @@ def _put_env_texts(
 
 
 def _distinct(faults: list[Fault], files: MappingType[str, str]) -> list[Fault]:
-    """In the order of the files, without a second fault about the same thing.
+    """Sort the faults found while a spec is loaded, and drop a second one about the same thing.
 
     What the reader found comes first and knows more than what the models make of it.
     """
@@ -213,3 +323,34 @@ def _distinct(faults: list[Fault], files: MappingType[str, str]) -> list[Fault]:
         return (rank.get(where.file, -1), where.line, where.column) if where else (-1, 0, 0)
 
     return sorted(first.values(), key=_order)
+
+
+MOST_NODES = 100_000
+
+
+def check_nodes(spec: JobSpec, source: SourceMap) -> list[Fault]:
+    """Check, when a spec is loaded, its nodes: their number, names that differ only in case."""
+    total = sum(node.count or 1 for node in spec.nodes.values())
+    if total > MOST_NODES:
+        message = f"{total:,} nodes; a job has at most {MOST_NODES:,}"
+        where = source.key(("nodes",))
+        return [Fault("E033", message, "reduce the counts", where, "nodes")]
+    return list(_collisions(spec, source))
+
+
+def _collisions(spec: JobSpec, source: SourceMap) -> Iterator[Fault]:
+    taken: dict[str, str] = {}
+    for name, node in spec.nodes.items():
+        count = node.count
+        members = [name] if count is None else [f"{name}_{index}" for index in range(count)]
+        for member in members:
+            folded = unicodedata.normalize("NFC", member).casefold()
+            other = taken.setdefault(folded, member)
+            if other is not member:
+                path = ("nodes", name)
+                message = f"the names of node '{member}' and node '{other}' differ only in case"
+                if other == member:
+                    message = f"two nodes have the name '{member}'"
+                mend = "rename one: each node has files named after it"
+                yield Fault("E032", message, mend, source.key(path), path_text(path))
+                break

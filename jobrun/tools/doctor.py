@@ -1,4 +1,4 @@
-"""What a machine and a directory for runs are like: facts found by trying, each with a verdict."""
+"""Measure whether a machine and a directory are fit for runs (``jobrun doctor``)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from jobrun.checkpoint.rename import rename_new
 from jobrun.core.errors import JobrunError
-from jobrun.runner.environment import describe_environment
-from jobrun.runner.filesystem import file_system, file_system_warnings
-from jobrun.runner.lock import RunLock, is_live
+from jobrun.core.files.disk import rename_noreplace, sync_file
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.system_calls import read_proc, usable_cpus
+from jobrun.runner.identity.environment import describe_environment
+from jobrun.runner.preflight.filesystem import check_file_system, find_file_system
+from jobrun.runner.rundir.lock import RunLock, is_live
 from jobrun.version import __version__
 
 Verdict = Literal["good", "note", "bad"]
@@ -35,7 +36,7 @@ _CLOCK_SLACK_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fact.
+    """One fact about the machine, and whether it is fit.
 
     Attributes:
         topic: What it is about, in a word or two.
@@ -51,7 +52,7 @@ class Finding:
 
 
 def examine(run_dir: Path) -> tuple[Finding, ...]:
-    """Look at this machine, and at the directory where runs are to live.
+    """Examine whether this machine, and the directory for runs, are fit for them.
 
     The directory is made if it is missing, and taken away again; what is tried in it leaves
     nothing behind.
@@ -75,7 +76,7 @@ def _software() -> Iterator[Finding]:
 
 def _machine() -> Iterator[Finding]:
     cores = os.cpu_count() or 1
-    usable = len(os.sched_getaffinity(0))
+    usable = usable_cpus()
     few = f", {usable} of them for this process" if usable != cores else ""
     yield Finding(
         "machine", f"{platform.machine()}, {cores} processors{few}, {sys.byteorder} endian"
@@ -91,7 +92,7 @@ def _machine() -> Iterator[Finding]:
 
 def _memory() -> Finding | None:
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = read_proc("meminfo").decode().splitlines()
         kib = {line.split(":")[0]: int(line.split()[1]) for line in lines}
         return Finding(
             "memory", f"{_gib(kib['MemAvailable'] << 10)} of {_gib(kib['MemTotal'] << 10)} free"
@@ -101,16 +102,18 @@ def _memory() -> Finding | None:
 
 
 def _clock() -> Finding:
-    """Both clocks over a moment: one that is being set back or forth shows."""
+    """Examine whether the machine's wall clock is being adjusted, by the monotonic one."""
     wall, steady = time.time(), time.monotonic()
     time.sleep(0.05)
     slip = (time.time() - wall) - (time.monotonic() - steady)
     year = time.gmtime().tm_year
     if abs(slip) > _CLOCK_SLACK_S or year < 2025:
         return Finding(
-            "clock", f"the wall clock is in {year} and slips by {slip:.1f} s", "note",
+            "clock",
+            f"the wall clock is in {year} and slips by {slip:.1f} s",
+            "note",
             "names and ages of runs will be odd; epochs are ordered by their numbers",
-        )  # fmt: skip
+        )
     return Finding("clock", "steady")
 
 
@@ -127,12 +130,14 @@ def _directory(run_dir: Path) -> Iterator[Finding]:
     existing = next(
         path for path in (run_dir.absolute(), *run_dir.absolute().parents) if path.exists()
     )
-    kind = file_system(existing)
-    notes = file_system_warnings(run_dir, kind)
+    kind = find_file_system(existing)
+    notes = check_file_system(run_dir, kind)
     yield Finding(
-        "file system", kind or "of a kind that the system does not tell",
-        "note" if notes else "good", "; ".join(f"{one.message}; {one.mend}" for one in notes),
-    )  # fmt: skip
+        "file system",
+        kind or "of an unknown kind",
+        "note" if notes else "good",
+        "; ".join(f"{one.message}; {one.mend}" for one in notes),
+    )
     yield _space(existing)
     try:
         with tempfile.TemporaryDirectory(prefix=".doctor-", dir=existing) as place:
@@ -140,9 +145,11 @@ def _directory(run_dir: Path) -> Iterator[Finding]:
                 yield _tried(look, Path(place))
     except OSError as error:
         yield Finding(
-            "writing", f"{existing} cannot be written to: {error.strerror}", "bad",
+            "writing",
+            f"{existing} cannot be written to: {error.strerror}",
+            "bad",
             "choose another --run-dir, or mend its permissions",
-        )  # fmt: skip
+        )
 
 
 def _space(path: Path) -> Finding:
@@ -172,7 +179,7 @@ def _fsync(place: Path) -> Finding:
         try:
             os.write(descriptor, bytes(_PROBE_BYTES))
             started = time.perf_counter()
-            os.fsync(descriptor)
+            sync_file(descriptor)
             times_ms.append((time.perf_counter() - started) * 1000)
         finally:
             os.close(descriptor)
@@ -186,30 +193,34 @@ def _fsync(place: Path) -> Finding:
 
 
 def _rename(place: Path) -> Finding:
-    """A commit is one rename that never replaces anything."""
+    """Examine whether the file system can rename without replacing, as a commit needs."""
     for name in ("one", "two"):
         (place / name).mkdir()
         (place / name / "file").touch()
     try:
-        rename_new(str(place / "one"), str(place / "two"))
+        rename_noreplace(str(place / "one"), str(place / "two"))
     except FileExistsError:
-        rename_new(str(place / "one"), str(place / "three"))
+        rename_noreplace(str(place / "one"), str(place / "three"))
         return Finding("rename", "in one act, and never over something")
     return Finding("rename", "replaces what is there", "bad", "choose a --run-dir on a local disk")
 
 
 def _lock(place: Path) -> Finding:
     with RunLock.acquire(place):
-        program = "import sys; from jobrun.runner.lock import is_live; from pathlib import Path; "
+        program = (
+            "import sys; from jobrun.runner.rundir.lock import is_live; from pathlib import Path; "
+        )
         program += "sys.exit(0 if is_live(Path(sys.argv[1])) else 1)"
         held = subprocess.run(  # noqa: S603 - this interpreter, our own words
             [sys.executable, "-c", program, str(place)], check=False, stdin=subprocess.DEVNULL
         )
     if held.returncode or is_live(place):
         return Finding(
-            "lock", "another process does not see it", "bad",
+            "lock",
+            "another process does not see it",
+            "bad",
             "start a run on one host only, and choose a --run-dir on a local disk",
-        )  # fmt: skip
+        )
     return Finding("lock", "held by the kernel, seen by other processes, gone with its holder")
 
 

@@ -1,6 +1,6 @@
-"""Reading a file from elsewhere, first in a process that may die of it. Shows nothing of it.
+"""Inspect an untrusted file in a child process, which may crash on it.
 
-A file of somebody else may be made to crash libhdf5, to keep it busy for ever, or to have it take
+A file from elsewhere may be made to crash libhdf5, to keep it busy for ever, or to have it take
 all memory. So a child reads it before we do, with limits; and what we read afterwards must be the
 very bytes that the child has survived.
 """
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jobrun.checkpoint.hdf5 import FileFacts, inspect_state
+from jobrun.checkpoint.checkpoint_file import FileFacts, inspect_state
 from jobrun.core.errors import CheckpointError
 
 _TIMEOUT_S = 60.0
@@ -30,7 +30,7 @@ resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 resource.setrlimit(resource.RLIMIT_AS, (bytes_, bytes_))
-from jobrun.checkpoint.hdf5 import inspect_state
+from jobrun.checkpoint.checkpoint_file import inspect_state
 from jobrun.core.errors import JobrunError
 try:
     said = {"digest": inspect_state(path).header.digest}
@@ -42,7 +42,7 @@ print(json.dumps(said))
 
 
 def inspect_guarded(path: str, *, timeout_s: float = _TIMEOUT_S) -> FileFacts:
-    """What a checkpoint file from anywhere holds; its reader may die of it, this process not.
+    """Inspect an untrusted checkpoint file in a sandbox, a child process that may crash.
 
     Args:
         path: The file.
@@ -91,5 +91,5 @@ def _deadly(path: str, why: str) -> CheckpointError:
     return CheckpointError.of(
         "E384",
         f"{path} cannot be read safely: {why}",
-        "do not use it; a file of jobrun does nothing of the kind",
+        "do not use it; no file written by jobrun does this",
     )

@@ -1,4 +1,4 @@
-"""Running several specs side by side, as tests do, and telling the results to other programs."""
+"""Run several specs as smoke tests in parallel, and render the results for CI."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
+
+from jobrun.core.lazy_dataclass import dataclass
 
 _STOPPED = 75
 _UNEXPECTED = 9
@@ -20,8 +22,8 @@ _LAST_LINES = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Smoked:
-    """How the run of one spec went.
+class SmokeResult:
+    """The result of one spec's smoke test.
 
     Attributes:
         spec: As it was named.
@@ -29,7 +31,7 @@ class Smoked:
         seconds: From the start of its process to its end.
         epoch: The last that ran; -1 for none.
         reason: Why it ended, in words.
-        faults: What went wrong, as ``jobrun.core.excerpt`` lists faults.
+        faults: What went wrong, as ``jobrun.core.text.fault_text`` lists faults.
         metrics: The last value of each.
         said: The last lines it said.
     """
@@ -45,46 +47,46 @@ class Smoked:
 
     @property
     def good(self) -> bool:
-        """It ended as it should, or was stopped because its time was over."""
+        """Whether a smoke test ended as it should, or was stopped because its time was over."""
         return self.exit_code in (0, _STOPPED)
 
     @property
     def word(self) -> str:
-        """How it went, in a word."""
+        """The result of the smoke test in a word."""
         words = {0: "passed", _STOPPED: "passed, stopped", _UNEXPECTED: "unexpected"}
         return words.get(self.exit_code, "failed")
 
 
-def smoke(
+def run_smoke_tests(
     specs: Sequence[str],
     words: Sequence[str],
     run_dir: Path,
     jobs: int,
-    tell: Callable[[Smoked], None],
-) -> tuple[Smoked, ...]:
-    """Run each spec in a process of its own, several at a time.
+    listen: Callable[[SmokeResult], None],
+) -> tuple[SmokeResult, ...]:
+    """Run each spec as a smoke test in a process of its own, several at a time.
 
     Args:
         specs: Their files.
         words: Further words of each command line, such as ``--epochs 2``.
         run_dir: Where their runs go.
         jobs: How many at a time.
-        tell: Is told each result, from any thread.
+        listen: Called with each result, from any thread.
 
     Returns:
         One result per spec, in their order.
     """
 
-    def work(spec: str) -> Smoked:
+    def work(spec: str) -> SmokeResult:
         result = _run(spec, [*words, "--run-dir", str(run_dir)])
-        tell(result)
+        listen(result)
         return result
 
     with ThreadPoolExecutor(jobs) as pool:
         return tuple(pool.map(work, specs))
 
 
-def _run(spec: str, words: Sequence[str]) -> Smoked:
+def _run(spec: str, words: Sequence[str]) -> SmokeResult:
     command = [sys.executable, "-m", "jobrun", "run", spec, "--resume", "never", "--json"]
     started = time.monotonic()
     done = subprocess.run(  # noqa: S603 - this interpreter, our own program
@@ -93,16 +95,22 @@ def _run(spec: str, words: Sequence[str]) -> Smoked:
     )  # fmt: skip
     seconds = time.monotonic() - started
     ended = _document(done.stdout)
-    faults, said = _heard(done.stderr)
+    faults, said = _split_output(done.stderr)
     first = faults[0]["message"] if faults else ""
-    return Smoked(
-        spec, done.returncode, seconds, ended.get("epoch", -1), ended.get("reason") or first,
-        faults, ended.get("metrics", {}), said,
-    )  # fmt: skip
+    return SmokeResult(
+        spec,
+        done.returncode,
+        seconds,
+        ended.get("epoch", -1),
+        ended.get("reason") or first,
+        faults,
+        ended.get("metrics", {}),
+        said,
+    )
 
 
 def _environment() -> dict[str, str]:
-    """This process's variables without those that would change every run."""
+    """Copy the environment for smoke tests, without variables that would change every run."""
     return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
 
 
@@ -114,8 +122,8 @@ def _document(text: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _heard(text: str) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
-    """The faults, and the last lines for people."""
+def _split_output(text: str) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
+    """Split the output of a smoke test into its faults and the last lines for people."""
     faults, said = [], []
     for line in text.splitlines():
         event = _document(line)
@@ -131,14 +139,18 @@ def _heard(text: str) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
     return tuple(one for one in faults if one["severity"] == "error"), tuple(said[-_LAST_LINES:])
 
 
-def junit(results: Sequence[Smoked]) -> str:
-    """The results as JUnit XML, as most CI systems read it: one test case per spec."""
+def junit(results: Sequence[SmokeResult]) -> str:
+    """Render the results of smoke tests as JUnit XML, one test case per spec."""
     bad = [one for one in results if not one.good]
     unexpected = sum(one.exit_code == _UNEXPECTED for one in bad)
     suite = ET.Element(
-        "testsuite", name="jobrun", tests=str(len(results)), failures=str(unexpected),
-        errors=str(len(bad) - unexpected), time=f"{sum(one.seconds for one in results):.3f}",
-    )  # fmt: skip
+        "testsuite",
+        name="jobrun",
+        tests=str(len(results)),
+        failures=str(unexpected),
+        errors=str(len(bad) - unexpected),
+        time=f"{sum(one.seconds for one in results):.3f}",
+    )
     for one in results:
         case = ET.SubElement(
             suite, "testcase", classname="jobrun", name=one.spec, time=f"{one.seconds:.3f}"
@@ -155,8 +167,8 @@ def junit(results: Sequence[Smoked]) -> str:
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def markdown(results: Sequence[Smoked]) -> str:
-    """The results as a table for a page, such as the summary of a CI step."""
+def markdown(results: Sequence[SmokeResult]) -> str:
+    """Render the results of smoke tests as a Markdown table for a CI step's summary."""
     lines = ["| spec | result | epochs | seconds | why |", "|---|---|---|---|---|"]
     for one in results:
         mark = "✅" if one.good else "❌"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from jobrun.graph.expr import ATTRIBUTES, BUILTINS, DTYPES
+from jobrun.graph.expressions import ATTRIBUTES, BUILTINS, DTYPES
 from jobrun.ops.table import DRAWS, OPERATORS
 from tests.adversarial.escapes import EXPRESSIONS
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import TaskFailedError
-from tests.support.running import Bench
+from tests.support.step_bench import Bench
+from tests.support.tables import each_case
 
 # More than the addresses that a process has, so that no machine tries.
 HUGE = (
@@ -40,7 +41,7 @@ TEXT = (
 POWERS = ("w = n ** n", "w = 2 ** n", "w = 1 << n", "n <<= n", "n **= n")
 
 
-@pytest.mark.parametrize("step", [*HUGE, *TEXT, *POWERS])
+@each_case("step", [*HUGE, *TEXT, *POWERS])
 def test_it_fails_at_its_step(step):
     with Bench(x=_three(), n=10**15, t="%999999999d") as bench:
         with pytest.raises(TaskFailedError) as caught:

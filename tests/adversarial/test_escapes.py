@@ -8,12 +8,12 @@ from itertools import chain
 import pytest
 
 from jobrun.compile.job import compile_job
-from jobrun.compile.text import parse_text
+from jobrun.compile.lowering.text import parse_text
 from jobrun.core.errors import Fault, SpecError
 from jobrun.spec.load import load_spec
 from tests.adversarial.escapes import EXPRESSIONS, TEXTS
 from tests.support.expressions import ORIGIN, expression, statement
-from tests.support.pace import thinned
+from tests.support.tables import each_case
 
 HEAD = """\
 jobrun: 1
@@ -56,17 +56,17 @@ def _told(faults: tuple[Fault, ...]) -> None:
         assert fault.code[0] == "E", fault
 
 
-@pytest.mark.parametrize("text", thinned(CASES, 3))
+@each_case("text", CASES)
 def test_as_a_value_it_is_refused_with_its_place(text, tmp_path):
     _told(_faults(expression, text) or _of_a_job(tmp_path, f"w = {text}"))
 
 
-@pytest.mark.parametrize("text", thinned(CASES, 3))
+@each_case("text", CASES)
 def test_as_a_statement_it_is_refused_with_its_place(text, tmp_path):
     _told(_faults(statement, text) or _of_a_job(tmp_path, text))
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@each_case("text", TEXTS)
 def test_in_a_log_line_it_is_refused_with_its_place(text):
     _told(_faults(parse_text, text, ORIGIN, "epoch/t/steps[0]", {}, holes=True))
 

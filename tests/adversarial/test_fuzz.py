@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 
-from jobrun.compile.text import parse_text
+from jobrun.compile.lowering.text import parse_text
 from jobrun.core.errors import SpecError
-from jobrun.core.names import BLOB_NAME
-from jobrun.graph.expr import (
+from jobrun.core.text.names import BLOB_NAME
+from jobrun.graph.expressions import (
     ATTRIBUTES,
     BUILTINS,
     DTYPES,
@@ -21,14 +21,15 @@ from jobrun.graph.expr import (
     Name,
     OutputRead,
 )
-from jobrun.graph.query import op_expressions, text_expressions
-from jobrun.graph.walk import walk_expr
+from jobrun.graph.query import op_expressions
+from jobrun.graph.traversal import children, walk_expr
 from jobrun.ops.table import DRAWS, OPERATORS
-from jobrun.runtime.codegen import compile_expression
-from jobrun.runtime.syntax import import_of_numpy
-from jobrun.runtime.usage import BlockNames
+from jobrun.runtime.codegen.compiler import compile_expression
+from jobrun.runtime.codegen.expressions import import_numpy_module
+from jobrun.runtime.codegen.liveness import BlockNames
 from tests.adversarial.fuzzing import GROWN, TEXTS
 from tests.support.expressions import ORIGIN, expression, statement
+from tests.support.thinning import examples
 
 # What generated code may name besides its own globals: the frame, and what it holds.
 FRAME = {
@@ -36,7 +37,9 @@ FRAME = {
     "loops", "output", "node_blob", "task", "group", "i", "t", "g", "n",
 }  # fmt: skip
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-LONG = settings(max_examples=30_000, deadline=None, suppress_health_check=list(HealthCheck))
+LONG = settings(
+    max_examples=examples(10_000), deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 
 def _read(text: str) -> list[Expr]:
@@ -54,7 +57,7 @@ def _read(text: str) -> list[Expr]:
         if read is expression:
             trees.append(made)
         else:
-            trees += (op_expressions if read is statement else text_expressions)(made)
+            trees += (op_expressions if read is statement else children)(made)
     return trees
 
 
@@ -83,12 +86,13 @@ def _only_known_words(tree: Expr) -> None:
 def _only_the_frame(tree: Expr) -> None:
     """The code of a tree names nothing but its frame, draws and its own globals."""
     function = compile_expression(tree, BlockNames())
-    assert function.__globals__["__builtins__"] == {"__import__": import_of_numpy}
+    assert function.__globals__["__builtins__"] == {"__import__": import_numpy_module}
     own = {name for name in function.__globals__ if name != "__builtins__"}
     named = set(function.__code__.co_names)
     assert named <= FRAME | {*DRAWS, *ATTRIBUTES} | own, named - FRAME - own
 
 
+@pytest.mark.long
 @QUICK
 @given(TEXTS)
 def test_any_text_gives_known_words_or_faults(text):
@@ -97,6 +101,9 @@ def test_any_text_gives_known_words_or_faults(text):
 
 
 @QUICK
+@example("'a'[0 + 2.5]")
+@example("(1, 2)['a']")
+@example("[1][1.5 * 2]")
 @given(GROWN)
 def test_code_of_what_is_accepted_names_only_its_frame(text):
     for tree in _read(text):

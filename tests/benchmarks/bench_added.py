@@ -19,9 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from jobrun.graph.steps import SaveState
-from jobrun.runtime.savings import Savings
+from jobrun.runtime.snapshots.snapshot import Snapshots
 from tests.benchmarks import peers
 from tests.benchmarks.checkpoint_cases import SCALE, Values, mixed, size_bytes
+from tests.benchmarks.ratios import verdict
 
 ROUNDS = int(os.environ.get("JOBRUN_BENCH_ROUNDS", "5"))
 _STEPS = 8
@@ -45,7 +46,7 @@ class Ours:
     """As a session does it."""
 
     def __init__(self) -> None:
-        self._savings = Savings()
+        self._savings = Snapshots()
         self._epoch = 0
 
     def __call__(
@@ -54,7 +55,7 @@ class Ours:
         names = frozenset(values)
         step = SaveState("n.h5", tuple(sorted(values)), "bench", "save")
         self._epoch += 1
-        ticket = self._savings.hold(step, _NODE, self._epoch, values)
+        ticket = self._savings.begin(step, _NODE, self._epoch, values)
         changed = {_NODE: names}
         self._savings.protect((ticket,), (changed,), {})
         writing = threading.Thread(target=self._savings.persist, args=(ticket, str(folder)))
@@ -152,7 +153,7 @@ def main() -> None:
     for name, aim in (("torch DCP, asynchronous", 0.2), ("Orbax, asynchronous", 0.1)):
         if name in added:
             ratio = added["jobrun"] / max(added[name], 1e-9)
-            print(f"  jobrun against {name:24} {ratio:8.2f} x   (aim: {aim:.2f} x)")
+            print(f"  jobrun against {name:24} {ratio:8.2f} x{verdict(ratio, aim)}")
 
 
 if __name__ == "__main__":

@@ -15,12 +15,13 @@ from collections.abc import Callable
 import numpy as np
 
 import jobrun
-from jobrun.blobs.values import same_bits
-from jobrun.runner.environment import set_blas_threads
+from jobrun.runner.identity.environment import set_blas_threads
 from jobrun.session.base import RunContext
-from jobrun.session.threads import ThreadsSession
+from jobrun.session.threads.session import ThreadsSession
+from jobrun.values.kinds import same_bits
 from tests.benchmarks.nets import CASES, Blobs, Case
-from tests.benchmarks.ratios import medians
+from tests.benchmarks.ratios import medians, verdict
+from tests.benchmarks.stencils import STENCILS
 
 _ROUND_S = 0.02
 # Items of an array of which three stay in the nearest cache but one.
@@ -31,9 +32,12 @@ def spec(case: Case) -> str:
     """The spec of a case."""
     init = "\n".join(f'      - "{line}"' for line in case.init)
     return (
-        "jobrun: 1\nname: net\ninit:\n  - task: start\n    steps:\n" + init
-        + "\nepoch:\n  - task: work\n    steps:" + case.epoch + "stop: [{epochs: 1}]\n"
-    )  # fmt: skip
+        "jobrun: 1\nname: net\ninit:\n  - task: start\n    steps:\n"
+        + init
+        + "\nepoch:\n  - task: work\n    steps:"
+        + case.epoch
+        + "stop: [{epochs: 1}]\n"
+    )
 
 
 def peak(act: Callable[[], object]) -> int:
@@ -97,7 +101,7 @@ def bench(case: Case, folder: str) -> None:
     ratio = found["net"] / found["by hand"]
     print(
         f"{case.name:32} {found['by hand'] * 1e6:12,.1f} us {ratio:8.3f} x  "
-        f"(aim: {case.aim:.2f} x)   peak {memory[0] / 1e6:8.3f} MB by hand, "
+        f"{verdict(ratio, case.aim)}   peak {memory[0] / 1e6:8.3f} MB by hand, "
         f"{memory[1] / 1e6:8.3f} MB"
         + (f"   floor {found['floor'] / found['by hand']:.2f} x" if case.ufuncs else "")
     )
@@ -109,7 +113,7 @@ def main() -> None:
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
     print(f"{'':32} {'by hand':>15} {'net':>10}")
     with tempfile.TemporaryDirectory() as folder, np.errstate(all="ignore"):
-        for case in CASES:
+        for case in (*CASES, *STENCILS):
             if wanted in case.name:
                 bench(case, folder)
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import jobrun
-from jobrun.runner.environment import set_blas_threads
-from jobrun.runtime.meter import Meter
+from jobrun.runner.identity.environment import set_blas_threads
+from jobrun.runtime.codegen.meter import Meter
 from jobrun.session.base import RunContext
-from jobrun.session.threads import ThreadsSession
+from jobrun.session.threads.session import ThreadsSession
 from tests.benchmarks.ratios import medians, show
 
 _CASES = {
@@ -44,12 +44,15 @@ def main() -> None:
     for name, (init, steps) in _CASES.items():
         epoch = f"[{{task: t, steps: [{steps}]}}]"
         variants = {"without": _act(init, epoch), "--profile": _act(init, epoch, Meter())}
-        show(name, medians(variants, rounds=15), "without", "1.10")
+        show(name, medians(variants, rounds=15), "without", {"--profile": 1.1})
     init = "w = ones(200000)"
-    variants = {
-        f"{count} instances": _act(init, _shared(count)) for count in (1, 2)
-    }  # fmt: skip
-    show("hogwild: the same work shared out", medians(variants), "1 instances", "0.55 on 2 cores")
+    variants = {f"{count} instances": _act(init, _shared(count)) for count in (1, 2)}
+    show(
+        "hogwild: the same work shared out, on 2 cores",
+        medians(variants),
+        "1 instances",
+        {"2 instances": 0.55},
+    )
 
 
 def _shared(count: int) -> str:

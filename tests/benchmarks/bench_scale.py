@@ -32,7 +32,7 @@ from typing import Any
 
 from jobrun.compile.job import compile_job
 from jobrun.core.events import EpochEnded
-from jobrun.runner.settings import RunOptions
+from jobrun.runner.options import RunOptions
 from jobrun.runner.start import start_run
 from jobrun.spec.load import load_spec
 from tests.support.fake_nodes import MADE, FakeSession, fake_nodes, many

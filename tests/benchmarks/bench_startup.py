@@ -8,25 +8,46 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from tests.benchmarks.ratios import medians
+from tests.benchmarks.ratios import medians, verdict
 from tests.support.command import SPECS, environment
-from tests.support.manyruns import make_runs
+from tests.support.many_runs import make_runs
 
 BARE = "python -c pass"
 _SPEC = str(SPECS / "digits-kmeans.yaml")
 _MANY, _VERY_MANY = 1_000, 10_000
+_RUN, _LIBRARIES = "jobrun run, of three epochs", "import numpy, h5py"
+# By a part of the name; of a bare interpreter.
+_AIMS = (
+    ("--version", 1.7), ("validate", 15), ("completion", 10), (f"runs, of {_VERY_MANY:,}", 40),
+    ("runs --limit 20", 25), ("runs", 12), ("status", 8), ("logs", 8), ("metrics", 8),
+)  # fmt: skip
+_PACKAGES = 4
+_SHORT = """\
+jobrun: 1
+name: short
+init: [{task: start, steps: [x = 1.0]}]
+epoch: [{task: step, steps: [x += 1]}]
+stop: [{epochs: 3}]
+"""
 
 
 def timed(words: list[str], **variables: str) -> Callable[[], object]:
     """A call that starts an interpreter with these words, and waits for its end."""
+    # Installed packages have bytecode; without it, each start compiles this one again.
+    variables = {"PYTHONDONTWRITEBYTECODE": "", **variables}
     return partial(
-        subprocess.run, [sys.executable, *words], env=environment(**variables), check=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        subprocess.run,
+        [sys.executable, *words],
+        env=environment(**variables),
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 def command(*words: str, **variables: str) -> Callable[[], object]:
@@ -40,10 +61,11 @@ def completion(*words: str) -> Callable[[], object]:
     return command(_JOBRUN_COMPLETE="bash_complete", COMP_WORDS=line, COMP_CWORD=str(len(words)))
 
 
-def cases(few: str, many: str) -> dict[str, Callable[[], object]]:
+def cases(short: str, few: str, many: str) -> dict[str, Callable[[], object]]:
     """What is measured, by its name.
 
     Args:
+        short: The spec of a job of three epochs.
         few: A directory of 1,000 runs, with one that really ran.
         many: The same, of 10,000.
     """
@@ -60,6 +82,9 @@ def cases(few: str, many: str) -> dict[str, Callable[[], object]]:
     for count, folder in ((_MANY, few), (_VERY_MANY, many)):
         found |= {
             f"jobrun runs, of {count:,}": command("runs", "--run-dir", folder),
+            f"jobrun runs --where, of {count:,}": command(
+                "runs", "--where", "loss<0.01", "--sort", "-rate", "--run-dir", folder
+            ),
             f"jobrun runs --limit 20, of {count:,}": command(
                 "runs", "--limit", "20", "--run-dir", folder
             ),
@@ -67,16 +92,53 @@ def cases(few: str, many: str) -> dict[str, Callable[[], object]]:
             f"jobrun status NAME, of {count:,}": command(
                 "status", "two-nodes", "--run-dir", folder
             ),
+            f"jobrun logs NAME, of {count:,}": command("logs", "two-nodes", "--run-dir", folder),
+            f"jobrun metrics NAME, of {count:,}": command(
+                "metrics", "two-nodes", "--run-dir", folder
+            ),
             f"completion of a run, of {count:,}": completion("status", "--run-dir", folder, ""),
         }
     return found | {
-        "import numpy": timed(["-c", "import numpy"]),
+        _RUN: command("run", short, "--run-dir", f"{few}-short", "--resume", "never", "-q"),
+        _LIBRARIES: timed(["-c", "import numpy, h5py"]),
         "import pydantic, click": timed(["-c", "from pydantic import BaseModel; import click"]),
     }
 
 
+def import_times(*words: str) -> dict[str, tuple[float, int]]:
+    """Milliseconds and number of the modules that a command line imports, by their package.
+
+    Modules of the standard library are under its name here, those of jobrun under its own.
+    """
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "jobrun", *words], check=True, text=True,
+        env=environment(PYTHONDONTWRITEBYTECODE="", JOBRUN_UNGUARDED="1"), capture_output=True,
+    )  # fmt: skip
+    found: dict[str, tuple[float, int]] = {}
+    for line in done.stderr.splitlines():
+        own_us, _, name = line.removeprefix("import time:").replace("|", " ").split(maxsplit=2)
+        if own_us.isdecimal():
+            package = name.strip().partition(".")[0]
+            package = "standard library" if package in sys.stdlib_module_names else package
+            took_ms, count = found.get(package, (0.0, 0))
+            found[package] = (took_ms + int(own_us) / 1000, count + 1)
+    return dict(sorted(found.items(), key=lambda item: -item[1][0]))
+
+
+def show_imports(lines: Mapping[str, tuple[str, ...]]) -> None:
+    """Print what command lines import: their own modules, and the packages that take longest."""
+    print("\nimports: milliseconds (modules)")
+    for name, words in lines.items():
+        found = import_times(*words)
+        own_ms, own = found.pop("jobrun")
+        rest_ms, rest = (sum(column) for column in zip(*found.values(), strict=True))
+        parts = [f"{package} {took:.0f} ({count})" for package, (took, count) in found.items()]
+        print(f"  {name:16} own {own_ms:4.0f} ({own})   foreign {rest_ms:4.0f} ({rest}): ", end="")
+        print(", ".join(parts[:_PACKAGES]))
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     with tempfile.TemporaryDirectory(prefix="jobrun-bench-") as text:
         folders = []
         for count in (_MANY, _VERY_MANY):
@@ -84,10 +146,24 @@ def main() -> None:
             make_runs(folder, count)
             command("run", str(SPECS / "two-nodes.yaml"), "--run-dir", str(folder), "-q")()
             folders.append(str(folder))
-        found = medians(cases(*folders), rounds=5)
-    print("\nstart to end   (aim: no command that reads waits more than a moment)")
+        short = Path(text, "short.yaml")
+        short.write_text(_SHORT)
+        found = medians(cases(str(short), *folders), rounds=5)
+        place = ("--run-dir", folders[0])
+        show_imports(
+            {
+                "jobrun run": ("run", str(short), *place, "--resume", "never", "-q"),
+                "jobrun validate": ("validate", str(short)),
+                **{f"jobrun {one}": (one, *place) for one in ("runs", "status", "logs", "metrics")},
+            }
+        )
+    print("\nstart to end")
     for name, seconds in found.items():
-        print(f"  {name:34} {seconds * 1000:7.0f} ms  {seconds / found[BARE]:6.1f} x")
+        ratio = seconds / found[BARE]
+        aim = verdict(ratio, next((most for part, most in _AIMS if part in name), None))
+        print(f"  {name:34} {seconds * 1000:7.0f} ms  {ratio:6.1f} x{aim}")
+    ratio = found[_RUN] / found[_LIBRARIES]
+    print(f"  {_RUN} against {_LIBRARIES}: {ratio:.1f} x{verdict(ratio, 2.5)}")
 
 
 if __name__ == "__main__":

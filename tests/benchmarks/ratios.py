@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 ROUNDS = 7
 
@@ -32,8 +33,39 @@ def medians(
     return {name: statistics.median(found) for name, found in times.items()}
 
 
-def show(title: str, found: Mapping[str, float], baseline: str, aim: str = "") -> None:
-    """Print each variant with its ratio to the baseline."""
-    print(f"\n{title}{f'   (aim: {aim})' if aim else ''}")
+def verdict(found: float, most: float | None = None, least: float | None = None) -> str:
+    """What is printed behind a figure: its aim, or that it misses it.
+
+    Args:
+        found: The figure.
+        most: What it may be at most; None where that is no aim.
+        least: What it must be at least; None where that is no aim.
+    """
+    if most is not None and found > most:
+        return f"   MISSES {found:.2f} > {most:g}"
+    if least is not None and found < least:
+        return f"   MISSES {found:.2f} < {least:g}"
+    if most is None and least is None:
+        return ""
+    return f"   (aim: at most {most:g})" if most is not None else f"   (aim: at least {least:g})"
+
+
+def show(
+    title: str,
+    found: Mapping[str, float],
+    baseline: str,
+    aims: Mapping[str, float] = MappingProxyType({}),
+) -> None:
+    """Print each variant with its ratio to the baseline.
+
+    Args:
+        title: What was measured.
+        found: Seconds of each variant.
+        baseline: The variant to compare with.
+        aims: The ratios that variants should not exceed.
+    """
+    print(f"\n{title}")
     for name, seconds in found.items():
-        print(f"  {name:44} {seconds * 1e6:12,.1f} us  {seconds / found[baseline]:8.2f} x")
+        ratio = seconds / found[baseline]
+        aim = verdict(ratio, aims.get(name))
+        print(f"  {name:44} {seconds * 1e6:12,.1f} us  {ratio:8.2f} x{aim}", flush=True)

@@ -9,10 +9,10 @@ import sys
 import pytest
 from click.shell_completion import CompletionItem
 
-from jobrun.cli.bash import WholeWords
-from jobrun.cli.invoke import invoke
+from jobrun.cli.completion_script import WholeLineBash
+from jobrun.cli.process.invoke import invoke
 from tests.support.command import environment
-from tests.support.some_runs import make_run
+from tests.support.sample_runs import make_run
 
 BREAKS = " \t\n\"'@><=;|&(:"
 
@@ -75,7 +75,7 @@ def test_where_bash_breaks_at_blanks_only_it_gets_whole_words(tmp_path, capsys):
 def test_the_line_is_read_as_a_shell_reads_it(monkeypatch, line, words):
     monkeypatch.setenv("COMP_WORDS", line)
 
-    assert WholeWords(None, {}, "jobrun", "X").get_completion_args() == words
+    assert WholeLineBash(None, {}, "jobrun", "X").get_completion_args() == words
 
 
 @pytest.mark.parametrize(
@@ -87,10 +87,10 @@ def test_what_stands_before_the_last_break_is_left_out(monkeypatch, typed, value
     monkeypatch.setenv("COMP_WORDS", f"jobrun fork {typed}")
     monkeypatch.setenv("_JOBRUN_WORDBREAKS", BREAKS)
 
-    found = WholeWords(None, {}, "jobrun", "X").format_completion(CompletionItem(value))
+    found = WholeLineBash(None, {}, "jobrun", "X").format_completion(CompletionItem(value))
 
     assert found == f"plain,{put}"
 
 
 def test_the_script_hands_over_the_line():
-    assert "COMP_LINE" in WholeWords.source_template
+    assert "COMP_LINE" in WholeLineBash.source_template

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import click
-import pytest
 
 from jobrun.cli.app import COMMANDS, CommandGroup
-from jobrun.cli.invoke import invoke
 from jobrun.cli.options import Command, option, value_options
-from jobrun.cli.shell import Shell
+from jobrun.cli.process.invoke import invoke
+from jobrun.cli.terminal import Shell
+from tests.support.tables import each_case
 
 
 def test_an_unknown_option_names_the_nearest(capsys):
@@ -19,7 +19,7 @@ def test_an_unknown_option_names_the_nearest(capsys):
     )
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@each_case("name", COMMANDS)
 def test_every_option_is_an_environment_variable_too(name):
     command = CommandGroup("jobrun").get_command(click.Context(Command("x")), name)
     assert command is not None

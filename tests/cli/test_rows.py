@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import bash, environment, jobrun
-from tests.support.pace import thinned
-from tests.support.stored import blobs, epochs, only_run
-from tests.support.walk import SPEC
+from tests.support.stored_runs import blobs, epochs, only_run
+from tests.support.thinning import thinned
+from tests.support.walk_spec import SPEC
 
 
 @pytest.fixture
@@ -138,6 +138,7 @@ def test_row_31_a_reader_that_goes_away_loses_no_epoch(folder, reference):
     assert _content(only_run(folder / "runs")) == reference
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("closing", thinned([">&- 2>&- <&-", ">&-", "2>&-"], 3))
 def test_row_31_closed_streams_lose_no_epoch_and_get_no_file(folder, reference, closing):
     code, out, said = bash(f"jobrun run walk.yaml -v {closing}", folder)
@@ -190,6 +191,7 @@ def test_row_32_the_umask_is_kept_and_nothing_is_writable_by_all(folder, referen
         assert mode & 0o022 == 0, path
 
 
+@pytest.mark.long
 def test_row_32_a_deleted_working_directory_is_an_error_not_a_crash(folder):
     gone = folder / "gone"
     gone.mkdir()
@@ -218,6 +220,7 @@ def _under_a_limit(folder: Path, limit: str) -> tuple[int, str]:
     return code, said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", thinned(["-n 16", "-n 10", "-n 20", "-n 24"], 4))
 def test_row_33_few_open_files_are_enough_or_it_is_told(folder, reference, limit):
     code, said = _under_a_limit(folder, limit)
@@ -237,7 +240,8 @@ def test_row_33_a_limit_on_the_size_of_files_is_told_and_then_resumed_from(folde
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("kib", thinned([120_000, 60_000, 250_000], 3))
+@pytest.mark.long
+@pytest.mark.parametrize("kib", thinned([120_000, 60_000, 240_000], 3))
 def test_row_33_too_little_memory_is_told(folder, reference, kib):
     code, said = _under_a_limit(folder, f"-v {kib}")
     assert code in (0, 1, 7), said

@@ -1,4 +1,4 @@
-"""Drafts put on their nodes."""
+"""The drafts of a job become tasks on nodes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ def test_tasks_stand_in_spec_order_then_node_order(tmp_path):
     )
 
     assert [task.full_name for task in job.epoch.tasks] == [
-        "a_0/z", "a_1/z", "b/y", "a_0/y", "a_1/y"
-    ]  # fmt: skip
+        "a_0/z",
+        "a_1/z",
+        "b/y",
+        "a_0/y",
+        "a_1/y",
+    ]
 
 
 def test_nodes_share_what_is_the_same_for_all(tmp_path):

@@ -26,7 +26,7 @@ def test_all_errors_are_raised_as_one_in_their_order():
 
 def test_warnings_alone_raise_nothing():
     faults = Faults()
-    faults.warn("W131", "this step is never reached", "take it out", HERE)
+    faults.warn("W131", "this step is never reached", "remove it", HERE)
 
     faults.raise_if_any()
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from jobrun.compile.job import compile_job
 from jobrun.core.errors import SpecError
-from jobrun.graph.render import render_job
+from jobrun.graph.text.job import render_job
 from jobrun.spec.load import load_spec
 from tests.support.compiling import compile_text, faults_of, job_of
 from tests.support.golden import GOLDEN, check_golden
 
-# The example of the language's description, as it stands there.
+# The example of the language's description, unchanged.
 EXAMPLE = """\
 # yaml-language-server: $schema=../schemas/job.schema.json
 jobrun: 1
@@ -65,13 +65,13 @@ exit:
     steps:
       - save: {C: "${run.dir}/artifacts/centroids.npy"}
 metrics: {shift: shift}
-stop:                                # any of these, looked at after each epoch
+stop:                                # stop conditions, evaluated after each epoch; any of them stops the job
   - when: shift < tol
   - epochs: 100
 checkpoint: {every: 1ep, keep: {last: 3, every: 10ep}}
 expect:                              # for smoke jobs in CI: exit code 9 when one does not hold at the end
   - shift < 0.01
-"""  # noqa: E501 - as it stands there
+"""  # noqa: E501 - unchanged
 
 EVERYTHING = """\
 params: {k: 3, rate: 0.5}
@@ -176,7 +176,7 @@ def test_another_hash_seed_gives_the_same_graph(tmp_path):
     program = dedent(
         """\
         from jobrun.compile.job import compile_job
-        from jobrun.graph.render import render_job
+        from jobrun.graph.text.job import render_job
         from jobrun.spec.load import load_spec
         print(render_job(compile_job(load_spec("kmeans.yaml")).job))
         """
@@ -184,11 +184,15 @@ def test_another_hash_seed_gives_the_same_graph(tmp_path):
 
     rendered = {
         subprocess.run(
-            [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True,
-            check=True, env={"PYTHONHASHSEED": str(seed)},
+            [sys.executable, "-c", program],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONHASHSEED": str(seed)},
         ).stdout
         for seed in (1, 2, 3)
-    }  # fmt: skip
+    }
 
     assert len(rendered) == 1
 
@@ -231,8 +235,15 @@ def test_all_faults_are_told_together(tmp_path):
     )
 
     assert {fault.code for fault in faults} == {
-        "E101", "E119", "E135", "E137", "E143", "E145", "E170", "E180"
-    }  # fmt: skip
+        "E101",
+        "E119",
+        "E135",
+        "E137",
+        "E143",
+        "E145",
+        "E170",
+        "E180",
+    }
 
 
 def test_the_garbage_collector_is_left_as_it_was(tmp_path):
@@ -263,6 +274,7 @@ def _blocks(inner):
 _STEPS = st.recursive(st.sampled_from(_TEXTS), _blocks, max_leaves=6)
 
 
+@pytest.mark.long
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

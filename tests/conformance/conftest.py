@@ -16,9 +16,9 @@ def cluster() -> Iterator[None]:
     if SESSION != "ray":
         yield
         return
-    from tests.support import rays  # noqa: PLC0415 - only these need it
+    from tests.support import ray_cluster  # noqa: PLC0415 - only these need it
 
-    with rays.shared():
+    with ray_cluster.shared():
         yield
 
 

@@ -66,8 +66,11 @@ def test_the_rules_that_hold_are_those_that_are_told():
 
 
 def test_a_case_that_waits_for_a_feature_names_one_that_is_pending():
-    waiting = {outcome.removeprefix("not yet: ") for outcome in CASES.values()
-               if outcome.startswith("not yet")}  # fmt: skip
+    waiting = {
+        outcome.removeprefix("not yet: ")
+        for outcome in CASES.values()
+        if outcome.startswith("not yet")
+    }
 
     assert waiting == set(PENDING)
 
@@ -82,10 +85,23 @@ def test_pending_features_are_refused_until_their_cases_are_tested(tmp_path):
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]])
 def test_the_table_is_told_wherever_the_cases_were_run(workers):
     told = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--benchmark-disable",
-         *workers, "tests/conformance/test_names.py"],
-        cwd=ROOT, env=environment(PYTEST_ADDOPTS=None), capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--benchmark-disable",
+            *workers,
+            "tests/conformance/test_names.py",
+        ],
+        cwd=ROOT,
+        env=environment(PYTEST_ADDOPTS=None),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
 
     assert "= conformance =" in told
     assert re.search(r"^012_task_names +by rule 3: names come from the spec", told, re.MULTILINE)

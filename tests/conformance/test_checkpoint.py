@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import CheckpointError
-from jobrun.runner.partial import load_blobs_from_checkpoints
+from jobrun.runner.partial_load import load_blobs_from_checkpoints
 from tests.support.compiling import codes_of
 from tests.support.conformance import Trial
 
@@ -65,6 +65,7 @@ def test_case_063_checkpoint_resume_every_epoch(trial):
         _check_resume(job, "temp_node", epoch)
 
 
+@pytest.mark.long
 def test_case_064_checkpoint_resume_multinode_manager(trial):
     """By rule 17: the same, on a node of a counted name."""
     job = trial(_reading("trainer", "count: 1"))
@@ -74,6 +75,7 @@ def test_case_064_checkpoint_resume_multinode_manager(trial):
         _check_resume(job, "trainer_0", epoch)
 
 
+@pytest.mark.long
 def test_case_065_reuse_manager_and_session(trial):
     """By rule 17: the same run is resumed again and again, from epochs in any order."""
     job = trial(_reading("trainer", "count: 1"))

@@ -37,8 +37,12 @@ def test_case_046_loop_stop_if_guard(stage):
     )
 
     assert job.run("init", "epoch") == {
-        "t.y": 5, "t.at_10": False, "t.at_3": True, "t.empty": False, "t.nostop": False,
-    }  # fmt: skip
+        "t.y": 5,
+        "t.at_10": False,
+        "t.at_3": True,
+        "t.empty": False,
+        "t.nostop": False,
+    }
 
 
 @pytest.mark.parametrize(("x", "y"), [(75, 2), (25, 3)])
@@ -82,8 +86,11 @@ def test_case_047_nested_loops_blob_count(stage):
     )
 
     assert job.run("init", "epoch") == {
-        "t.large": 1514, "t.small": 1146, "t.tiny": 310, "t.total": 2970,
-    }  # fmt: skip
+        "t.large": 1514,
+        "t.small": 1146,
+        "t.tiny": 310,
+        "t.total": 2970,
+    }
 
 
 def test_case_049_loop_iter_rerun_reset(stage):
@@ -208,8 +215,12 @@ def test_case_058_if_net_scopes(stage):
     job = stage(_task(_BRANCHES.replace("OUTER", "")))
 
     assert job.run("init", "epoch") == {
-        "t.first": 1, "t.second": 2, "t.y0": 1000, "t.y1": 101, "t.y2": 108,
-    }  # fmt: skip
+        "t.first": 1,
+        "t.second": 2,
+        "t.y0": 1000,
+        "t.y1": 101,
+        "t.y2": 108,
+    }
 
 
 def test_case_058_if_net_scopes_end_with_the_branch(tmp_path):

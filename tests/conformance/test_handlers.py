@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.checkpoint.directory import DirectoryStore
-from jobrun.checkpoint.metadata import Chosen
-from jobrun.checkpoint.upload import DirectoryUpload
-from jobrun.core.errors import EnvironmentFaultError
+from jobrun.checkpoint.metadata_handler import Chosen
+from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.checkpoint.upload_groups import DirectoryUpload
+from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.events import CheckpointCommitted, CheckpointFailed, GroupStarted, Noted
 from tests.support.conformance import Trial
 
@@ -226,3 +226,39 @@ def test_case_084_upload_group_of_a_spec(trial):
     assert job.start().epoch == 4
 
     _check_uploaded(job, job.folder / "there")
+
+
+class Remembering(Handler):
+    """Knows what it was told, as its contract says."""
+
+    def accessible(self, epoch):
+        self.told.append("a" if epoch is None else f"a{epoch}")
+        return epoch is None or f"w{epoch}" in self.told
+
+    def last_epoch(self, wanted):
+        self.told.append("l")
+
+
+def test_metadata_handler_is_asked_at_each_start_and_told_of_each_epoch_once(trial):
+    job, handler = trial(_counting(4, "checkpoint: {async: false}\n")), Remembering()
+
+    job.start(metadata=handler)
+    assert handler.told[0] == "l"
+    handler.told.remove("w4")
+    for _ in range(2):
+        job.resume(4, metadata=handler)
+    job.resume(2, metadata=handler)
+
+    assert handler.told.count("l") == 4
+    told = [one for one in handler.told if one.startswith("w")]
+    # What was not told before a kill is told at the resume; 3 and 4 were computed again.
+    assert told == ["w0", "w1", "w2", "w3", "w4", "w3", "w4"]
+
+
+def test_metadata_handler_that_names_an_epoch_of_a_new_run_is_refused(trial):
+    job = trial(_counting(2))
+
+    with pytest.raises(CheckpointError, match="a new run has none"):
+        job.start(metadata=Handler(epoch=3))
+
+    assert job.groups == []

@@ -21,11 +21,14 @@ def test_case_011_task_without_output_gets_one(stage):
 
 def test_case_012_task_names(tmp_path):
     """Same: the full name is the node's and the task's, so nodes do not clash."""
-    job = job_of(tmp_path, """
+    job = job_of(
+        tmp_path,
+        """
         nodes: {n1: {}, n2: {}}
         init: [{task: start, node: n1, steps: [w = 1]}]
         epoch: [{task: t, node: "n*", steps: [x = 1]}, {task: stp, node: n1, steps: [y = 1]}]
-    """)  # fmt: skip
+    """,
+    )
 
     assert [task.full_name for task in job.epoch.tasks] == ["n1/t", "n2/t", "n1/stp"]
     assert [node.name for node in job.cluster] == ["n1", "n2"]
@@ -61,8 +64,9 @@ def test_case_023_tasks_by_node_rules(tmp_path):
     merged = tasks_by_node(group, lambda node: "m")
 
     assert {node: [task.name for task in tasks] for node, tasks in first.items()} == {
-        "n1": ["a", "c"], "n2": ["b"],
-    }  # fmt: skip
+        "n1": ["a", "c"],
+        "n2": ["b"],
+    }
     assert again == first
     assert {node: [task.full_name for task in tasks] for node, tasks in merged.items()} == {
         "m": ["m/a", "m/b", "m/c"]
@@ -81,11 +85,14 @@ def test_case_024_node_kwargs_merge(tmp_path):
 
 def test_case_024_node_kwargs_merge_and_the_node_of_a_job_that_names_none(tmp_path):
     """Same: nodes are in the order of the spec, and a job without nodes has one, ``local``."""
-    job = job_of(tmp_path, """
+    job = job_of(
+        tmp_path,
+        """
         nodes: {n1: {props: {a: 1, b: 2}}, n2: {}}
         init: [{task: start, node: "*", steps: [w = 1]}]
         epoch: [{task: work, node: "*", steps: [w += 1]}]
-    """)  # fmt: skip
+    """,
+    )
     plain = job_of(tmp_path, "")
 
     assert [node.name for node in job.cluster] == ["n1", "n2"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.runtime.cancel import CancelScope
-from jobrun.runtime.lines import LineInTurn
+from jobrun.runtime.frame.bounded_queue import FifoQueue
+from jobrun.runtime.frame.cancel import CancelScope
 from tests.support.compiling import faults_of
 
 _THREE_STAGES = """
@@ -80,7 +80,7 @@ def test_case_089_dequeue_many(stage):
 def test_case_099_queue_close_semantics():
     """By rule 23: a write after the close is refused, with or without room."""
     scope = CancelScope()
-    line = LineInTurn(4, writers=1, readers=1)
+    line = FifoQueue(4, writers=1, readers=1)
     before = [line.put(0, (value,), scope) for value in (1, 2)]
     line.leave_writer()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.graph.data import POSITION
+from jobrun.graph.readers import POSITION
 
 _FINISHED = POSITION.index("finished")
 
@@ -21,14 +21,14 @@ stop: [{{epochs: 1}}]
 @pytest.mark.parametrize(
     ("limit", "records", "finished"),
     [
-        (None, 100, True), (0, 0, False), (10, 10, False), (99, 99, False), (100, 100, False),
+        (None, 100, True), (0, 0, False), (10, 10, False), (99, 99, False), (100, 100, True),
         (101, 100, True), (110, 100, True),
     ],
 )  # fmt: skip
 def test_case_090_reader_limit_table(stage, limit, records, finished):
     """By rule 24: no limit is written by leaving it out, and a limit of 0 reads nothing.
 
-    As observed, a limit that is reached is not the end, also when nothing is left behind it.
+    Unlike there, a limit behind which no record is left is the end: no empty epoch follows.
     """
     job = stage(_TABLE.format(limit="" if limit is None else f"limit: {limit}"))
 

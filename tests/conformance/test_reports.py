@@ -65,21 +65,29 @@ def test_case_028_task_reporter_order_with_instances(stage):
     job.run("init", "epoch")
 
     assert Counter(job.said) == {
-        "task init": 1, "init": 3, "body": 3, "report": 3, "exit": 3, "task exit": 1,
+        "task init": 1,
+        "init": 3,
+        "body": 3,
+        "report": 3,
+        "exit": 3,
+        "task exit": 1,
         "node exit": 1,
-    }  # fmt: skip
+    }
     assert job.said[-2:] == ["task exit", "node exit"]
 
 
 def test_case_031_report_on_node_without_tasks(tmp_path):
     """By rule 10: the node of a report is looked at before anything runs."""
-    fault = fault_of(tmp_path, """
+    fault = fault_of(
+        tmp_path,
+        """
         nodes: {n1: {}, n2: {}}
         init: [{task: start, node: "*", steps: [w = 1]}]
         epoch:
           tasks: [{task: t, node: n1, steps: [w += 1]}]
           report: [{node: n2, steps: [{log: report}]}]
-    """)  # fmt: skip
+    """,
+    )
 
     assert fault.code == "E169"
     assert "'n2'" in fault.message
@@ -171,3 +179,39 @@ def test_case_113_report_step_changes_failure_mode(stage, beside, said):
 
     assert [fault.path for fault in caught.value.faults] == ["epoch/t/steps[1]"]
     assert job.said == said
+
+
+@pytest.mark.parametrize("where", ["task", "group"])
+def test_last_report_after_a_failure_sees_failed(stage, where):
+    report = 'report: [{every: 1h, steps: [{log: "failed: {failed}"}]}]'
+    task = "task: t, steps: [{assert: epoch != 2}]"
+    whole = {
+        "task": f"epoch: [{{{task}, {report}}}]\n",
+        "group": f"epoch:\n  tasks: [{{{task}}}]\n  {report}\n",
+    }
+    job = stage(_HEAD + whole[where])
+    job.run("init", "epoch")
+
+    with pytest.raises(TaskFailedError):
+        job.run("epoch", epoch=2)
+
+    assert job.said == ["failed: False", "failed: True"]
+
+
+@pytest.mark.parametrize("place", ["state", "task"])
+def test_blob_named_failed_is_what_a_report_reads(stage, place):
+    made = {
+        "state": ("failed = 7", ""),
+        "task": ("other = 0", "setup: {task: {init: [failed = 7]}}, "),
+    }
+    state, setup = made[place]
+    job = stage(f"""
+init: [{{task: start, steps: [{state}]}}]
+stop: [{{epochs: 1}}]
+epoch:
+  - {{task: t, {setup}steps: [y = 1], report: [{{every: 1h, steps: [{{log: "{{failed}}"}}]}}]}}
+""")
+
+    job.run("init", "epoch")
+
+    assert job.said == ["7"]

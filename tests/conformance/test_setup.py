@@ -25,9 +25,15 @@ def test_case_014_setup_order_single(stage):
     job.run("init", "epoch")
 
     assert job.said == [
-        "group init", "A task init", "A instance init", "A body", "A body again",
-        "A instance exit", "A task exit", "group exit",
-    ]  # fmt: skip
+        "group init",
+        "A task init",
+        "A instance init",
+        "A body",
+        "A body again",
+        "A instance exit",
+        "A task exit",
+        "group exit",
+    ]
 
 
 def test_case_015_setup_order_instances(stage):
@@ -41,11 +47,13 @@ def test_case_015_setup_order_instances(stage):
 
     said = job.said
     assert Counter(said) == {
-        "group init": 2, "group exit": 2,
+        "group init": 2,
+        "group exit": 2,
         **{f"{task} task {part}": 1 for task in "AB" for part in ("init", "exit")},
         **{f"{task} instance {part}": 3 for task in "AB" for part in ("init", "exit")},
-        "A body": 3, "B body": 3,
-    }  # fmt: skip
+        "A body": 3,
+        "B body": 3,
+    }
     assert said[:2] == ["group init"] * 2
     assert said[-2:] == ["group exit"] * 2
     for task in "AB":

@@ -122,9 +122,13 @@ def test_case_061_output_kinds(stage):
     found = stage(_OUTPUTS).run("init", "epoch")
 
     assert list(found.items()) == [
-        ("first.a", 1), ("first.b", 2), ("first.c", 3), ("first.record_a", 1),
-        ("first.record_b_c", 3), ("second.a", 4),
-    ]  # fmt: skip
+        ("first.a", 1),
+        ("first.b", 2),
+        ("first.c", 3),
+        ("first.record_a", 1),
+        ("first.record_b_c", 3),
+        ("second.a", 4),
+    ]
 
 
 def test_case_061_output_kinds_that_nobody_writes(tmp_path):

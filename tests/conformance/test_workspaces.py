@@ -18,8 +18,10 @@ def test_case_001_group_private_vs_global(stage):
 
     assert job.names() == ("a",)
     assert [group.workspace for group in (job.job.init, job.job.epoch, job.job.exit)] == [
-        "global", "private", "private",
-    ]  # fmt: skip
+        "global",
+        "private",
+        "private",
+    ]
 
 
 def test_case_002_private_tasks_same_name(stage):
@@ -113,6 +115,8 @@ def test_case_007_session_run_type_argument_that_contradicts(tmp_path):
     }
 
     assert found == {
-        ("private", "private"): [], ("global", "global"): [],
-        ("private", "global"): ["E167"], ("global", "private"): ["E167"],
-    }  # fmt: skip
+        ("private", "private"): [],
+        ("global", "global"): [],
+        ("private", "global"): ["E167"],
+        ("global", "private"): ["E167"],
+    }

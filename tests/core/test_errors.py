@@ -1,8 +1,7 @@
-import pytest
-
 from jobrun.core import errors
 from jobrun.core.errors import Fault, JobrunError, SpecError, UsageError, errors_only
 from jobrun.core.origin import Origin
+from tests.support.tables import each_case
 
 EXIT_CODES = {
     "TaskFailedError": 1,
@@ -20,7 +19,7 @@ EXIT_CODES = {
 }
 
 
-@pytest.mark.parametrize("name", EXIT_CODES)
+@each_case("name", EXIT_CODES)
 def test_each_class_is_an_exit_code(name):
     assert getattr(errors, name).exit_code == EXIT_CODES[name]
 

@@ -4,11 +4,12 @@ import pickle
 import pytest
 
 from jobrun.core import events
+from tests.support.tables import each_case
 
 KINDS = [kind for kind in vars(events).values() if dataclasses.is_dataclass(kind)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_case("kind", KINDS)
 def test_an_event_is_frozen_and_crosses_processes(kind):
     fields = dataclasses.fields(kind)
     event = kind(**{field.name: "x" for field in fields if field.init})

@@ -12,6 +12,7 @@ _SPEC = "spec/test_rows"
 _CLI = "cli/test_rows"
 _START = "runner/test_start"
 _DIRECTORY = "e2e/test_run_directory"
+_FILE = "checkpoint/test_checkpoint_file"
 _HOSTILE = "e2e/test_hostile"
 _FAULTS = "e2e/test_faults"
 _ENDS = "e2e/test_ends"
@@ -59,7 +60,9 @@ ROWS: dict[int, Row] = {
     17: Row("unknown key", _of(_SPEC, "row_17_unknown_key")),
     18: Row("wrong type", _of(_SPEC, "row_18_wrong_type")),
     19: Row("odd keys", _of(_SPEC, "row_19_keys_that_are_not_text")),
-    20: Row("cycle", _of("compile/test_order", "row_20_a_cycle_is_printed_with_its_place")),
+    20: Row(
+        "cycle", _of("compile/drafts/test_task_order", "row_20_a_cycle_is_printed_with_its_place")
+    ),
     21: Row("names alike but for case", _of(_SPEC, "row_21_node_names_that_differ_in_case")),
     22: Row("names that lead elsewhere", _of(_SPEC, "row_22_node_names_that_are_no_file_names")),
     23: Row("a billion nodes", _of(_SPEC, "row_23_a_billion_nodes")),
@@ -75,7 +78,7 @@ ROWS: dict[int, Row] = {
         "spec changed",
         (
             *_of(_CLI, "row_29_a_changed_spec_is_refused_field_by_field"),
-            *_of("cli/test_fork", "the_refusal_of_drift_names_a_fork_that_works"),
+            *_of("cli/jobs/test_fork", "the_refusal_of_drift_names_a_fork_that_works"),
         ),
     ),
     30: Row(
@@ -83,7 +86,10 @@ ROWS: dict[int, Row] = {
         (
             *_of(_CLI, "row_30_another_callable_is_refused"),
             *_of(_START, "row_30_other_numerics_are_told_and_refused_only_when_strict"),
-            *_of("runner/test_fingerprints", "a_touched_file_is_the_same_and_another_is_drift"),
+            *_of(
+                "runner/identity/test_data_fingerprints",
+                "a_touched_file_is_the_same_and_another_is_drift",
+            ),
         ),
     ),
     31: Row("stdout closed", _of(_CLI, "row_31_a_reader_that_goes_away_loses_no_epoch")),
@@ -95,10 +101,17 @@ ROWS: dict[int, Row] = {
     ),
     35: Row(
         "two runners",
-        _of("runner/test_lock", "row_35_a_second_runner_is_refused_and_told_who_holds_the_run"),
+        _of(
+            "runner/rundir/test_lock",
+            "row_35_a_second_runner_is_refused_and_told_who_holds_the_run",
+        ),
     ),
-    36: Row("stopped holder", _of("runner/test_lock", "row_36_a_stopped_holder_still_holds")),
-    37: Row("killed holder", _of("runner/test_lock", "row_37_a_killed_holder_needs_no_unlocking")),
+    36: Row(
+        "stopped holder", _of("runner/rundir/test_lock", "row_36_a_stopped_holder_still_holds")
+    ),
+    37: Row(
+        "killed holder", _of("runner/rundir/test_lock", "row_37_a_killed_holder_needs_no_unlocking")
+    ),
     38: Row("lock file replaced", _of(_START, "row_38_no_commit_after_the_lock_was_taken_away")),
     39: Row(
         "directory swapped",
@@ -120,7 +133,7 @@ ROWS: dict[int, Row] = {
         "read-only",
         (
             *_of(_DIRECTORY, "row_42_an_unwritable_directory_is_told_at_the_start"),
-            *_of("runner/test_preflight", "row_42_a_directory_is_tried_by_writing_into_it"),
+            *_of("runner/preflight/test_checks", "row_42_a_directory_is_tried_by_writing_into_it"),
         ),
     ),
     43: Row(
@@ -154,14 +167,17 @@ ROWS: dict[int, Row] = {
     ),
     49: Row(
         "file systems",
-        _of("runner/test_filesystem", "row_49_what_is_unusual_is_named_with_its_consequence"),
+        _of(
+            "runner/preflight/test_filesystem",
+            "row_49_what_is_unusual_is_named_with_its_consequence",
+        ),
         "by the names of the mounts; no network file system is mounted by a test",
     ),
     50: Row(
         "journal torn, damaged, another's",
         (
             *_of(
-                "runner/test_journal",
+                "runner/rundir/test_journal",
                 "row_50_any_torn_tail_is_dropped_and_cut_off_at_the_next_start",
             ),
             *_of(_HOSTILE, "row_50_the_journal_of_another_run_is_refused"),
@@ -171,14 +187,17 @@ ROWS: dict[int, Row] = {
     52: Row(
         "truncated",
         (
-            *_of("checkpoint/test_hdf5", "row_52_truncation_and_padding_are_told"),
+            *_of(_FILE, "row_52_truncation_and_padding_are_told"),
             *_of("durability/test_damage", "row_52_every_length_of_every_file"),
         ),
     ),
     53: Row(
         "one byte",
         (
-            *_of("checkpoint/test_hdf5", "row_53_any_changed_byte_is_found_by_header_or_manifest"),
+            *_of(
+                _FILE,
+                "row_53_any_changed_byte_is_found_by_header_or_manifest",
+            ),
             *_of("durability/test_damage", "row_53_every_byte_of_every_file"),
         ),
     ),
@@ -188,19 +207,29 @@ ROWS: dict[int, Row] = {
     ),
     55: Row(
         "links out of the file",
-        _of(_HOSTILE, "rows_55_to_61_a_sealed_file_that_jobrun_never_writes_is_refused"),
+        _of(
+            _FILE,
+            "rows_55_and_56_structures_of_hdf5_are_never_followed",
+        ),
     ),
     56: Row(
-        "loops", _of(_HOSTILE, "rows_55_to_61_a_sealed_file_that_jobrun_never_writes_is_refused")
+        "loops",
+        _of(
+            _FILE,
+            "rows_55_and_56_structures_of_hdf5_are_never_followed",
+        ),
     ),
     57: Row(
-        "bombs", _of(_HOSTILE, "rows_55_to_61_a_sealed_file_that_jobrun_never_writes_is_refused")
+        "bombs", _of(_HOSTILE, "rows_57_and_58_a_sealed_file_that_jobrun_never_writes_is_refused")
     ),
     58: Row(
         "odd types",
-        _of(_HOSTILE, "rows_55_to_61_a_sealed_file_that_jobrun_never_writes_is_refused"),
+        _of(_HOSTILE, "rows_57_and_58_a_sealed_file_that_jobrun_never_writes_is_refused"),
     ),
-    59: Row("not a number", _of("checkpoint/test_hdf5", "row_59_what_is_not_a_number_is_kept")),
+    59: Row(
+        "not a number",
+        _of(_FILE, "row_59_what_is_not_a_number_is_kept"),
+    ),
     60: Row(
         "a file that its reader dies of",
         _of(
@@ -212,10 +241,11 @@ ROWS: dict[int, Row] = {
     ),
     61: Row(
         "control characters",
-        _of(_HOSTILE, "rows_55_to_61_a_sealed_file_that_jobrun_never_writes_is_refused"),
+        _of(_HOSTILE, "row_61_control_characters_in_a_name_do_not_reach_the_terminal"),
     ),
     62: Row(
-        "newer format", _of("checkpoint/test_hdf5", "row_62_a_newer_format_names_both_versions")
+        "newer format",
+        _of(_FILE, "row_62_another_format_is_refused_with_both_versions"),
     ),
     63: Row(
         "all damaged",
@@ -226,11 +256,11 @@ ROWS: dict[int, Row] = {
         _of(_HOSTILE, "rows_40_to_54_a_damaged_newest_epoch_is_told_and_the_one_before_is_used"),
     ),
     65: Row("epoch gone", _of(_DIRECTORY, "row_65_an_epoch_that_is_gone_needs_the_users_word")),
-    66: Row("odd results", _of("runtime/test_callables", "what_does_not_fit_is_refused")),
+    66: Row("odd results", _of("runtime/steps/test_call", "what_does_not_fit_is_refused")),
     67: Row(
         "keeps a reference",
         _of(
-            "runtime/test_callables",
+            "runtime/steps/test_call",
             "a_result_that_others_can_see_is_copied",
             "what_is_kept_of_an_inout_array_is_cut_off",
         ),
@@ -245,24 +275,26 @@ ROWS: dict[int, Row] = {
                 "row_68_the_copy_of_a_callable_that_forks_does_not_go_on_with_the_run",
                 "row_68_a_thread_that_was_left_running_does_not_hold_the_process",
             ),
-            *_of("tools/proving/test_trials", "a_job_that_fails_by_itself_cannot_be_proven"),
+            *_of("tools/prove/test_trials", "a_job_that_fails_by_itself_cannot_be_proven"),
         ),
     ),
     69: Row(
         "endless, deaf",
         (
-            *_of("runtime/test_watch", "a_task_that_takes_too_long_fails_the_group"),
-            *_of("session/test_threads", "a_callable_that_outlives_the_limit_of_its_task_is_stuck"),
+            *_of("runtime/test_task_limits", "a_task_that_takes_too_long_fails_the_group"),
+            *_of(
+                "session/threads/test_session",
+                "a_callable_that_outlives_the_limit_of_its_task_is_stuck",
+            ),
             *_of(
                 _ENDS,
-                "row_69_a_thread_that_cannot_be_ended_ends_the_process",
+                "row_69_a_task_that_cannot_be_ended_ends_its_process_after_its_limit",
                 "row_69_a_program_that_ignores_sigterm_is_killed",
                 "row_69_code_that_keeps_the_interpreter_is_ended_by_the_second_signal",
-                "row_69_code_that_keeps_the_interpreter_is_ended_by_the_limit_of_its_task",
             ),
-            *_of("cli/test_overdue", "a_task_is_overdue_some_time_after_its_end"),
+            *_of("cli/test_watchdog", "a_task_is_overdue_some_time_after_its_end"),
             *_of(
-                "session/test_flight",
+                "session/processes/test_group_run",
                 "a_node_that_says_nothing_after_the_limit_of_its_task_is_ended",
             ),
         ),
@@ -272,7 +304,7 @@ ROWS: dict[int, Row] = {
         "memory hog",
         (
             *_of(
-                "runner/test_memory",
+                "runner/preflight/test_memory",
                 "row_23_state_larger_than_memory_is_told_in_bytes_before_it_is_made",
             ),
             *_of(
@@ -285,19 +317,23 @@ ROWS: dict[int, Row] = {
     71: Row(
         "time, hash order",
         _of(
-            "tools/proving/test_prove",
+            "tools/prove/test_proof",
             "a_job_that_is_not_the_same_twice_is_told_before_anything_is_killed",
         ),
     ),
     72: Row(
-        "10 GB of output", _of("runner/test_logs", "row_72_a_talkative_task_does_not_fill_the_disk")
+        "10 GB of output",
+        _of("runner/rundir/test_logs", "row_72_a_talkative_task_does_not_fill_the_disk"),
     ),
     73: Row(
         "changes the process",
         (
-            *_of("session/test_threads", "the_callers_way_with_floating_point_errors_comes_back"),
             *_of(
-                "runtime/test_surroundings",
+                "session/threads/test_session",
+                "the_callers_way_with_floating_point_errors_comes_back",
+            ),
+            *_of(
+                "runtime/steps/test_process_state",
                 "row_73_what_a_task_changes_of_the_process_is_put_back_and_told_once",
             ),
             *_of(_ENDS, "row_73_a_callable_that_changes_the_process_changes_nothing_else"),
@@ -307,24 +343,34 @@ ROWS: dict[int, Row] = {
     ),
     74: Row(
         "import error",
-        _of("runner/test_preflight", "row_74_an_import_error_is_found_when_imports_are_asked_for"),
+        _of(
+            "runner/preflight/test_checks",
+            "row_74_an_import_error_is_found_when_imports_are_asked_for",
+        ),
     ),
-    75: Row("127, 126, 128 + n", _of("runtime/test_programs", "codes_and_signals_are_named")),
+    75: Row(
+        "127, 126, 128 + n", _of("runtime/steps/test_run_program", "codes_and_signals_are_named")
+    ),
     76: Row(
-        "no output file", _of("runtime/test_programs", "a_result_that_was_not_written_is_an_error")
+        "no output file",
+        _of("runtime/steps/test_run_program", "a_result_that_was_not_written_is_an_error"),
     ),
     77: Row(
         "grandchildren",
         (
-            *_of("runtime/test_programs", "what_a_program_leaves_behind_ends_with_it"),
-            *_of("runtime/test_output", "a_background_process_does_not_hold_the_step"),
+            *_of("runtime/steps/test_run_program", "what_a_program_leaves_behind_ends_with_it"),
+            *_of("runtime/steps/test_output", "a_background_process_does_not_hold_the_step"),
             *_of(_DIRECTORY, "row_82_no_program_outlives_the_run"),
             *_of(_ENDS, "row_77_what_has_a_session_of_its_own_ends_with_the_run"),
         ),
     ),
-    78: Row("holes in commands", _of("runtime/test_programs", "holes_are_filled_into_the_command")),
+    78: Row(
+        "holes in commands",
+        _of("runtime/steps/test_run_program", "holes_are_filled_into_the_command"),
+    ),
     79: Row(
-        "reads stdin", _of("runtime/test_programs", "it_runs_in_the_specs_folder_without_input")
+        "reads stdin",
+        _of("runtime/steps/test_run_program", "it_runs_in_the_specs_folder_without_input"),
     ),
     80: Row(
         "SIGKILL, twice",
@@ -335,7 +381,7 @@ ROWS: dict[int, Row] = {
                 "row_80_killed_and_killed_again_at_every_call_of_the_resume",
             ),
             *_of("runner/test_invocation", "row_80_killed_again_and_again_it_still_ends_the_same"),
-            *_of("durability/test_kills", "a_thousand_kills_lose_nothing"),
+            *_of("durability/test_kills", "hundreds_of_kills_lose_nothing"),
             *_of(_ENDS, "row_80_who_is_killed_holds_nothing_that_a_resume_at_once_would_meet"),
         ),
     ),
@@ -365,7 +411,7 @@ ROWS: dict[int, Row] = {
                 "row_82_the_second_signal_drops_the_epoch_at_once",
             ),
             *_of(
-                "runner/test_signals",
+                "runner/test_stop_requests",
                 "a_storm_of_signals_ends_in_one_request",
                 "row_82_a_signal_before_the_loop_ends_the_process_in_good_order",
             ),
@@ -385,7 +431,7 @@ ROWS: dict[int, Row] = {
                 "nodes_end_with_their_master_and_the_run_goes_on_later",
             ),
             *_of(
-                "session/test_flight",
+                "session/processes/test_group_run",
                 "a_lost_node_matters_more_than_what_came_of_its_loss",
                 "a_node_that_does_not_say_anything_any_more_is_killed",
             ),
@@ -395,6 +441,6 @@ ROWS: dict[int, Row] = {
     ),
     85: Row(
         "pid reuse",
-        _of("runner/test_lock", "nonsense_in_the_lock_file_is_only_nonsense"),
+        _of("runner/rundir/test_lock", "nonsense_in_the_lock_file_is_only_nonsense"),
     ),
 }

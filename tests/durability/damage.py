@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from jobrun.checkpoint.directory import DirectoryStore
-from tests.support.saved import save
+from jobrun.checkpoint.stores.directory import DirectoryStore
+from tests.support.saved_checkpoints import save
 
 EPOCH = 3
 # Beside the values a file has its headers and digests.

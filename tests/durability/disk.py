@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from tests.support.recorder import Change
+from tests.support.call_recorder import Change
 
 Model = Literal["weak", "ordered"]
 ROOT = 0

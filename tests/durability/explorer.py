@@ -28,11 +28,11 @@ from typing import Any, Self
 from tests.durability.disk import Crash, Disk, Model
 from tests.durability.promises import Promise, Promises
 from tests.durability.scenarios import ALL_WITHIN, AUTO, KEEP_ALL, TINY, Recording, Work
-from tests.durability.states import sampled, signature, telling
+from tests.durability.state_sampling import sampled, signature, telling
 from tests.support.command import ROOT, environment
 from tests.support.faults import FaultLab
-from tests.support.judge import Reference, reference_of, unfinished
-from tests.support.stored import only_run
+from tests.support.run_judge import Reference, reference_of, unfinished
+from tests.support.stored_runs import only_run
 
 _BATCH = 64
 
@@ -113,7 +113,7 @@ class Explorer:
         return self._references[work.spec]
 
     def _judging(self, work: Work) -> tuple[str, ...]:
-        return ("tests.durability.judging", str(self._unbroken(work)))
+        return ("tests.durability.crash_state_judge", str(self._unbroken(work)))
 
     def __exit__(self, *error: object) -> None:
         for server in self._servers.values():
@@ -149,7 +149,7 @@ class Explorer:
             seen: States that have been looked at before; those of this time are added.
         """
         found = Found()
-        recovering = ("tests.durability.recovering", *patches)
+        recovering = ("tests.durability.recovery_process", *patches)
         chosen = random.Random(f"{seed} {recording.scenario.name} {model}")
         batch: list[_Case] = []
         known = set() if seen is None else seen
@@ -202,8 +202,11 @@ class Explorer:
         done = self._lab.run(*AUTO, below=case.path)
         if done.code != 0:
             return [f"it ends with {done.code}: {done.stderr}"]
-        (run,) = (path for path in (case.path / "runs").glob("*/*") if (path / "run.json").exists()
-                  and not path.is_symlink())  # fmt: skip
+        (run,) = (
+            path
+            for path in (case.path / "runs").glob("*/*")
+            if (path / "run.json").exists() and not path.is_symlink()
+        )
         root = case.path / work.kept_in / run.parent.name / run.name if work.kept_in else None
         return unfinished(run, reference_of(self._unbroken(work)), root)
 

@@ -19,18 +19,18 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from jobrun.runner.rundir import Run
-from jobrun.tools.proving.forge import Forge
-from jobrun.tools.proving.judge import Difference
-from jobrun.tools.proving.schedule import Trial, trials
-from jobrun.tools.proving.trials import Outcome, Reference, carry_out, run_unbroken
-from tests.durability.killable import SCENARIOS, Scenario
-from tests.support.forks import ROOT
+from jobrun.runner.rundir.runs import Run
+from jobrun.tools.prove.fork_client import ForkClient
+from jobrun.tools.prove.judge import Difference
+from jobrun.tools.prove.kill_plan import Trial, plan_trials
+from jobrun.tools.prove.trials import Outcome, Reference, run_trial, run_unbroken
+from tests.durability.kill_scenarios import SCENARIOS, Scenario
+from tests.support.forked_commands import ROOT
 
 _PRELOAD = (
-    "numpy", "numpy.random", "h5py", "jobrun.runner.invocation", "jobrun.cli.run",
-    "jobrun.compile.job", "jobrun.session.threads", "jobrun.session.persist",
-    "jobrun.runtime.programs",
+    "numpy", "numpy.random", "h5py", "jobrun.runner.invocation", "jobrun.cli.jobs.run",
+    "jobrun.compile.job", "jobrun.session.threads.session", "jobrun.session.threads.session",
+    "jobrun.runtime.steps.run_program",
 )  # fmt: skip
 # A kill leaves a file system as it is, whichever it is; without a disk it comes sooner.
 _MEMORY = Path("/dev/shm")
@@ -75,7 +75,7 @@ class Judge:
 @contextmanager
 def judge() -> Iterator[Judge]:
     """One, until the end of the context."""
-    command = [sys.executable, "-m", "tests.durability.killjudge"]
+    command = [sys.executable, "-m", "tests.durability.kill_judge"]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -107,14 +107,14 @@ def kills(count: int, seed: int = 0, tell: Callable[[Row], None] = lambda _: Non
         return list(pool.map(one, SCENARIOS))
 
 
-def _forge() -> Forge:
+def _forge() -> ForkClient:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
-    return Forge("jobrun", _PRELOAD, kept | {"JOBRUN_UNGUARDED": "1"})
+    return ForkClient("jobrun", _PRELOAD, kept | {"JOBRUN_UNGUARDED": "1"})
 
 
 class _Killing:
     def __init__(
-        self, name: str, scenario: Scenario, folder: Path, judging: Judge, forge: Forge
+        self, name: str, scenario: Scenario, folder: Path, judging: Judge, forge: ForkClient
     ) -> None:
         self._name = name
         self._folder = folder
@@ -132,7 +132,7 @@ class _Killing:
         copies = landed = 0
         bad: list[str] = []
         for batch in count(seed * 1_000_003):
-            for trial in trials(self._unbroken.course, _BATCH, batch):
+            for trial in plan_trials(self._unbroken.course, _BATCH, batch):
                 outcome = self._one(trial, self._folder / f"copy-{copies}")
                 copies += 1
                 landed += sum(outcome.landed)
@@ -144,7 +144,7 @@ class _Killing:
 
     def _one(self, trial: Trial, place: Path) -> Outcome:
         shutil.rmtree(self._folder / "spec" / "copies", ignore_errors=True)
-        outcome = carry_out(
+        outcome = run_trial(
             self._forge, trial, self._unbroken, self._command, place, self._unlike, self._lost
         )
         shutil.rmtree(place)

@@ -9,36 +9,38 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path, PosixPath
 from types import SimpleNamespace
 from typing import Any
 
-from jobrun.checkpoint import copying, directory, upload, writer
-from jobrun.checkpoint.directory import DirectoryStore
+from jobrun.checkpoint import upload_groups as upload
 from jobrun.checkpoint.store import Manifest
-from jobrun.formats import files
-from jobrun.runner import (
-    commit,
-    durable,
-    entering,
-    journal,
-    metadata,
-    midway,
-    places,
-    recover,
-    rundir,
-)
-from jobrun.runner.commit import Commits
-from jobrun.session import pieces
+from jobrun.checkpoint.stores import directory
+from jobrun.checkpoint.stores import epoch_copy as copying
+from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.checkpoint.write import writer
+from jobrun.core.files import disk as files
+from jobrun.core.files import json_lines
+from jobrun.runner import checkpoint_stores as places
+from jobrun.runner import run_metadata as metadata
+from jobrun.runner.resume import recovery as recover
+from jobrun.runner.rundir import run_record as record
+from jobrun.runner.rundir import runs as rundir
+from jobrun.runner.saving import commit
+from jobrun.runner.saving import mid_epoch_recovery as entering
+from jobrun.runner.saving import mid_epoch_saver as midway
+from jobrun.runner.saving.commit import Committer
+from jobrun.session.node_dir import file_chunks as pieces
 
 Mutant = Callable[[], None]
 
 
 def small_files_are_used_again() -> None:
     """No mutant: lets the small files of tests be recycled, as large ones are."""
-    directory._LEAST_SPARE_BYTES = 0
+    directory._LEAST_REUSED_BYTES = 0
 
 
 def small_files_are_written_past_the_cache() -> None:
@@ -48,19 +50,19 @@ def small_files_are_written_past_the_cache() -> None:
 
 def all_within_epochs_is_kept() -> None:
     """No mutant: deletes nothing that was saved between two records."""
-    midway.remove_midways = _nothing
+    midway.remove_mid_epochs = _nothing
 
 
 def kept_is_another_file_system() -> None:
     """No mutant: what is in ``kept`` seems to be elsewhere, to all that a run asks."""
-    whole = directory.rename_new
+    whole = directory.rename_noreplace
 
     def rename(source: str, target: str) -> None:
         if _is_elsewhere(source) != _is_elsewhere(target):
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), source)
         whole(source, target)
 
-    directory.rename_new = rename
+    directory.rename_noreplace = rename
     directory.Path = _Place
 
 
@@ -70,35 +72,35 @@ def nodes_do_not_sync() -> None:
 
 
 def acknowledged_within_before_the_rename() -> None:
-    whole = midway.MidwaySaver._commit
+    whole = midway.MidEpochSaver._commit
 
     def early(self: Any, before: Any, point: Any) -> None:
         self._hooks.acknowledge(before.epoch + 1, point.records, self._identity.generation)
         whole(self, before, point)
 
-    midway.MidwaySaver._commit = early
+    midway.MidEpochSaver._commit = early
 
 
 def within_removed_before_the_next() -> None:
-    whole = midway.MidwaySaver._commit
+    whole = midway.MidEpochSaver._commit
 
     def late(self: Any, before: Any, point: Any) -> None:
-        midway.remove_midways(self._root, midway.midways(self._root))
+        midway.remove_mid_epochs(self._root, midway.list_mid_epochs(self._root))
         whole(self, before, point)
 
-    midway.MidwaySaver._commit = late
+    midway.MidEpochSaver._commit = late
 
 
 def within_removed_before_the_epoch() -> None:
     """As soon as the epoch has run, and is not saved yet."""
-    whole = Commits._commit
+    whole = Committer._commit
 
-    def early(self: Commits, order: Any, permit: Any) -> Any:
+    def early(self: Committer, order: Any, permit: Any) -> Any:
         root = str(Path(self._store.path(0)).parent)
-        midway.remove_midways(root, midway.midways(root))
+        midway.remove_mid_epochs(root, midway.list_mid_epochs(root))
         return whole(self, order, permit)
 
-    Commits._commit = early
+    Committer._commit = early
 
 
 def within_forgotten() -> None:
@@ -123,7 +125,9 @@ def damaged_elsewhere_deleted() -> None:
 
 
 def copies_not_synced() -> None:
+    """Neither the copied files nor the copied manifest."""
     _without_fsync(copying)
+    _unsynced(copying, "write_new_file")
 
 
 def published_copy_not_synced() -> None:
@@ -146,7 +150,7 @@ def direct_data_not_synced() -> None:
 
 
 def manifest_not_synced() -> None:
-    _without_fsync(directory)
+    _unsynced(directory, "write_new_file")
 
 
 def stage_not_synced() -> None:
@@ -159,50 +163,49 @@ def renamed_epoch_not_synced() -> None:
 
 
 def journal_not_synced() -> None:
-    _without_fsync(journal)
+    _without_fsync(json_lines)
 
 
 def name_of_the_journal_not_synced() -> None:
-    journal.sync_directory = _nothing
+    json_lines.sync_directory = _nothing
 
 
 def record_not_synced() -> None:
-    _without_fsync(durable)
+    _unsynced(record, "write_file")
 
 
 def record_written_in_place() -> None:
-    def write(path: Path, data: bytes) -> None:
+    def write(path: Path, data: bytes, *, private: bool = False) -> None:
+        del private
         with path.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        durable.sync_directory(path.parent)
+        files.sync_directory(path.parent)
 
-    from jobrun.runner import record  # noqa: PLC0415 - changed here only
-
-    record.write_whole = write
+    record.write_file = write
 
 
 def acknowledged_before_the_rename() -> None:
-    whole = Commits._commit
+    whole = Committer._commit
 
-    def early(self: Commits, order: Any, permit: Any) -> Any:
+    def early(self: Committer, order: Any, permit: Any) -> Any:
         own = self._place.handlers[0]
         own.written(order.progress.epoch, self._identity.generation)
         return whole(self, order, permit)
 
-    Commits._commit = early
+    Committer._commit = early
 
 
 def manifest_after_the_rename() -> None:
     def late(self: DirectoryStore, staged: str, manifest: Manifest) -> str:
         target = self.path(manifest.epoch)
-        directory._drop_spares(Path(staged))
+        directory._delete_unused_files(Path(staged))
         directory.sync_directory(staged)
         directory._rename_staged(staged, target)
         directory.sync_directory(self._root)
         text = directory.manifests.encode(manifest)
-        directory.write_manifest(Path(target, directory.manifests.NAME), text)
+        directory.write_new_file(Path(target, directory.manifests.NAME), text)
         directory.sync_directory(target)
         return target
 
@@ -221,25 +224,27 @@ def written_without_a_stage() -> None:
 
 
 def retention_before_the_commit() -> None:
-    whole = Commits._commit
+    whole = Committer._commit
 
-    def after(self: Commits, order: Any, permit: Any) -> Any:
+    def after(self: Committer, order: Any, permit: Any) -> Any:
         epochs = {*self._store.epochs(), order.progress.epoch}
-        self._store.remove(commit.victims(self._job.checkpoint, epochs, {}))
+        self._store.remove(commit.epochs_to_delete(self._job.checkpoint, epochs, {}))
         return whole(self, order, permit)
 
-    Commits._commit = after
+    Committer._commit = after
 
 
 def retention_of_the_newest() -> None:
     def victims(policy: Any, epochs: Any, best: Any = None, pinned: Any = ()) -> tuple[int, ...]:
         return tuple(sorted(epochs))[-1:] if len(epochs) > 3 else ()
 
-    commit.victims = victims
+    commit.epochs_to_delete = victims
 
 
 def removed_without_a_rename() -> None:
-    def remove(self: DirectoryStore, epochs: tuple[int, ...], *, keep_spare: bool = False) -> None:
+    def remove(
+        self: DirectoryStore, epochs: tuple[int, ...], *, keep_for_reuse: bool = False
+    ) -> None:
         for epoch in epochs:
             shutil.rmtree(self.path(epoch), ignore_errors=True)
 
@@ -251,12 +256,26 @@ def files_used_again_under_their_name() -> None:
     small_files_are_used_again()
     whole = DirectoryStore.remove
 
-    def remove(self: DirectoryStore, epochs: tuple[int, ...], *, keep_spare: bool = False) -> None:
+    def remove(
+        self: DirectoryStore, epochs: tuple[int, ...], *, keep_for_reuse: bool = False
+    ) -> None:
         kept, directory.sync_directory = directory.sync_directory, _nothing
-        whole(self, epochs, keep_spare=keep_spare)
+        whole(self, epochs, keep_for_reuse=keep_for_reuse)
         directory.sync_directory = kept
 
     DirectoryStore.remove = remove
+
+
+def removed_before_that_is_synced() -> None:
+    """The files of a small epoch go with its name, and not behind the next commit."""
+    whole = DirectoryStore._delete_doomed
+
+    def at_once(self: DirectoryStore) -> None:
+        self._doomed += self._renamed
+        self._renamed = []
+        whole(self)
+
+    DirectoryStore._delete_doomed = at_once
 
 
 def set_aside_deletes() -> None:
@@ -268,13 +287,13 @@ def set_aside_deletes() -> None:
 
 
 def set_aside_before_the_journal() -> None:
-    whole = recover.carry_out
+    whole = recover.apply_recovery
 
     def carry_out(plan: Any, store: Any, book: Any, run: Path, listen: Any) -> None:
         whole(replace(plan, rewind=False, acknowledge=False), store, book, run, listen)
         whole(replace(plan, skipped=(), superseded=()), store, book, run, listen)
 
-    metadata.carry_out = carry_out
+    metadata.apply_recovery = carry_out
 
 
 def set_aside_by_copies() -> None:
@@ -289,7 +308,7 @@ def set_aside_by_copies() -> None:
 
 
 def newest_taken_without_a_look() -> None:
-    recover._damage = _nothing
+    recover._find_damage = _nothing
 
 
 def started_over_when_the_newest_is_bad() -> None:
@@ -297,13 +316,13 @@ def started_over_when_the_newest_is_bad() -> None:
 
     def plan(*given: Any, **named: Any) -> Any:
         found = whole(*given, **named)
-        return replace(found, epoch=recover.FROM_THE_START) if found.skipped else found
+        return replace(found, epoch=recover.FROM_INIT) if found.skipped else found
 
     metadata.plan_recovery = plan
 
 
 def torn_line_of_the_journal_kept() -> None:
-    journal.os = _Changed(ftruncate=_nothing)
+    json_lines.os = _Changed(ftruncate=_nothing)
 
 
 def recovery_believes_what_it_sees() -> None:
@@ -332,6 +351,7 @@ MUTANTS: dict[Mutant, str] = {
     retention_before_the_commit: "commit",
     retention_of_the_newest: "commit",
     removed_without_a_rename: "commit",
+    removed_before_that_is_synced: "commit",
     files_used_again_under_their_name: "recycling",
     set_aside_deletes: "newest damaged",
     set_aside_before_the_journal: "newest damaged",
@@ -407,7 +427,25 @@ def _made(path: Path, mode: int = 0o755, **named: Any) -> None:
 
 
 def _without_fsync(module: Any) -> None:
-    module.os = _Changed(fsync=_nothing)
+    module.sync_file = _nothing
+
+
+def _unsynced(module: Any, name: str) -> None:
+    """Let a module's function for durable writes sync the names of files, and not their bytes."""
+    whole = getattr(module, name)
+
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            os.fsync(descriptor)
+
+    def write(*given: Any, **named: Any) -> None:
+        kept, files.os = files.os, _Changed(fsync=fsync)
+        try:
+            whole(*given, **named)
+        finally:
+            files.os = kept
+
+    setattr(module, name, write)
 
 
 def _sync_only(wanted: Callable[[str | Path], bool]) -> None:

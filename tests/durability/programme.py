@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from tests.durability.cuts import FILE_SYSTEMS, cut, obstacle
 from tests.durability.damage import Swept, change_bytes, change_lengths, checkpoint
 from tests.durability.disk import Model
 from tests.durability.explorer import Explorer, Found, differences, on_a_disk_of_memory
 from tests.durability.mutants import MUTANTS, OF_RECOVERY, Mutant, reference
+from tests.durability.power_cuts import FILE_SYSTEMS, cut, obstacle
 from tests.durability.promises import Promise
 from tests.durability.scenarios import SCENARIOS, Scenario, record
 from tests.support.faults import FaultLab

@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 
-from tests.support.recorder import Change
+from tests.support.call_recorder import Change
 
 JOURNAL, EVENTS = "committed.jsonl", "events.jsonl"
 _BEFORE = (-1, 0)

@@ -10,9 +10,9 @@ import numpy as np
 
 from tests.durability.disk import Disk, Model
 from tests.durability.promises import NOTHING, Promise
+from tests.support.call_recorder import Change, read_changes
 from tests.support.faults import Fault, FaultLab
-from tests.support.recorder import Change, read_changes
-from tests.support.stored import epochs, only_run
+from tests.support.stored_runs import epochs, only_run
 
 SPEC = """\
 jobrun: 1
@@ -28,7 +28,7 @@ epoch:
 exit: [{task: out, node: left, steps: [{save: {w: "${run.dir}/artifacts/w.npy"}}]}]
 metrics: {top: max(w)}
 stop: [{epochs: 5}]
-checkpoint: {keep: {last: 2}}
+checkpoint: {every: 1ep, keep: {last: 2}}
 """
 KEPT = 2
 WITHIN = """\
@@ -79,7 +79,7 @@ class Work:
 
 
 TINY = Work(SPEC)
-_KEEP = "checkpoint: {keep: {last: 2}"
+_KEEP = "checkpoint: {every: 1ep, keep: {last: 2}"
 ELSEWHERE = Work(SPEC.replace(_KEEP, f"{_KEEP}, dir: kept"), kept_in="kept", like=TINY)
 COPIED = Work(
     SPEC.replace(_KEEP, f"{_KEEP}, upload: {{to: copies, when: committed, required: true}}"),

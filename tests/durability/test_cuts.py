@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.durability.cuts import FILE_SYSTEMS, Cuts, contents_after_a_cut, cut, obstacle
+from tests.durability.power_cuts import FILE_SYSTEMS, Cuts, contents_after_a_cut, cut, obstacle
 
 
 @pytest.mark.long

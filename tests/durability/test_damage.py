@@ -5,7 +5,7 @@ from __future__ import annotations
 import h5py
 import pytest
 
-from jobrun.checkpoint.directory import DirectoryStore
+from jobrun.checkpoint.stores.directory import DirectoryStore
 from tests.durability.damage import EPOCH, change_bytes, change_lengths, checkpoint
 
 

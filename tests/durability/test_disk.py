@@ -7,8 +7,8 @@ import random
 import pytest
 
 from tests.durability.disk import Crash, Disk
-from tests.durability.states import sampled, telling
-from tests.support.recorder import Change
+from tests.durability.state_sampling import sampled, telling
+from tests.support.call_recorder import Change
 
 
 class Scripted:

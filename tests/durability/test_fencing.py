@@ -11,18 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobrun.blobs.values import same_bits
-from jobrun.checkpoint.directory import DirectoryStore
 from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.session import collecting
-from jobrun.session.calls import Answer
-from jobrun.session.launch import Process
-from jobrun.session.lost import NodeLostError
-from jobrun.session.nodefiles import NodeFiles
-from jobrun.session.processes import ProcessesSession
-from tests.session.contract import Room, _saving, _stored
-from tests.support.graphs import call, group, task
+from jobrun.session.errors import NodeLostError
+from jobrun.session.node_dir import collection as collecting
+from jobrun.session.processes.session import ProcessesSession
+from jobrun.session.wire.file_messages import NodeFiles
+from jobrun.session.wire.launch import LocalProcess
+from jobrun.session.wire.rpc import Reply
+from jobrun.testing.graphs import call, group, task
+from jobrun.testing.sessions import SessionHarness, read_saved, saving_group
+from jobrun.values.kinds import same_bits
 
 LONG_S = 60
 LIBRARY = """
@@ -49,25 +49,27 @@ STATE = (("a", ("w",)), ("b", ("w",)))
 def cuts(monkeypatch):
     """The processes, by number, that the master can neither hear nor end; set to cut one off."""
     found: dict[int, threading.Event] = {}
-    kill, end = Process.kill, Process.end
+    kill, join = LocalProcess.kill, LocalProcess.join
 
     def is_cut(process):
         return found.setdefault(process.pid, threading.Event()).is_set()
 
-    def watch(process):
+    def wait_for_exit(process):
         while not is_cut(process) and process._process.poll() is None:
             found[process.pid].wait(0.02)
 
-    monkeypatch.setattr(Process, "watch", watch)
-    monkeypatch.setattr(Process, "kill", lambda one: None if is_cut(one) else kill(one))
-    monkeypatch.setattr(Process, "end", lambda one: "was cut off" if is_cut(one) else end(one))
+    monkeypatch.setattr(LocalProcess, "wait_for_exit", wait_for_exit)
+    monkeypatch.setattr(LocalProcess, "kill", lambda one: None if is_cut(one) else kill(one))
+    monkeypatch.setattr(
+        LocalProcess, "join", lambda one: "was cut off" if is_cut(one) else join(one)
+    )
     return found
 
 
-def begin(room, value):
-    room.init(f"w = zeros(5) + {value}", "w", "a")
-    room.init(f"w = zeros(5) + {value}", "w", "b")
-    return tuple(room.run(_saving(STATE), 4).values())
+def begin(harness, value):
+    harness.init(f"w = zeros(5) + {value}", "w", "a")
+    harness.init(f"w = zeros(5) + {value}", "w", "b")
+    return tuple(harness.run(saving_group(STATE), 4).values())
 
 
 def manifest(saves):
@@ -78,13 +80,13 @@ def manifest(saves):
 @pytest.mark.parametrize("discarded", [True, False])
 def test_a_node_that_was_replaced_cannot_add_to_an_epoch(tmp_path, cuts, discarded):
     session = ProcessesSession()
-    room = Room(session, tmp_path, "a", "b")
+    harness = SessionHarness(session, tmp_path, "a", "b")
     store = DirectoryStore(str(tmp_path / "checkpoints"))
     (tmp_path / "fencing_library.py").write_text(LIBRARY)
     holding = call("fencing_library:hold_files", folder=repr(str(tmp_path)))
-    room.run(group(task("t", holding, node="b")))
-    tickets = begin(room, 1)
-    stale = session._links["b"]._process._process
+    harness.run(group(task("t", holding, node="b")))
+    tickets = begin(harness, 1)
+    stale = session._workers["b"]._process._process
     first = store.stage(4)
     errors = []
 
@@ -109,7 +111,7 @@ def test_a_node_that_was_replaced_cannot_add_to_an_epoch(tmp_path, cuts, discard
 
     assert session.renew() == ("b",)
     second = store.stage(4)
-    made = session.persist(begin(room, 2), second)
+    made = session.persist(begin(harness, 2), second)
     store.commit(second, manifest(made))
     (tmp_path / "go").touch()
     os.kill(stale.pid, signal.SIGCONT)
@@ -118,18 +120,18 @@ def test_a_node_that_was_replaced_cannot_add_to_an_epoch(tmp_path, cuts, discard
     assert store.epochs() == (4,)
     assert store.verify(4) is None
     (file,) = [one for one in store.manifest(4).files if one.node == "b"]
-    values = _stored(Path(store.path(4)), file, dict(STATE))
+    values = read_saved(Path(store.path(4)), file, dict(STATE))
     assert same_bits(values["w"], np.zeros(5) + 2)
     store.sweep()
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["epoch-000004"]
     session.close()
 
 
-def large(room, value):
+def large(harness, value):
     """State of which that of b is several pieces."""
-    room.init(f"w = zeros(5) + {value}", "w", "a")
-    room.init(f"w = zeros(1500000) + {value}", "w", "b")
-    return tuple(room.run(_saving(STATE), 4).values())
+    harness.init(f"w = zeros(5) + {value}", "w", "a")
+    harness.init(f"w = zeros(1500000) + {value}", "w", "b")
+    return tuple(harness.run(saving_group(STATE), 4).values())
 
 
 @pytest.fixture
@@ -137,7 +139,7 @@ def apart(tmp_path, cuts):
     """Nodes whose files are collected; each can be cut off."""
     session = ProcessesSession()
     files = NodeFiles(("a", "b"), node_dir=str(tmp_path / "own" / "jobrun-r"))
-    yield Room(session, tmp_path, "a", "b", files=files)
+    yield SessionHarness(session, tmp_path, "a", "b", files=files)
     session.close()
 
 
@@ -146,11 +148,11 @@ def cut_off(apart, cuts, tmp_path, monkeypatch):
     """Cuts b off when its second piece is asked for; the stale process, and what came of it."""
     session, pieces = apart.session, []
     tickets = large(apart, 1)
-    stale = session._links["b"]._process._process
-    original = collecting._collected_save
+    stale = session._workers["b"]._process._process
+    original = collecting._collect_save
 
     def cutting(link, save, directory):
-        ask = link.calls.ask
+        ask = link.rpc.call
 
         def asked(kind, *given):
             answer = ask(kind, *given)
@@ -159,15 +161,15 @@ def cut_off(apart, cuts, tmp_path, monkeypatch):
                 cuts.setdefault(stale.pid, threading.Event()).set()
                 return answer
             pieces.append(answer.wait())
-            again = Answer()
+            again = Reply()
             again.put((True, pieces[-1]))
             return again
 
         if link.node == "b" and link.pid == stale.pid:
-            monkeypatch.setattr(link.calls, "ask", asked)
+            monkeypatch.setattr(link.rpc, "call", asked)
         return original(link, save, directory)
 
-    monkeypatch.setattr(collecting, "_collected_save", cutting)
+    monkeypatch.setattr(collecting, "_collect_save", cutting)
     store = DirectoryStore(str(tmp_path / "checkpoints"))
     with pytest.raises(NodeLostError) as caught:
         session.persist(tickets, store.stage(4))
@@ -184,7 +186,7 @@ def check_epoch(store):
     assert store.epochs() == (4,)
     assert store.verify(4) is None
     (file,) = [one for one in store.manifest(4).files if one.node == "b"]
-    values = _stored(Path(store.path(4)), file, dict(STATE))
+    values = read_saved(Path(store.path(4)), file, dict(STATE))
     assert same_bits(values["w"], np.zeros(1500000) + 2)
 
 
@@ -211,23 +213,23 @@ def test_what_a_node_that_was_replaced_has_written_is_refused_if_it_does_arrive(
     apart, cut_off, monkeypatch, token
 ):
     store, _, late = cut_off
-    link = apart.session._links["b"]
+    link = apart.session._workers["b"]
     assert (late.incarnation, link.incarnation) == (2, 3)
     staged = store.stage(4)
     if token == "that of the new one":
         late = replace(late, token=Path(staged).name)
-    ask = link.calls.ask
+    ask = link.rpc.call
 
     def asked(kind, *given):
-        if kind != "piece":
+        if kind != "chunk":
             return ask(kind, *given)
-        answer = Answer()
+        answer = Reply()
         answer.put((True, late))
         return answer
 
     tickets = large(apart, 2)
     with monkeypatch.context() as patched:
-        patched.setattr(link.calls, "ask", asked)
+        patched.setattr(link.rpc, "call", asked)
         with pytest.raises(EnvironmentFaultError, match="incarnation 2") as caught:
             apart.session.persist(tickets, staged)
     assert [fault.code for fault in caught.value.faults] == ["E327"]

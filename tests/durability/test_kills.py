@@ -1,29 +1,29 @@
-"""A thousand kills: nothing that was promised is lost, and every run ends with the same bits."""
+"""Hundreds of kills: nothing that was promised is lost, and every run ends with the same bits."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.durability.killable import SCENARIOS
+from tests.durability.kill_scenarios import SCENARIOS
 from tests.durability.kills import kill
-from tests.support.pace import thinned
+from tests.support.thinning import thinned
 
-# In sum more than a thousand.
-KILLS = -(-1008 // len(SCENARIOS))
+# Of each scenario; 'make prove' has ten thousand in all.
+KILLS = 40
 
 
 @pytest.mark.parametrize("name", thinned(["within epochs", "saved beside the run"], 2))
 def test_some_kills_lose_nothing(name):
-    row = kill(name, 8, seed=1)
+    row = kill(name, 5, seed=1)
 
     assert row.bad == ()
-    assert row.kills >= 8
+    assert row.kills >= 5
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_thousand_kills_lose_nothing(name):
+def test_hundreds_of_kills_lose_nothing(name):
     row = kill(name, KILLS)
 
     assert row.bad == ()

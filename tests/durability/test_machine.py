@@ -6,6 +6,7 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,8 +20,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from jobrun.runner.rundir.journal import read_journal
 from tests.support.faults import Fault, FaultLab
-from tests.support.stored import Stored, blobs, epochs, only_run
+from tests.support.stored_runs import Stored, blobs, epochs, only_run
+from tests.support.thinning import examples
 
 SPEC = """\
 jobrun: 1
@@ -110,9 +113,13 @@ class RunMachine(RuleBasedStateMachine):
     @rule()
     def lose_the_newest_and_be_refused(self):
         newest, older = self.whole[-1], self.whole[-2]
+        # A killed run may leave an epoch that is in place and was not acknowledged yet.
+        if read_journal(self.run, self._run_id()).newest < newest:
+            return
+        finished = self._is_finished()
         shutil.rmtree(epochs(self.run)[newest])
         refused = self._jobrun("run", "tiny.yaml", "--resume", "auto")
-        assert refused.code == (UNUSABLE if not self._is_finished() else FINISHED), refused.stderr
+        assert refused.code == (FINISHED if finished else UNUSABLE), refused.stderr
         assert self.whole[-1] == older
         again = self._jobrun("resume", "tiny", "--epoch", str(older), "--max-epochs", "1")
         self.pinned.discard(newest)
@@ -142,9 +149,10 @@ class RunMachine(RuleBasedStateMachine):
         ended = self._jobrun("fork", source, "--max-epochs", "1", "--epochs", str(MOST_EPOCHS))
         assert ended.code in {STOPPED, FINISHED}, ended.stderr
         (made,) = (
-            path.parent for path in (self.place / "runs").glob("*/*/run.json")
+            path.parent
+            for path in (self.place / "runs").glob("*/*/run.json")
             if not path.parent.is_symlink() and json.loads(path.read_bytes())["parent"]
-        )  # fmt: skip
+        )
         for number, path in epochs(made).items():
             assert blobs(path) == self.bench.expected[number]
         shutil.rmtree(made)
@@ -192,12 +200,17 @@ class RunMachine(RuleBasedStateMachine):
             if data in aside or number not in there:
                 del self.damaged[number]
                 assert data in aside
+                # A pin goes with the epoch; what has its number next was not pinned.
+                self.pinned.discard(number)
 
     def _is_finished(self) -> bool:
-        if not (self.place / "runs").is_dir():
-            return False
-        told = json.loads((self.run / "run.json").read_bytes())
-        return told["status"] == "finished"
+        return (self.place / "runs").is_dir() and self._record()["status"] == "finished"
+
+    def _run_id(self) -> str:
+        return self._record()["run_id"]
+
+    def _record(self) -> dict[str, Any]:
+        return json.loads((self.run / "run.json").read_bytes())
 
     def _jobrun(self, *arguments: str, fault: Fault | None = None):
         ended = self.bench.lab.run(*arguments, below=self.place, fault=fault)
@@ -216,15 +229,9 @@ def machine(tmp_path_factory):
         yield Machine
 
 
-def test_a_few_orders_of_what_may_happen_to_a_run(machine):
-    run_state_machine_as_test(
-        machine, settings=settings(SETTINGS, max_examples=1, stateful_step_count=10)
-    )
-
-
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_many_orders_of_what_may_happen_to_a_run(machine):
     run_state_machine_as_test(
-        machine, settings=settings(SETTINGS, max_examples=20, stateful_step_count=12)
+        machine, settings=settings(SETTINGS, max_examples=examples(7), stateful_step_count=12)
     )

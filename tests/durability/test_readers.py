@@ -13,21 +13,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobrun.checkpoint import manifest as manifests
-from jobrun.checkpoint.hdf5 import inspect_state
+from jobrun.checkpoint.checkpoint_file import inspect_state
+from jobrun.checkpoint.stores import manifest as manifests
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, Fault, SpecError
-from jobrun.runner.authored import job_of
-from jobrun.runner.journal import parse_journal
-from jobrun.runner.record import RunRecord, read_record, write_record
+from jobrun.runner.identity.authored import compile_authored
+from jobrun.runner.rundir.journal import parse_journal
+from jobrun.runner.rundir.run_record import RunRecord, read_record, write_record
 from jobrun.spec.load import load_spec
 from tests.durability.damage import EPOCH, checkpoint
 from tests.support.checkpoints import resealed, write
 from tests.support.command import ROOT
 from tests.support.specs import KMEANS
+from tests.support.thinning import examples
 
 SPECS = [KMEANS, *(path.read_text() for path in sorted((ROOT / "specs").glob("*.yaml")))]
 SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck))
-QUICK, LONG = settings(SETTINGS, max_examples=20), settings(SETTINGS, max_examples=1500)
+QUICK, LONG = settings(SETTINGS, max_examples=20), settings(SETTINGS, max_examples=examples(500))
 # What a slip of the hand, or malice, puts into a spec.
 _PIECES = (
     ":", "-", "- ", "{", "}", "[", "]", ",", "&a ", "*a", "<<: ", "!!", "#", "|", ">", "\t", "\n",
@@ -67,7 +68,7 @@ def _spec_is_read_or_refused(text: str) -> None:
     path.write_bytes(text.encode(errors="surrogatepass"))
     refused: tuple[Fault, ...] | None = None
     try:
-        job_of(load_spec(str(path), environment={}))
+        compile_authored(load_spec(str(path), environment={}))
     except SpecError as error:
         refused = error.faults
     finally:
@@ -101,8 +102,11 @@ def _sealed_file_is_read_or_refused(change: Callable[[bytearray, dict], None]) -
 def forgeries(draw: st.DrawFn) -> Callable[[bytearray, dict], None]:
     """Changes of a file's bytes, and of one field of its header."""
     changes = draw(CHANGES)
-    name = draw(st.sampled_from(("", "length", "epoch", "index", "layout_bytes", "names_bytes",
-                                 "blobs", "chunks")))  # fmt: skip
+    name = draw(
+        st.sampled_from(
+            ("", "length", "epoch", "index", "layout_bytes", "names_bytes", "blobs", "chunks")
+        )
+    )
     value = draw(st.sampled_from((0, 1, 8, 4095, 4096, 1 << 20, 1 << 40, (1 << 63) - 1)))
 
     def change(data: bytearray, fields: dict) -> None:

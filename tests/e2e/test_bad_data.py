@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from jobrun.cli.invoke import invoke
+from jobrun.cli.process.invoke import invoke
 
 HEAD = "jobrun: 1\nname: bad\n"
 REST = """\
@@ -35,6 +35,9 @@ def folder(tmp_path, monkeypatch):
     np.save("empty.npy", np.zeros((0, 3)))
     np.save("objects.npy", np.array([{}, 1], object), allow_pickle=True)
     np.savez("uneven.npz", x=np.arange(10.0), y=np.arange(9.0))
+    n = np.array([1, 2, 0])
+    np.savez("ragged.npz", v=np.arange(3), n=n, f=n * 1.0, minus=np.array([4, -1, 0]), more=n + 1)
+    np.savez("flat.npz", words=np.arange(3), y=np.arange(3), lengths=n)
     Path("cut.npy").write_bytes(Path("ok.npy").read_bytes()[:-8])
     Path("nothing.npy").touch()
     Path("ragged.csv").write_text("a,b\n1,2\n3\n")
@@ -64,10 +67,37 @@ BEFORE = {
     "a share with no rows": (
         "npy: ok.npy, fields: [x], shard: instance", "E232", "2 rows for 3 shares",
     ),
+    "lengths that are no integers": (
+        "npz: ragged.npz, fields: {x: {values: v, lengths: f}}", "E514", "is <f8 of shape (3,)",
+    ),
+    "lengths that are not there": (
+        "npz: ragged.npz, fields: {x: {values: v, lengths: m}}", "E281", "no member 'm'",
+    ),
+    "lengths in a table": (
+        "csv: ragged.csv, fields: {x: {values: a, lengths: b}}", "E513", "one length",
+    ),
+    "flat values read row by row": (
+        "npz: ragged.npz, fields: {x: values, n: lengths}", "E515", "row by row",
+    ),
     "another format": ("hdf5: ok.npy, fields: {x: a}", "E119", "does not look like hdf5"),
 }  # fmt: skip
 WITHIN = {
     "ragged columns": ("csv: ragged.csv, fields: {x: a}", "E282", "line 3 has 1 fields"),
+    "a negative length": (
+        "npz: ragged.npz, fields: {x: {values: v, lengths: minus}}",
+        "E514",
+        "is -1 for record 1",
+    ),
+    "lengths of more values than there are": (
+        "npz: ragged.npz, fields: {x: {values: v, lengths: more}}",
+        "E514",
+        "adds up to 6",
+    ),
+    "flat values with lengths that nothing names": (
+        "npz: flat.npz, fields: {x: words, y: y}",
+        "E515",
+        "row by row",
+    ),
     "names and no rows": ("csv: names.csv, fields: {x: a}", "E232", "no rows to read"),
 }
 
@@ -110,7 +140,7 @@ def test_a_wrong_dtype_is_refused_before_anything_runs(folder, capsys):
 QUEUES = {
     "capacity 0": ("queues: {q: {capacity: 0}}\n", TWO, "E024", "capacity"),
     "a name of two queues": ("queues: {q: {}, q: {}}\n", TWO, "E010", "q"),
-    "a name of a reader and a queue": ("queues: {q: {}, c: {}}\n", TWO, "E192", "is a reader too"),
+    "a name of a reader and a queue": ("queues: {q: {}, c: {}}\n", TWO, "E192", "is also a reader"),
     "a queue nobody writes": (
         "queues: {q: {}}\n", TWO.replace(", write: {q: [n]}", ""), "E192", "no task writes to it",
     ),
@@ -136,4 +166,4 @@ def test_two_readers_of_one_name_are_refused(folder, capsys):
 
 def test_two_tasks_that_read_one_reader_at_once_are_refused(folder, capsys):
     twice = TWO.replace("read: q", "read: c").replace(", write: {q: [n]}", "")
-    _refused(folder, HEAD + COUNT + twice, "E120", "at the same time", capsys)
+    _refused(folder, HEAD + COUNT + twice, "E120", "concurrently", capsys)

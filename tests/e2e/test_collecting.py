@@ -9,11 +9,11 @@ import subprocess
 import pytest
 
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.session import collecting
-from tests.e2e.test_sessions import same
-from tests.support import blind
-from tests.support.forks import ROOT, run_module
-from tests.support.stored import blobs, epochs
+from jobrun.session.node_dir import collection as collecting
+from tests.support import isolated_nodes
+from tests.support.forked_commands import ROOT, run_module
+from tests.support.session_runs import same
+from tests.support.stored_runs import blobs, epochs
 
 pytestmark = pytest.mark.long
 
@@ -22,20 +22,22 @@ pytestmark = pytest.mark.long
 def shared(tmp_path_factory):
     """The run of nodes that see everything."""
     folder = tmp_path_factory.mktemp("shared")
-    blind.write_spec(folder, collected=False)
-    assert blind.start(folder, blind=False) == 0
-    return blind.run_of(folder)
+    isolated_nodes.write_spec(folder, collected=False)
+    assert isolated_nodes.start(folder, blind=False) == 0
+    return isolated_nodes.run_of(folder)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    blind.write_spec(tmp_path, collected=True)
+    isolated_nodes.write_spec(tmp_path, collected=True)
     return tmp_path
 
 
 def process(folder, crash="") -> subprocess.CompletedProcess:
     environment = {**os.environ, "JOBRUN_CRASHPOINT": crash}
-    return run_module("tests.support.blind", [str(folder)], cwd=ROOT, environment=environment)
+    return run_module(
+        "tests.support.isolated_nodes", [str(folder)], cwd=ROOT, environment=environment
+    )
 
 
 def left(folder):
@@ -44,37 +46,37 @@ def left(folder):
 
 
 def test_nodes_that_do_not_see_the_run_are_refused_before_init(tmp_path):
-    blind.write_spec(tmp_path, collected=False)
+    isolated_nodes.write_spec(tmp_path, collected=False)
 
     with pytest.raises(EnvironmentFaultError) as caught:
-        blind.start(tmp_path)
+        isolated_nodes.start(tmp_path)
 
     (fault,) = caught.value.faults
     assert fault.code == "E397"
-    run = blind.run_of(tmp_path)
+    run = isolated_nodes.run_of(tmp_path)
     assert str(run / "checkpoints") in fault.message
     assert list((run / "checkpoints").iterdir()) == []
     assert not (run / "metrics.jsonl").exists() or not (run / "metrics.jsonl").read_text()
 
 
 def test_collected_epochs_are_those_of_a_shared_directory(folder, shared):
-    assert blind.start(folder) == 0
+    assert isolated_nodes.start(folder) == 0
 
-    same(shared, blind.run_of(folder))
+    same(shared, isolated_nodes.run_of(folder))
     assert left(folder) == []
 
 
 def test_what_was_collected_is_gone_on_with_where_all_see_it_and_the_other_way_round(
     folder, shared
 ):
-    blind.start(folder, max_epochs=1)
-    blind.write_spec(folder, collected=False)
-    blind.start(folder, blind=False, max_epochs=1)
-    blind.write_spec(folder, collected=True)
+    isolated_nodes.start(folder, max_epochs=1)
+    isolated_nodes.write_spec(folder, collected=False)
+    isolated_nodes.start(folder, blind=False, max_epochs=1)
+    isolated_nodes.write_spec(folder, collected=True)
 
-    assert blind.start(folder) == 0
+    assert isolated_nodes.start(folder) == 0
 
-    same(shared, blind.run_of(folder))
+    same(shared, isolated_nodes.run_of(folder))
 
 
 @pytest.mark.parametrize("after", ["nothing", "a piece"])
@@ -82,27 +84,27 @@ def test_a_node_killed_while_its_file_is_collected_is_renewed_from_the_master(
     folder, shared, monkeypatch, after
 ):
     killed = []
-    original = collecting._collected_save
+    original = collecting._collect_save
 
     def killing(link, save, directory):
-        ask = link.calls.ask
+        ask = link.rpc.call
 
         def asked(kind, *given):
-            if kind == "piece" and not killed and given[-1] >= (after == "a piece"):
+            if kind == "chunk" and not killed and given[-1] >= (after == "a piece"):
                 killed.append(link.pid)
                 os.kill(link.pid, signal.SIGKILL)
             return ask(kind, *given)
 
         if link.node == "a" and "epoch-000002" in directory.name:
-            monkeypatch.setattr(link.calls, "ask", asked)
+            monkeypatch.setattr(link.rpc, "call", asked)
         return original(link, save, directory)
 
-    monkeypatch.setattr(collecting, "_collected_save", killing)
+    monkeypatch.setattr(collecting, "_collect_save", killing)
 
-    assert blind.start(folder) == 0
+    assert isolated_nodes.start(folder) == 0
 
     assert len(killed) == 1
-    same(shared, blind.run_of(folder))
+    same(shared, isolated_nodes.run_of(folder))
     assert left(folder) == []
 
 
@@ -114,20 +116,23 @@ def test_a_node_killed_while_its_file_is_collected_is_renewed_from_the_master(
 def test_a_master_killed_while_it_collects_goes_on_from_the_epoch_before(folder, shared, crash):
     killed = process(folder, crash)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    before = list(epochs(blind.run_of(folder)))
+    before = list(epochs(isolated_nodes.run_of(folder)))
 
     done = process(folder)
 
     assert done.returncode == 0, done.stderr
     assert before in ([], [0], [0, 1])
-    same(shared, blind.run_of(folder))
-    hidden = [path for path in (blind.run_of(folder) / "checkpoints").iterdir()
-              if path.name.startswith(".")]  # fmt: skip
+    same(shared, isolated_nodes.run_of(folder))
+    hidden = [
+        path
+        for path in (isolated_nodes.run_of(folder) / "checkpoints").iterdir()
+        if path.name.startswith(".")
+    ]
     assert hidden == []
 
 
 def test_nodes_killed_while_they_fetch_lose_nothing(folder, shared):
-    blind.start(folder, max_epochs=1)
+    isolated_nodes.start(folder, max_epochs=1)
 
     # The nodes have it from their master; each dies of it, and those in their places too.
     failed = process(folder, "collect.piece-written:1")
@@ -136,14 +141,14 @@ def test_nodes_killed_while_they_fetch_lose_nothing(folder, shared):
     assert "E395" in failed.stderr
     done = process(folder)
     assert done.returncode == 0, done.stderr
-    same(shared, blind.run_of(folder))
+    same(shared, isolated_nodes.run_of(folder))
 
 
 def test_a_directory_that_nodes_cannot_make_ends_it_before_init(folder):
     (folder / "own").write_text("a file")
 
     with pytest.raises(EnvironmentFaultError, match="on the machine of node") as caught:
-        blind.start(folder)
+        isolated_nodes.start(folder)
 
     assert caught.value.faults[0].code == "E313"
 
@@ -169,11 +174,15 @@ def test_rows_of_files_of_other_nodes_are_brought_to_a_node_too(tmp_path):
     for name, is_blind in (("shared", False), ("collected", True)):
         folder = tmp_path / name
         folder.mkdir()
-        own = f"checkpoint: {{node_dir: {folder}/own, collect: master}}\n" if is_blind else ""
+        own = (
+            f"checkpoint: {{every: 1ep, node_dir: {folder}/own, collect: master}}\n"
+            if is_blind
+            else ""
+        )
         for count in (2, 3):
             (folder / "far.yaml").write_text(ELASTIC.replace("COUNT", str(count)) + own)
-            assert blind.start(folder, blind=is_blind, max_epochs=1) in {0, 75}
-        found.append(blobs(epochs(blind.run_of(folder))[2]))
+            assert isolated_nodes.start(folder, blind=is_blind, max_epochs=1) in {0, 75}
+        found.append(blobs(epochs(isolated_nodes.run_of(folder))[2]))
 
     assert len(found[0]) == 6
     assert found[1] == found[0]

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.checkpoint.elsewhere import forget_fetched
+from jobrun.checkpoint.stores.object_references import delete_fetched
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.session import collecting
-from tests.e2e.test_sessions import measured
-from tests.support import blind
+from jobrun.session.node_dir import collection as collecting
+from tests.support import isolated_nodes
 from tests.support.command import jobrun
-from tests.support.forks import ROOT, run_module
+from tests.support.forked_commands import ROOT, run_module
 from tests.support.s3 import VARIABLES, TroubledWay, serving
-from tests.support.stored import blobs, epochs, progress
+from tests.support.session_runs import measured
+from tests.support.stored_runs import blobs, epochs, progress
 
 pytestmark = pytest.mark.long
 KEEP = "{last: 2}"
@@ -38,9 +38,9 @@ def server():
 def shared(tmp_path_factory):
     """The run of nodes that see everything, and all its epochs."""
     folder = tmp_path_factory.mktemp("shared")
-    blind.write_spec(folder, collected=False, size=SIZE)
-    assert blind.start(folder, blind=False) == 0
-    return blind.run_of(folder)
+    isolated_nodes.write_spec(folder, collected=False, size=SIZE)
+    assert isolated_nodes.start(folder, blind=False) == 0
+    return isolated_nodes.run_of(folder)
 
 
 @pytest.fixture
@@ -49,36 +49,44 @@ def folder(tmp_path, server, monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
     to = f"s3://bucket/{tmp_path.name}"
-    blind.write_spec(tmp_path, collected=True, to=to, keep=KEEP, size=SIZE)
+    isolated_nodes.write_spec(tmp_path, collected=True, to=to, keep=KEEP, size=SIZE)
     yield tmp_path
-    forget_fetched()
+    delete_fetched()
 
 
 def process(folder, crash=""):
     environment = {**os.environ, "JOBRUN_CRASHPOINT": crash}
-    return run_module("tests.support.blind", [str(folder)], cwd=ROOT, environment=environment)
+    return run_module(
+        "tests.support.isolated_nodes", [str(folder)], cwd=ROOT, environment=environment
+    )
 
 
 def url_of(folder) -> str:
-    return f"s3://bucket/{folder.name}/far/{blind.run_of(folder).name}"
+    return f"s3://bucket/{folder.name}/far/{isolated_nodes.run_of(folder).name}"
 
 
 def objects(server, folder) -> list[str]:
     """The names of the objects of the run's epochs."""
     prefix = url_of(folder).removeprefix("s3://bucket/")
-    found = (name.removeprefix(f"{prefix}/") for name in server.names("bucket")
-             if name.startswith(f"{prefix}/"))  # fmt: skip
+    found = (
+        name.removeprefix(f"{prefix}/")
+        for name in server.names("bucket")
+        if name.startswith(f"{prefix}/")
+    )
     return sorted(name for name in found if "/" in name)
 
 
 def check(server, folder, shared, kept=(0, 2, 3)):
     """The run is what one is of nodes that see everything; nothing else is in the store."""
-    run = blind.run_of(folder)
+    run = isolated_nodes.run_of(folder)
     assert list(epochs(run)) == list(kept)
     for number, path in epochs(run).items():
         assert sorted(one.name for one in path.iterdir()) == [
-            "a.h5.url", "manifest.json", "t_0.h5.url", "t_1.h5.url"
-        ]  # fmt: skip
+            "a.h5.url",
+            "manifest.json",
+            "t_0.h5.url",
+            "t_1.h5.url",
+        ]
         assert progress(path) == progress(epochs(shared)[number])
     assert measured(run) == measured(shared)
     assert [path.name for path in (folder / "own").iterdir()] == []
@@ -93,20 +101,22 @@ def check(server, folder, shared, kept=(0, 2, 3)):
 
 
 def test_nodes_bring_their_files_and_the_master_has_manifests_alone(folder, server, shared):
-    assert blind.start(folder) == 0
+    assert isolated_nodes.start(folder) == 0
 
     check(server, folder, shared)
 
 
 def test_one_run_may_go_either_way_in_any_session(folder, server, shared):
-    blind.start(folder, max_epochs=1)
-    threads = jobrun("resume", blind.run_of(folder), "--session", "threads", "--max-epochs", "1")
+    isolated_nodes.start(folder, max_epochs=1)
+    threads = jobrun(
+        "resume", isolated_nodes.run_of(folder), "--session", "threads", "--max-epochs", "1"
+    )
     assert threads.returncode == 75, threads.stderr
-    blind.write_spec(folder, collected=True, keep="{last: 5}", size=SIZE)
-    assert blind.start(folder) == 0
+    isolated_nodes.write_spec(folder, collected=True, keep="{last: 5}", size=SIZE)
+    assert isolated_nodes.start(folder) == 0
 
     # What was saved after the change is here, and what is elsewhere is read there.
-    run = blind.run_of(folder)
+    run = isolated_nodes.run_of(folder)
     assert [(path / "a.h5").exists() for path in epochs(run).values()] == [False] * 3 + [True]
     verified = jobrun("ckpt", "verify", run, "--json")
     assert [one["good"] for one in json.loads(verified.stdout)["epochs"]] == [True] * 4
@@ -119,8 +129,8 @@ def test_one_run_may_go_either_way_in_any_session(folder, server, shared):
 
 
 def test_every_command_that_reads_a_checkpoint_fetches_it(folder, server, shared):
-    blind.start(folder, max_epochs=2)
-    run = blind.run_of(folder)
+    isolated_nodes.start(folder, max_epochs=2)
+    run = isolated_nodes.run_of(folder)
 
     shown = jobrun("inspect-checkpoint", f"{run}@2", "--json")
     assert json.loads(shown.stdout)["epoch"] == 2
@@ -134,8 +144,10 @@ def test_every_command_that_reads_a_checkpoint_fetches_it(folder, server, shared
     assert back.returncode == 0, back.stderr
     assert {Path(name).parts[0] for name in objects(server, folder)} == {
         # Epoch 2 of before is set aside; those after it are of a new generation, and stay apart.
-        "epoch-000000", "epoch-000002", "g1"
-    }  # fmt: skip
+        "epoch-000000",
+        "epoch-000002",
+        "g1",
+    }
     (aside,) = (run / "superseded" / "g0").glob("epoch-*")
     assert jobrun("inspect-checkpoint", aside).returncode == 0
 
@@ -149,8 +161,8 @@ def test_a_master_killed_at_any_step_goes_on_and_the_store_has_what_counts(
 ):
     killed = process(folder, crash)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    before = list(epochs(blind.run_of(folder)))
-    told = jobrun("ckpt", "verify", blind.run_of(folder), "--json")
+    before = list(epochs(isolated_nodes.run_of(folder)))
+    told = jobrun("ckpt", "verify", isolated_nodes.run_of(folder), "--json")
     if before:
         assert all(one["good"] for one in json.loads(told.stdout)["epochs"])
 
@@ -162,7 +174,7 @@ def test_a_master_killed_at_any_step_goes_on_and_the_store_has_what_counts(
 
 def test_a_node_killed_while_it_brings_its_file_is_renewed(folder, server, shared, monkeypatch):
     killed = []
-    gathered = collecting.gathered
+    gathered = collecting.upload_from_nodes
 
     def killing(tickets, directory, objects, link):
         if "epoch-000002" in directory and not killed:
@@ -170,9 +182,9 @@ def test_a_node_killed_while_it_brings_its_file_is_renewed(folder, server, share
             threading.Timer(0.05, lambda: os.kill(killed[0], signal.SIGKILL)).start()
         return gathered(tickets, directory, objects, link)
 
-    monkeypatch.setattr("jobrun.session.processes.gathered", killing)
+    monkeypatch.setattr("jobrun.session.processes.session.upload_from_nodes", killing)
 
-    assert blind.start(folder) == 0
+    assert isolated_nodes.start(folder) == 0
 
     assert len(killed) == 1
     check(server, folder, shared)
@@ -197,7 +209,7 @@ def test_what_goes_wrong_on_the_way_costs_no_epoch_and_no_bit(folder, server, sh
         return ""
 
     way.trouble = trouble
-    assert blind.start(folder) == 0
+    assert isolated_nodes.start(folder) == 0
 
     assert len(troubles) == 1
     check(server, folder, shared)
@@ -209,20 +221,20 @@ def test_an_epoch_of_which_the_store_lacks_a_file_does_not_count(folder, server,
 
     way.trouble = trouble
     with pytest.raises(EnvironmentFaultError) as caught:
-        blind.start(folder)
+        isolated_nodes.start(folder)
 
     assert "E336" in {fault.code for fault in caught.value.faults}
-    run = blind.run_of(folder)
+    run = isolated_nodes.run_of(folder)
     assert list(epochs(run)) == [0, 1]
     journal = (run / "committed.jsonl").read_text()
     assert '"epoch": 1' in journal.replace(":1", ": 1")
     assert "epoch-000002/manifest.json" not in objects(server, folder)
     way.trouble = lambda method, path: ""
-    assert blind.start(folder) == 0
+    assert isolated_nodes.start(folder) == 0
 
 
 def test_a_store_that_is_not_there_is_told_before_anything_runs(folder, monkeypatch):
-    blind.write_spec(folder, collected=True, to="s3://no-such-bucket/runs")
+    isolated_nodes.write_spec(folder, collected=True, to="s3://no-such-bucket/runs")
 
     done = jobrun("run", folder / "far.yaml", "--run-dir", folder / "r", cwd=folder)
 
@@ -233,32 +245,32 @@ def test_a_store_that_is_not_there_is_told_before_anything_runs(folder, monkeypa
 
 
 def copied(folder) -> Path:
-    run = blind.run_of(folder)
+    run = isolated_nodes.run_of(folder)
     return Path(shutil.copytree(run, folder / "copied" / "far" / run.name))
 
 
 def test_of_a_run_and_its_copy_only_one_goes_on(folder, server, shared):
-    blind.start(folder, max_epochs=1)
+    isolated_nodes.start(folder, max_epochs=1)
     copy = copied(folder)
-    assert blind.start(folder, max_epochs=1) == 75
+    assert isolated_nodes.start(folder, max_epochs=1) == 75
 
     refused = jobrun("resume", copy, "--session", "threads", cwd=folder)
 
     assert refused.returncode == 7, refused.stderr
     assert "error[E332]" in refused.stderr
-    assert blind.start(folder) == 0
+    assert isolated_nodes.start(folder) == 0
     check(server, folder, shared)
 
 
 def test_what_a_run_has_in_the_store_is_not_deleted_from_its_copy(folder, server, shared):
-    blind.write_spec(
+    isolated_nodes.write_spec(
         folder, collected=True, to=f"s3://bucket/{folder.name}", keep="{last: 9}", size=SIZE
     )
-    assert blind.start(folder) == 0
+    assert isolated_nodes.start(folder) == 0
     copy = copied(folder)
 
     # The first that deletes has it from then on.
-    pruned = jobrun("ckpt", "prune", blind.run_of(folder), "--last", "2", cwd=folder)
+    pruned = jobrun("ckpt", "prune", isolated_nodes.run_of(folder), "--last", "2", cwd=folder)
     refused = jobrun("ckpt", "prune", copy, "--last", "2", cwd=folder)
 
     assert pruned.returncode == 0, pruned.stderr

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.support.command import JOBRUN, environment, jobrun
-from tests.support.elastic import SPEC, Elastic
+from tests.support.elastic_job import SPEC, Elastic
 
 SLOW = SPEC.replace("[n = n + 1]", "[n = n + 1, {run: [sleep, '0.2']}]").replace("5}]", "60}]")
 
@@ -52,9 +52,15 @@ def test_a_killed_run_goes_on_with_other_nodes_in_another_session(tmp_path, unbr
     _kill_within(job, "resume", "--spec", job.write(4), "--session", second)
     job.text = SPEC.replace("5}]", "60}]")
     done = jobrun(
-        "resume", "--spec", job.write(3), "--session", third, "--accept-drift", "epoch",
+        "resume",
+        "--spec",
+        job.write(3),
+        "--session",
+        third,
+        "--accept-drift",
+        "epoch",
         cwd=tmp_path,
-    )  # fmt: skip
+    )
 
     assert done.returncode == 0, done.stderr
     assert [one["now"] for one in job.newest.record.resized] == [4, 3]
@@ -68,7 +74,7 @@ def test_a_dry_run_says_what_another_number_of_nodes_means_and_changes_nothing(t
     done = jobrun("resume", "--spec", job.write(4), "--dry-run", cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
-    assert "'t': 2 before, 4 now; U divided anew by rows, V the same on all" in done.stdout
+    assert "'t': 2 before, 4 now; U redistributed by rows, V the same on all" in done.stdout
     assert "nodes.t.count: was 2, is 4 (declared safe" in done.stdout
     assert "on other nodes other numbers are drawn" in done.stdout
     assert (job.newest.path / "run.json").read_bytes() == before

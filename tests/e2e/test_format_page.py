@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.command import jobrun
 from tests.support.page_reader import read_file
-from tests.support.stored import epochs, only_run
+from tests.support.stored_runs import epochs, only_run
 
 SPEC = """\
 jobrun: 1
@@ -21,6 +21,7 @@ init:
       - n = 3
       - small = float32(0.1)
       - x = arange(7)
+      - turned = reshape(arange(24), (2, 3, 4)).T
 epoch: [{task: step, steps: ["w *= 0.5", n = n + 1]}]
 stop: [{epochs: 2}]
 """
@@ -38,13 +39,14 @@ def file(tmp_path_factory):
 
 def test_a_reader_written_from_the_page_finds_what_hdf5_finds(file):
     found = read_file(file)
-    assert (found["n"], sorted(found)) == (5, ["n", "small", "w", "x"])
+    assert (found["n"], sorted(found)) == (5, ["n", "small", "turned", "w", "x"])
     with h5py.File(file) as stored:
-        for name in ("small", "w", "x"):
+        for name in ("small", "turned", "w", "x"):
             wanted = stored["blobs"][name][()]
             assert found[name].dtype == wanted.dtype
             assert found[name].shape == wanted.shape
             assert found[name].tobytes() == np.asarray(wanted).tobytes()
+    assert found["turned"].flags.f_contiguous
 
 
 @pytest.mark.parametrize("place", [100, 5000, 300_000, -1])

@@ -15,10 +15,10 @@ import pytest
 
 from jobrun.graph.types import Cluster
 from jobrun.session.base import RunContext
-from jobrun.session.processes import ProcessesSession
-from tests.session.contract import SessionContract
+from jobrun.session.processes.session import ProcessesSession
+from jobrun.testing.sessions import SessionContract
 from tests.support.command import JOBRUN, environment, jobrun
-from tests.support.stored import blobs, epochs, only_run
+from tests.support.stored_runs import blobs, epochs, only_run
 
 # Every way in which nodes have to do with each other: needs, outputs, pull, queues, metrics.
 SPEC = """\
@@ -39,6 +39,7 @@ epoch:
   - {task: keep, node: t, read: own, steps: [got = got + x]}
 metrics: {spread: {of: "max(w) - min(w)", nodes: t, reduce: max}}
 stop: [{epochs: EPOCHS}]
+checkpoint: {every: 1ep}
 """
 MAPS = (["t_1=t_0"], ["t_1=t_0", "t_3=t_2"], ["t_0=t_3", "t_1=t_3", "t_2=t_3"])
 
@@ -49,7 +50,7 @@ class _Pairs(ProcessesSession):
     def open(self, cluster: Cluster, context: RunContext) -> None:
         names = [node.name for node in cluster]
         pairs = dict(zip(names[1::2], names[::2], strict=False))
-        super().open(cluster, replace(context, places=pairs))
+        super().open(cluster, replace(context, placement=pairs))
 
 
 @pytest.mark.long
@@ -120,7 +121,11 @@ def _process_of(node: str, master: int) -> int:
             words = (path / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"jobrun.session.worker" in words and node.encode() in words and _below(path, master):
+        if (
+            b"jobrun.session.processes.worker" in words
+            and node.encode() in words
+            and _below(path, master)
+        ):
             return int(path.name)
     raise AssertionError(f"there is no process of {node}")
 

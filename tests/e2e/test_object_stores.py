@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from jobrun.api import inspect_checkpoint, resume_from, run
-from jobrun.checkpoint.bucket import Bucket
-from jobrun.checkpoint.directory import DirectoryStore
-from jobrun.checkpoint.objectstore import ObjectStore
+from jobrun.checkpoint.stores.bucket import Bucket
+from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.checkpoint.stores.object_store import ObjectStore
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.core.objecturl import parse_object_url
-from jobrun.runner.settings import RunOptions
-from tests.support.checkpoints import write_epoch
+from jobrun.core.object_url import parse_object_url
+from jobrun.runner.options import RunOptions
+from jobrun.testing.stores import write_epoch
 from tests.support.command import environment, jobrun
 from tests.support.s3 import SECRET, VARIABLES, S3Server, TroubledWay, serving
-from tests.support.stored import blobs, epochs, only_run
+from tests.support.stored_runs import blobs, epochs, only_run
 
 SPEC = """\
 jobrun: 1
@@ -230,8 +230,9 @@ def test_what_is_missing_is_told_before_anything_runs(place, tmp_path):
 @pytest.mark.long
 def test_a_damaged_object_is_found_and_an_older_epoch_is_used(place, server, tmp_path, monkeypatch):
     assert place.run().returncode == 0
-    (name,) = [n for n in server.names("bucket") if f"{tmp_path.name}/" in n
-               and "epoch-000003/a." in n]  # fmt: skip
+    (name,) = [
+        n for n in server.names("bucket") if f"{tmp_path.name}/" in n and "epoch-000003/a." in n
+    ]
     for variable, value in place.variables.items():
         monkeypatch.setenv(variable, value)
     bucket = Bucket(parse_object_url("s3://bucket"))
@@ -265,7 +266,7 @@ def test_a_stop_does_not_wait_for_an_upload(place, way, tmp_path):
     free.set()
 
     assert done.returncode == 75, done.stderr
-    assert "not uploaded yet; a resume goes on with that" in done.stderr
+    assert "not uploaded yet; a resume continues with that" in done.stderr
     assert place.run().returncode == 0
     place.verify(0, 1, 2, 3)
 

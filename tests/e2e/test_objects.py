@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.command import jobrun
-from tests.support.stored import blobs, epochs, only_run
+from tests.support.stored_runs import blobs, epochs, only_run
 
 LIBRARY = """\
 import os
@@ -44,7 +44,7 @@ class Stateless:
 
 class Unsavable(Model):
     def state_dict(self):
-        return {"w": self.w, "inner": {"hook": print}}
+        return {"w": self.w, "inner": {"hook": lambda: None}}
 
 
 def model(width):
@@ -71,7 +71,7 @@ def table():
     return {"rates": [0.1, 0.2], "names": ("a", None), "counts": np.zeros(2, np.int8)}
 
 
-def train(model, table, rng, epoch):
+def train(model, table, generators, rng, epoch):
     model.w += rng.random(len(model.w))
     model.more["tied"][0] += random.random()
     model.seen.append(epoch / 3)
@@ -105,10 +105,11 @@ epoch:
     steps:
       - call: library:train
         with: {{model: model, table: table}}
-        inout: [model, table]
+        inout: [model, table, generators]
         out: loss
 metrics: {{loss: loss}}
 stop: [{{epochs: 5}}]
+checkpoint: {{every: 1ep}}
 """
 
 
@@ -218,9 +219,15 @@ def test_an_object_of_another_form_is_refused_and_nothing_runs(folder):
     run(folder, "--max-epochs", "2", code=75)
 
     done = jobrun(
-        "resume", "--spec", "job.yaml", "--set", "params.width=5",
-        "--accept-drift", "params.width", cwd=folder,
-    )  # fmt: skip
+        "resume",
+        "--spec",
+        "job.yaml",
+        "--set",
+        "params.width=5",
+        "--accept-drift",
+        "params.width",
+        cwd=folder,
+    )
 
     assert done.returncode == 4, done.stderr
     assert "E325" in done.stderr

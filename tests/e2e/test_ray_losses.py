@@ -5,49 +5,26 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_sessions import SLOW, is_alive, of_run, run, same, wait_until
-from tests.support.command import JOBRUN, environment, jobrun
+from tests.support.command import environment, jobrun
+from tests.support.ray_jobs import LIBRARY, SPEC, pids, started
 from tests.support.s3 import VARIABLES, serving
-from tests.support.stored import blobs, epochs, only_run
+from tests.support.session_runs import is_alive, run, same
+from tests.support.stored_runs import blobs, epochs, only_run
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
-
-LIBRARY = """\
-import os
-import pathlib
-import time
-
-HERE = pathlib.Path(__file__).parent
-
-
-def pause(node, run_dir):
-    if "hit" in run_dir:
-        (HERE / f"{node}.new").write_text(str(os.getpid()))
-        (HERE / f"{node}.new").replace(HERE / f"{node}.pid")
-        while (HERE / "wait").exists():
-            time.sleep(0.01)
-        time.sleep(0.05)
-"""
-# As a machine of the cluster has one place, each node is on one of its own.
-SPEC = (
-    SLOW.replace("{count: 2}", "{count: 2, resources: {place: 1}}")
-    .replace('"slow_library:pause", with: {seconds: 0.1}', '"losses_library:pause"')
-    .replace("epochs: 15", "epochs: 12")
-)
 
 
 @pytest.fixture(scope="module")
 def machines():
     # Only here: the tests that are not long go without Ray.
-    from tests.support import rays  # noqa: PLC0415
+    from tests.support import ray_cluster  # noqa: PLC0415
 
-    with rays.machines({"place": 1}, {"place": 1}) as found:
+    with ray_cluster.machines({"place": 1}, {"place": 1}) as found:
         yield found
 
 
@@ -56,34 +33,6 @@ def spec(tmp_path: Path) -> Path:
     (tmp_path / "losses_library.py").write_text(LIBRARY)
     (tmp_path / "job.yaml").write_text(SPEC)
     return tmp_path / "job.yaml"
-
-
-@contextlib.contextmanager
-def started(spec: Path, session: str, *more: str) -> Iterator[subprocess.Popen[str]]:
-    """The command, under way in its third epoch, with its run in the folder ``hit``."""
-    folder = spec.parent / "hit"
-    words = [*JOBRUN, "run", str(spec), "--run-dir", str(folder), "--session", session, *more]
-    process = subprocess.Popen(
-        words, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        env=environment(RAYS_MARK=str(spec.parent), **token()),
-    )  # fmt: skip
-    try:
-        wait_until(lambda: 2 in of_run(folder) or process.poll() is not None, "epoch 2")
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-
-
-def token() -> dict[str, str]:
-    """Not one in somebody's home."""
-    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4}
-
-
-def pids(spec: Path) -> dict[str, int]:
-    """The process that each node had when it last ran."""
-    return {path.stem: int(path.read_text()) for path in spec.parent.glob("*.pid")}
 
 
 def marked(spec: Path) -> list[int]:
@@ -117,7 +66,7 @@ def test_a_lost_process_and_a_lost_machine_cost_an_epoch_each_and_no_bit(machine
         wait_until(lambda: pids(spec)["trainer_0"] != victim, "new process")
         machines.lose_last()
         machines.add({"place": 1})
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=200)
 
     assert process.returncode == 0, said
     assert said.count("is lost: its process") == 2
@@ -153,7 +102,8 @@ def test_a_machine_that_does_not_share_the_runs_directory_is_refused_or_brings_i
     refused = jobrun("run", spec, *options, started=True)
     with serving() as server:
         server.make_bucket("bucket")
-        spec.write_text(f"{text}checkpoint: {{node_dir: {own}, collect: 's3://bucket/r'}}\n")
+        policy = f"every: 1ep, node_dir: {own}, collect: 's3://bucket/r'"
+        spec.write_text(text.replace("every: 1ep", policy))
         env = environment(**VARIABLES, AWS_ENDPOINT_URL=server.url)
         first = ("run", spec, *options, "--resume", "never", "--max-epochs", "1")
         stopped = jobrun(*first, env=env, started=True)
@@ -177,7 +127,7 @@ def test_nothing_is_left_of_a_cluster_that_was_started_for_a_run(spec, number):
         if number == signal.SIGINT:
             # As a terminal does: to all of them.
             os.killpg(process.pid, number)
-            _, said = process.communicate(timeout=60)
+            _, said = process.communicate(timeout=200)
             assert process.returncode == 130, said
             assert "is lost" not in said
         else:
@@ -196,17 +146,25 @@ def test_nothing_is_left_of_a_cluster_that_was_started_for_a_run(spec, number):
 def test_a_node_for_which_there_is_no_machine_is_refused_at_once(machines, spec):
     spec.write_text(SPEC.replace("{place: 1}", "{gpu: 1}"))
 
-    done = jobrun("run", spec, "--run-dir", spec.parent / "r", "--session",
-                  f"ray:{machines.address}", started=True)  # fmt: skip
+    done = jobrun(
+        "run",
+        spec,
+        "--run-dir",
+        spec.parent / "r",
+        "--session",
+        f"ray:{machines.address}",
+        started=True,
+    )
 
     assert done.returncode == 7, done.stderr
     assert "error[E398]" in done.stderr
-    assert "no machine of the cluster has what node 'trainer_0' asks for (gpu 1)" in done.stderr
+    assert "has the resources that node 'trainer_0' asks for (gpu 1)" in done.stderr
 
 
 def test_a_cluster_that_does_not_answer_is_told(spec):
-    done = jobrun("run", spec, "--run-dir", spec.parent / "r", "--session", "ray:127.0.0.1:9",
-                  started=True)  # fmt: skip
+    done = jobrun(
+        "run", spec, "--run-dir", spec.parent / "r", "--session", "ray:127.0.0.1:9", started=True
+    )
 
     assert done.returncode == 7, done.stderr
     assert "the Ray cluster at '127.0.0.1:9' cannot be used" in done.stderr
@@ -216,8 +174,16 @@ def test_a_cluster_does_not_let_in_who_has_no_token(machines, spec):
     # Else Ray would try for twenty seconds.
     env = environment(RAY_AUTH_TOKEN="f" * 64, RAY_NUM_REDIS_GET_RETRIES="2")
 
-    done = jobrun("run", spec, "--run-dir", spec.parent / "r", "--session",
-                  f"ray:{machines.address}", env=env, started=True)  # fmt: skip
+    done = jobrun(
+        "run",
+        spec,
+        "--run-dir",
+        spec.parent / "r",
+        "--session",
+        f"ray:{machines.address}",
+        env=env,
+        started=True,
+    )
 
     assert done.returncode == 7, done.stderr
     assert "error[E398]" in done.stderr

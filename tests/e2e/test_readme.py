@@ -9,14 +9,15 @@ import sys
 
 import pytest
 
-from jobrun.cli.app import COMMANDS, group
-from jobrun.cli.shell import Shell
+from jobrun.cli.app import COMMAND_GROUPS, COMMANDS
 from jobrun.core.errors import JobrunError
+from jobrun.tools.manual.pages import iter_blocks
 from jobrun.version import __version__
 from tests.support.command import ROOT, environment, jobrun
-from tests.support.stored import only_run
+from tests.support.stored_runs import only_run
 
 TEXT = (ROOT / "README.md").read_text()
+MANUAL = ROOT / "jobrun" / "manual"
 
 
 def _blocks(language: str) -> list[str]:
@@ -28,15 +29,20 @@ def _blocks(language: str) -> list[str]:
 
 
 def test_the_table_of_commands_is_that_of_the_help():
-    rows = re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", TEXT, re.MULTILINE)
-    assert rows == [(name, line) for name, (_, line) in COMMANDS.items()]
+    rows = re.findall(r"^\| (?:`([a-z-]+)`|\*\*(\w+)\*\*) \|(.*)\|$", TEXT, re.MULTILINE)
+    wanted: list[tuple[str, str, str]] = []
+    for heading, commands in COMMAND_GROUPS.items():
+        wanted += [("", heading, ""), *((name, "", line) for name, (_, line) in commands.items())]
+    assert [(name, heading, line.strip()) for name, heading, line in rows] == wanted
     helped = jobrun("--help").stdout
-    for name, line in rows:
-        assert re.search(rf"^  {name} +{re.escape(line)}$", helped, re.MULTILINE), name
+    for name, heading, line in wanted:
+        row = rf"  {name} +{re.escape(line)}" if name else f"{heading}:"
+        assert re.search(rf"^{row}$", helped, re.MULTILINE), name or heading
 
 
 def test_the_table_of_exit_codes_is_complete():
-    rows = {int(code) for code in re.findall(r"^\| (\d+) \| ", TEXT, re.MULTILINE)}
+    text = (MANUAL / "exit-codes.md").read_text()
+    rows = {int(code) for code in re.findall(r"^\| (\d+) \| ", text, re.MULTILINE)}
     kinds = {0, JobrunError.exit_code} | {kind.exit_code for kind in JobrunError.__subclasses__()}
     assert rows == kinds
 
@@ -44,7 +50,7 @@ def test_the_table_of_exit_codes_is_complete():
 def test_each_command_line_names_a_command_that_exists():
     words = re.findall(r"(?:^|`)jobrun ([a-z][a-z-]*)", TEXT, re.MULTILINE)
     assert len(words) >= 5
-    assert sorted(set(words) - set(COMMANDS)) == []
+    assert sorted(set(words) - {*COMMANDS, "help"}) == []
 
 
 def test_make_has_the_targets():
@@ -56,15 +62,20 @@ def test_make_has_the_targets():
         )
 
 
+def test_it_is_one_page():
+    assert len(TEXT.splitlines()) <= 200
+
+
 def test_the_version_of_the_changes_is_this_one():
-    last = TEXT.split("\n## ")[-1]
-    assert last.startswith("Changes\n")
-    assert f"**{__version__}**" in last
+    changes = (ROOT / ".github" / "CHANGELOG.md").read_text()
+    assert changes.split("\n## ")[1].startswith(__version__)
+    cited = (ROOT / ".github" / "CITATION.cff").read_text()
+    assert f"\nversion: {__version__}\n" in cited
 
 
 def test_files_that_are_named_exist():
     named = set(re.findall(r"`((?:specs|schemas)/[\w./-]+)`", TEXT))
-    assert len(named) >= 3
+    assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
@@ -92,7 +103,7 @@ def test_the_first_job_runs_is_stopped_and_goes_on_as_shown(folder):
 
 def test_the_tree_of_a_run_is_as_shown(folder):
     found = only_run(folder / "runs")
-    (block,) = _blocks("")
+    block = (MANUAL / "saving.md").read_text().split("\n```text\n")[1].partition("\n```")[0]
     names = {
         word.strip("/").partition("/")[0]
         for line in block.splitlines()[1:]
@@ -104,59 +115,12 @@ def test_the_tree_of_a_run_is_as_shown(folder):
 
 @pytest.mark.long
 def test_the_lines_of_python_do_what_they_say(folder):
+    text = (MANUAL / "python.md").read_text()
     done = subprocess.run(
-        [sys.executable, "-c", _blocks("python")[0]],
+        [sys.executable, "-c", "\n".join(one.text for one in iter_blocks(text))],
         cwd=folder, env=environment(), check=True, capture_output=True, text=True,
     )  # fmt: skip
-    assert int(done.stdout) > 2
-
-
-def _shown() -> list[list[str]]:
-    """The words of every command line of jobrun that the text shows in a block."""
-    lines = "\n".join(_blocks("bash")).splitlines()
-    words = [line.partition("#")[0].split() for line in lines]
-    return [line[1:] for line in words if line[:1] == ["jobrun"]]
-
-
-def test_every_command_line_that_is_shown_is_one():
-    assert len(_shown()) > 10
-    for words in _shown():
-        context = group.make_context("jobrun", list(words), obj=Shell({}), resilient_parsing=True)
-        command = group.get_command(context, words[0])
-        assert command is not None, words
-        parts = getattr(command, "commands", {})
-        known = {
-            name
-            for one in (command, *parts.values())
-            for param in one.params
-            for name in (*param.opts, *param.secondary_opts)
-        }
-        assert [word for word in words if word.startswith("-") and word not in known] == []
-
-
-@pytest.mark.long
-def test_an_hour_with_an_own_file_and_function_goes_as_shown(tmp_path):
-    spec = next(text for text in _blocks("yaml") if "name: sales" in text)
-    module = next(text for text in _blocks("python") if "def fit" in text)
-    (tmp_path / "sales.yaml").write_text(spec)
-    (tmp_path / "mine.py").write_text(module)
-    rows = [f"{price / 10},{40 - 3 * price / 10}" for price in range(10, 90)]
-    (tmp_path / "sales.csv").write_text("\n".join(["price,sold", *rows]) + "\n")
-    shown = next(text for text in _blocks("bash") if "jobrun run sales.yaml" in text)
-    lines = [line.partition("#")[0].split()[1:] for line in shown.splitlines()]
-    run, again, changed, fork, runs, diff, report = lines
-
-    assert jobrun(*run, cwd=tmp_path).returncode == 75
-    assert jobrun(*again, cwd=tmp_path).returncode == 0
-    assert jobrun(*changed, cwd=tmp_path).returncode == 5
-    first = only_run(tmp_path / "runs").name
-    forked = jobrun(*fork, cwd=tmp_path)
-    assert forked.returncode == 0, forked.stderr
-    listed = jobrun(*runs, cwd=tmp_path).stdout
-    (second,) = set(re.findall(r"sales/(\S+)", listed)) - {first}
-    names = {"FIRST": first.split("-", 2)[2], "SECOND": second.split("-", 2)[2]}
-    differ = jobrun(*(names.get(word, word) for word in diff), cwd=tmp_path)
-    assert "params.rate: 0.02 | 0.03" in differ.stdout, differ.stderr
-    done = jobrun(*(names.get(word, word) for word in report), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "params.rate" in (tmp_path / "sales.html").read_text()
+    epoch, facts, read = done.stdout.splitlines()
+    assert int(epoch) > 2
+    assert "{'goal': 8.0}" in facts
+    assert read.endswith("(200, 3)")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from jobrun.tools.report.page import checkpoint_page, page
+from jobrun.tools.report.page import render_checkpoint_page, render_page
 from tests.support.browser import browsing
 from tests.support.reports import make_report
 
@@ -67,7 +67,7 @@ def _drag(tab, start: float, end: float) -> None:
 def test_it_loads_without_a_complaint_or_a_request_and_fits_the_screen(
     shown, reports, width, count
 ):
-    tab = shown(page(reports[:count], "now"), width=width)
+    tab = shown(render_page(reports[:count], "now"), width=width)
 
     assert tab.value("document.documentElement.dataset.ready") == "yes"
     assert tab.errors == []
@@ -78,15 +78,15 @@ def test_it_loads_without_a_complaint_or_a_request_and_fits_the_screen(
 
 
 def test_every_chart_has_its_curves(shown, reports):
-    tab = shown(page(reports, "now"))
+    tab = shown(render_page(reports, "now"))
 
-    assert tab.value("document.querySelectorAll('figure[data-chart]').length") == 4
+    assert tab.value("document.querySelectorAll('figure[data-chart]').length") == 5
     assert _curves(tab) == 2
     assert _of(tab, f"{PLOT} path.curve", "getAttribute('d').length") > 20
 
 
 def test_the_pointer_shows_the_values_of_all_runs(shown, reports):
-    tab = shown(page(reports, "now"))
+    tab = shown(render_page(reports, "now"))
     left, top, width, height = tab.box(PLOT)
     tab.pointer("mouseMoved", left + width - 12, top + height / 2)
     tip = _of(tab, f"{FIRST} .tip", "innerText")
@@ -98,7 +98,7 @@ def test_the_pointer_shows_the_values_of_all_runs(shown, reports):
 
 
 def test_dragging_zooms_and_a_double_click_goes_back(shown, reports):
-    tab = shown(page(reports[:1], "now"))
+    tab = shown(render_page(reports[:1], "now"))
     _drag(tab, 0.4, 0.95)
     low, high = (float(x) for x in _of(tab, FIRST, "dataset.view").split())
     assert 1 < low < high <= 4
@@ -113,7 +113,7 @@ def test_dragging_zooms_and_a_double_click_goes_back(shown, reports):
 
 
 def test_the_wheel_zooms_after_a_click_and_scrolls_before(shown, reports):
-    tab = shown(page(reports[:1], "now"))
+    tab = shown(render_page(reports[:1], "now"))
     left, top, width, height = tab.box(PLOT)
     where = {"x": left + width / 2, "y": top + height / 2}
     tab.pointer("mouseWheel", **where, deltaX=0, deltaY=-100)
@@ -129,7 +129,7 @@ def test_the_wheel_zooms_after_a_click_and_scrolls_before(shown, reports):
 
 
 def test_all_of_it_works_with_keys(shown, reports):
-    tab = shown(page(reports[:1], "now"))
+    tab = shown(render_page(reports[:1], "now"))
     _of(tab, PLOT, "focus()")
     tab.press("Home")
     assert _of(tab, f"{FIRST} .readout", "textContent") == "epoch 1 4"
@@ -145,14 +145,14 @@ def test_all_of_it_works_with_keys(shown, reports):
 
 
 def test_a_run_can_be_hidden(shown, reports):
-    tab = shown(page(reports, "now"))
+    tab = shown(render_page(reports, "now"))
     tab.value("document.querySelector('.legend button').click()")
 
     assert _curves(tab) == 1
 
 
 def test_zooming_together_zooms_all(shown, reports):
-    tab = shown(page(reports[:1], "now"))
+    tab = shown(render_page(reports[:1], "now"))
     tab.value("document.getElementById('together').click()")
     _drag(tab, 0.4, 0.95)
     views = tab.value("[...document.querySelectorAll('figure')].map(f => f.dataset.view || '')")
@@ -162,14 +162,16 @@ def test_zooming_together_zooms_all(shown, reports):
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_can_be_read_in_both_themes(shown, reports, dark):
-    tab = shown(page(reports, "now"), dark=dark)
+    tab = shown(render_page(reports, "now"), dark=dark)
     low = tab.value(CONTRAST)
 
     assert low == []
 
 
 def test_a_script_that_a_name_smuggles_in_does_not_run(shown, reports):
-    text = page(reports[:1], "now").replace("</main>", "<script>window.x = 1</script></main>")
+    text = render_page(reports[:1], "now").replace(
+        "</main>", "<script>window.x = 1</script></main>"
+    )
     tab = shown(text)
 
     assert tab.value("window.x === undefined")
@@ -178,7 +180,7 @@ def test_a_script_that_a_name_smuggles_in_does_not_run(shown, reports):
 
 def test_the_page_of_a_checkpoint_loads_too(shown, reports):
     stored = reports[0].stored
-    tab = shown(checkpoint_page(stored.newest, stored.blobs, "now"), width=375)
+    tab = shown(render_checkpoint_page(stored.newest, stored.blobs, "now"), width=375)
 
     assert tab.errors == []
     assert tab.value("[...document.images].every(one => one.naturalWidth > 1)")

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from jobrun.cli.invoke import invoke
+from jobrun.cli.process.invoke import invoke
 from tests.support.command import JOBRUN, SPECS, environment, jobrun
-from tests.support.pace import thinned
-from tests.support.stored import blobs, epochs, only_run, progress
+from tests.support.stored_runs import blobs, epochs, only_run, progress
+from tests.support.thinning import thinned
 
-KEEP_ALL = ("--set", "checkpoint.keep.last=1000")
+KEEP_ALL = ("--set", "checkpoint.every=1ep", "--set", "checkpoint.keep.last=1000")
 # Fewer epochs, for the same reasons to stop.
 SHORTER = {
     "logistic-sgd": ("--set", "stop[0].no_improvement.min_delta=4e-3"),

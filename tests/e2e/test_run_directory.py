@@ -16,9 +16,10 @@ import pytest
 from tests.support.command import JOBRUN, bash, environment
 from tests.support.command import jobrun as jobrun_itself
 from tests.support.faults import FaultLab, library
-from tests.support.pace import thinned
-from tests.support.stored import blobs, epochs, only_run
-from tests.support.walk import SPEC
+from tests.support.stored_runs import blobs, epochs, only_run
+from tests.support.thinning import thinned
+from tests.support.waiting import wait_until
+from tests.support.walk_spec import SPEC
 
 # Long enough to be looked at while it runs, and with a program to look after.
 SLOW = SPEC.replace(
@@ -97,6 +98,7 @@ def test_row_41_a_run_that_everyone_may_change_is_refused_unless_trusted(folder,
     assert _content(run) == reference
 
 
+@pytest.mark.long
 def test_row_39_a_link_of_another_user_in_place_of_the_checkpoints_is_refused(folder):
     run = _stopped(folder)
     (run / "checkpoints").rename(run / "elsewhere")
@@ -122,6 +124,7 @@ def test_row_39_a_run_directory_swapped_while_it_runs_gets_nothing_more(folder):
     assert list(epochs(run)) == before
 
 
+@pytest.mark.long
 def test_row_47_a_copy_by_rsync_or_cp_goes_on_elsewhere(folder, tmp_path_factory, reference):
     run = _stopped(folder)
     other = tmp_path_factory.mktemp("elsewhere") / "deep" / "er"
@@ -203,6 +206,7 @@ def test_a_damaged_record_never_makes_a_run_start_over(folder, policy):
     assert jobrun("run", "walk.yaml", "--resume", "never", cwd=folder).returncode == 0
 
 
+@pytest.mark.long
 def test_row_65_an_epoch_that_is_gone_needs_the_users_word(folder, reference):
     run = _stopped(folder)
     shutil.rmtree(epochs(run)[2])
@@ -259,11 +263,7 @@ def test_row_82_no_program_outlives_the_run(folder, number):
     child.send_signal(number)
     child.communicate(timeout=60)
     assert child.returncode == (75 if number == signal.SIGTERM else -number)
-    for _ in range(400):
-        if not _group(pid):
-            break
-        time.sleep(0.05)
-    assert _group(pid) == []
+    wait_until(lambda: not _group(pid), "end of the group")
 
 
 @pytest.mark.long
@@ -282,6 +282,57 @@ def test_row_83_a_wall_clock_that_jumps_by_days_changes_nothing(folder, referenc
     assert _content(only_run(folder / "runs")) == reference
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_runs_keep_their_order_when_the_clock_is_set_back_a_day_between_them(folder):
+    def start(*words, clock=0):
+        env = environment(LD_PRELOAD=str(library()), FAULTS_CLOCK_SET=str(clock))
+        return jobrun("run", "walk.yaml", "--max-epochs", "1", *words, cwd=folder, env=env)
+
+    assert start("--resume", "never").returncode == 75
+    first = only_run(folder / "runs")
+    assert start("--resume", "never", clock=-86400).returncode == 75
+    assert start("--resume", "never", clock=-2 * 86400).returncode == 75
+    runs = {one for one in (folder / "runs" / "walk").iterdir() if not one.is_symlink()}
+    # Names are of the clock; the last that was made has the oldest.
+    newest = min(runs)
+    assert (
+        json.loads((newest / "run.json").read_text())["created"]
+        < json.loads((first / "run.json").read_text())["created"]
+    )
+
+    named = [
+        jobrun("status", "latest", "--json", cwd=folder).stdout,
+        jobrun("status", "walk", "--json", cwd=folder).stdout,
+        jobrun("resume", "--dry-run", "--json", cwd=folder).stdout,
+    ]
+    assert [newest.name in text for text in named] == [True] * 3
+    assert (folder / "runs" / "walk" / "latest").resolve() == newest.resolve()
+    before = {one: (one / "committed.jsonl").read_bytes() for one in runs}
+    assert start("--resume", "auto").returncode == 75
+    changed = {one for one in runs if (one / "committed.jsonl").read_bytes() != before[one]}
+    assert changed == {newest}
+    assert start("--resume", "never").returncode == 75
+    made = {one for one in (folder / "runs" / "walk").iterdir() if not one.is_symlink()} - runs
+    assert jobrun("resume", "--dry-run", cwd=folder).stdout.count(made.pop().name) >= 1
+
+
+def test_a_run_of_an_older_version_or_copied_from_elsewhere_has_its_place_by_the_clock(folder):
+    old = _stopped(folder)
+    record = json.loads((old / "run.json").read_text())
+    del record["order"]
+    (old / "run.json").write_text(json.dumps(record))
+    done = jobrun("run", "walk.yaml", "--resume", "never", "--max-epochs", "1", cwd=folder)
+    assert done.returncode == 75
+    shutil.copytree(old, old.with_name("20200101-0000-copied-one"), symlinks=True)
+
+    done = jobrun("resume", "--dry-run", cwd=folder)
+
+    assert old.name not in done.stdout
+    assert "copied-one" not in done.stdout
+
+
+@pytest.mark.long
 def test_a_deadline_is_kept_and_the_same_line_goes_on(folder, reference):
     (folder / "walk.yaml").write_text(SPEC + "deadline: auto\nmargin: 59s\n")
     env = environment(JOBRUN_DEADLINE=str(int(time.time()) + 58))
@@ -316,20 +367,14 @@ def _start(folder: Path, *more: str) -> subprocess.Popen[str]:
 
 
 def _wait_for_epoch(folder: Path, number: int) -> Path:
-    for _ in range(2000):
-        found = [path for path in folder.glob("runs/*/2*") if path.is_dir()]
-        if found and (found[0] / "checkpoints" / f"epoch-{number:06d}").is_dir():
-            return found[0]
-        time.sleep(0.01)
-    raise AssertionError(f"epoch {number} was never saved")
+    saved = f"runs/*/2*/checkpoints/epoch-{number:06d}"
+    wait_until(lambda: any(folder.glob(saved)), f"epoch {number}")
+    return next(folder.glob(saved)).parent.parent
 
 
 def _wait_for(path: Path) -> str:
-    for _ in range(2000):
-        if path.is_file() and path.read_text().strip():
-            return path.read_text()
-        time.sleep(0.01)
-    raise AssertionError(f"{path} was never written")
+    wait_until(lambda: path.is_file() and path.read_text().strip(), f"text in {path}")
+    return path.read_text()
 
 
 def _group(pgid: int) -> list[int]:

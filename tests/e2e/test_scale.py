@@ -6,15 +6,15 @@ import sys
 
 import pytest
 
-from jobrun.checkpoint.plan import save_group
+from jobrun.checkpoint.save_load_groups import save_group
 from jobrun.compile.job import compile_job
-from jobrun.runner.parts import kept_names, outputs_read_later, steps_of
-from jobrun.runner.settings import RunOptions
+from jobrun.graph.query import iter_steps, kept_names, outputs_read_later
+from jobrun.runner.options import RunOptions
 from jobrun.runner.start import start_run
-from jobrun.session.codec import encode
-from jobrun.session.crossing import TABLE
-from jobrun.session.endings import Endings
-from jobrun.session.share import shares_of
+from jobrun.session.processes.session import TaskCompletions
+from jobrun.session.wire.codec import encode
+from jobrun.session.wire.partition import partition_group
+from jobrun.session.wire.wire_types import WIRE_TYPES
 from jobrun.spec.load import load_spec
 from tests.support.fake_nodes import MADE, fake_nodes, many
 
@@ -68,13 +68,13 @@ def jobs(folder, *, pulls=False):
 
 def divide(job):
     for group in job.groups:
-        shares = shares_of(group)
-        endings = Endings(shares)
+        shares = partition_group(group)
+        endings = TaskCompletions(shares)
         for task in group.tasks:
-            if task.node in shares.tellers[task.name]:
-                endings.ended(task.name, task.node, {})
+            if task.node in shares.awaited_nodes[task.name]:
+                endings.mark_ended(task.name, task.node, {})
         for share in shares.by_node.values():
-            encode(share, TABLE)
+            encode(share, WIRE_TYPES)
 
 
 @pytest.mark.long
@@ -87,11 +87,13 @@ def test_dividing_groups_takes_as_many_calls_more_as_there_are_nodes(tmp_path):
 
 def shares_of_all(job):
     for group in job.groups:
-        shares_of(group)
+        partition_group(group)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("work", [kept_names, outputs_read_later, lambda job: list(steps_of(job))])
+@pytest.mark.parametrize(
+    "work", [kept_names, outputs_read_later, lambda job: list(iter_steps(job))]
+)
 def test_looking_through_a_job_takes_as_many_calls_more_as_there_are_nodes(tmp_path, work):
     # Each node names all others, and still they are not looked at one by one.
     first, *others = jobs(tmp_path, pulls=True)

@@ -2,74 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.command import JOBRUN, ROOT, SPECS, environment, jobrun
-from tests.support.stored import blobs, epochs, only_run, progress
-
-# What races on purpose has other bits each time, in any session.
-EXACT = sorted(
-    path.name for path in SPECS.glob("*.yaml") if "hogwild: true" not in path.read_text()
+from tests.support.command import ROOT, SPECS, environment, jobrun
+from tests.support.session_runs import (
+    AVERAGING,
+    EXACT,
+    SLOW,
+    is_alive,
+    nodes_under,
+    run,
+    same,
+    same_in,
+    started,
 )
-AVERAGING = "parameter-averaging.yaml"
-SLOW = """\
-jobrun: 1
-name: slow
-seed: 3
-nodes: {trainer: {count: 2}}
-init:
-  - {task: make, node: trainer, steps: ["w = rng.random(100)"]}
-epoch:
-  - task: average
-    node: trainer
-    steps: [{pull: {m: {from: trainer, blob: w, reduce: mean}}}]
-    outputs: [m]
-  - task: walk
-    node: trainer
-    needs: [average]
-    steps:
-      - {call: "slow_library:pause", with: {seconds: 0.1}}
-      - w = average.m + rng.random(100) * (1 + node.index)
-      - metric: {first: "w[0]"}
-stop: [{epochs: 15}]
-"""
-
-
-def run(spec: Path, folder: Path, *more: str) -> Path:
-    done = jobrun("run", spec, "--run-dir", folder, *more, started=True)
-    assert done.returncode == 0, done.stderr
-    return only_run(folder)
-
-
-def same(one: Path, other: Path) -> None:
-    """All epochs hold the same, and so do the artifacts and the metrics."""
-    expected, found = epochs(one), epochs(other)
-    assert list(found) == list(expected)
-    for number, path in found.items():
-        assert blobs(path) == blobs(expected[number]), f"epoch {number}"
-        assert progress(path) == progress(expected[number]), f"epoch {number}"
-    for path in sorted((one / "artifacts").glob("*")):
-        assert (other / "artifacts" / path.name).read_bytes() == path.read_bytes(), path.name
-    assert measured(other) == measured(one)
-
-
-def measured(run_: Path) -> list[tuple[object, ...]]:
-    lines = map(json.loads, (run_ / "metrics.jsonl").read_text().splitlines())
-    return sorted(
-        (one["epoch"], one["name"], one["node"], one["task"], one["value"])
-        for one in lines
-        if one["event"] == "Measured"
-    )
+from tests.support.stored_runs import only_run
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -83,81 +38,17 @@ def slow(tmp_path: Path) -> Path:
     return path
 
 
-@contextlib.contextmanager
-def started(spec: Path, folder: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
-    """The command, under way in its third epoch."""
-    words = [*JOBRUN, "run", str(spec), "--run-dir", str(folder), "--session", "processes", *more]
-    process = subprocess.Popen(
-        words, stderr=subprocess.PIPE, text=True, env=environment(), start_new_session=True
-    )
-    try:
-        wait_until(lambda: 2 in of_run(folder), "epoch 2")
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-
-
-def of_run(folder: Path) -> dict[int, Path]:
-    found = list(folder.glob("*/2*/checkpoints"))
-    return epochs(found[0].parent) if found else {}
-
-
-def wait_until(is_so, what: str, limit_s: float = 60) -> None:
-    deadline = time.monotonic() + limit_s
-    while not is_so():
-        assert time.monotonic() < deadline, f"no {what}"
-        time.sleep(0.01)
-
-
-def nodes_under(pid: int) -> dict[str, int]:
-    """The processes of the nodes of a command, by the names of the nodes."""
-    found, parents = {}, {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-                stat = (entry / "stat").read_bytes().rpartition(b") ")[2].split()
-                parents[int(entry.name)] = int(stat[1])
-                if b"jobrun.session.worker" in words and stat[0] != b"Z":
-                    found[words[-2].decode()] = int(entry.name)
-
-    def is_below(one: int) -> bool:
-        while one > 1:
-            one = parents.get(one, 0)
-            if one == pid:
-                return True
-        return False
-
-    return {node: one for node, one in found.items() if is_below(one)}
-
-
-def is_alive(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path("/proc", str(pid), "stat").read_bytes().rpartition(b") ")[2][:1] != b"Z"
-    return False
-
-
+# What libraries warn of is no error outside of tests.
 @pytest.mark.long
+@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("name", EXACT)
 def test_a_shipped_spec_gives_the_same_bits_in_processes(name, tmp_path):
-    more = ("--set", "checkpoint.keep.last=1000") if "keep" in (SPECS / name).read_text() else ()
-
-    here = run(SPECS / name, tmp_path / "threads", *more)
-    there = run(SPECS / name, tmp_path / "processes", "--session", "processes", *more)
-
-    same(here, there)
+    same_in("processes", SPECS / name, tmp_path)
 
 
 @pytest.mark.long
 def test_parameters_are_averaged_alike_on_four_nodes(tmp_path):
-    four = ("--set", "nodes.trainer.count=4")
-
-    here = run(SPECS / AVERAGING, tmp_path / "threads", *four)
-    there = run(SPECS / AVERAGING, tmp_path / "processes", *four, "--session", "processes")
-
-    same(here, there)
+    same_in("processes", SPECS / AVERAGING, tmp_path, "nodes.trainer.count=4")
 
 
 @pytest.mark.long
@@ -169,8 +60,18 @@ def test_a_run_of_one_session_goes_on_in_the_other(first, second, tmp_path):
     folder = tmp_path / "parts"
     spec = SPECS / AVERAGING
 
-    begun = jobrun("run", spec, "--run-dir", folder, "--max-epochs", "3", "--session", first,
-                   *short, started=True)  # fmt: skip
+    begun = jobrun(
+        "run",
+        spec,
+        "--run-dir",
+        folder,
+        "--max-epochs",
+        "3",
+        "--session",
+        first,
+        *short,
+        started=True,
+    )
     ended = jobrun("resume", "--run-dir", folder, "--session", second, started=True)
 
     assert (begun.returncode, ended.returncode) == (75, 0), ended.stderr
@@ -381,8 +282,9 @@ def test_nodes_that_die_at_every_third_save_cost_no_bit(point, unbroken, tmp_pat
     spec = falling(tmp_path / "hit")
     env = environment(JOBRUN_CRASHPOINT=f"{point}:3")
 
-    done = jobrun("run", spec, "--run-dir", tmp_path / "runs", "--session", "processes", env=env,
-                  started=True)  # fmt: skip
+    done = jobrun(
+        "run", spec, "--run-dir", tmp_path / "runs", "--session", "processes", env=env, started=True
+    )
 
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("is lost: its process was ended by SIGKILL") >= 2
@@ -418,6 +320,7 @@ def test_a_node_that_is_killed_within_an_epoch_goes_on_where_that_was_saved(slow
 
     with started(slow, tmp_path / "hit") as process:
         for _ in range(3):
+            wait_until(lambda: len(nodes_under(process.pid)) == 1, "process of the node")
             (victim,) = nodes_under(process.pid).values()
             before = within(tmp_path / "hit")
             wait_until(lambda known=before: within(tmp_path / "hit") - known, "save in an epoch")
@@ -437,8 +340,17 @@ def within(folder: Path) -> set[str]:
 
 @pytest.mark.long
 def test_a_profile_has_the_steps_and_a_lane_of_each_node(tmp_path):
-    found = run(SPECS / AVERAGING, tmp_path, "--session", "processes", "--profile", "--epochs", "2",
-                "--set", "expect=[]")  # fmt: skip
+    found = run(
+        SPECS / AVERAGING,
+        tmp_path,
+        "--session",
+        "processes",
+        "--profile",
+        "--epochs",
+        "2",
+        "--set",
+        "expect=[]",
+    )
 
     table = json.loads((found / "profile" / "table-1.json").read_text())
     trace = json.loads((found / "profile" / "trace-1.json").read_text())["traceEvents"]

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from tests.support.command import environment, jobrun
-from tests.support.stored import blobs, epochs, only_run
+from tests.support.stored_runs import blobs, epochs, only_run
 
 SPEC = """\
 jobrun: 1

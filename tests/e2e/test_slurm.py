@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ name: batch
 seed: 3
 deadline: auto
 margin: 1s
+checkpoint: {every: 1ep}
 init: [{task: i, steps: [w = zeros(5), n = 0]}]
 epoch:
   - task: t
@@ -28,7 +28,6 @@ epoch:
 exit: [{task: e, steps: [{save: {w: w.npy, n: n.npy}}]}]
 stop: [{epochs: 130}]
 """
-_LONGEST_S = 400
 
 
 @pytest.fixture(scope="module")
@@ -44,17 +43,6 @@ def _submitted(cluster, folder, *words):
     return done.stdout.strip()
 
 
-def _until(cluster, job, state):
-    """Wait for a state of a job, which is not held back when it has been put back."""
-    end = time.monotonic() + _LONGEST_S
-    while (facts := cluster.facts(job)).get("JobState") not in state:
-        assert time.monotonic() < end, facts
-        if facts.get("JobState") == "PENDING" and facts.get("Reason") == "BeginTime":
-            cluster.ask("scontrol", "update", f"JobId={job}", "StartTime=now")
-        time.sleep(0.3)
-    return facts
-
-
 def _runs(folder):
     return [one for one in (folder / "runs" / "batch").iterdir() if not one.is_symlink()]
 
@@ -64,8 +52,8 @@ def _runs(folder):
 def test_a_job_whose_time_is_nearly_over_is_put_back_and_goes_on_to_the_end(cluster, tmp_path):
     (tmp_path / "batch.yaml").write_text(SPEC)
     job = _submitted(cluster, tmp_path, "--slurm", "time=1", "--warn", "10s")
-    facts = _until(cluster, job, ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"))
-    said = (tmp_path / "runs" / f"slurm-batch-{job}.log").read_text()
+    facts = cluster.wait(job)
+    said = cluster.said(facts)
     ended = np.load(tmp_path / "w.npy")
 
     (tmp_path / "whole").mkdir()
@@ -89,12 +77,9 @@ def test_a_job_that_is_cancelled_saves_and_is_not_put_back(cluster, tmp_path):
     (tmp_path / "batch.yaml").write_text(SPEC)
     job = _submitted(cluster, tmp_path, "--time", "1h", "--partition", "main")
     journal = tmp_path / "runs" / "batch" / "latest" / "committed.jsonl"
-    end = time.monotonic() + _LONGEST_S
-    while not (journal.exists() and journal.read_text().count("\n") > 2):
-        assert time.monotonic() < end
-        time.sleep(0.2)
+    cluster.wait(job, lambda _: journal.exists() and journal.read_text().count("\n") > 2)
     cluster.ask("scancel", "--signal=TERM", "--batch", job)
-    facts = _until(cluster, job, ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"))
+    facts = cluster.wait(job)
 
     assert (facts["Restarts"], facts["ExitCode"]) == ("0", "75:0")
     assert facts["TimeLimit"] == "01:00:00"
@@ -108,7 +93,7 @@ def test_what_slurm_refuses_is_told_in_its_words(cluster, tmp_path):
     done = jobrun(*words, cwd=tmp_path, env=variables, started=True)
 
     assert done.returncode == 7
-    assert "error[E445] sbatch refuses the job" in done.stderr
+    assert "error[E445] sbatch rejected the job" in done.stderr
     assert "invalid partition" in done.stderr
 
 

@@ -9,10 +9,11 @@ from xml.etree import ElementTree
 import pytest
 
 from jobrun.cli.app import COMMANDS
-from jobrun.cli.invoke import invoke
+from jobrun.cli.process.invoke import invoke
 from tests.support.command import ROOT, SPECS, jobrun
 from tests.support.drawing import differs
 from tests.support.gallery import PICTURES, drawn
+from tests.support.tables import each_case
 
 ALL = sorted(path.name for path in SPECS.glob("*.yaml"))
 # What these show cannot be the same twice: instances that learn without locks.
@@ -20,7 +21,7 @@ NOT_EXACT = {"word-vectors.yaml"}
 # Another processor rounds otherwise, and the lines of a picture are a little elsewhere.
 TOLERANCE = 0.03
 # The others with the long tests; of those, torch is what only CI is sure to have.
-QUICK = {"heat-plate.yaml", "two-nodes.yaml"}
+QUICK = {"two-nodes.yaml"}
 RUNS = [pytest.param(name, marks=[pytest.mark.long] * (name not in QUICK)) for name in ALL]
 
 
@@ -28,7 +29,7 @@ def test_there_are_specs():
     assert len(ALL) >= 3
 
 
-@pytest.mark.parametrize("name", ALL)
+@each_case("name", ALL)
 def test_a_shipped_spec_names_the_schema_and_says_what_it_shows(name):
     lines = (SPECS / name).read_text().splitlines()
     assert lines[0] == "# yaml-language-server: $schema=../schemas/job.schema.json"
@@ -43,6 +44,7 @@ def test_a_shipped_spec_is_valid_and_without_warnings_and_exact_where_it_says_so
     assert (found["ok"], found["exact"], found["faults"]) == (True, name not in NOT_EXACT, [])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RUNS)
 def test_a_shipped_spec_runs_to_its_end_from_any_folder_and_gives_its_picture(name, tmp_path):
     done = jobrun("run", SPECS / name, cwd=tmp_path, started=True)

@@ -8,10 +8,10 @@ import h5py
 import numpy as np
 import pytest
 
-from jobrun.blobs.values import same_bits
+from jobrun.values.kinds import same_bits
 from tests.support.command import jobrun
-from tests.support.pace import thinned
-from tests.support.stored import epochs, only_run
+from tests.support.stored_runs import epochs, only_run
+from tests.support.thinning import thinned
 
 # Each goes on until it sees that the other has: one after the other they would never end.
 _SHARED = """\
@@ -136,8 +136,15 @@ def _blas(folder):
 def test_blas_has_the_threads_of_the_job_and_the_manifest_says_so(tmp_path, more, count):
     _blas(tmp_path)
 
-    done = jobrun("run", "blas.yaml", *more, "--set", f"expect=['seen == {count}']", cwd=tmp_path,
-                  started=True)  # fmt: skip
+    done = jobrun(
+        "run",
+        "blas.yaml",
+        *more,
+        "--set",
+        f"expect=['seen == {count}']",
+        cwd=tmp_path,
+        started=True,
+    )
 
     assert done.returncode == 0, done.stderr
     for path in epochs(only_run(tmp_path / "runs")).values():

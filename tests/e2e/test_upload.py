@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.checkpoint.directory import DirectoryStore
-from jobrun.cli.invoke import invoke
-from jobrun.core.crashpoints import POINTS
+from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.cli.process.invoke import invoke
+from jobrun.core.failpoints import POINTS
 from tests.support.command import environment, jobrun
-from tests.support.pace import thinned
-from tests.support.stored import blobs, epochs, only_run
+from tests.support.stored_runs import blobs, epochs, only_run
+from tests.support.thinning import thinned
 
 SPEC = """\
 jobrun: 1
@@ -44,9 +44,15 @@ def spec(folder: Path, checkpoint: str) -> Path:
 def run(folder: Path, checkpoint: str, *more: str, crash: str = ""):
     env = environment(JOBRUN_CRASHPOINT=crash or None)
     return jobrun(
-        "run", spec(folder, checkpoint), "--run-dir", folder / "runs", "--resume", "auto", *more,
+        "run",
+        spec(folder, checkpoint),
+        "--run-dir",
+        folder / "runs",
+        "--resume",
+        "auto",
+        *more,
         env=env,
-    )  # fmt: skip
+    )
 
 
 def copies(folder: Path, name: str = "up") -> Path:
@@ -201,7 +207,7 @@ def test_other_urls_are_refused_by_validate(tmp_path):
     done = jobrun("validate", spec(tmp_path, "{upload: {to: 'ftp://host/x'}}"))
 
     assert done.returncode == 3
-    assert "'ftp://' is not known" in done.stderr
+    assert "'ftp://' is not supported" in done.stderr
     assert "E127" in done.stderr
 
 

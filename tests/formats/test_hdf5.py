@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
-from jobrun.formats.hdf5 import image, members, read
+from jobrun.formats.hdf5 import members, read, render_hdf5
 
 PLAIN = arrays.arrays(
-    arrays.boolean_dtypes() | arrays.integer_dtypes() | arrays.floating_dtypes(sizes=(32, 64))
+    arrays.boolean_dtypes()
+    | arrays.integer_dtypes()
+    | arrays.floating_dtypes(sizes=(32, 64))
     | arrays.complex_number_dtypes(sizes=(64, 128)),
     arrays.array_shapes(min_dims=0, min_side=0),
-)  # fmt: skip
+)
 NAMES = st.from_regex(r"[a-z]{1,4}", fullmatch=True)
 
 
@@ -35,7 +37,7 @@ def code_of(path, member) -> str:
 @given(st.dictionaries(NAMES.map(lambda name: f"/g/{name}"), PLAIN, min_size=1, max_size=3))
 def test_arrays_come_back(tmp_path_factory, values):
     path = tmp_path_factory.mktemp("hdf5") / "x.h5"
-    path.write_bytes(image(values, str(path)))
+    path.write_bytes(render_hdf5(values, str(path)))
 
     for name, value in values.items():
         back = read(str(path), name)
@@ -47,7 +49,7 @@ def test_arrays_come_back(tmp_path_factory, values):
 
 def test_text_comes_back(tmp_path):
     path = tmp_path / "x.h5"
-    path.write_bytes(image({"a": np.array(["ü", "abc"]), "b": np.array("€")}, "x.h5"))
+    path.write_bytes(render_hdf5({"a": np.array(["ü", "abc"]), "b": np.array("€")}, "x.h5"))
 
     assert read(str(path), "a").tolist() == ["ü", "abc"]
     assert read(str(path), "b")[()] == "€"
@@ -143,7 +145,7 @@ def test_a_link_on_the_way_is_refused(tmp_path):
 @pytest.mark.parametrize("length", [0, 8, 500, 1500])
 def test_a_damaged_file_is_told(tmp_path, length):
     path = tmp_path / "x.h5"
-    path.write_bytes(bytes(image({"a": np.arange(1000)}, "x.h5"))[:length])
+    path.write_bytes(bytes(render_hdf5({"a": np.arange(1000)}, "x.h5"))[:length])
 
     assert code_of(str(path), "a") == "E282"
 
@@ -158,4 +160,4 @@ def test_a_damaged_file_is_told(tmp_path, length):
 )
 def test_what_hdf5_cannot_hold_is_not_written(values):
     with pytest.raises(TaskFailedError, match=r"x\.h5"):
-        image(values, "x.h5")
+        render_hdf5(values, "x.h5")

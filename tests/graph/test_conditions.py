@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from jobrun.graph.conditions import CheckpointPolicy, Exactness, Probe, StopWhen
-from jobrun.graph.expr import NodeBlob
+from jobrun.graph.expressions import NodeBlob
 
 
 def test_a_job_without_reasons_is_exact():
@@ -11,10 +11,12 @@ def test_a_job_without_reasons_is_exact():
     assert not Exactness((("epoch/t", "hogwild"),)).exact
 
 
-def test_every_epoch_is_saved_and_kept_unless_something_else_is_said():
+def test_epochs_are_saved_as_time_allows_and_kept_unless_something_else_is_said():
     policy = CheckpointPolicy()
 
-    assert (policy.every_epochs, policy.every_s) == (1, 0.0)
+    assert policy.is_automatic
+    assert not CheckpointPolicy(every_epochs=1).is_automatic
+    assert not CheckpointPolicy(every_records=5).is_automatic
     assert (policy.keep_last, policy.keep_every, policy.keep_best[0]) == (0, 0, "")
     assert policy.enabled
 

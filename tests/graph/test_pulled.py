@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from jobrun.graph.pulled import PulledBlob
+from jobrun.graph.steps import PulledBlob
 
 
 def test_without_more_the_first_node_is_asked():

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from jobrun.core.errors import SpecError
-from jobrun.graph.expr import Const, Hole, Name, Text
+from jobrun.graph.effects.assertion import Assert
+from jobrun.graph.effects.log import Log
+from jobrun.graph.expressions import Const, Hole, Name, Text
 from jobrun.graph.query import (
     blocks,
     expressions,
@@ -21,9 +23,9 @@ from jobrun.graph.query import (
     used_nodes,
     walk,
 )
-from jobrun.graph.steps import Assert, Guard, If, Log, Loop, Net, Parallel, Stop, UseNet, While
+from jobrun.graph.steps import Guard, If, Loop, Net, Parallel, Stop, UseNet, While
 from jobrun.graph.types import NodeReport, NodeSetup, RemoteNet, Report, SetupNets, Task, TaskGroup
-from tests.support.graphs import expr, op
+from jobrun.testing.graphs import expr, op
 
 NET = Net((op("x = 1"), op("y = x")))
 STEPS = (
@@ -41,8 +43,18 @@ def test_walk_goes_outer_before_inner_in_the_order_of_the_text():
     names = [type(step).__name__ for step in walk(STEPS)]
 
     assert names == [
-        "If", "Net", "Log", "Parallel", "Loop", "Net", "Guard", "Stop", "UseNet", "While", "Net"
-    ]  # fmt: skip
+        "If",
+        "Net",
+        "Log",
+        "Parallel",
+        "Loop",
+        "Net",
+        "Guard",
+        "Stop",
+        "UseNet",
+        "While",
+        "Net",
+    ]
 
 
 def test_all_operators_are_found_wherever_they_are():
@@ -75,8 +87,9 @@ def test_tasks_are_grouped_by_node_any_number_of_times():
     first = tasks_by_node(GROUP)
 
     assert {node: [task.name for task in tasks] for node, tasks in first.items()} == {
-        "n1": ["a", "b"], "n0": ["a"]
-    }  # fmt: skip
+        "n1": ["a", "b"],
+        "n0": ["a"],
+    }
     assert tasks_by_node(GROUP) == first
 
 
@@ -98,8 +111,9 @@ def test_an_empty_group_has_no_nodes():
 
 def test_a_task_on_many_nodes_is_one_by_name():
     assert [(task.name, nodes) for task, nodes in tasks_by_name(GROUP)] == [
-        ("a", ("n1", "n0")), ("b", ("n1",))
-    ]  # fmt: skip
+        ("a", ("n1", "n0")),
+        ("b", ("n1",)),
+    ]
 
 
 def test_what_is_around_and_beside_many_nodes_is_one_by_name():

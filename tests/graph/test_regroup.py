@@ -6,11 +6,11 @@ import pytest
 
 import jobrun
 from jobrun.api import expression, steps
-from jobrun.compile.handmade import complete
+from jobrun.compile.job import complete
 from jobrun.core.errors import SpecError
 from jobrun.graph.conditions import StopAfterEpochs
-from jobrun.graph.data import Queue, ReadQueue, WriteQueue
-from jobrun.graph.query import remapped, tasks_by_node, used_nodes
+from jobrun.graph.query import remap_nodes, tasks_by_node, used_nodes
+from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
 from jobrun.graph.regroup import to_task
 from jobrun.graph.steps import Stop
 from jobrun.graph.types import (
@@ -30,10 +30,13 @@ def _job(*tasks, nodes=("n", "m")):
     start = tuple(Task("start", node, steps("x = 1", "y = 2")) for node in nodes)
     return complete(
         Job(
-            "j", Cluster(tuple(map(Node, nodes))), TaskGroup("init", start),
-            TaskGroup("epoch", tasks), stop=(StopAfterEpochs(2),),
+            "j",
+            Cluster(tuple(map(Node, nodes))),
+            TaskGroup("init", start),
+            TaskGroup("epoch", tasks),
+            stop=(StopAfterEpochs(2),),
         )
-    ).job  # fmt: skip
+    ).job
 
 
 def _refusal(group, **more):
@@ -45,17 +48,17 @@ def _refusal(group, **more):
 def test_a_group_moves_to_other_nodes_any_number_of_times():
     group = _job(Task("a", "n", steps("x += 1")), Task("b", "m", steps("y += 1"))).epoch
 
-    first, other = remapped(group, {"m": "n"}), remapped(group, {"n": "k"})
+    first, other = remap_nodes(group, {"m": "n"}), remap_nodes(group, {"n": "k"})
 
     assert used_nodes(first) == ("n",)
     assert used_nodes(other) == ("k", "m")
-    assert remapped(group, {"m": "n"}) == first
+    assert remap_nodes(group, {"m": "n"}) == first
     assert used_nodes(group) == ("n", "m")
 
 
 def test_what_moves_gives_up_its_scopes_and_the_rest_keeps_them():
     group = _job(Task("a", "n", steps("x += 1")), Task("b", "m", steps("y += 1"))).epoch
-    kept, moved = remapped(group, {"m": "n"}).tasks
+    kept, moved = remap_nodes(group, {"m": "n"}).tasks
     assert kept == group.tasks[0]
     assert moved.scopes == ()
 
@@ -71,7 +74,7 @@ def test_tasks_that_queues_join_stay_tasks():
 def test_an_unknown_node_in_a_mapping_is_an_error():
     group = TaskGroup("epoch", (Task("a", "trainer", ()),))
     with pytest.raises(SpecError, match="did you mean 'trainer'"):
-        remapped(group, {"trainr": "n"})
+        remap_nodes(group, {"trainr": "n"})
 
 
 def test_a_task_on_two_nodes_cannot_be_on_one():
@@ -84,7 +87,7 @@ def test_a_task_on_two_nodes_cannot_be_on_one():
 def test_setup_that_is_alike_runs_once_where_it_lands():
     nets = SetupNets(steps("s = 1"), name="epoch/setup")
     group = TaskGroup("epoch", (), tuple(NodeSetup(node, nets) for node in ("n", "m")))
-    assert remapped(group, lambda _: "k").setup == (NodeSetup("k", nets),)
+    assert remap_nodes(group, lambda _: "k").setup == (NodeSetup("k", nets),)
 
 
 def test_an_empty_group_gives_an_empty_task():
@@ -135,7 +138,7 @@ def _with_remote(*nodes):
 def test_remote_nets_move_with_their_node_and_leave_its_properties_behind():
     stays, moves = _with_remote("n", "m").remote
 
-    moved = remapped(_with_remote("n", "m"), {"m": "k"}).remote
+    moved = remap_nodes(_with_remote("n", "m"), {"m": "k"}).remote
 
     assert moved == (stays, replace(moves, node="k", props=()))
 
@@ -143,7 +146,7 @@ def test_remote_nets_move_with_their_node_and_leave_its_properties_behind():
 def test_remote_nets_that_are_alike_on_one_node_are_one():
     group = _with_remote("n", "m")
     alike = replace(group, remote=tuple(replace(net, props=()) for net in group.remote))
-    assert len(remapped(alike, lambda _: "k").remote) == 1
+    assert len(remap_nodes(alike, lambda _: "k").remote) == 1
 
 
 def test_a_group_with_remote_nets_is_no_task():

@@ -6,8 +6,9 @@ import pickle
 from typing import get_args
 
 from jobrun.core.origin import Origin
-from jobrun.graph.expr import Const, Name
-from jobrun.graph.steps import NOWHERE, Assign, ItemTarget, Loop, NameTarget, Net, Op, Step, Stop
+from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.expressions import Const, Name
+from jobrun.graph.steps import Assign, ItemTarget, Loop, NameTarget, Net, Op, Step, Stop
 
 
 def test_steps_are_compared_without_their_places_in_files():

@@ -53,7 +53,7 @@ def test_a_job_is_exact_until_there_is_a_reason():
     assert not Exactness((("epoch/t", "hogwild"),)).exact
 
 
-def test_by_default_every_epoch_is_saved_and_kept():
+def test_by_default_epochs_are_saved_and_kept():
     policy = CheckpointPolicy()
 
-    assert (policy.enabled, policy.every_epochs, policy.keep_last) == (True, 1, 0)
+    assert (policy.enabled, policy.is_automatic, policy.keep_last) == (True, True, 0)

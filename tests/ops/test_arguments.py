@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from jobrun.ops.abstract_values import DTYPE, NONE, Known, scalar
 from jobrun.ops.arguments import (
     INDICES,
     Arguments,
@@ -15,7 +16,6 @@ from jobrun.ops.arguments import (
     sure,
     typed,
 )
-from jobrun.ops.known import DTYPE, NONE, Known, scalar
 
 ARRAY = Known("float32", (2, 3))
 
@@ -34,9 +34,13 @@ def test_what_is_not_known_is_unclear():
         {"k": Known("int64", ()), "flag": Known("bool", ()), "word": Known("text", ())}
     )
     for ask in (
-        lambda: given.integer("k", 0), lambda: given.flag("flag"), lambda: given.word("word", ""),
-        lambda: given.shape("b"), lambda: given.dtype("word"), lambda: sure(None),
-    ):  # fmt: skip
+        lambda: given.integer("k", 0),
+        lambda: given.flag("flag"),
+        lambda: given.word("word", ""),
+        lambda: given.shape("b"),
+        lambda: given.dtype("word"),
+        lambda: sure(None),
+    ):
         with pytest.raises(UnclearError):
             ask()
 

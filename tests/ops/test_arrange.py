@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.ops.arrange import pad
+from jobrun.ops.extra_functions import pad
 
 
 @pytest.mark.parametrize(

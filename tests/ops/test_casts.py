@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.blobs.counter import Counter
-from jobrun.ops.casts import array, astype, to_bool, to_float, to_int
+from jobrun.ops.extra_functions import array, astype, to_bool, to_float, to_int
+from jobrun.values.counter import Counter
 
 
 def test_an_array_is_new_and_of_the_dtype_asked_for():

@@ -59,3 +59,8 @@ def test_a_counter_counts_whole_numbers():
         counter(1.5)
     with pytest.raises(TypeError):
         atomic_add(counter(0), 0.5)
+
+
+def test_a_counter_does_not_begin_below_zero():
+    with pytest.raises(ValueError, match="0 or more, not at -1"):
+        counter(-1)

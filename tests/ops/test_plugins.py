@@ -7,7 +7,7 @@ import pytest
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.ops import plugins
-from jobrun.ops.load import implementation
+from jobrun.ops.implementation import implementation
 from jobrun.ops.plugins import GROUP, find_operator, load_operators
 from jobrun.ops.table import OPERATORS
 from tests.support.expressions import expression, fault
@@ -40,7 +40,7 @@ def installed(monkeypatch):
     """Sets which entry points there are."""
 
     def install(*points):
-        monkeypatch.setattr(plugins, "entry_points", lambda group: points)
+        monkeypatch.setattr(plugins, "installed_points", lambda: points)
         plugins._installed.cache_clear()
 
     yield install
@@ -58,10 +58,10 @@ def test_an_operator_of_a_package_is_used_like_any_other(extra, installed):
 
 
 def test_packages_are_looked_at_only_for_a_name_that_is_not_built_in(monkeypatch):
-    def never(group):
-        raise AssertionError(group)
+    def never():
+        raise AssertionError
 
-    monkeypatch.setattr(plugins, "entry_points", never)
+    monkeypatch.setattr(plugins, "installed_points", never)
     plugins._installed.cache_clear()
 
     assert find_operator("sum") is OPERATORS["sum"]

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrun.ops.segments import segment_max, segment_mean, segment_min, segment_sum
+from tests.support.tables import each_case
 
 ROWS = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 LABELS = np.array([2, 0, 2])
@@ -35,7 +36,7 @@ def test_extremes_without_rows_are_the_limits():
     assert segment_max(np.array([True]), [1], 2).tolist() == [False, True]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("dtype", "summed"),
     [
         ("f4", "f4"),
@@ -47,16 +48,15 @@ def test_extremes_without_rows_are_the_limits():
         ("c8", "c8"),
     ],
 )
-@pytest.mark.parametrize("shape", [(5,), (5, 3), (5, 2, 2)])
-def test_dtypes_and_shapes_are_those_of_sum(dtype, summed, shape):
-    values = np.ones(shape, dtype)
+def test_dtypes_and_shapes_are_those_of_sum(dtype, summed):
     labels = np.array([0, 1, 1, 0, 1], np.uint8)
+    for shape in ((5,), (5, 3), (5, 2, 2)):
+        values = np.ones(shape, dtype)
+        sums, _ = segment_sum(values, labels, 2)
 
-    sums, _ = segment_sum(values, labels, 2)
-
-    assert sums.dtype == np.dtype(summed)
-    assert np.array_equal(sums[1], values[labels == 1].sum(axis=0))
-    assert segment_mean(values, labels, 2).shape == (2, *shape[1:])
+        assert sums.dtype == np.dtype(summed)
+        assert np.array_equal(sums[1], values[labels == 1].sum(axis=0))
+        assert segment_mean(values, labels, 2).shape == (2, *shape[1:])
 
 
 def test_many_segments_and_no_rows_are_fine():
@@ -86,8 +86,7 @@ def test_sums_agree_with_those_of_selected_rows(pairs):
         assert counts[label] == np.sum(labels == label)
 
 
-@pytest.mark.parametrize("function", [segment_sum, segment_mean, segment_max, segment_min])
-@pytest.mark.parametrize(
+@each_case(
     ("labels", "error", "part"),
     [
         ([0, 1, 4], ValueError, "0 … 3"),
@@ -97,6 +96,7 @@ def test_sums_agree_with_those_of_selected_rows(pairs):
         ([0.0, 1.0, 2.0], TypeError, "integers"),
     ],
 )
-def test_segments_that_do_not_fit_are_refused(function, labels, error, part):
-    with pytest.raises(error, match=part):
-        function(ROWS, labels, 4)
+def test_segments_that_do_not_fit_are_refused(labels, error, part):
+    for function in (segment_sum, segment_mean, segment_max, segment_min):
+        with pytest.raises(error, match=part):
+            function(ROWS, labels, 4)

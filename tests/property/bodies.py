@@ -9,7 +9,7 @@ from tests.property.expressions import Picker
 from tests.property.kinds import BOOL, COUNTER, INT, Type
 from tests.property.scope import MadeNet, Scope, Touches
 from tests.property.statements import Statements
-from tests.support.terms import Assign, Target, Term, join, name
+from tests.support.expression_models import Assign, Target, Term, join, name
 
 _DEEPEST = 3
 
@@ -103,9 +103,11 @@ class Bodies(Statements):
         condition = self._noted(scope, self.expressions(scope).condition())
         whole = join("({} and {})", None, left, condition)
         held = Term(
-            whole.text, lambda view: left.of(view) and condition.of(view), whole.reads,
+            whole.text,
+            lambda view: left.of(view) and condition.of(view),
+            whole.reads,
             whole.outputs,
-        )  # fmt: skip
+        )
         return [full, self._body(scope, {"while": held}, first=[less], words=["iter"])]
 
     def _forever(self, scope: Scope, own: set[str]) -> Any:
@@ -190,8 +192,11 @@ class Bodies(Statements):
         made: dict[str, Type] = {}
         for number in range(count):
             # What is given to another branch is not even looked at.
-            names = {one: kind for one, kind in scope.names.items()
-                     if owner.get(one, count) in (number, count)}  # fmt: skip
+            names = {
+                one: kind
+                for one, kind in scope.names.items()
+                if owner.get(one, count) in (number, count)
+            }
             shared = {one for one in names if owner.get(one) == count}
             inner = scope.inner()
             inner = replace(
@@ -226,17 +231,27 @@ class Bodies(Statements):
     def _new_net(self, scope: Scope) -> Any:
         known = f"net{len(self._nets)}"
         self._nets[known] = []
-        inner = replace(scope, names=dict(scope.names), touches=Touches(), nested=_DEEPEST,
-                        outputs={}, words=("epoch",))  # fmt: skip
+        inner = replace(
+            scope,
+            names=dict(scope.names),
+            touches=Touches(),
+            nested=_DEEPEST,
+            outputs={},
+            words=("epoch",),
+        )
         steps = self.steps(inner, 4)
         self._nets[known] = steps
         scope.touches.reads |= inner.touches.reads
         scope.touches.writes |= inner.touches.writes
         scope.touches.counts |= inner.touches.counts
-        needs = {one: scope.names[one] for one in inner.touches.reads | inner.touches.counts
-                 if one in scope.names}  # fmt: skip
-        binds = {one: inner.names[one] for one in sorted(inner.touches.writes)
-                 if one in inner.names}  # fmt: skip
+        needs = {
+            one: scope.names[one]
+            for one in inner.touches.reads | inner.touches.counts
+            if one in scope.names
+        }
+        binds = {
+            one: inner.names[one] for one in sorted(inner.touches.writes) if one in inner.names
+        }
         if len(binds) == len(inner.touches.writes):
             self._made[known] = MadeNet(needs, inner.touches.counts, binds)
         scope.names.clear()

@@ -8,22 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.blobs.counter import Counter
-from jobrun.blobs.values import describe, same_bits
-from jobrun.checkpoint.directory import DirectoryStore
-from jobrun.checkpoint.hdf5 import read_state
+from jobrun.checkpoint.checkpoint_file import read_state
+from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.compile.job import compile_job
 from jobrun.graph.types import Job
-from jobrun.runner.rundir import open_run
-from jobrun.runner.settings import RunOptions
+from jobrun.runner.options import RunOptions
+from jobrun.runner.rundir.runs import open_run
 from jobrun.runner.start import resume_run, start_run
-from jobrun.runtime.meter import Meter
+from jobrun.runtime.codegen.meter import Meter
 from jobrun.session.base import RunContext
-from jobrun.session.threads import ThreadsSession
+from jobrun.session.threads.session import ThreadsSession
 from jobrun.spec.dump import dump_tree
 from jobrun.spec.load import LoadedSpec, load_spec
+from jobrun.values.counter import Counter
+from jobrun.values.kinds import describe, same_bits
+from tests.support.expression_models import rendered
 from tests.support.reference import Count, Outcome, run_reference
-from tests.support.terms import rendered
 
 ARTIFACTS = "${run.dir}/artifacts/"
 
@@ -68,7 +68,8 @@ def check_metered(spec: dict[str, Any], folder: Path) -> None:
 def check_runner(spec: dict[str, Any], folder: Path) -> None:
     """A run with checkpoints, and its resumption from every epoch."""
     expected = run_reference(spec)
-    loaded = written(spec, folder)
+    # By default, how fast the disk is decides which epochs are saved.
+    loaded = written({**spec, "checkpoint": {"every": "1ep"}}, folder)
     job = compiled(loaded)
     result = start_run(loaded, job, RunOptions(run_dir=folder / "runs"))
     run = Path(result.run_path)
@@ -116,11 +117,15 @@ def _stored(run: Path, job: Job) -> dict[int, dict[str, Any]]:
         manifest = store.manifest(epoch)
         found[epoch] = {
             file.node: read_state(
-                str(Path(store.path(epoch), file.name)), node=file.node, epoch=epoch,
-                run_id=manifest.run_id, digest=file.digest, names=state[file.node],
+                str(Path(store.path(epoch), file.name)),
+                node=file.node,
+                epoch=epoch,
+                run_id=manifest.run_id,
+                digest=file.digest,
+                names=state[file.node],
             )
             for file in manifest.files
-        }  # fmt: skip
+        }
     return found
 
 
@@ -131,12 +136,13 @@ def _compare(expected: Outcome, found: dict[int, dict[str, Any]], how: str) -> N
         for node, names in nodes.items():
             assert set(found[epoch].get(node, ())) == set(names), (how, epoch, node)
             for name, value in names.items():
-                _compare_values(
+                compare_values(
                     value, found[epoch][node][name], f"{node}.{name}, epoch {epoch} {how}"
                 )
 
 
-def _compare_values(expected: Any, found: Any, where: str) -> None:
+def compare_values(expected: Any, found: Any, where: str) -> None:
+    """Assert that two values have the same kind, dtype, shape and bits."""
     if isinstance(expected, Count):
         expected = Counter(expected.value)
     assert same_bits(expected, found), (
@@ -147,4 +153,4 @@ def _compare_values(expected: Any, found: Any, where: str) -> None:
 def _compare_artifacts(expected: Outcome, run: Path) -> None:
     for file, value in expected.saved.items():
         found = np.load(run / "artifacts" / file.removeprefix(ARTIFACTS))
-        _compare_values(np.asarray(value), found, file)
+        compare_values(np.asarray(value), found, file)

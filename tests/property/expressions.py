@@ -25,8 +25,7 @@ from tests.property.kinds import (
     typed,
 )
 from tests.property.views import VIEWS
-from tests.support.reference import Count
-from tests.support.terms import (
+from tests.support.expression_models import (
     Term,
     both,
     const,
@@ -38,6 +37,7 @@ from tests.support.terms import (
     output,
     word,
 )
+from tests.support.reference import Count
 
 _FLOATS = ("0.5", "1.5", "-2.0", "0.25", "3.0")
 
@@ -151,8 +151,11 @@ class Expressions:
         if form in (2, 3):
             sign = self._pick.one("+-*")
             parts = [self.of(INT, depth - 1) for _ in range(2)]
-            work = {"+": lambda a, b: (a + b) % 5, "-": lambda a, b: (a - b) % 5,
-                    "*": lambda a, b: (a * b) % 5}[sign]  # fmt: skip
+            work = {
+                "+": lambda a, b: (a + b) % 5,
+                "-": lambda a, b: (a - b) % 5,
+                "*": lambda a, b: (a * b) % 5,
+            }[sign]
             return join(f"(({{}} {sign} {{}}) % 5)", work, *parts)
         if form == 4:
             whole = self.any_of(lambda kind: kind.kind == "array" and kind.dtype[:3] in "int uint")
@@ -172,8 +175,11 @@ class Expressions:
         if form == 1:
             sign = self._pick.one("+-*")
             parts = [self.of(FLOAT, depth - 1) for _ in range(2)]
-            work = {"+": lambda a, b: (a + b) % 7.5, "-": lambda a, b: (a - b) % 7.5,
-                    "*": lambda a, b: (a * b) % 7.5}[sign]  # fmt: skip
+            work = {
+                "+": lambda a, b: (a + b) % 7.5,
+                "-": lambda a, b: (a - b) % 7.5,
+                "*": lambda a, b: (a * b) % 7.5,
+            }[sign]
             return join(f"(({{}} {sign} {{}}) % 7.5)", work, *parts)
         if form == 2:
             return join("({} * 0.5)", lambda a: a * 0.5, self.of(INT, 0))
@@ -243,9 +249,11 @@ class Expressions:
     def _new(self, wanted: Type) -> Term:
         shape, dtype = wanted.shape, wanted.dtype
         form = self._pick.upto(3)
-        lists = [(one, kind) for one, kind in self._outputs.items()
-                 if kind.kind in {"list", "array", "numpy"}
-                 and kind.shape in ((), shape, shape[-1:])]  # fmt: skip
+        lists = [
+            (one, kind)
+            for one, kind in self._outputs.items()
+            if kind.kind in {"list", "array", "numpy"} and kind.shape in ((), shape, shape[-1:])
+        ]
         if form and lists:
             (task, given), kind = self._pick.one(lists)
             term = output(task, given)
@@ -288,8 +296,10 @@ class Expressions:
             return join("maximum({}, {})", np.maximum, left, right)
         if form == 2:
             return join("({} < {})", lambda a, b: a < b, left, right)
-        sign, work = (("+", lambda a, b: np.clip(a + b, 0, 9)),
-                      ("*", lambda a, b: np.clip(a * b, 0, 9)))[form - 3]  # fmt: skip
+        sign, work = (
+            ("+", lambda a, b: np.clip(a + b, 0, 9)),
+            ("*", lambda a, b: np.clip(a * b, 0, 9)),
+        )[form - 3]
         return join(f"clip({{}} {sign} {{}}, 0, 9)", work, left, right)
 
     def _view(self, shape: tuple[int, ...], depth: int) -> Term | None:
@@ -331,8 +341,9 @@ def _nearer(found: Type, wanted: Type, term: Term) -> Term:
                 return join("real({})", np.real, term)
             return join(f"{dtype}({{}})", lambda a: _cast(a, wanted.dtype), term)
         if found.dtype.startswith("float") and wanted.dtype[:3] in "int uint":
-            return join(f"{dtype}(clip({{}}, 0, 9))",
-                        lambda a: _cast(np.clip(a, 0, 9), wanted.dtype), term)  # fmt: skip
+            return join(
+                f"{dtype}(clip({{}}, 0, 9))", lambda a: _cast(np.clip(a, 0, 9), wanted.dtype), term
+            )
         return join(f"{dtype}({{}})", lambda a: _cast(a, wanted.dtype), term)
     if wanted.kind == "array":
         shape = wanted.shape

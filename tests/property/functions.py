@@ -6,8 +6,8 @@ import numpy as np
 
 
 def turned(x: np.ndarray) -> np.ndarray:
-    """The items in reverse order: a view of the argument."""
-    return x[::-1]
+    """Return the items in reverse order; a view would be refused where its source changes."""
+    return x[::-1].copy()
 
 
 def grow(x: np.ndarray, by: int) -> None:

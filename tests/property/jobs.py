@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.property.bodies import Bodies, Scope, Touches
 from tests.property.expressions import Expressions, Picker
 from tests.property.kinds import COUNTER, GROW, INT, TEXT, Type
-from tests.support.terms import Assign, Target, join, name
+from tests.support.expression_models import Assign, Target, join, name
 
 _DEEP = 3
 # Of what the tasks of a global group make: what some of them may have made is still a blob of the
@@ -133,8 +133,13 @@ class Jobs:
         kinds = [INT, Type("array", "float64", (3,))]
         kinds += [self._pick.a_type() for _ in range(self._pick.upto(4, 1))]
         kinds += self._pick.some((COUNTER, GROW, TEXT, Type("float"), Type("bool")), 30)
-        scope = Scope(dict(draft.shared[index]), dict(draft.shared[index]),
-                      fixed=set(unit.constants), prefix="u", nested=_DEEP)  # fmt: skip
+        scope = Scope(
+            dict(draft.shared[index]),
+            dict(draft.shared[index]),
+            fixed=set(unit.constants),
+            prefix="u",
+            nested=_DEEP,
+        )
         steps: list[Any] = []
         for number, kind in enumerate(kinds):
             given = f"{self._units[index].prefix}{index}{number}"
@@ -154,8 +159,14 @@ class Jobs:
         for number in range(count):
             index = self._pick.upto(len(self._units) - 1)
             several = group == "epoch" and self._pick.chance(25)
-            self._task(draft, group, index, instances=2 if several else 1, number=number,
-                       is_simple=group == "download")  # fmt: skip
+            self._task(
+                draft,
+                group,
+                index,
+                instances=2 if several else 1,
+                number=number,
+                is_simple=group == "download",
+            )
         if group == "download":
             for index, unit in enumerate(self._units):
                 unit.gathered = draft.shared[index]
@@ -176,18 +187,28 @@ class Jobs:
     # Tasks
 
     def _task(
-        self, draft: GroupDraft, group: str, index: int, *, instances: int = 1, number: int = 0,
+        self,
+        draft: GroupDraft,
+        group: str,
+        index: int,
+        *,
+        instances: int = 1,
+        number: int = 0,
         is_simple: bool = False,
-    ) -> tuple[dict[str, Any], Scope]:  # fmt: skip
+    ) -> tuple[dict[str, Any], Scope]:
         self._bodies.begin(draft.shared[index])
         is_global = draft.kind == "global"
         unit, known = self._units[index], draft.shared[index]
         prefix = _PREFIXES[group][number] if is_global else "t"
         scope = Scope(
-            dict(known), dict(known), fixed=set(unit.constants), prefix=prefix,
-            outputs=self._readable(index), words=("epoch", "instances"),
+            dict(known),
+            dict(known),
+            fixed=set(unit.constants),
+            prefix=prefix,
+            outputs=self._readable(index),
+            words=("epoch", "instances"),
             nested=_DEEP if is_simple else 0,
-        )  # fmt: skip
+        )
         task: dict[str, Any] = {"task": f"{group}{index}{number}"}
         setup: dict[str, Any] = {}
         if group != "init" and self._pick.chance(25):
@@ -223,8 +244,9 @@ class Jobs:
     def _node_setup(self, draft: GroupDraft, index: int, scope: Scope) -> dict[str, Any]:
         """Around the group run on the node: what it makes, all tasks that follow here see."""
         names = draft.around.setdefault(index, dict(self._units[index].names))
-        inner = Scope(dict(names), dict(scope.types), fixed=set(scope.fixed),
-                      prefix="g", nested=_DEEP)  # fmt: skip
+        inner = Scope(
+            dict(names), dict(scope.types), fixed=set(scope.fixed), prefix="g", nested=_DEEP
+        )
         made = {"init": self._bodies.steps(inner, 2)}
         sure = dict(inner.names)
         if self._pick.chance(60):
@@ -264,9 +286,10 @@ class Jobs:
 
     def _readable(self, index: int) -> dict[tuple[str, str], Type]:
         return {
-            ref: kind for ref, (kind, unit) in self._outputs.items()
+            ref: kind
+            for ref, (kind, unit) in self._outputs.items()
             if unit == index or self._units[unit].count == 1
-        }  # fmt: skip
+        }
 
     def _finish(self, draft: GroupDraft, index: int, task: dict[str, Any], scope: Scope) -> None:
         """Note what the task touches, and let it wait for all that it must come after."""
@@ -306,8 +329,11 @@ class Jobs:
     def _single_ints(self, unit: Unit) -> list[str]:
         """State that can be said without its node."""
         others = [one for other in self._units if other is not unit for one in other.state]
-        return [one for one, kind in unit.state.items()
-                if kind == INT and unit.count == 1 and one not in others]  # fmt: skip
+        return [
+            one
+            for one, kind in unit.state.items()
+            if kind == INT and unit.count == 1 and one not in others
+        ]
 
 
 def _conflict(one: Touches, other: Touches) -> bool:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tests.support.expression_models import View
 from tests.support.reference import Count
-from tests.support.terms import View
 
 
 class Type(NamedTuple):

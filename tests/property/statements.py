@@ -9,7 +9,7 @@ from tests.property.expressions import Expressions, Picker
 from tests.property.kinds import COUNTER, DTYPES, INT, Type
 from tests.property.scope import Scope
 from tests.property.views import SELVES
-from tests.support.terms import (
+from tests.support.expression_models import (
     Assign,
     Augment,
     Change,
@@ -278,9 +278,13 @@ class Statements:
                 return Change("count_up", given, atomic=True)
             return Change("atomic_add", given, (self.expression(scope, INT, 1),), atomic=True)
         vectors = self._writable(
-            scope, lambda kind: kind.kind == "array" and kind.shape == (3,)
-            and kind.dtype in {"float64", "int64", "float32"},
-        )  # fmt: skip
+            scope,
+            lambda kind: (
+                kind.kind == "array"
+                and kind.shape == (3,)
+                and kind.dtype in {"float64", "int64", "float32"}
+            ),
+        )
         if not vectors:
             return self._assign(scope, own)
         given = self._pick.one(vectors)

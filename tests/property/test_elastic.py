@@ -9,16 +9,16 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobrun.blobs.values import same_bits
-from jobrun.checkpoint.divided import read_parts
-from jobrun.checkpoint.hdf5 import write_state
+from jobrun.checkpoint.checkpoint_file import write_state
 from jobrun.checkpoint.store import Manifest
 from jobrun.graph.conditions import CheckpointPolicy
-from jobrun.graph.divided import StateLayout
+from jobrun.graph.state_division import StateLayout
 from jobrun.graph.types import Cluster, Job, Node, TaskGroup
+from jobrun.runner.elastic.resize import plan_resize
 from jobrun.runner.progress import Progress, to_json
-from jobrun.runner.resizing import resizing
-from jobrun.runtime.standing import part_of
+from jobrun.runtime.records.reader_position import share_bounds
+from jobrun.runtime.steps.checkpoint_files import read_parts
+from jobrun.values.kinds import same_bits
 
 DTYPES = ("<f8", ">f4", "<i2", "?", "<c16", "<M8[s]")
 
@@ -26,12 +26,14 @@ DTYPES = ("<f8", ">f4", "<i2", "?", "<c16", "<M8[s]")
 def _job(count):
     nodes = tuple(f"t_{k}" for k in range(count))
     return Job(
-        "j", Cluster(tuple(Node(name, "t", k, count) for k, name in enumerate(nodes))),
-        TaskGroup("init"), TaskGroup("epoch"),
+        "j",
+        Cluster(tuple(Node(name, "t", k, count) for k, name in enumerate(nodes))),
+        TaskGroup("init"),
+        TaskGroup("epoch"),
         state=tuple((node, ("U", "V")) for node in nodes),
         checkpoint=CheckpointPolicy(nodes=nodes),
         layouts=(StateLayout("U", "rows"), StateLayout("V", "replicated")),
-    )  # fmt: skip
+    )
 
 
 def _written(folder, epoch, shares, shared):
@@ -60,13 +62,13 @@ def test_rows_stay_in_their_order_on_any_numbers_of_nodes(lengths, counts, dtype
     for epoch, count in enumerate(counts):
         with tempfile.TemporaryDirectory() as name:
             manifest = _written(Path(name), epoch, shares, 2.5)
-            found = resizing(_job(count), manifest, name, compare=True)
+            found = plan_resize(_job(count), manifest, name, compare=True)
             if count == len(shares):
                 assert found.families == ()
                 continue
             states = [read_parts(found.parts[f"t_{k}"], epoch, "r") for k in range(count)]
         shares = [one["U"] for one in states]
         for k, share in enumerate(shares):
-            first, stop = part_of(total, k, count)
+            first, stop = share_bounds(total, k, count)
             assert same_bits(share, whole[first:stop])
         assert [one["V"] for one in states] == [2.5] * count

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from jobrun.core.errors import TaskFailedError
 from tests.support.pipelines import Pipeline, Stage, run_pipeline
+from tests.support.thinning import examples
 
 
 @st.composite
@@ -24,12 +25,14 @@ def pipelines(draw, trouble: bool = False) -> Pipeline:
         at = draw(st.sampled_from(records)) if trouble and records else -1
         kind = draw(st.sampled_from(["none", "none", "fails", "ends"]))
         stage = Stage(
-            draw(st.integers(1, 4)), draw(st.integers(1, 5)),
+            draw(st.integers(1, 4)),
+            draw(st.integers(1, 5)),
             # One task numbers its records; several have no order between them.
             ordered=draw(st.booleans()) and (bool(stages) or writers == 1),
             drops=draw(st.sampled_from([0, 0, 2, 3])),
-            fails_at=at if kind == "fails" else -1, ends_at=at if kind == "ends" else -1,
-        )  # fmt: skip
+            fails_at=at if kind == "fails" else -1,
+            ends_at=at if kind == "ends" else -1,
+        )
         stages.append(stage)
         records = [3 * x + 1 for x in records if not stage.drops or x % stage.drops]
     return Pipeline(counts, tuple(stages))
@@ -74,12 +77,14 @@ def check_troubled(pipeline: Pipeline) -> None:
         assert sorted(seen) == sorted(expected)
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(pipelines())
 def test_every_record_arrives_once_and_in_order_where_there_is_one(pipeline):
     check_sound(pipeline)
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(pipelines(trouble=True))
 def test_failures_and_early_ends_end_the_pipeline(pipeline):
@@ -87,14 +92,14 @@ def test_failures_and_early_ends_end_the_pipeline(pipeline):
 
 
 @pytest.mark.long
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(pipelines())
 def test_every_record_arrives_once_in_many_pipelines(pipeline):
     check_sound(pipeline)
 
 
 @pytest.mark.long
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(pipelines(trouble=True))
 def test_failures_and_early_ends_end_many_pipelines(pipeline):
     check_troubled(pipeline)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.blobs.values import same_bits
+from jobrun.values.kinds import same_bits
 from tests.support.conformance import Trial
+from tests.support.thinning import examples
 
 ROWS = 23
 
@@ -42,6 +43,8 @@ def _spec(reader: str, source: str, nodes: int, instances: int) -> str:
             node: "n_*"
             steps:
               - X = arange({ROWS})
+              - N = (X * 7) % 5
+              - V = arange(sum(N))
               - seen = counter(0)
               - weighted = counter(0)
               - drawn = counter(0)
@@ -55,13 +58,19 @@ def _spec(reader: str, source: str, nodes: int, instances: int) -> str:
               - atomic_add(seen, y.size)
               - atomic_add(weighted, epoch * sum(y))
               - atomic_add(drawn, sum(y * y) * rng.integers(0, 100))
-        stop: [{{epochs: 4}}]
+        stop: [{{epochs: 4}}, {{endless: true}}]  # also without records
         """
 
 
 _ARGUMENTS = (
     _readers(),
-    st.sampled_from(["blobs: {x: X}", f"counter: {{stop: {ROWS}}}, fields: [x]"]),
+    st.sampled_from(
+        [
+            "blobs: {x: X}",
+            f"counter: {{stop: {ROWS}}}, fields: [x]",
+            "blobs: {v: V, n: N}, fields: {x: {values: v, lengths: n}, n: n}",
+        ]
+    ),
     st.integers(1, 2),
     st.integers(1, 3),
 )
@@ -83,6 +92,7 @@ def _check(reader, source, nodes, instances):
         shutil.rmtree(folder)
 
 
+@pytest.mark.long
 @settings(max_examples=3, deadline=None)
 @given(*_ARGUMENTS)
 def test_a_run_resumed_from_any_epoch_ends_as_the_unbroken_one(reader, source, nodes, instances):
@@ -90,7 +100,7 @@ def test_a_run_resumed_from_any_epoch_ends_as_the_unbroken_one(reader, source, n
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(*_ARGUMENTS)
 def test_many_runs_resumed_from_any_epoch_end_as_unbroken_ones(reader, source, nodes, instances):
     _check(reader, source, nodes, instances)

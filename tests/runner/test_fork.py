@@ -9,9 +9,10 @@ import pytest
 from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.core.events import Noted
 from jobrun.runner.fork import Fork, fork_run
-from jobrun.runner.rundir import open_run
-from jobrun.runner.settings import RunOptions
-from tests.support.runs import Place
+from jobrun.runner.options import RunOptions
+from jobrun.runner.rundir.runs import open_run
+from jobrun.runner.start import resume_run
+from tests.support.resumable_job import Place
 
 
 @pytest.fixture
@@ -25,9 +26,11 @@ def forked(place, *, epoch=None, blobs=(), edits=(), **options):
     parent = place.run
     place.edit(*edits)
     result = fork_run(
-        Fork(parent, epoch, tuple(blobs)), place.load()[0], place.options(**options),
+        Fork(parent, epoch, tuple(blobs)),
+        place.load()[0],
+        place.options(**options),
         place.events.append,
-    )  # fmt: skip
+    )
     return parent, result
 
 
@@ -49,8 +52,10 @@ def test_lineage_is_recorded_and_told(place):
 
     record = place.run.record.parent
     assert (record["run"], record["run_id"], record["epoch"]) == (
-        parent.name, parent.record.run_id, 2,
-    )  # fmt: skip
+        parent.name,
+        parent.record.run_id,
+        2,
+    )
     assert not record["checkpoints"].startswith("/")
     assert Noted(f"forked from {parent.name}, epoch 2") in place.events
     assert open_run(parent.path).record == parent.record
@@ -106,7 +111,7 @@ def test_a_fork_killed_before_its_first_save_does_it_again(place, blobs):
     for path in (run.path / "checkpoints").iterdir():
         path.rename(run.path / "superseded" / path.name)
 
-    assert place.resume().exit_code == 0
+    assert resume_run(open_run(run.path), place.options()).exit_code == 0
 
     assert {epoch: place.state(epoch) for epoch in place.store.epochs()} == once
     assert expected is None or place.state(4)["a.w"] == expected
@@ -120,8 +125,8 @@ def test_a_parent_that_is_gone_is_told(place):
     (run.path / "checkpoints").rename(run.path / "superseded" / "all")
     (parent.path / "checkpoints").rename(parent.path / "elsewhere")
 
-    with pytest.raises(CheckpointError, match="is not there any more"):
-        place.resume()
+    with pytest.raises(CheckpointError, match="does not exist any more"):
+        resume_run(open_run(run.path), place.options())
 
 
 def test_a_run_without_checkpoints_cannot_begin_so(place):
@@ -130,7 +135,7 @@ def test_a_run_without_checkpoints_cannot_begin_so(place):
 
 
 def test_a_parent_that_has_saved_nothing_is_told(place):
-    run = place.run
+    run = place.run.write(epoch=-1)
     (run.path / "committed.jsonl").unlink()
     (run.path / "checkpoints").rename(run.path / "elsewhere")
 

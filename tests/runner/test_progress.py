@@ -44,5 +44,5 @@ def test_the_form_does_not_depend_on_the_order_of_outputs():
 
 @pytest.mark.parametrize("form", [{}, {**to_json(FULL), "outputs": [1]}])
 def test_a_form_of_another_make_is_a_checkpoint_error(form):
-    with pytest.raises(CheckpointError, match="does not say how the run stood"):
+    with pytest.raises(CheckpointError, match="no valid progress of the run"):
         from_json(form)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from jobrun.core.events import TaskFacts
-from jobrun.runner.taskfacts import MOST_TASKS, task_facts
+from jobrun.runner.invocation import MOST_TASKS, task_facts
 from tests.support.compiling import job_of
 
 SPEC = """
@@ -20,10 +20,13 @@ def test_each_task_is_told_with_its_group_node_and_needs(tmp_path):
     found = [(one.group, one.task, one.node) for one in task_facts(job_of(tmp_path, SPEC))]
 
     assert found == [
-        ("init", "i", "a_0"), ("init", "i", "a_1"),
-        ("epoch", "s", "a_0"), ("epoch", "s", "a_1"),
-        ("epoch", "t", "a_0"), ("epoch", "t", "a_1"),
-    ]  # fmt: skip
+        ("init", "i", "a_0"),
+        ("init", "i", "a_1"),
+        ("epoch", "s", "a_0"),
+        ("epoch", "s", "a_1"),
+        ("epoch", "t", "a_0"),
+        ("epoch", "t", "a_1"),
+    ]
     assert task_facts(job_of(tmp_path, SPEC))[-1] == TaskFacts("epoch", "t", "a_1", ("s",))
 
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from jobrun.core.errors import Fault
 from jobrun.core.events import Noted
-from jobrun.runner.telling import tell_warnings, telling
-from tests.support.runs import Place
+from jobrun.runner.invocation import fan_out_events, report_warnings
+from jobrun.runner.options import RunOptions
+from tests.support.resumable_job import Place
 
 
 def test_a_terminal_that_goes_away_ends_the_display_and_not_the_run(tmp_path):
@@ -16,7 +17,7 @@ def test_a_terminal_that_goes_away_ends_the_display_and_not_the_run(tmp_path):
 
     place.start(max_epochs=1)
     run = place.run
-    with telling(run, place.load()[1], listener, 0) as listen:
+    with fan_out_events(run, place.load()[1], listener, 0, RunOptions()) as listen:
         listen(Noted("one"))
         listen(Noted("two"))
 
@@ -29,6 +30,6 @@ def test_a_terminal_that_goes_away_ends_the_display_and_not_the_run(tmp_path):
 def test_warnings_are_told_with_their_mend():
     told = []
 
-    tell_warnings((Fault("W180", "prog is not on PATH", "install it"),), told.append)
+    report_warnings((Fault("W180", "prog is not on PATH", "install it"),), told.append)
 
     assert told == [Noted("prog is not on PATH (install it)", "warning")]

@@ -3,16 +3,16 @@ from __future__ import annotations
 import pytest
 
 from jobrun.core.events import Logged, TaskEnded
-from jobrun.graph.expr import Const, Name
-from jobrun.graph.steps import Assert
+from jobrun.graph.effects.assertion import Assert
+from jobrun.graph.expressions import Const, Name
 from jobrun.graph.types import Node, NodeReport, NodeSetup, Output, Scope, Task
-from jobrun.runtime.cancel import CancelledError
-from jobrun.runtime.execute import NodeRun, around, attempt, run_task
-from jobrun.runtime.frame import Frame
-from jobrun.runtime.plan import plan_group
-from jobrun.runtime.workspace import Blobs
-from tests.support.graphs import group, log, ref, report, setup, task, text
-from tests.support.running import Bench
+from jobrun.runtime.execute import NodeRun, attempt, run_task, run_with_setup
+from jobrun.runtime.frame.cancel import CancelledError
+from jobrun.runtime.frame.frame import Frame
+from jobrun.runtime.frame.workspace import Blobs
+from jobrun.runtime.group_plan import plan_group
+from jobrun.testing.graphs import group, log, ref, report, setup, task, text
+from tests.support.step_bench import Bench
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def run(bench, one):
 
 
 def failing(said):
-    return Assert(Const(False), text(said), "", f"e/{said}")
+    return Assert(Const(False), text(said), "", path=f"e/{said}")
 
 
 def test_errors_are_noted_and_not_raised(bench):
@@ -97,7 +97,7 @@ def test_exits_run_reversed_around_a_body(bench):
     one = task("t", setup=(setup([], [log("1")], "a"), setup([], [log("2")], "b")))
     plan = plan_group(group(one)).tasks[0]
 
-    went_well = around(plan.setup, bench.frame, lambda: True)
+    went_well = run_with_setup(plan.setup, bench.frame, lambda: True)
 
     assert went_well
     assert [event.text for event in bench.events] == ["2", "1"]

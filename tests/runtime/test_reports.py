@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from jobrun.runtime.cancel import CancelledError
+from jobrun.runtime.frame.cancel import CancelledError
 from jobrun.runtime.reports import Reporter
-from tests.support.running import Bench
+from tests.support.step_bench import Bench
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from jobrun.graph.data import CounterSource, Field, Queue, Reader, ReadQueue, ReadRecords
+from jobrun.graph.readers import CounterSource, Field, Queue, Reader, ReadQueue, ReadRecords
 from jobrun.graph.types import Scope, Task
-from jobrun.runtime.reading import ReaderSource
-from jobrun.runtime.streams import record_plan, shares_records
-from jobrun.runtime.usage import BlockNames
-from tests.support.running import Bench
+from jobrun.runtime.codegen.liveness import BlockNames
+from jobrun.runtime.group_plan import plan_records, shares_records
+from jobrun.runtime.records.reader import ReaderSource
+from tests.support.step_bench import Bench
 
 
 def _task(instances=1, shard="none"):
@@ -14,11 +14,11 @@ def _task(instances=1, shard="none"):
 
 
 def test_a_task_without_records_has_no_plan():
-    assert record_plan(Task("t", "local", ()), BlockNames()) is None
+    assert plan_records(Task("t", "local", ()), BlockNames()) is None
 
 
 def test_a_task_that_reads_a_reader_has_its_source():
-    plan = record_plan(_task(), BlockNames({"x": Scope.TASK}))
+    plan = plan_records(_task(), BlockNames({"x": Scope.TASK}))
 
     assert plan.fields == (("t", "x"),)
     assert plan.body == "e/t"

@@ -7,7 +7,7 @@ import pytest
 from jobrun.core.errors import EnvironmentFaultError, UsageError
 from jobrun.session import open as opening
 from jobrun.session.open import open_session, session_names
-from jobrun.session.threads import ThreadsSession
+from jobrun.session.threads.session import ThreadsSession
 
 
 class Point:
@@ -23,6 +23,9 @@ class Points(tuple):
     __slots__ = ()
     names = frozenset({"other"})
 
+    def select(self, name):
+        return [point for point in self if point.name == name]
+
 
 def test_threads_is_built_in():
     assert type(open_session("threads")) is ThreadsSession
@@ -37,7 +40,7 @@ def test_an_unknown_session_gets_a_suggestion():
 
 
 def test_a_session_of_a_package_is_found(monkeypatch):
-    monkeypatch.setattr(opening, "entry_points", lambda **_: Points([Point(lambda: dict)]))
+    monkeypatch.setattr(opening, "_entry_points", lambda: Points([Point(lambda: dict)]))
 
     assert open_session("other") == {}
     assert session_names() == ("other", "processes", "ray", "threads")
@@ -47,7 +50,7 @@ def test_a_session_that_cannot_be_imported_is_a_fault_of_the_environment(monkeyp
     def load():
         raise ImportError("no module")
 
-    monkeypatch.setattr(opening, "entry_points", lambda **_: Points([Point(load)]))
+    monkeypatch.setattr(opening, "_entry_points", lambda: Points([Point(load)]))
 
     with pytest.raises(EnvironmentFaultError, match="no module"):
         open_session("other")
@@ -58,7 +61,7 @@ def test_processes_is_built_in():
 
 
 def test_a_session_whose_package_is_not_installed_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "jobrun.session.ray", None)
+    monkeypatch.setitem(sys.modules, "jobrun.session.ray.session", None)
 
     for name in ("ray", "ray:auto"):
         with pytest.raises(EnvironmentFaultError) as caught:

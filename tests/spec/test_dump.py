@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from jobrun.spec.dump import dump_resolved, dump_tree, spec_digest
 from jobrun.spec.load import load_spec
-from jobrun.spec.nodes import plain
-from jobrun.spec.reader import read_document
+from jobrun.spec.yaml.nodes import plain
+from jobrun.spec.yaml.parse import read_document
 from tests.support.specs import load, write
 
 BODY = """\
@@ -101,6 +101,7 @@ TREES = st.dictionaries(
 )
 
 
+@pytest.mark.long
 @given(TREES)
 def test_any_tree_comes_back_value_by_value(tree):
     document = read_document(dump_tree(tree), "dumped")

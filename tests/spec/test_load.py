@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobrun.core.errors import SpecError, UsageError
-from jobrun.core.excerpt import render
 from jobrun.core.origin import Origin
+from jobrun.core.text.fault_text import render
 from jobrun.spec.dump import spec_digest
 from jobrun.spec.load import load_spec
 from tests.support.golden import GOLDEN, check_golden
@@ -167,7 +167,7 @@ def test_a_working_directory_that_is_gone_is_told(tmp_path, monkeypatch, overrid
 
     with pytest.raises(SpecError) as caught:
         load_spec(spec if overrides else "job.yaml", overrides=overrides)
-    assert caught.value.faults[0].message == "the working directory is gone"
+    assert caught.value.faults[0].message == "the working directory no longer exists"
     assert load_spec(spec).folder == str(tmp_path)
 
 
@@ -177,6 +177,7 @@ def test_expression_columns_are_unknown_behind_a_reference(tmp_path):
     assert source.at(("expect", 0)).text_column == 0
 
 
+@pytest.mark.long
 def test_ten_thousand_tasks_load(tmp_path):
     tasks = "".join(f"  - task: t{i}\n    steps: [x = {i}]\n" for i in range(10_000))
 
@@ -191,7 +192,7 @@ def test_loading_needs_no_numerics_and_no_terminal(tmp_path):
     program = (
         "import sys\n"
         "from jobrun.spec.load import load_spec\n"
-        "from jobrun.core.excerpt import render\n"
+        "from jobrun.core.text.fault_text import render\n"
         f"load_spec({path!r})\n"
         "print([name for name in ('numpy', 'h5py', 'rich', 'click') if name in sys.modules])\n"
     )
@@ -203,6 +204,7 @@ def test_loading_needs_no_numerics_and_no_terminal(tmp_path):
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.long
 @given(
     st.integers(0, len(KMEANS)),
     st.integers(0, 12),

@@ -280,14 +280,14 @@ def test_row_17_unknown_key(tmp_path):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ('"3"', "expected a whole number, found the text '3'"),
-        ("true", "expected a whole number, found true"),
-        ("3.0", "expected a whole number, found the number 3.0"),
+        ('"3"', "expected an integer, found the text '3'"),
+        ("true", "expected an integer, found true"),
+        ("3.0", "expected an integer, found the number 3.0"),
         ("-1", "expected 1 or more, found -1"),
         ("0", "expected 1 or more, found 0"),
-        ("[3]", "expected a whole number, found a list"),
-        ("{}", "expected a whole number, found a mapping"),
-        ("", "a key without a value"),
+        ("[3]", "expected an integer, found a list"),
+        ("{}", "expected an integer, found a mapping"),
+        ("", "the key has no value"),
     ],
 )
 def test_row_18_wrong_type(tmp_path, value, message):

@@ -1,4 +1,4 @@
-"""A real browser, driven over its own debugging pipe: pages, pictures, keys, pointer, requests."""
+"""Drive a real browser over its debugging pipe: pages, pictures, keys, pointer, requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TIMEOUT_S = 30.0
 
 
 def executable() -> str:
-    """The browser of this machine."""
+    """Find the browser of this machine."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     assert found, f"none of {', '.join(NAMES)} is installed"
     return found
@@ -30,7 +30,7 @@ def executable() -> str:
 
 @contextmanager
 def browsing(folder: Path):
-    """A tab of a new browser with an empty profile in ``folder``."""
+    """Open a tab of a new browser with an empty profile in ``folder``."""
     to_read, to_write = os.pipe(), os.pipe()
     # The browser reads commands from descriptor 3, and answers on 4.
     shell = f'exec "$0" "$@" 3<&{to_read[0]} 4>&{to_write[1]}'
@@ -49,7 +49,7 @@ def browsing(folder: Path):
         os.close(to_read[1])
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(100)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -57,7 +57,7 @@ def browsing(folder: Path):
 
 
 class Tab:
-    """One page. What it logs, and what it asks for, is kept."""
+    """One tab of the browser; what it logs and requests is kept."""
 
     def __init__(self, answers: int, commands: int) -> None:
         self._answers, self._commands = answers, commands
@@ -74,11 +74,14 @@ class Tab:
             self.send(f"{domain}.enable")
 
     def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Show a file, once its load event has come."""
+        """Show a file, and wait for its load event."""
         self.send(
             "Emulation.setDeviceMetricsOverride",
-            width=width, height=height, deviceScaleFactor=1, mobile=False,
-        )  # fmt: skip
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
         before = self.loaded
@@ -86,7 +89,7 @@ class Tab:
         self._until(lambda: self.loaded > before)
 
     def value(self, expression: str):
-        """What an expression of JavaScript is, as JSON has it."""
+        """Evaluate a JavaScript expression; return its value as JSON has it."""
         found = self.send(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
@@ -94,7 +97,7 @@ class Tab:
         return found["result"].get("value")
 
     def box(self, selector: str) -> tuple[float, float, float, float]:
-        """Left, top, width and height of an element in the window, after scrolling to it."""
+        """Return left, top, width and height of an element in the window, after scrolling to it."""
         return tuple(
             self.value(
                 "(e => {e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect();"
@@ -104,24 +107,24 @@ class Tab:
         )
 
     def pointer(self, kind: str, x: float, y: float, **more) -> None:
-        """``mouseMoved``, ``mousePressed``, ``mouseReleased``, ``mouseWheel``."""
+        """Send a pointer event: ``mouseMoved``, ``mousePressed``, ``mouseReleased`` and so on."""
         self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
 
     def press(self, key: str) -> None:
-        """A key, down and up."""
+        """Press and release a key."""
         text = {"text": key} if len(key) == 1 else {}
         self.send("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     def picture(self, path: Path) -> None:
-        """The whole page as a PNG file."""
+        """Render the whole page as a PNG file."""
         size = self.value("[document.documentElement.scrollWidth, document.body.scrollHeight]")
         clip = {"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1}
         found = self.send("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(found["data"]))
 
     def send(self, method: str, **params):
-        """One command; what it answers."""
+        """Send one command of the debugging protocol; return its answer."""
         self._number += 1
         number = self._number
         message = {"id": number, "method": method, "params": params}

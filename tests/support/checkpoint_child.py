@@ -1,4 +1,4 @@
-"""A process that saves, removes and sets aside epochs, to be killed: ``python -m … ROOT``.
+"""Save, remove and set aside epochs in a process to be killed: ``python -m … ROOT``.
 
 Prints ``saved N`` when epoch N is durable, ``removed N`` and ``aside N`` when that is.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from jobrun.checkpoint.directory import DirectoryStore
-from tests.support.checkpoints import write_epoch
+from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.testing.stores import write_epoch
 
 
 def main() -> None:

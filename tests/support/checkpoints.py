@@ -1,21 +1,18 @@
-"""Values, epochs and hostile files for the tests of checkpoints."""
+"""Make values, epochs and hostile files for the tests of checkpoints."""
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
-import h5py
 import numpy as np
 
-from jobrun.blobs.counter import Counter
-from jobrun.checkpoint import userblock
-from jobrun.checkpoint.blocks import DIGEST_BYTES, block_count, block_span, digest
-from jobrun.checkpoint.hdf5 import write_state
-from jobrun.checkpoint.store import CheckpointStore, Manifest, StoredFile
-from tests.support import format_1
+from jobrun.checkpoint.checkpoint_file import write_state
+from jobrun.checkpoint.hdf5 import user_block as userblock
+from jobrun.checkpoint.hdf5.blocks import DIGEST_BYTES, block_count, block_span, digest
+from jobrun.checkpoint.store import StoredFile
+from jobrun.testing.stores import RUN_ID
+from jobrun.values.counter import Counter
 
-RUN_ID = "run-1"
 RECORD = np.dtype(
     {
         "names": ["when", "name", "x", "inner"],
@@ -85,34 +82,14 @@ VALUES = {
 
 
 def write(folder: Path, values=None, *, node="n", epoch=3, run_id=RUN_ID) -> StoredFile:
-    """``folder/n.h5``."""
+    """Write ``folder/n.h5``."""
     path = str(folder / f"{node}.h5")
     held = {"w": np.arange(6.0), "k": 4} if values is None else values
     return write_state(path, node=node, epoch=epoch, run_id=run_id, values=held)
 
 
-def write_epoch(store: CheckpointStore, epoch: int, nodes=("n",), **manifest) -> Manifest:
-    """Stage, write and commit an epoch whose state follows from its number."""
-    staged = store.stage(epoch)
-    values = {"w": np.arange(6.0) + epoch, "epoch": epoch}
-    files = tuple(write(Path(staged), values, node=node, epoch=epoch) for node in nodes)
-    made = Manifest(epoch, RUN_ID, 0, files, "sha256:" + "0" * 64, **manifest)
-    store.commit(staged, made)
-    return made
-
-
-def forged(folder: Path, change) -> Path:
-    """A file of format 1 that ``change`` (of its open h5py.File) has altered, sealed again."""
-    buffer = io.BytesIO(format_1.image(3, {"k": 4, "w": np.arange(6.0)}))
-    with h5py.File(buffer, "r+") as file:
-        change(file)
-    path = folder / "forged.h5"
-    path.write_bytes(format_1.sealed(buffer.getvalue()))
-    return path
-
-
 def resealed(path: Path, change) -> None:
-    """Let ``change`` alter a file's content and header fields, then make its digests right.
+    """Let ``change`` alter a file's content and header fields, then correct its digests.
 
     Args:
         path: A file that jobrun has written.

@@ -1,4 +1,4 @@
-"""The program as a user starts it: in a process of its own."""
+"""Run the program as a user starts it: in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.forks import ROOT, run_module
+from tests.support.forked_commands import ROOT, run_module
 
 SPECS = ROOT / "specs"
 JOBRUN = (sys.executable, "-m", "jobrun")
 
 
 def environment(**changes: str | None) -> dict[str, str]:
-    """This process's variables without those that steer jobrun; None takes one out."""
+    """Return this process's variables without those that steer jobrun; None takes one out."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -47,9 +47,12 @@ def jobrun(
     """
     if not started and _forks_alike(env):
         return run_module(
-            "jobrun", list(map(str, arguments)), cwd=Path.cwd() if cwd is None else cwd,
-            environment=environment() if env is None else env, timeout_s=timeout_s,
-        )  # fmt: skip
+            "jobrun",
+            list(map(str, arguments)),
+            cwd=Path.cwd() if cwd is None else cwd,
+            environment=environment() if env is None else env,
+            timeout_s=timeout_s,
+        )
     return subprocess.run(
         [*JOBRUN, *map(str, arguments)],
         cwd=cwd,
@@ -63,7 +66,7 @@ def jobrun(
 
 
 def _forks_alike(env: Mapping[str, str] | None) -> bool:
-    """Whether no variable differs that an interpreter or a library reads at its start."""
+    """Return whether no variable differs that an interpreter or a library reads at its start."""
     if env is None:
         return True
     here = environment()
@@ -72,7 +75,7 @@ def _forks_alike(env: Mapping[str, str] | None) -> bool:
 
 
 def bash(line: str, cwd: Path, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
-    """Run a line of bash in which ``jobrun`` is the program; exit code, stdout, stderr."""
+    """Run a line of bash in which ``jobrun`` is the program; return code, stdout, stderr."""
     words = " ".join(f"'{word}'" for word in JOBRUN)
     done = subprocess.run(
         ["bash", "-c", f'jobrun() {{ {words} "$@"; }}\n{line}'],

@@ -1,4 +1,4 @@
-"""Compiling specs that stand in a test, through a real file."""
+"""Compile specs that are texts in a test, through a real file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DEFAULTS = {
 
 
 def spec_text(text: str) -> str:
-    """The spec with the required keys it does not have: state ``w``, and a task that adds to it."""
+    """Complete a spec by the required keys that it lacks: state ``w``, and a task for it."""
     text = dedent(text)
     keys = {line.split(":")[0] for line in text.splitlines() if line[:1].isalpha()}
     return "".join(value for key, value in _DEFAULTS.items() if key not in keys) + text
@@ -37,14 +37,14 @@ def compile_text(folder: Path, text: str) -> Compiled:
 
 
 def job_of(folder: Path, text: str) -> Job:
-    """The job of a spec that must compile without a warning."""
+    """Compile a spec that must compile without a warning; return its job."""
     compiled = compile_text(folder, text)
     assert compiled.warnings == ()
     return compiled.job
 
 
 def faults_of(folder: Path, text: str) -> tuple[Fault, ...]:
-    """The errors of a spec that must not compile."""
+    """Return the errors of a spec that must not compile."""
     with pytest.raises(SpecError) as caught:
         compile_text(folder, text)
     for fault in caught.value.faults:
@@ -56,14 +56,14 @@ def faults_of(folder: Path, text: str) -> tuple[Fault, ...]:
 
 
 def fault_of(folder: Path, text: str) -> Fault:
-    """The only error of a spec that must not compile."""
+    """Return the only error of a spec that must not compile."""
     faults = faults_of(folder, text)
     assert len(faults) == 1, [f"{fault.code} {fault.message}" for fault in faults]
     return faults[0]
 
 
 def codes_of(folder: Path, text: str) -> list[str]:
-    """The codes of all errors, in their order; empty when the spec compiles."""
+    """Return the codes of all errors, in their order; empty when the spec compiles."""
     try:
         compile_text(folder, text)
     except SpecError as error:
@@ -72,13 +72,15 @@ def codes_of(folder: Path, text: str) -> list[str]:
 
 
 def task_of(job: Job, name: str, node: str | None = None) -> Task:
-    """The task of that name."""
+    """Return the task of that name."""
     return next(
-        task for group in job.groups for task in group.tasks
+        task
+        for group in job.groups
+        for task in group.tasks
         if task.name == name and node in (None, task.node)
-    )  # fmt: skip
+    )
 
 
 def scopes_of(task: Task) -> dict[str, Scope]:
-    """The scopes of a task as a dict."""
+    """Return the scopes of a task as a dict."""
     return dict(task.scopes)

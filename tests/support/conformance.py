@@ -1,4 +1,4 @@
-"""Jobs of the conformance cases: group by group in a session, or as a whole by the runner."""
+"""Run jobs of the conformance cases: group by group in a session, or whole by the runner."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from textwrap import dedent
 from typing import Any
 from urllib.parse import unquote
 
-from jobrun.checkpoint.directory import DirectoryStore
-from jobrun.checkpoint.hdf5 import read_state
+from jobrun.checkpoint.checkpoint_file import read_state
+from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.compile.job import compile_job
 from jobrun.core.events import Event, GroupStarted, Logged
 from jobrun.graph.types import Job
-from jobrun.runner.rundir import Run, open_run
-from jobrun.runner.settings import RunOptions, RunResult
+from jobrun.runner.options import RunOptions, RunResult
+from jobrun.runner.rundir.runs import Run, open_run
 from jobrun.runner.start import resume_run, start_run
 from jobrun.session.base import RunContext
 from jobrun.session.open import open_session
 from jobrun.spec.load import LoadedSpec, load_spec
-from tests.support.stored import blobs
+from tests.support.stored_runs import blobs
 
 # The cases hold in every session; a test runs all of them in another one.
 SESSION = os.environ.get("CONFORMANCE_SESSION", "threads")
@@ -61,7 +61,7 @@ def make_queue():
 
 
 class Watched:
-    """A spec on disk beside its library, and everything that is told while it runs."""
+    """A spec on disk beside its library, and all events while it runs."""
 
     def __init__(self, folder: Path, text: str) -> None:
         self.folder = folder
@@ -72,7 +72,7 @@ class Watched:
         self._lock = threading.Lock()
 
     def listen(self, event: Event) -> None:
-        """Called from the tasks' threads."""
+        """Record an event; called from the tasks' threads."""
         with self._lock:
             self.events.append(event)
 
@@ -84,11 +84,11 @@ class Watched:
 
     @property
     def said(self) -> list[str]:
-        """The texts of all log steps so far, in their order."""
+        """Return the texts of all log steps so far, in their order."""
         return [event.text for event in self.events if isinstance(event, Logged)]
 
     def forget(self) -> None:
-        """Drop what was told so far."""
+        """Drop the events so far."""
         self.events.clear()
 
 
@@ -106,7 +106,7 @@ class Stage(Watched):
         self.session.open(self.job.cluster, context)
 
     def run(self, *names: str, epoch: int = 1) -> dict[str, Any]:
-        """Run groups in order; the outputs of all of them, as ``task.output``."""
+        """Run groups in order; return the outputs of all of them, as ``task.output``."""
         groups = {group.name: group for group in self.job.groups}
         found: dict[str, Any] = {}
         for name in names:
@@ -117,7 +117,7 @@ class Stage(Watched):
         return found
 
     def names(self, node: str = "local") -> tuple[str, ...]:
-        """What is in the node's global workspace now."""
+        """Return the names in the node's global workspace."""
         return self.session.names(node)
 
     def value(self, name: str, node: str = "local") -> Any:
@@ -137,13 +137,13 @@ class Trial(Watched):
         return start_run(loaded, compile_job(loaded).job, chosen, self.listen)
 
     def resume(self, epoch: int | None = None, **options: Any) -> RunResult:
-        """Go on with the recorded spec, from an epoch or from the newest."""
+        """Resume with the recorded spec, from an epoch or from the newest."""
         chosen = RunOptions(run_dir=self.folder / "runs", epoch=epoch, session=SESSION, **options)
         return resume_run(self.run, chosen, self.listen)
 
     @property
     def run(self) -> Run:
-        """The only run."""
+        """Return the only run."""
         (path,) = (one for one in (self.folder / "runs" / "job").glob("2*") if one.is_dir())
         return open_run(path)
 
@@ -153,15 +153,15 @@ class Trial(Watched):
 
     @property
     def groups(self) -> list[str]:
-        """The groups that were started, in their order."""
+        """Return the groups that were started, in their order."""
         return [event.group for event in self.events if isinstance(event, GroupStarted)]
 
     def epochs_run(self) -> int:
-        """How many epoch groups were started since ``forget``."""
+        """Count the epoch groups that were started since ``forget``."""
         return self.groups.count("epoch")
 
     def state(self, epoch: int) -> dict[str, Any]:
-        """All that an epoch holds, as ``node.blob``; the names are those of the files."""
+        """Return all blobs of an epoch, as ``node.blob``; the names are those of the files."""
         manifest = self.store.manifest(epoch)
         folder = Path(self.store.path(epoch))
         names = [unquote(key).split(":/blobs/") for key in blobs(folder)]
@@ -169,8 +169,12 @@ class Trial(Watched):
         for file in manifest.files:
             wanted = tuple(name for node, name in names if node == file.node)
             values = read_state(
-                str(folder / file.name), node=file.node, epoch=epoch, run_id=manifest.run_id,
-                digest=file.digest, names=wanted,
-            )  # fmt: skip
+                str(folder / file.name),
+                node=file.node,
+                epoch=epoch,
+                run_id=manifest.run_id,
+                digest=file.digest,
+                names=wanted,
+            )
             found |= {f"{file.node}.{name}": value for name, value in values.items()}
         return found

@@ -1,4 +1,4 @@
-"""The conformance cases: jobs recorded on Caffe2, whose model this is, and how each comes out here.
+"""List the conformance cases: jobs recorded on Caffe2, and how each comes out here.
 
 Tables only. The names are those of the recorded cases. An outcome is one of
 

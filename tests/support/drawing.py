@@ -1,4 +1,4 @@
-"""Panels side by side as one SVG file: curves, bars, matrices. Not a plotting library."""
+"""Draw panels side by side as one SVG file: curves, bars, matrices."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Panel = Curves | Bars | Shades
 
 
 def svg(panels: Sequence[Panel], said: str) -> str:
-    """The panels from left to right; ``said`` is what a reader hears who does not see it."""
+    """Draw the panels from left to right; ``said`` describes them to who does not see them."""
     width = WIDTH * len(panels)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT}" width="{width}"'
@@ -69,7 +69,7 @@ def svg(panels: Sequence[Panel], said: str) -> str:
 
 
 def differs(one: str, other: str, tolerance: float) -> str:
-    """Where two pictures differ by more than a part of their height; nothing if they do not.
+    """Find where two pictures differ by more than a part of their height; empty if nowhere.
 
     Another processor may round otherwise; what a picture shows must be the same all the same.
     """

@@ -1,4 +1,4 @@
-"""Expressions for tests: read from text, made at random, and worked out by a plain interpreter."""
+"""Parse, draw and evaluate expressions for tests, with a plain interpreter."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from jobrun.compile.expressions import parse_expression, parse_statement
+from jobrun.compile.expressions.parse import parse_expression, parse_statement
 from jobrun.core.errors import SpecError
 from jobrun.core.origin import Origin
-from jobrun.graph import expr as e
+from jobrun.graph import expressions as e
 from jobrun.graph.steps import Assign, NameTarget, Perform
-from jobrun.ops.load import implementation
+from jobrun.ops.implementation import implementation
 
 # The text begins in column 9: a fault at offset 4 stands in column 13.
 ORIGIN = Origin("job.yaml", 31, 9, 40, 9)
@@ -29,17 +29,17 @@ _CONSTANTS = {"pi": np.pi, "inf": np.inf, "nan": np.nan}
 
 
 def expression(text: Any, **params: Any) -> e.Expr:
-    """The tree of an expression."""
+    """Parse a text to the tree of an expression."""
     return parse_expression(text, ORIGIN, "epoch/t/steps[0]", params)
 
 
 def statement(text: str, **params: Any) -> Any:
-    """The operator of a statement."""
+    """Parse a text to the operator of a statement."""
     return parse_statement(text, ORIGIN, "epoch/t/steps[0]", params)
 
 
 def prepared(line: str, rng: Any = None) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Run all but the last of statements joined by ``; ``: the function and arguments of that."""
+    """Run all but the last statement of a text; return the last one's function and arguments."""
     names: dict[str, Any] = {}
     *before, last = line.split("; ")
     for text in before:
@@ -54,13 +54,13 @@ def prepared(line: str, rng: Any = None) -> tuple[Any, tuple[Any, ...], dict[str
 
 
 def run_line(line: str, rng: Any = None) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Run statements joined by ``; ``; the result and arguments of the call that ends them."""
+    """Run statements joined by ``; ``; return result and arguments of the call that ends them."""
     function, args, kwargs = prepared(line, rng)
     return function(*args, **kwargs), args, kwargs
 
 
 def assigned(op: Any, names: Mapping[str, Any], rng: Any = None) -> dict[str, Any]:
-    """The names that a simple statement binds, with their values."""
+    """Return the names that a simple statement binds, with their values."""
     if isinstance(op, Perform):
         work_out(op.value, names, rng)
         return {}
@@ -71,7 +71,7 @@ def assigned(op: Any, names: Mapping[str, Any], rng: Any = None) -> dict[str, An
 
 
 def work_out(expr: e.Expr, names: Mapping[str, Any], rng: Any = None) -> Any:
-    """The value of an expression, for the forms that examples use."""
+    """Evaluate an expression of the forms that examples use."""
     match expr:
         case e.Const():
             return ... if expr.ellipsis else expr.value
@@ -116,7 +116,7 @@ _LEAVES = st.one_of(
 
 
 class _Grower:
-    """Makes trees of forms that the parser makes, each of smaller trees."""
+    """Draws trees of forms that the parser makes, each of smaller trees."""
 
     def __init__(self, draw: st.DrawFn, depth: int) -> None:
         self._draw = draw
@@ -138,13 +138,13 @@ class _Grower:
         return tuple(self.tree() for _ in range(self._draw(st.integers(least, 3))))
 
     def value(self) -> e.Expr:
-        """A tree that an attribute can follow."""
+        """Draw a tree that an attribute can follow."""
         tree = self.tree()
         words = e.Builtin | e.Dtype | e.LoopIndex
         return e.Name("x") if isinstance(tree, words) else tree
 
     def item(self) -> e.Expr:
-        """What can stand in an index."""
+        """Draw an index."""
         return self.pick(e.Const(None, ellipsis=True), self.tree(), self.slice())
 
     def slice(self) -> e.Expr:
@@ -174,12 +174,12 @@ _BINARY_OPERATORS = ("+", "-", "/", "@", "&", "|", "^", ">>", "**", "%", "//")
 
 @st.composite
 def trees(draw: st.DrawFn) -> e.Expr:
-    """Trees that the parser makes."""
+    """Draw trees that the parser makes."""
     return _Grower(draw, 3).tree()
 
 
 def faults(read: Any, *args: Any, **kwargs: Any) -> list[tuple[str, int, str, str]]:
-    """Of each fault of a text: code, offset in it (-1 for the whole), message and mend."""
+    """Return of each fault of a text: code, offset in it (-1 for the whole), message and mend."""
     with pytest.raises(SpecError) as caught:
         read(*args, **kwargs)
     found = []
@@ -192,6 +192,6 @@ def faults(read: Any, *args: Any, **kwargs: Any) -> list[tuple[str, int, str, st
 
 
 def fault(read: Any, *args: Any, **kwargs: Any) -> tuple[str, int, str, str]:
-    """The only fault of a text."""
+    """Return the only fault of a text."""
     (one,) = faults(read, *args, **kwargs)
     return one

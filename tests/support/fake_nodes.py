@@ -1,4 +1,4 @@
-"""A session of many nodes that do not exist, and a job for them: what a master does by itself."""
+"""Open a session of many nodes that do not exist: what a master does by itself."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from jobrun.checkpoint.plan import SAVE_TASK, TICKET_OUTPUT, Ticket
+from jobrun.checkpoint.checkpoint_times import NodeSave
+from jobrun.checkpoint.save_load_groups import SAVE_TASK, TICKET_OUTPUT, Ticket
 from jobrun.checkpoint.store import StoredFile
-from jobrun.checkpoint.times import NodeSave
 from jobrun.core.events import TaskEnded
 from jobrun.graph.types import Cluster, OutputRef, TaskGroup
 from jobrun.session.base import Outputs, RunContext
-from jobrun.session.codec import encode
-from jobrun.session.crossing import TABLE
-from jobrun.session.endings import Endings
 from jobrun.session.open import BUILT_IN
-from jobrun.session.share import shares_of
+from jobrun.session.processes.session import TaskCompletions
+from jobrun.session.wire.codec import encode
+from jobrun.session.wire.partition import partition_group
+from jobrun.session.wire.wire_types import WIRE_TYPES
 
 DIGEST = "sha256:" + "0" * 64
 SPEC = """\
@@ -49,7 +49,7 @@ checkpoint: {{every: 1ep, keep: {{last: 2}}}}
 
 
 class FakeSession:
-    """Divides groups, and tells of tasks, as a session of processes would; nothing computes.
+    """Partitions groups, and reports tasks, as a session of processes would; nothing computes.
 
     Attributes:
         nodes_s: What was spent on doing the work of nodes: their files.
@@ -72,7 +72,7 @@ class FakeSession:
         self, group: TaskGroup, epoch: int, outputs: Outputs, points: Any = None
     ) -> dict[OutputRef, Any]:
         shares = self._divided(group)
-        endings = Endings(shares)
+        endings = TaskCompletions(shares)
         made: dict[OutputRef, Any] = {}
         self.messages += len(shares.by_node)
         for task in group.tasks:
@@ -86,8 +86,8 @@ class FakeSession:
                     for ref in own
                     if ref.output == TICKET_OUTPUT
                 }
-            elif task.node in shares.tellers[task.name]:
-                self.messages += 1 + len(endings.ended(task.name, task.node, own))
+            elif task.node in shares.awaited_nodes[task.name]:
+                self.messages += 1 + len(endings.mark_ended(task.name, task.node, own))
             self._emit(TaskEnded(task.name, task.node, epoch, 0.001, False))
             made |= own
         return made
@@ -133,12 +133,12 @@ class FakeSession:
         return None
 
     def _divided(self, group: TaskGroup) -> Any:
-        """Of each group once, as long as the job has it."""
+        """Partition a group, once for as long as the job has it."""
         found = self._shares.get(id(group))
-        if found is None or found.whole is not group:
-            found = self._shares[id(group)] = shares_of(group)
+        if found is None or found.group is not group:
+            found = self._shares[id(group)] = partition_group(group)
             for share in found.by_node.values():
-                self.message_bytes += len(encode(share, TABLE).head)
+                self.message_bytes += len(encode(share, WIRE_TYPES).head)
         return found
 
 
@@ -146,14 +146,14 @@ MADE: list[FakeSession] = []
 
 
 def made() -> FakeSession:
-    """A session, also the last of ``MADE``."""
+    """Make a session, also the last of ``MADE``."""
     MADE.append(FakeSession())
     return MADE[-1]
 
 
 @contextmanager
 def fake_nodes() -> Iterator[None]:
-    """While inside, the session ``fake`` can be opened."""
+    """Register the session ``fake`` while inside."""
     BUILT_IN["fake"] = f"{__name__}:made"
     try:
         yield
@@ -162,7 +162,7 @@ def fake_nodes() -> Iterator[None]:
 
 
 def many(folder: Path, nodes: int, epochs: int = 2, *, pulls: bool = False) -> Path:
-    """A spec for so many nodes, each of which looks at its own blobs, or at those of all."""
+    """Return a spec for so many nodes, each of which reads its own blobs, or those of all."""
     first = "{pull: {m: {from: w, blob: loss, reduce: mean}}}" if pulls else "m = mean(w)"
     path = folder / f"many-{nodes}.yaml"
     path.write_text(SPEC.format(nodes=nodes, epochs=epochs, first=first))

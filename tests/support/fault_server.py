@@ -1,4 +1,4 @@
-"""Forks command lines of jobrun with a fault armed in each. Started by ``faults.FaultLab`` only.
+"""Fork command lines of jobrun with a fault armed in each, for ``faults.FaultLab``.
 
 The parent has everything imported, so that a run costs tens of milliseconds. It runs under the
 preloaded library; what it reads from stdin and writes to stdout is one JSON line per command.
@@ -17,9 +17,10 @@ from typing import Any
 
 # What a run imports late; the parent imports it once for all children.
 _LATE = (
-    "h5py", "jobrun.api", "jobrun.cli.inspect_checkpoint", "jobrun.cli.live",
-    "jobrun.cli.resume", "jobrun.cli.run", "jobrun.runner.invocation", "jobrun.session.threads",
-    "jobrun.tools.inspection", "numpy",
+    "h5py", "jobrun.api", "jobrun.cli.runs.inspect_checkpoint", "jobrun.cli.progress.live",
+    "jobrun.cli.jobs.resume", "jobrun.cli.jobs.run", "jobrun.runner.invocation",
+    "jobrun.session.threads.session",
+    "jobrun.tools.inspect", "numpy",
 )  # fmt: skip
 _POLL_S = 0.002
 
@@ -49,7 +50,7 @@ def _child(order: dict[str, Any], library: Any) -> None:
             os.dup2(target, number)
         os.chdir(order["cwd"])
         os.environ.update(order["environment"])
-        invoke = importlib.import_module("jobrun.cli.invoke").invoke
+        invoke = importlib.import_module("jobrun.cli.process.invoke").invoke
         for name in order.get("patches", ()):
             module, _, function = name.partition(":")
             getattr(importlib.import_module(module), function)()
@@ -67,7 +68,7 @@ def _child(order: dict[str, Any], library: Any) -> None:
 
 
 def _wait(child: int, timeout_s: float) -> int:
-    """The wait status; a child that hangs is ended, which shows as SIGKILL with -9999."""
+    """Return the wait status of a child; one that hangs is killed, shown as SIGKILL with -9999."""
     end = time.monotonic() + timeout_s
     while True:
         done, status = os.waitpid(child, os.WNOHANG)

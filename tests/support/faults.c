@@ -3,7 +3,7 @@
  * Only calls on files below FAULTS_ROOT count, so a process can load and log what it likes.
  * Nothing happens until faults_arm is called, or FAULTS is set when the process starts.
  * After faults_record, all that those calls change is written down too, with the data, in the
- * order in which it was done (see tests/support/recorder.py for the form).
+ * order in which it was done (see tests/support/call_recorder.py for the form).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -76,15 +76,18 @@ __attribute__((constructor)) static void from_environment(void) {
     if (below && *below && record && *record) faults_record(record);
 }
 
-/* With FAULTS_CLOCK=SECONDS the wall clock jumps back and forth by that much, each second. */
+/* With FAULTS_CLOCK=SECONDS the wall clock jumps back and forth by that much, each second; with
+   FAULTS_CLOCK_SET=SECONDS it is set forward by that much, or back where that is negative. */
 int clock_gettime(clockid_t which, struct timespec *now) {
-    static long jump = -1;
+    static long jump = -1, set = 0;
     REAL(clock_gettime);
     int result = real(which, now);
     if (jump < 0) {
-        const char *text = getenv("FAULTS_CLOCK");
+        const char *text = getenv("FAULTS_CLOCK"), *setting = getenv("FAULTS_CLOCK_SET");
+        set = setting ? atol(setting) : 0;
         jump = text ? labs(atol(text)) : 0;
     }
+    if (!result && which == CLOCK_REALTIME) now->tv_sec += set;
     if (!result && which == CLOCK_REALTIME && jump) now->tv_sec += now->tv_sec % 2 ? jump : -jump;
     return result;
 }

@@ -1,4 +1,4 @@
-"""Faults of the machine at the N-th call: full disks, I/O errors, short writes, kills.
+"""Inject faults of the machine at the N-th call: full disks, I/O errors, short writes, kills.
 
 ``FaultLab`` runs command lines of jobrun in forked processes, each with one fault of a
 preloaded library (``faults.c``, compiled with gcc on first use). For a program of its own,
@@ -55,7 +55,7 @@ class Fault:
 
     @property
     def text(self) -> str:
-        """As the library reads it."""
+        """Render the fault as the library reads it."""
         return f"{self.call}:{self.nth}:{self.action}:{self.errno}:{int(self.onwards)}:{self.path}"
 
 
@@ -75,12 +75,12 @@ class Ended:
 
     @property
     def counts(self) -> Counter[str]:
-        """How often each call was made."""
+        """Return how often each call was made."""
         return Counter(call for call, _ in self.calls)
 
 
 class FaultLab:
-    """Runs commands with faults. A context manager: a process waits in it to fork others.
+    """Runs commands with faults; inside the context a process waits to fork others.
 
     Args:
         scratch: A directory for outputs, outside of what is tested.
@@ -167,11 +167,11 @@ class FaultLab:
         return status
 
 
-def library() -> Path:
-    """The compiled library, made anew when its source has changed."""
-    source = Path(__file__).with_name("faults.c")
+def library(name: str = "faults") -> Path:
+    """Return the compiled library, compiled again when its source has changed."""
+    source = Path(__file__).with_name(f"{name}.c")
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
-    path = Path(tempfile.gettempdir(), f"jobrun-faults-{os.getuid()}-{digest}.so")
+    path = Path(tempfile.gettempdir(), f"jobrun-{name}-{os.getuid()}-{digest}.so")
     if not path.is_file():
         beside = path.with_suffix(f".{os.getpid()}")
         command = ["gcc", "-O1", "-shared", "-fPIC", "-o", str(beside), str(source), "-ldl",
@@ -184,7 +184,7 @@ def library() -> Path:
 def environment_with(
     fault: Fault | None, below: Path, *, log: Path | None = None
 ) -> dict[str, str]:
-    """The variables of a program of its own that meets the fault from its start."""
+    """Return the variables of a program of its own that meets the fault from its start."""
     return environment(
         LD_PRELOAD=str(library()),
         FAULTS=fault.text if fault else "",
@@ -194,16 +194,21 @@ def environment_with(
 
 
 def calls_of(log: Path) -> tuple[tuple[str, str], ...]:
-    """The calls that the library has written down."""
+    """Return the calls that the library has recorded."""
     if not log.is_file():
         return ()
     lines = log.read_text(errors="replace").splitlines()
     return tuple((call, path) for call, _, path in (line.partition(" ") for line in lines))
 
 
-def every(calls: Counter[str], actions: Sequence[tuple[Action, int]], *, onwards: bool = False,
-          names: Sequence[str] = CALLS) -> list[Fault]:  # fmt: skip
-    """One fault for each of the calls and each of the actions (with its errno)."""
+def every(
+    calls: Counter[str],
+    actions: Sequence[tuple[Action, int]],
+    *,
+    onwards: bool = False,
+    names: Sequence[str] = CALLS,
+) -> list[Fault]:
+    """Return one fault for each of the calls and each of the actions (with its errno)."""
     return [
         Fault(name, nth, action, number, onwards)
         for name in names

@@ -1,4 +1,4 @@
-"""What a run of each shipped spec looks like, drawn from what it measured and wrote.
+"""Draw what a run of each shipped spec measured and wrote, for ``specs/pictures``.
 
 ``python -m tests.support.gallery`` runs them all and writes ``specs/pictures`` anew.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from jobrun.tools.report.pictures import picture, tiles
 from tests.support.command import SPECS, jobrun
 from tests.support.drawing import Bars, Curves, Panel, Points, Shades, svg
-from tests.support.stored import only_run
+from tests.support.stored_runs import only_run
 
 PICTURES = SPECS / "pictures"
 NAMES = sorted(path.stem for path in SPECS.glob("*.yaml"))
@@ -27,13 +27,13 @@ SWEPT = ("sweep", SPECS / "ising.yaml", "--status", "--csv")
 
 
 def drawn(name: str, run: Path) -> str:
-    """The picture of a finished run of the spec of that name."""
+    """Draw the picture of a finished run of the spec of that name."""
     panels = _PANELS.get(name, lambda run: [metrics(run)])(run)
     return svg(panels, f"the result of {name}")
 
 
 def measured(run: Path) -> dict[str, Points]:
-    """Epochs and values of each metric of a run that was not resumed."""
+    """Return epochs and values of each metric of a run that was not resumed."""
     found: dict[str, Points] = {}
     for line in (run / "metrics.jsonl").read_text().splitlines():
         event = json.loads(line)
@@ -45,7 +45,7 @@ def measured(run: Path) -> dict[str, Points]:
 
 
 def metrics(run: Path, *names: str, logs: str = "") -> Curves:
-    """Curves of some of the metrics; of all, if none is named."""
+    """Draw curves of some of the metrics; of all, if none is named."""
     found = measured(run)
     chosen = {name: found[name] for name in names or found}
     if len(chosen) == 1:
@@ -54,7 +54,7 @@ def metrics(run: Path, *names: str, logs: str = "") -> Curves:
 
 
 def swept(table: str) -> str:
-    """The picture of a finished sweep of temperatures, from its results as CSV."""
+    """Draw the picture of a finished sweep of temperatures, from its results as CSV."""
     rows = list(csv.DictReader(table.splitlines()))
     at = [float(row["temperature"]) for row in rows]
     panels = [
@@ -166,7 +166,7 @@ def _write(name: str, text: str) -> None:
 
 
 def main(wanted: Sequence[str]) -> None:
-    """Run the specs, and draw what they give."""
+    """Run the specs, and draw their results."""
     for name in wanted or [*NAMES, "ising-sweep"]:
         with tempfile.TemporaryDirectory() as folder:
             command = SWEEP if name == "ising-sweep" else ("run", SPECS / f"{name}.yaml")

@@ -1,4 +1,4 @@
-"""Whole texts kept in files, compared exactly; rewritten when JOBRUN_UPDATE_GOLDEN is set."""
+"""Compare texts exactly with files, rewritten when JOBRUN_UPDATE_GOLDEN is set."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 
 
 def check_golden(path: Path, text: str) -> None:
-    """Compare ``text`` with the file at ``path``, or write it there when told to update."""
+    """Compare ``text`` with the file at ``path``, or write it there when that is asked for."""
     if os.environ.get("JOBRUN_UPDATE_GOLDEN"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

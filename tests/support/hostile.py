@@ -1,4 +1,4 @@
-"""Texts that must not become expressions, and the tokens of random ones."""
+"""List texts that must not become expressions, and the tokens of random ones."""
 
 from __future__ import annotations
 
@@ -267,7 +267,6 @@ STATEMENTS = (
     "'text'",
     "f(x)",
     "print(x)",
-    "x = None",
     "x = add_at(u, i, 1)",
     "add_at(x + 1, i, 1)",
     "add_at(x[0], i, 1)",

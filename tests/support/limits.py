@@ -1,4 +1,4 @@
-"""Bounds on what a test may use."""
+"""Limit what a test may use."""
 
 from __future__ import annotations
 

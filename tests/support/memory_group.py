@@ -1,4 +1,4 @@
-"""A limit of memory for processes that the kernel itself keeps, where a test may make one."""
+"""Limit the memory of processes by the kernel, where a test may make a control group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROOTS = (
 
 @contextlib.contextmanager
 def memory_group(limit_bytes: int) -> Iterator[Path | None]:
-    """A group of processes with so much memory in all; None where none can be made.
+    """Make a group of processes with that much memory together; None where none can be made.
 
     A process joins it by writing its number into ``cgroup.procs``.
     """

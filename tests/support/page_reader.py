@@ -1,4 +1,4 @@
-"""A reader of checkpoint files, written from the page 'explain checkpoint-format' alone.
+"""Read checkpoint files by the page 'explain checkpoint-format' alone.
 
 It knows arrays and numbers that are not compressed; it uses nothing of jobrun, and no HDF5.
 """
@@ -22,7 +22,7 @@ def padded(size: int) -> int:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """All blobs of one node, after every byte was compared with its digest."""
+    """Read all blobs of one node, after comparing every byte with its digest."""
     data = path.read_bytes()
     block = data[:USER_BLOCK]
     assert hashlib.sha256(block[:-32]).digest() == block[-32:]
@@ -47,7 +47,11 @@ def read_file(path: Path) -> dict[str, Any]:
     for name, row in zip(
         names, struct.iter_unpack("<3Q", data[at:][: 24 * len(names)]), strict=True
     ):
-        kind, dtype, shape = types[row[0]]
+        kind, dtype, shape, *order = types[row[0]]
         value = np.frombuffer(data[row[1] : row[1] + row[2]], dtype).reshape(shape)
+        for axes in order:
+            # From the slowest axis to the fastest one.
+            dense = np.ascontiguousarray(value.transpose(axes))
+            value = dense.transpose([axes.index(axis) for axis in range(len(axes))])
         values[name] = value if kind in {"array", "numpy"} else value.item()
     return values

@@ -1,4 +1,4 @@
-"""Random pipelines as specs, and what they give, worked out in plain Python without threads."""
+"""Draw random pipelines as specs, with their results computed in plain Python."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from jobrun.compile.job import compile_job
 from jobrun.session.base import RunContext
-from jobrun.session.threads import ThreadsSession
+from jobrun.session.threads.session import ThreadsSession
 from jobrun.spec.load import load_spec
 
 WATCHDOG_S = 60.0
@@ -44,7 +44,7 @@ class Pipeline:
 
     @property
     def in_order(self) -> bool:
-        """Whether records cannot overtake each other."""
+        """Return whether records cannot overtake each other."""
         before = [len(self.counts), *(stage.instances for stage in self.stages[:-1])]
         lines = zip(before, self.stages, strict=True)
         return self.stages[-1].instances == 1 and all(
@@ -52,11 +52,11 @@ class Pipeline:
         )
 
     def spec(self) -> str:
-        """The pipeline as a job whose task ``last`` has what it got as its output ``seen``."""
+        """Return the pipeline as a job whose task ``last`` outputs the records it got: ``seen``."""
         return "\n".join(["jobrun: 1", "name: pipeline", *self._lines()]) + "\n"
 
     def expected(self) -> tuple[list[int], set[int]]:
-        """What the last task keeps, if nothing goes wrong; and at which stages something does."""
+        """Return what the last task keeps without a failure; and at which stages one happens."""
         records = [x for start, count in self._ranges() for x in range(start, start + count)]
         odd: set[int] = set()
         for number, stage in enumerate(self.stages):
@@ -110,7 +110,7 @@ class Pipeline:
 
 
 def run_pipeline(pipeline: Pipeline, folder: Path, grace_s: float = 30.0) -> list[int]:
-    """What the last task got, in the order of its instances.
+    """Run a pipeline; return what the last task got, in the order of its instances.
 
     Raises:
         JobrunError: The group failed.
@@ -132,7 +132,7 @@ def run_pipeline(pipeline: Pipeline, folder: Path, grace_s: float = 30.0) -> lis
 
 
 def within(limit_s: float, work: Callable[[], Any]) -> Any:
-    """What the work gives; a hang is an error."""
+    """Return what the work gives; a hang is an error."""
     found: list[Any] = []
     errors: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""What a job means, told by a plain interpreter: every assignment copies, every name is looked up.
+"""Interpret a job plainly: every assignment copies, every name is looked up.
 
 It walks the tree of a spec whose expressions and statements are ``terms``; of jobrun it uses
 the random streams alone. Tasks run one after the other, in the order of the text.
@@ -13,8 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.runtime.rng import StreamKey, stream
-from tests.support.terms import IN_PLACE, Assign, Augment, Change, Delete, Statement, Term, View
+from jobrun.runtime.frame.rng import StreamKey, make_stream
+from tests.support.expression_models import (
+    IN_PLACE,
+    Assign,
+    Augment,
+    Change,
+    Delete,
+    Statement,
+    Term,
+    View,
+)
 
 Workspace = dict[str, Any]
 GLOBAL = ("init", "download")
@@ -30,7 +39,7 @@ class Count:
 
 @dataclass
 class Outcome:
-    """What a run leaves: per epoch, node and name the state, and what exit saved."""
+    """The result of a run: per epoch, node and name the state, and what exit saved."""
 
     epochs: list[dict[str, Workspace]] = field(default_factory=list)
     saved: dict[str, Any] = field(default_factory=dict)
@@ -44,7 +53,7 @@ class _Stop(Exception):  # noqa: N818 - a way out of a block
 
 @dataclass(frozen=True)
 class _Place(View):
-    """Where a list of steps runs.
+    """The place at which a list of steps runs.
 
     Attributes:
         chain: Workspaces, innermost first; what is new goes into the first.
@@ -80,11 +89,11 @@ class _Place(View):
     def rng(self) -> np.random.Generator:
         if self.stream not in self.streams:
             key = StreamKey(*self.key, self.stream)
-            self.streams[self.stream] = stream(self.job.seed, key)
+            self.streams[self.stream] = make_stream(self.job.seed, key)
         return self.streams[self.stream]
 
     def inside(self, name: str | None) -> tuple[_Place, object]:
-        """The same place inside a further block."""
+        """Return the same place inside a further block."""
         block = object()
         return replace(self, blocks=(*self.blocks, (name or "", block))), block
 
@@ -106,7 +115,7 @@ class Job:
         self.outcome = Outcome()
 
     def run(self) -> Outcome:
-        """All groups, with as many epochs as the stop conditions say."""
+        """Run all groups, with as many epochs as the stop conditions say."""
         self._group("init", 0)
         constants = self._constants()
         keep = {node: set(one) for node, one in self.workspaces.items()}
@@ -127,12 +136,14 @@ class Job:
 
     def _settle(self, keep: dict[str, set[str]], constants: set[str]) -> None:
         for node, workspace in self.workspaces.items():
-            settled = {name: _copy(workspace[name], order="C") for name in keep[node]}
+            settled = {name: _copy(workspace[name], order="K") for name in keep[node]}
             self.workspaces[node] = settled
-        self.outcome.epochs.append({
-            node: {name: _copy(value) for name, value in one.items() if name not in constants}
-            for node, one in self.workspaces.items()
-        })  # fmt: skip
+        self.outcome.epochs.append(
+            {
+                node: {name: _copy(value) for name, value in one.items() if name not in constants}
+                for node, one in self.workspaces.items()
+            }
+        )
 
     def _is_over(self, epoch: int) -> bool:
         everything = {name: v for one in self.workspaces.values() for name, v in one.items()}
@@ -193,11 +204,14 @@ class Job:
         if count > 1:
             frames = [
                 replace(
-                    place, chain=({}, *chain), key=(*key[:4], number), streams={},
+                    place,
+                    chain=({}, *chain),
+                    key=(*key[:4], number),
+                    streams={},
                     words={**words, "instance": number},
                 )
                 for number in range(count)
-            ]  # fmt: skip
+            ]
         for frame in frames:
             _around(inner, "init", frame)
             _block(task["steps"], f"{path}/steps", *frame.inside("task"))
@@ -233,7 +247,7 @@ def _around(setups: list[tuple[str, dict[str, Any]]], part: str, place: _Place) 
 
 
 def _block(steps: list[Any], prefix: str, place: _Place, block: object) -> bool:
-    """Run the steps of a block; whether a stop left it."""
+    """Run the steps of a block; return whether a stop left it."""
     try:
         _steps(steps, prefix, place)
     except _Stop as stop:

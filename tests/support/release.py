@@ -1,4 +1,4 @@
-"""The checks before a release: what is built, that it installs, and that it works there.
+"""Check a release: that it builds, installs, and works.
 
 Run as ``python -m tests.support.release`` (``make release-check``). It installs from the package
 index that pip is set to, into environments of its own under a temporary folder.
@@ -21,16 +21,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobrun.version import __version__
-from tests.support.forks import ROOT
+from tests.support.forked_commands import ROOT
 
 PYTHONS = ("3.11", "3.12", "3.13")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 _SPEC = ROOT / "specs" / "ci" / "smoke.yaml"
 _SIDE_BY_SIDE = 2
 _IMPORTS = {
-    "parquet": "pyarrow", "tensorboard": "tensorboardX", "hdf5plugin": "hdf5plugin",
+    "hdf5plugin": "hdf5plugin",
+    "mlflow": "mlflow",
     "obstore": "obstore",
-}  # fmt: skip
+    "parquet": "pyarrow",
+    "tensorboard": "tensorboardX",
+    "testing": "jobrun.testing.operators",
+    "wandb": "wandb",
+}
 # Gigabytes, which the tests of all that they are for are run with.
 _LARGE = {"ray", "torch"}
 _LINES = (
@@ -48,7 +53,7 @@ _READING = (
 )  # fmt: skip
 CHECKLIST = """\
 What is left for a person:
-  - README, "Changes": what is new, in a user's words; the version of jobrun/version.py
+  - .github/CHANGELOG.md: what is new, in a user's words; the version of jobrun/version.py
   - make test-all on a quiet machine, and make bench compared with the last release
   - git tag v{version}; the wheel and the sdist that were checked are those that are uploaded"""
 
@@ -59,14 +64,14 @@ class ReleaseError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What was built, by name."""
+    """The built files, by name."""
 
     wheel: Path
     sdist: Path
 
 
 def build(folder: Path) -> Built:
-    """Build the sdist, and the wheel from it: nothing that it needs may be missing there."""
+    """Build the sdist, and the wheel from it, so that nothing needed is missing there."""
     _run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(folder)], ROOT)
     (sdist,) = folder.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
@@ -78,7 +83,7 @@ def build(folder: Path) -> Built:
 
 
 def faults_of(built: Built) -> list[str]:
-    """What is wrong with what the files hold."""
+    """Return what is wrong with the contents of the built files."""
     return [*_faults_of_wheel(built.wheel), *_faults_of_sdist(built.sdist)]
 
 
@@ -90,8 +95,12 @@ def _faults_of_wheel(wheel: Path) -> Iterator[str]:
             yield f"the wheel is not of version {__version__}: {wheel.name}"
             return
         texts = archive.read(f"{facts}/METADATA") + archive.read(f"{facts}/entry_points.txt")
-    modules = [path.relative_to(ROOT).as_posix() for path in (ROOT / "jobrun").rglob("*.py")]
-    for name in ("jobrun/py.typed", f"{facts}/licenses/LICENSE", *sorted(modules)):
+    files = [
+        path.relative_to(ROOT).as_posix()
+        for ending in ("py", "md")
+        for path in (ROOT / "jobrun").rglob(f"*.{ending}")
+    ]
+    for name in ("jobrun/py.typed", f"{facts}/licenses/LICENSE", *sorted(files)):
         if name not in names:
             yield f"the wheel has no {name}"
     for line in _LINES:
@@ -110,7 +119,7 @@ def _faults_of_sdist(sdist: Path) -> Iterator[str]:
 
 
 def pythons() -> dict[str, str]:
-    """The interpreters of ``PYTHONS`` that are here, by version."""
+    """Find the interpreters of ``PYTHONS`` on this machine, by version."""
     home = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     found = {}
     for version in PYTHONS:
@@ -127,7 +136,7 @@ def pythons() -> dict[str, str]:
 
 
 def lowest() -> list[str]:
-    """The lowest versions that are allowed, as constraints: ``h5py==3.11``."""
+    """Return the lowest allowed versions as constraints: ``h5py==3.11``."""
     found = []
     for text in PROJECT["dependencies"]:
         match = re.match(r"([\w-]+)>=([\w.]+)", text)
@@ -167,7 +176,7 @@ def try_out(python: str, wheel: Path, folder: Path, extras: str = "", low: bool 
 
 
 def _use(python: str, folder: Path) -> None:
-    """One round of the commands, in a folder where nothing of the project is."""
+    """Run one round of the commands, in a folder where nothing of the project is."""
     shutil.copy(_SPEC, folder / "smoke.yaml")
     jobrun = [python, "-m", "jobrun"]
     said = _run([str(folder / "bin" / "jobrun"), "--version"], folder)
@@ -191,9 +200,14 @@ def _run(words: Sequence[str], folder: Path, code: int = 0) -> str:
     for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):
         kept.pop(name, None)
     done = subprocess.run(
-        words, cwd=folder, env=kept, capture_output=True, text=True, check=False,
+        words,
+        cwd=folder,
+        env=kept,
+        capture_output=True,
+        text=True,
+        check=False,
         stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     if done.returncode != code:
         last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-12:])
         raise ReleaseError(f"{' '.join(words)}\nended with {done.returncode}:\n{last}")
@@ -201,7 +215,7 @@ def _run(words: Sequence[str], folder: Path, code: int = 0) -> str:
 
 
 def main() -> int:
-    """Check everything, and say how each check went; 1 when one failed."""
+    """Check everything, and print how each check went; return 1 when one failed."""
     with tempfile.TemporaryDirectory(prefix="jobrun-release-") as text:
         folder = Path(text)
         built = build(folder)

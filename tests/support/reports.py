@@ -1,4 +1,4 @@
-"""Reports of runs, with hostile texts wherever a user can put one."""
+"""Make reports of runs, with hostile texts wherever a user can put one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from jobrun.cli.invoke import invoke
-from jobrun.runner.rundir import runs
-from jobrun.tools.report.data import RunReport, read_report
+from jobrun.cli.process.invoke import invoke
+from jobrun.runner.rundir.runs import runs
+from jobrun.tools.report.report_data import RunReport, read_report
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 SPEC = f"""
@@ -35,7 +35,7 @@ expect: [x < 1, x < 0.25]
 
 
 def make_report(folder: Path, *words: str) -> RunReport:
-    """The report of a new run of the spec; it ends after ``words`` of the command line say so."""
+    """Make the report of a new run of the spec, ended as ``words`` of the command line say."""
     spec = folder / "pages.yaml"
     spec.write_text(SPEC)
     run_dir = folder / "runs"
@@ -45,7 +45,7 @@ def make_report(folder: Path, *words: str) -> RunReport:
 
 @cache
 def a_report(*words: str) -> RunReport:
-    """The same, made once for all tests that change nothing of it."""
+    """Return a report made once for all tests that change nothing of it."""
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return make_report(folder, *words)

@@ -1,4 +1,4 @@
-"""A server that speaks S3, in a process of its own, and a way to it on which things go wrong."""
+"""Serve S3 from a process of its own, over a connection on which things go wrong."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PATIENCE_S = 60
 
 
 class S3Server:
-    """One server; what is in it goes with it."""
+    """One S3 server; its contents are lost with it."""
 
     def __init__(self, port: int = 0) -> None:
         self.port = port or _free_port()
@@ -51,12 +51,12 @@ class S3Server:
             return answer.read()
 
     def names(self, bucket: str) -> list[str]:
-        """The names of all objects."""
+        """Return the names of all objects."""
         text = self.request("GET", f"{bucket}?list-type=2").decode()
         return [part.partition("</Key>")[0] for part in text.split("<Key>")[1:]]
 
     def kill(self) -> None:
-        """As kill -9."""
+        """Kill the server with SIGKILL."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
@@ -81,7 +81,7 @@ Trouble = Callable[[str, str], str]
 
 
 class TroubledWay:
-    """A way to a server on which things go wrong.
+    """A connection to a server on which things go wrong.
 
     Attributes:
         trouble: Says what happens to each request.
@@ -102,7 +102,7 @@ class TroubledWay:
             do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_any  # noqa: N815 - what is called
 
             def log_message(self, *args: object) -> None:
-                """Nobody reads it."""
+                """Ignore the message."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -153,7 +153,7 @@ class TroubledWay:
 
 @contextlib.contextmanager
 def serving() -> Iterator[S3Server]:
-    """A server for a while."""
+    """Run a server while inside."""
     server = S3Server()
     try:
         yield server

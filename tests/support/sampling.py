@@ -1,4 +1,4 @@
-"""Real arguments for operators, and how what a rule says of them is held against numpy."""
+"""Draw real arguments for operators, and compare what a rule says of them with numpy."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from jobrun.blobs.counter import Counter
+from jobrun.ops.abstract_values import COUNTER, DTYPE, Known, as_array, scalar
 from jobrun.ops.arguments import Arguments, MisfitError, UnclearError
 from jobrun.ops.definition import OpDef
-from jobrun.ops.kinds import kind, wrong_kind
-from jobrun.ops.known import COUNTER, DTYPE, Known, as_array, scalar
-from jobrun.ops.load import implementation
+from jobrun.ops.implementation import implementation
+from jobrun.ops.signatures import kind, wrong_kind
+from jobrun.values.counter import Counter
+from tests.support.thinning import examples
 
-QUICK = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
-LONG = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+LONG = settings(QUICK, max_examples=examples(40))
 _DTYPES_TEXT = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 "
     "complex64 complex128"
@@ -33,7 +34,7 @@ _SMALL = st.integers(-3, 5)
 
 @st.composite
 def arrays(draw: st.DrawFn) -> Any:
-    """An array of any dtype and a small shape, or a Python or numpy scalar."""
+    """Draw an array of any dtype and a small shape, or a Python or numpy scalar."""
     if draw(st.integers(0, 5)) == 0:
         return draw(_SCALARS)
     dtype = draw(st.sampled_from(DTYPES))
@@ -61,7 +62,7 @@ _BY_KIND: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def calls(draw: st.DrawFn, operator: OpDef) -> tuple[dict[str, Any], tuple[Any, ...]]:
-    """Arguments by parameter, most of them of the kind that it takes."""
+    """Draw arguments by parameter, most of them of the kind that it takes."""
     given: dict[str, Any] = {}
     signature = operator.parameters
     for name in (*signature.positional, *signature.named):
@@ -76,7 +77,7 @@ def calls(draw: st.DrawFn, operator: OpDef) -> tuple[dict[str, Any], tuple[Any, 
 
 
 def known_of(value: Any) -> Known:
-    """All that can be known of a value."""
+    """Return everything that can be known of a value."""
     if isinstance(value, np.ndarray | np.generic):
         return Known(value.dtype.name, value.shape)
     if isinstance(value, type):
@@ -87,7 +88,7 @@ def known_of(value: Any) -> Known:
 
 
 def said(operator: OpDef, given: dict[str, Any], rest: tuple[Any, ...]) -> Any:
-    """What the rule says: a value's form, None where it is unclear, or the misfit."""
+    """Return what the rule says: a value's form, None where it is unclear, or the misfit."""
     known = {name: known_of(value) for name, value in given.items()}
     for name, one in known.items():
         if (wrong := wrong_kind(operator.name, name, one)) is not None:
@@ -103,7 +104,7 @@ def said(operator: OpDef, given: dict[str, Any], rest: tuple[Any, ...]) -> Any:
 
 
 def done(operator: OpDef, given: dict[str, Any], rest: tuple[Any, ...]) -> Any:
-    """What numpy makes of it, or the exception that it raises."""
+    """Return what numpy makes of it, or the exception that it raises."""
     function = implementation(operator.name)
     positional = list(operator.parameters.positional)
     while positional and positional[-1] not in given:
@@ -119,7 +120,7 @@ def done(operator: OpDef, given: dict[str, Any], rest: tuple[Any, ...]) -> Any:
 
 
 def agree(found: Any, value: Any) -> Iterator[str]:
-    """What is wrong with what was said of a value."""
+    """Return what is wrong with what was said of a value."""
     if isinstance(found, MisfitError) or not isinstance(found, Known | tuple):
         if found is not None and not isinstance(value, Exception):
             yield f"said {found}, and numpy gives {value!r}"

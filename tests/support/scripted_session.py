@@ -1,4 +1,4 @@
-"""A session whose groups are Python functions, for tests of when things run. Not for where."""
+"""Run Python functions as the groups of a session, for tests of when things run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from jobrun.graph.types import Cluster, OutputRef, TaskGroup
 from jobrun.session.base import Outputs, RunContext
-from jobrun.session.cancel import GroupCancelledError
+from jobrun.session.errors import GroupCancelledError
 
 Script = Mapping[str, Callable[[dict, int], Mapping[OutputRef, object] | None]]
 

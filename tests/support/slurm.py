@@ -1,4 +1,7 @@
-"""A real Slurm of one machine: its daemons, in a directory of their own, started and ended here."""
+"""Run a real Slurm: start and end its daemons, in a directory of their own.
+
+On this machine as its one node, or on several hosts, each with a ``slurmd`` of its own.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,16 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
+
+from tests.support.host_namespaces import Host
 
 _CONFIGURATION = """\
 ClusterName=test
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={control}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
@@ -25,9 +31,9 @@ CredType=cred/munge
 SlurmctldPort={ports[0]}
 SlurmdPort={ports[1]}
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none
 SelectType=select/cons_tres
@@ -40,103 +46,185 @@ ReturnToService=2
 MpiDefault=none
 SwitchType=switch/none
 KillWait=5
-NodeName=node1 NodeAddr=127.0.0.1 NodeHostname={host} CPUs=2 State=UNKNOWN
-PartitionName=main Nodes=node1 Default=YES MaxTime=INFINITE State=UP
+{nodes}
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
+
+# A loaded machine takes three times what a quiet one takes, which is 40 s.
+_LONGEST_S = 300
+
+
+def has_ended(facts: Mapping[str, str]) -> bool:
+    """Return whether a job has ended for good."""
+    return facts.get("JobState") in {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"}
 
 
 class Slurm:
-    """What a user of the cluster has.
+    """The Slurm cluster as a user has it.
 
     Attributes:
         environment: The variables with which its commands find it.
+        front: Where its commands run; None for this process's own host.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, front: Host | None = None) -> None:
         self.environment = {"SLURM_CONF": str(folder / "slurm.conf")}
+        self.front = front
+
+    def words(self, *words: str) -> list[str]:
+        """Return the command line that runs a command where Slurm is."""
+        return self.front.words(*words) if self.front else [*words]
 
     def ask(self, *words: str) -> str:
-        """What one of its commands prints."""
+        """Return what one of Slurm's commands prints."""
         done = subprocess.run(
-            words, env={**os.environ, **self.environment}, capture_output=True, text=True,
-            timeout=60, check=False,
-        )  # fmt: skip
+            self.words(*words),
+            env={**os.environ, **self.environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         return done.stdout.strip()
 
-    def state(self, job: str) -> str:
-        """Such as ``RUNNING``; empty when nothing is known of it any more."""
-        return self.facts(job).get("JobState", "")
-
     def facts(self, job: str) -> dict[str, str]:
-        """What ``scontrol`` says of a job."""
+        """Return what ``scontrol`` says of a job."""
         words = self.ask("scontrol", "-o", "show", "job", job).split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 
+    def said(self, facts: Mapping[str, str]) -> str:
+        """Return what a job has printed."""
+        log = Path(facts.get("StdOut", "/nowhere"))
+        return log.read_text() if log.exists() else ""
+
+    def wait(
+        self, job: str, condition: Callable[[dict[str, str]], bool] = has_ended
+    ) -> dict[str, str]:
+        """Wait until a job has ended, or is as wanted, and return what ``scontrol`` says of it.
+
+        Slurm holds back a requeued job for two minutes. Here it begins at the next second but one:
+        slurmd refuses a credential that is no newer than the second in which it revoked the last.
+        """
+        end = time.monotonic() + _LONGEST_S
+        while not condition(facts := self.facts(job)):
+            assert time.monotonic() < end, (facts, self.said(facts))
+            if facts.get("Reason") == "BeginTime" and _is_held_back(facts["StartTime"]):
+                self.ask("scontrol", "update", f"JobId={job}", "StartTime=now+2")
+            time.sleep(0.2)
+        return facts
+
 
 @contextmanager
-def slurm() -> Iterator[Slurm]:
-    """The daemons, while inside."""
+def slurm(front: Host | None = None, nodes: Sequence[Host] = ()) -> Iterator[Slurm]:
+    """Run Slurm's daemons while inside.
+
+    Args:
+        front: Where the controller is, and where users submit; None for this machine alone.
+        nodes: Where jobs run, with a front.
+    """
     # The path of a socket is short, and a test's is not.
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        _configure(folder)
-        found = Slurm(folder)
-        for command in (
-            ["munged", "--foreground", "--force", f"--key-file={folder}/munge.key",
-             f"--socket={folder}/munge.sock", f"--pid-file={folder}/munged.pid",
-             f"--seed-file={folder}/munge.seed"],
-            ["slurmctld", "-D", "-c", "-f", f"{folder}/slurm.conf"],
-            ["slurmd", "-D", "-c", "-f", f"{folder}/slurm.conf", "-N", "node1"],
-        ):  # fmt: skip
-            stack.callback(_end, _started(command, folder, found))
+        _configure(folder, front, nodes)
+        found = Slurm(folder, front)
+        conf = f"{folder}/slurm.conf"
+        slurmd = {host.name: host for host in nodes} or {"node1": None}
+        for command, host in (
+            (
+                [
+                    "munged",
+                    "--foreground",
+                    "--force",
+                    f"--key-file={folder}/munge.key",
+                    f"--socket={folder}/munge.sock",
+                    f"--pid-file={folder}/munged.pid",
+                    f"--seed-file={folder}/munge.seed",
+                ],
+                None,
+            ),
+            (["slurmctld", "-D", "-c", "-f", conf], front),
+            *(
+                (["slurmd", "-D", "-c", "-f", conf, "-N", name], host)
+                for name, host in slurmd.items()
+            ),
+        ):
+            stack.callback(_end, _started(command, folder, found, host))
             if command[0] == "munged":
                 _wait((folder / "munge.sock").exists, "munged")
-        _wait(lambda: found.ask("sinfo", "-h", "-o", "%T") == "idle", "the node of Slurm")
+        idle = ["idle"] * len(slurmd)
+        _wait(lambda: found.ask("sinfo", "-hN", "-o", "%T").split() == idle, "a node of Slurm")
         yield found
 
 
-def _configure(folder: Path) -> None:
-    for name in ("state", "spool"):
-        (folder / name).mkdir()
+def _is_held_back(begins: str) -> bool:
+    """Return whether a pending job begins later than ``wait`` has it begin."""
+    soon = datetime.now() + timedelta(seconds=5)  # noqa: DTZ005 - as Slurm writes it
+    return begins != "Unknown" and datetime.fromisoformat(begins) > soon
+
+
+def _configure(folder: Path, front: Host | None, nodes: Sequence[Host]) -> None:
+    (folder / "state").mkdir()
     key = folder / "munge.key"
     key.touch(mode=0o600)
     key.write_bytes(secrets.token_bytes(1024))
     # Others of the machine reach the socket, which lies in here.
     folder.chmod(0o755)
-    host = socket.gethostname().partition(".")[0]
-    text = _CONFIGURATION.format(host=host, user=getpass.getuser(), folder=folder, ports=_ports())
+    own = socket.gethostname().partition(".")[0]
+    text = _CONFIGURATION.format(
+        control=f"{front.name}({front.address})" if front else f"{own}(127.0.0.1)",
+        user=getpass.getuser(),
+        folder=folder,
+        ports=_ports(),
+        nodes="\n".join(
+            f"NodeName={name} NodeAddr={address} NodeHostname={host} CPUs={count} State=UNKNOWN"
+            for name, address, host, count in (
+                [(one.name, one.address, one.name, 1) for one in nodes]
+                or [("node1", "127.0.0.1", own, 2)]
+            )
+        ),
+    )
     (folder / "slurm.conf").write_text(text)
 
 
 def _ports() -> list[int]:
-    with ExitStack() as stack:
-        found = [stack.enter_context(socket.socket()) for _ in range(2)]
-        for one in found:
-            one.bind(("", 0))
-        return [one.getsockname()[1] for one in found]
+    """Return two free ports above those that the kernel gives to connections of others."""
+    found: list[int] = []
+    while len(found) < 2:
+        port = secrets.choice(range(61000, 65000))
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("", port))
+            found.append(port)
+    return found
 
 
-def _started(command: list[str], folder: Path, found: Slurm) -> subprocess.Popen[bytes]:
+def _started(
+    command: list[str], folder: Path, found: Slurm, host: Host | None
+) -> subprocess.Popen[bytes]:
     program = shutil.which(command[0]) or f"/usr/sbin/{command[0]}"
-    with (folder / f"{command[0]}.log").open("wb") as log:
+    words = [program, *command[1:]]
+    with (folder / f"{command[0]}-{command[-1]}.log".replace("/", "_")).open("wb") as log:
         return subprocess.Popen(
-            [program, *command[1:]], env={**os.environ, **found.environment}, stdout=log,
-            stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+            host.words(*words) if host else words,
+            env={**os.environ, **found.environment},
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        process.wait(20)
+        process.wait(100)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
 
 
 def _wait(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 100
     while not condition():
         assert time.monotonic() < end, f"{what} does not begin"
         time.sleep(0.1)

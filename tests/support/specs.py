@@ -1,4 +1,4 @@
-"""Specs for tests: written to a folder, loaded, or refused."""
+"""Write, load and refuse specs for tests."""
 
 from __future__ import annotations
 
@@ -66,11 +66,12 @@ STEPS = {
     "log": {"log": "x {x}"},
     "metric": {"metric": {"loss": "l / n"}},
     "assert": {"assert": "a > 0", "message": "a is {a}"},
+    "sleep": {"sleep": "250ms"},
 }  # fmt: skip
 
 
 def write(folder: Path, text: str | bytes, name: str = "job.yaml") -> str:
-    """Write a spec file; the path as text."""
+    """Write a spec file; return the path as text."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
@@ -78,26 +79,26 @@ def write(folder: Path, text: str | bytes, name: str = "job.yaml") -> str:
 
 
 def load(folder: Path, body: str, *overrides: str, **environment: str) -> LoadedSpec:
-    """Load ``body`` under the two keys that every spec has."""
+    """Load ``body`` below the two keys that every spec has."""
     path = write(folder, HEADER + body)
     return load_spec(path, overrides=overrides, environment=environment)
 
 
 def faults_of(path: str, *overrides: str, values: tuple[str, ...] = ()) -> tuple[Fault, ...]:
-    """The faults for which a spec is refused."""
+    """Return the faults for which a spec is refused."""
     with pytest.raises(SpecError) as caught:
         load_spec(path, overrides=overrides, values=values, environment={})
     return caught.value.faults
 
 
 def fault(folder: Path, text: str | bytes, *overrides: str) -> Fault:
-    """The only fault of a spec given as a whole."""
+    """Return the only fault of a spec given as a whole."""
     faults = faults_of(write(folder, text), *overrides)
     assert len(faults) == 1, faults
     return faults[0]
 
 
 def place(fault: Fault) -> tuple[int, int]:
-    """Line and column."""
+    """Return line and column."""
     assert fault.where is not None
     return fault.where.line, fault.where.column

@@ -1,12 +1,12 @@
-"""A small spec for sweeps, and what stands for its points where nothing is run."""
+"""Make a small spec for sweeps, and imaginary points where nothing is run."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from jobrun.tools.sweeping.design import Planned
-from jobrun.tools.sweeping.outcome import Outcome
+from jobrun.tools.sweep.design import PlannedPoint
+from jobrun.tools.sweep.point_outcomes import Outcome
 
 SPEC = """\
 jobrun: 1
@@ -35,14 +35,14 @@ def grow_spec(folder: Path, extra: str = "") -> Path:
     return path
 
 
-def planned(**values: Any) -> Planned:
-    """A point that no spec stands behind."""
+def planned(**values: Any) -> PlannedPoint:
+    """Make a point without a spec."""
     name = "-".join(f"{axis}{value}" for axis, value in values.items())
-    return Planned(f"grow.{name}", values, (), "sha256:0")
+    return PlannedPoint(f"grow.{name}", values, (), "sha256:0")
 
 
 def outcome(state: str = "finished", x: float | None = None, **values: Any) -> Outcome:
-    """How a point stands, made up."""
+    """Make an imaginary outcome of a point."""
     metrics = {} if x is None else {"x": x}
     point = planned(**values)
     run = None if state == "not started" else Path("runs", point.job, "2026-one")

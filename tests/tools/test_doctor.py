@@ -39,7 +39,7 @@ def test_a_disk_that_does_not_sync_is_bad(tmp_path, monkeypatch):
 
 
 def test_a_rename_that_replaces_is_bad(tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor, "rename_new", lambda source, target: None)
+    monkeypatch.setattr(doctor, "rename_noreplace", lambda source, target: None)
 
     assert found(tmp_path)["rename"].verdict == "bad"
 

@@ -10,7 +10,7 @@ import pytest
 from jobrun.core.errors import CheckpointError
 from jobrun.tools import sandbox
 from jobrun.tools.sandbox import inspect_guarded
-from tests.support.runs import Place
+from tests.support.resumable_job import Place
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +25,7 @@ def file(saved, tmp_path):
     return shutil.copy(saved, tmp_path / "from-elsewhere.h5")
 
 
+@pytest.mark.long
 def test_a_sound_file_is_read(file):
     facts = inspect_guarded(str(file))
 
@@ -32,6 +33,7 @@ def test_a_sound_file_is_read(file):
     assert [blob.name for blob in facts.blobs] == ["k", "loss", "w"]
 
 
+@pytest.mark.long
 def test_what_is_no_checkpoint_is_told_as_ever(tmp_path):
     (tmp_path / "x.h5").write_text("text")
     with pytest.raises(CheckpointError) as raised:
@@ -44,7 +46,7 @@ def test_what_is_no_checkpoint_is_told_as_ever(tmp_path):
 
 def dying(monkeypatch, line):
     """Let the child do something bad as soon as it has its limits."""
-    place = "from jobrun.checkpoint.hdf5"
+    place = "from jobrun.checkpoint.checkpoint_file"
     text = sandbox._CHILD.replace(place, f"{line}\n{place}")
     monkeypatch.setattr(sandbox, "_CHILD", text)
 
@@ -67,6 +69,7 @@ def test_row_60_the_readers_death_is_not_ours(file, monkeypatch, line, word):
     assert raised.value.faults[0].code == "E384"
 
 
+@pytest.mark.long
 def test_row_60_a_reader_that_does_not_end_is_ended(file, monkeypatch):
     dying(monkeypatch, "while True: pass")
 

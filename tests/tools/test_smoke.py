@@ -4,16 +4,16 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from jobrun.tools.smoke import Smoked, junit, markdown, smoke
-from tests.support.some_runs import SPEC
+from jobrun.tools.smoke import SmokeResult, junit, markdown, run_smoke_tests
+from tests.support.sample_runs import SPEC
 
 FAULT = {
     "code": "E364", "severity": "error", "message": "'x < 1 | y' does not hold", "mend": "mend it",
     "path": "expect[0]", "file": "a.yaml", "line": 3, "column": 5, "length": 4,
 }  # fmt: skip
-GOOD = Smoked("good.yaml", 0, 1.25, 3, "3 epochs have run", (), {"x": 0.5}, ("t: fine",))
-UNMET = Smoked("unmet.yaml", 9, 0.5, 3, "'x < 1 | y' does not hold", (FAULT,))
-BROKEN = Smoked("broken.yaml", -11, 0.25, said=("a \x1b[31m b",))
+GOOD = SmokeResult("good.yaml", 0, 1.25, 3, "3 epochs have run", (), {"x": 0.5}, ("t: fine",))
+UNMET = SmokeResult("unmet.yaml", 9, 0.5, 3, "'x < 1 | y' does not hold", (FAULT,))
+BROKEN = SmokeResult("broken.yaml", -11, 0.25, said=("a \x1b[31m b",))
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +22,9 @@ def results(tmp_path_factory):
     specs = {"good": SPEC.format(name="good", limit=0.0), "bad": SPEC.format(name="bad", limit=3.0)}
     for name, text in specs.items():
         (folder / f"{name}.yaml").write_text(text)
-    told: list[Smoked] = []
+    told: list[SmokeResult] = []
     names = [str(folder / f"{name}.yaml") for name in ("good", "bad")]
-    return smoke(names, ["--epochs", "2"], folder / "runs", 2, told.append), told
+    return run_smoke_tests(names, ["--epochs", "2"], folder / "runs", 2, told.append), told
 
 
 @pytest.mark.long
@@ -43,7 +43,7 @@ def test_what_went_wrong_comes_with_its_place(results):
     assert [fault["code"] for fault in bad.faults] == ["E205"]
     assert "x > 3.0" in bad.reason
     assert any(text.startswith("halve: x is 2") for text in bad.said)
-    assert "epoch 1 is saved; to go on from it" in bad.said[-1]
+    assert "epoch 1 is saved; to continue" in bad.said[-1]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_went_wrong_comes_with_its_place(results):
      (3, False, "failed"), (-9, False, "failed")],
 )  # fmt: skip
 def test_what_counts_as_good(code, good, word):
-    found = Smoked("a.yaml", code, 1.0)
+    found = SmokeResult("a.yaml", code, 1.0)
 
     assert (found.good, found.word) == (good, word)
 

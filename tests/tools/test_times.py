@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-
 from jobrun.core.events import CheckpointTimes, NodeTime
-from jobrun.tools.times import saved_times
+from jobrun.tools.inspect import saved_times
+from tests.support.sample_events import written
 
 NODES = (NodeTime("a", 10, 0.5, 0.0),)
 
@@ -14,18 +12,12 @@ def times(epoch, seconds=0.5, action="save"):
 
 
 def log(path, *entries):
-    lines = [
-        json.dumps(
-            {"event": type(event).__name__, "time": "t", "generation": made, **asdict(event)}
-        )
-        for event, made in entries
-    ]
-    (path / "events.jsonl").write_text("\n".join(lines) + '\n{"event": "CheckpointTimes", "ep')
+    lines = [written(event, generation=made) for event, made in entries]
+    (path / "events.jsonl").write_text("".join(lines) + '{"event": "CheckpointTimes", "ep')
 
 
 def test_the_times_of_a_save_are_those_of_its_epoch_and_generation(tmp_path):
-    log(tmp_path, (times(1), 0), (times(2, 0.7), 0), (times(2, 0.9), 1),
-        (times(2, 5.0, "load"), 1))  # fmt: skip
+    log(tmp_path, (times(1), 0), (times(2, 0.7), 0), (times(2, 0.9), 1), (times(2, 5.0, "load"), 1))
 
     assert saved_times(tmp_path, 2, 0) == times(2, 0.7)
     assert saved_times(tmp_path, 2, 1) == times(2, 0.9)

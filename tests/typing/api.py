@@ -7,13 +7,16 @@ from typing import assert_type
 
 import jobrun
 from jobrun.api import Prepared
-from jobrun.graph.expr import Expr
-from jobrun.graph.query import remapped, tasks_by_node, used_nodes
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.graph.expressions import Expr
+from jobrun.graph.query import remap_nodes, tasks_by_node, used_nodes
 from jobrun.graph.regroup import to_task
 from jobrun.graph.steps import Loop, Step
-from jobrun.runner.settings import RunResult
+from jobrun.runner.options import RunResult
 from jobrun.spec.load import LoadedSpec
-from jobrun.tools.inspection import Inspection
+from jobrun.tools.inspect import Inspection
+from jobrun.tools.runs.status import Status
+from jobrun.tools.stored_runs.stored_run import StoredRuns
 
 assert_type(jobrun.__version__, str)
 assert_type(jobrun.load("job.yaml", overrides=["params.k=3"]), LoadedSpec)
@@ -35,13 +38,19 @@ options = jobrun.RunOptions(run_dir=Path("runs"), max_epochs=2)
 assert_type(jobrun.run(job, options, resume="auto"), RunResult)
 assert_type(jobrun.resume("runs/count/latest", job), RunResult)
 assert_type(jobrun.inspect("latest@3", "runs"), Inspection)
+assert_type(jobrun.runs("runs"), StoredRuns)
+assert_type(jobrun.runs()["latest"].status(), Status)
+assert_type(jobrun.runs()[0].logs("step"), list[str])
 
 assert_type(used_nodes(group), tuple[str, ...])
 assert_type(tasks_by_node(group), dict[str, tuple[jobrun.Task, ...]])
-assert_type(remapped(group, {"local": "other"}), jobrun.TaskGroup)
+assert_type(remap_nodes(group, {"local": "other"}), jobrun.TaskGroup)
 assert_type(to_task(group), jobrun.Task)
 
 # Each of these must be an error: an ignore that is not needed is one.
 jobrun.run(job, resume="perhaps")  # type: ignore[arg-type]
 jobrun.steps(1)  # type: ignore[arg-type]
 jobrun.nothing()  # type: ignore[attr-defined]
+
+# Codes are checked: were any text allowed, mypy would report the comment as unused.
+EnvironmentFaultError.of("E999", "no such code")  # type: ignore[arg-type]

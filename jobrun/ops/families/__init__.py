@@ -1,1 +1,6 @@
-"""The built-in operators, family by family: definitions only, which import no numpy."""
+"""Declare the built-in operators, family by family, without importing numpy.
+
+- ``creation``, ``shaping``: arrays made and rearranged. ``elementwise``, ``reduction``,
+  ``linear``, ``searching``: computing with them.
+- ``accumulation``: segments, changes in place, counters. ``draws``: random numbers.
+"""

@@ -1,4 +1,4 @@
-"""Operators that make arrays out of numbers, and change their dtype. Definitions only."""
+"""Declare the operators that create arrays from numbers, and change their dtype."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ _CREATION = (
         "vander([1.0, 2.0, 3.0], 2)"),
     OpDef("meshgrid", "(*xi, sparse=False, indexing='xy')", "numpy:meshgrid",
           "coordinates of a grid, one array per axis", "meshgrid([1, 2], [3, 4])", results=MANY),
-    OpDef("array", "(object, dtype=None)", "jobrun.ops.casts:array",
+    OpDef("array", "(object, dtype=None)", "jobrun.ops.extra_functions:array",
           "an array of the numbers in a list, or a copy", "array([[1, 2], [3, 4]], float32)"),
     OpDef("copy", "(a)", "numpy:copy", "a copy; assignment makes one by itself", "copy([1, 2])"),
-    OpDef("astype", "(x, dtype)", "jobrun.ops.casts:astype",
+    OpDef("astype", "(x, dtype)", "jobrun.ops.extra_functions:astype",
           "the same numbers in another dtype", "astype([1.7, 2.2], int64)"),
-    OpDef("int", "(x, /)", "jobrun.ops.casts:to_int",
+    OpDef("int", "(x, /)", "jobrun.ops.extra_functions:to_int",
           "a Python int of one number, without its fraction", "int(2.9)"),
-    OpDef("float", "(x, /)", "jobrun.ops.casts:to_float",
+    OpDef("float", "(x, /)", "jobrun.ops.extra_functions:to_float",
           "a Python float of one number", "float(3)"),
-    OpDef("bool", "(x, /)", "jobrun.ops.casts:to_bool",
+    OpDef("bool", "(x, /)", "jobrun.ops.extra_functions:to_bool",
           "a Python bool of one number: whether it is not 0", "bool(2)"),
     OpDef("len", "(a, /)", "builtins:len", "length of the first axis, or of text",
           "len([[1, 2], [3, 4], [5, 6]])"),
-    OpDef("one_hot", "(labels, length, dtype=float64)", "jobrun.ops.special:one_hot",
+    OpDef("one_hot", "(labels, length, dtype=float64)", "jobrun.ops.extra_functions:one_hot",
           "rows with a 1 at the label and 0 elsewhere", "one_hot([2, 0], 3)"),
 )  # fmt: skip
 

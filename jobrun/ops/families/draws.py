@@ -1,4 +1,4 @@
-"""Methods of the random stream that a spec may use. Definitions only.
+"""Declare the methods of the random stream ``rng`` that expressions may use.
 
 Left out is whatever works in place or hands the generator itself around.
 """
@@ -15,7 +15,7 @@ _DRAW_METHODS = (
     DrawDef("choice", "(a, size=None, replace=True, p=None, axis=0, shuffle=True)",
             "items of a, or of arange(a)", "rng.choice(10, 3, replace=False)"),
     DrawDef("permutation", "(x, axis=0)", "x in random order, or arange(x)", "rng.permutation(5)"),
-    DrawDef("permuted", "(x, *, axis=None)", "items along an axis in random order, each row anew",
+    DrawDef("permuted", "(x, *, axis=None)", "each row in a random order of its own",
             "rng.permuted([[1, 2], [3, 4]], axis=1)"),
     DrawDef("uniform", "(low=0.0, high=1.0, size=None)", "uniform in [low, high)",
             "rng.uniform(-1.0, 1.0, 3)"),

@@ -1,4 +1,4 @@
-"""Operators that work on each item by itself. Definitions only."""
+"""Declare the operators that work element by element."""
 
 from __future__ import annotations
 
@@ -126,9 +126,9 @@ _OTHER = (
     OpDef("imag", "(val)", "numpy:imag", "imaginary part of each item", "imag([1 + 2j])",
           shares_memory=True),
     OpDef("angle", "(z, deg=False)", "numpy:angle", "angle of each complex item", "angle([1j])"),
-    OpDef("sigmoid", "(x, /)", "jobrun.ops.special:sigmoid",
+    OpDef("sigmoid", "(x, /)", "jobrun.ops.extra_functions:sigmoid",
           "1 / (1 + exp(-x)) without overflow", "sigmoid([-800.0, 0.0, 800.0])"),
-    OpDef("relu", "(x, /)", "jobrun.ops.special:relu",
+    OpDef("relu", "(x, /)", "jobrun.ops.extra_functions:relu",
           "each item, and 0 where it is negative", "relu([-1.0, 2.0])"),
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Linear algebra, signals and polynomials. Definitions only."""
+"""Declare the operators of linear algebra, signals and polynomials."""
 
 from __future__ import annotations
 

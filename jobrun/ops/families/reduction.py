@@ -1,4 +1,4 @@
-"""Operators that make one number of many, along an axis or of all. Definitions only."""
+"""Declare the operators that reduce arrays, along an axis or to one number."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ _REDUCTION = (
         "cov([[1.0, 2.0, 3.0], [3.0, 1.0, 2.0]])"),
     _op("corrcoef", "(x, y=None, rowvar=True)", "correlation of the rows",
         "corrcoef([[1.0, 2.0, 3.0], [3.0, 1.0, 2.0]])"),
-    OpDef("logsumexp", "(x, axis=None, *, keepdims=False)", "jobrun.ops.special:logsumexp",
+    OpDef("logsumexp", "(x, axis=None, *, keepdims=False)", "jobrun.ops.extra_functions:logsumexp",
           "log(sum(exp(x))) without overflow", "logsumexp([1000.0, 1000.0])"),
-    OpDef("softmax", "(x, axis=-1)", "jobrun.ops.special:softmax",
+    OpDef("softmax", "(x, axis=-1)", "jobrun.ops.extra_functions:softmax",
           "exp(x) over its sum, without overflow", "softmax([1000.0, 1001.0])"),
-    OpDef("log_softmax", "(x, axis=-1)", "jobrun.ops.special:log_softmax",
+    OpDef("log_softmax", "(x, axis=-1)", "jobrun.ops.extra_functions:log_softmax",
           "log(softmax(x)), exact where that is tiny", "log_softmax([0.0, 1000.0])"),
 )  # fmt: skip
 

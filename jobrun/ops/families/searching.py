@@ -1,4 +1,4 @@
-"""Operators that sort, find, pick and count. Definitions only."""
+"""Declare the operators that sort, search, select and count."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SEARCHING = (
         "each value once, sorted", "unique([3, 1, 3])", results=MANY),
     _op("nonzero", "(a)", "indices of items that are not 0, one row per axis",
         "nonzero([0, 2, 3])", results=MANY),
-    _op("flatnonzero", "(a)", "indices of items that are not 0, in all items in one row",
+    _op("flatnonzero", "(a)", "indices of items that are not 0, in the flattened array",
         "flatnonzero([0, 2, 3])"),
     _op("argwhere", "(a)", "indices of items that are not 0, one row per item",
         "argwhere([0, 2, 3])"),
@@ -52,7 +52,7 @@ _SEARCHING = (
     _op("intersect1d", "(ar1, ar2)", "values in both", "intersect1d([1, 2], [2, 3])"),
     _op("setdiff1d", "(ar1, ar2)", "values in the first only", "setdiff1d([1, 2], [2, 3])"),
     _op("setxor1d", "(ar1, ar2)", "values in exactly one", "setxor1d([1, 2], [2, 3])"),
-    _op("bincount", "(x, /, weights=None, minlength=0)", "how often each small int stands there",
+    _op("bincount", "(x, /, weights=None, minlength=0)", "how often each small int occurs",
         "bincount([0, 2, 2])"),
     # The edges that are given are given back.
     _op("histogram", "(a, bins=10, range=None, density=None, weights=None)",

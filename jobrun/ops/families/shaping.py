@@ -1,4 +1,4 @@
-"""Operators that arrange items anew without computing with them. Definitions only."""
+"""Declare the operators that rearrange arrays: reshape, transpose, concatenate, pad, …."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ _SHAPING = (
     _new("roll", "(a, shift, axis=None)", "shifted round the end", "roll([1, 2, 3], 1)"),
     # No further keywords: numpy's 'mode' may be a function, and those of the modes differ.
     OpDef("pad", "(array, pad_width, mode='constant', *, constant_values=0)",
-          "jobrun.ops.arrange:pad", "with a border: constant, edge, reflect, symmetric, wrap",
+          "jobrun.ops.extra_functions:pad",
+          "with a border: constant, edge, reflect, symmetric, wrap",
           "pad([1, 2], 1, constant_values=9)"),
 )  # fmt: skip
 

@@ -1,1 +1,7 @@
-"""What is known of an operator's result before it is computed. No numpy, and no guess."""
+"""Infer dtype and shape of operators' results, family by family, without numpy.
+
+- ``creation``, ``shaping``, ``elementwise``, ``reduction``, ``linear``, ``searching``,
+  ``accumulation``, ``draws``: the rules of the family of that name.
+- ``transforms``: Fourier transforms, polynomials and decompositions, mostly for ``linear``.
+- ``indexing``: index grids and selections, for several families.
+"""

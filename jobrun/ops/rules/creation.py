@@ -1,9 +1,10 @@
-"""Dtype and shape of arrays that are made of numbers, and of casts."""
+"""Infer dtype and shape of arrays created from numbers, and of casts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from jobrun.ops.abstract_values import COUNTER, Known, Shape, items_in, kind_of, scalar
 from jobrun.ops.arguments import (
     INDICES,
     KINDS,
@@ -17,11 +18,10 @@ from jobrun.ops.arguments import (
     sure,
     typed,
 )
-from jobrun.ops.known import COUNTER, Known, Shape, items_in, kind_of, scalar
 
 
 def checked_lengths(shape: Shape) -> Shape:
-    """The lengths, none of which may be negative.
+    """Infer the shape of an array to create from its argument; refuse a negative length.
 
     Raises:
         MisfitError: One is.
@@ -34,7 +34,7 @@ def checked_lengths(shape: Shape) -> Shape:
 
 
 def asked_or(default: str | None) -> Callable[[Arguments], str | None]:
-    """The dtype that is asked for, else the default."""
+    """Build the dtype rule of a created array: the ``dtype`` argument, else a default."""
     return lambda given: given.asked_dtype() if given.has("dtype") else default
 
 
@@ -105,7 +105,7 @@ def _diagonal(given: Arguments) -> Shape:
 
 
 def diagonal_length(rows: int | None, columns: int | None, offset: int) -> int | None:
-    """How many items stand on a diagonal."""
+    """Infer the length of a diagonal of a matrix that is created, or None if unknown."""
     if rows is None or columns is None:
         return None
     return max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
@@ -156,7 +156,7 @@ def _length(given: Arguments) -> Known:
     known = given.get("a")
     if known.items is not None:
         return scalar(len(known.items))
-    if known.dtype in ("text", COUNTER):
+    if known.sequence or known.dtype in ("text", COUNTER):
         return Known("int64", (), weak=True)
     if known.shape == ():
         message = "a single number has no length"

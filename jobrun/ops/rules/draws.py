@@ -1,9 +1,9 @@
-"""Dtype and shape of random draws, where a size is given."""
+"""Infer dtype and shape of random draws, where a size is given."""
 
 from __future__ import annotations
 
+from jobrun.ops.abstract_values import Known, Shape
 from jobrun.ops.arguments import Arguments, Rule, UnclearError, integer
-from jobrun.ops.known import Known, Shape
 from jobrun.ops.rules.creation import checked_lengths
 
 
@@ -22,7 +22,7 @@ def _drawn(default: str) -> Rule:
 
 
 def _rows(default: str, name: str) -> Rule:
-    """Draws that are rows of as many items as an argument has."""
+    """Build the rule of random draws whose rows are as long as an argument."""
 
     def rule(given: Arguments) -> Known:
         items = given.shape(name)
@@ -57,9 +57,7 @@ _FLOATS = (
     "beta chisquare noncentral_chisquare f noncentral_f gumbel laplace logistic lognormal pareto "
     "power rayleigh standard_cauchy standard_t triangular vonmises wald weibull"
 )
-_WHOLE = (
-    "integers binomial negative_binomial poisson geometric hypergeometric logseries zipf"
-)  # fmt: skip
+_WHOLE = "integers binomial negative_binomial poisson geometric hypergeometric logseries zipf"
 
 DRAW_RULES: dict[str, Rule] = {
     **dict.fromkeys(_FLOATS.split(), _drawn("float64")),

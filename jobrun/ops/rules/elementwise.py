@@ -1,23 +1,23 @@
-"""Dtype and shape of what is computed item by item: of operators, and of their functions."""
+"""Infer dtype and shape of elementwise operators, such as ``+``, and elementwise functions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from jobrun.ops.abstract_values import Known, as_float, join_dtypes, kind_of, promote, scalar
 from jobrun.ops.arguments import KINDS, Arguments, MisfitError, Rule, joint_shape, sure, typed
-from jobrun.ops.known import Known, as_float, join_dtypes, kind_of, promote, scalar
 
 _Dtype = Callable[[str], str | None]
 Pair = Callable[[Known, Known], str | None]
 
 
 def wrong_kind(dtype: str, what: str, mend: str) -> MisfitError:
-    """A misfit: an operation does not exist for a dtype."""
+    """Build the error for an elementwise operator that does not exist for a dtype."""
     return MisfitError(KINDS, f"{dtype} has no {what}", mend)
 
 
 def _only(kinds: str, result: _Dtype, mend: str) -> _Dtype:
-    """``result`` for dtypes of some kinds; for others there is none."""
+    """Restrict an elementwise dtype rule to some kinds of dtypes, and refuse the others."""
 
     def find(dtype: str) -> str | None:
         if kind_of(dtype) not in kinds:
@@ -28,7 +28,7 @@ def _only(kinds: str, result: _Dtype, mend: str) -> _Dtype:
 
 
 def half(dtype: str) -> str:
-    """The dtype of the parts of a complex number; any other stays."""
+    """Infer the dtype of the real part, elementwise, of a complex dtype; others are unchanged."""
     return {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
 
 
@@ -78,17 +78,17 @@ _UNARY: dict[str, tuple[str, _Dtype]] = {
 
 
 def unary(result: _Dtype, name: str) -> Rule:
-    """The rule of a function of one array, the argument ``name``."""
+    """Build the rule of an elementwise function of one array, the argument ``name``."""
     return typed(lambda given: result(given.dtype(name)), lambda given: given.shape(name))
 
 
 def sum_like(left: Known, right: Known) -> str | None:
-    """``left + right``, and all that needs no more than a common dtype."""
+    """Infer the dtype of elementwise ``left + right`` and of all that only needs a common dtype."""
     return promote(left, right)
 
 
 def difference(left: Known, right: Known) -> str | None:
-    """``left - right``."""
+    """Infer the dtype of elementwise ``left - right``."""
     dtype = promote(left, right)
     if dtype == "bool" and not (left.weak and right.weak):
         raise wrong_kind("bool", "difference", "write a ^ b, or convert first: astype(a, int64)")
@@ -96,13 +96,13 @@ def difference(left: Known, right: Known) -> str | None:
 
 
 def quotient(left: Known, right: Known) -> str | None:
-    """``left / right``."""
+    """Infer the dtype of elementwise ``left / right``."""
     dtype = promote(left, right)
     return "float64" if kind_of(dtype) in ("b", "i", "u") else dtype
 
 
 def whole_quotient(left: Known, right: Known) -> str | None:
-    """``left // right`` and ``left % right``."""
+    """Infer the dtype of elementwise ``left // right`` and ``left % right``."""
     dtype = promote(left, right)
     if dtype is not None and kind_of(dtype) == "c":
         raise wrong_kind(dtype, "whole quotient or remainder", "take real(x) or abs(x)")
@@ -110,13 +110,13 @@ def whole_quotient(left: Known, right: Known) -> str | None:
 
 
 def power(left: Known, right: Known) -> str | None:
-    """``left ** right``."""
+    """Infer the dtype of elementwise ``left ** right``."""
     dtype = promote(left, right)
     return "int8" if dtype == "bool" else dtype
 
 
 def bits(left: Known, right: Known) -> str | None:
-    """``left & right`` and its like."""
+    """Infer the dtype of elementwise ``left & right``, ``|`` and ``^``."""
     for one in (left, right):
         if one.dtype is not None and kind_of(one.dtype) in ("f", "c"):
             raise wrong_kind(one.dtype, "bits", "compare first, or convert: astype(x, int64)")
@@ -125,7 +125,7 @@ def bits(left: Known, right: Known) -> str | None:
 
 
 def shifted(left: Known, right: Known) -> str | None:
-    """``left << right`` and ``left >> right``."""
+    """Infer the dtype of elementwise ``left << right`` and ``left >> right``."""
     dtype = bits(left, right)
     return "int8" if dtype == "bool" else dtype
 
@@ -185,7 +185,7 @@ _BINARY: tuple[tuple[str, Pair], ...] = (
 
 
 def binary(result: Pair, first: str = "x1", second: str = "x2") -> Rule:
-    """The rule of a function of two arrays."""
+    """Build the rule of an elementwise function of two arrays."""
     return typed(
         lambda given: result(given.array(first), given.array(second)),
         lambda given: joint_shape(given.shape(first), given.shape(second)),

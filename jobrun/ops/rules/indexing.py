@@ -1,7 +1,8 @@
-"""Dtype and shape of index grids, and of what is chosen or taken out by them."""
+"""Infer dtype and shape of index grids, and of what is selected, split or deleted by indices."""
 
 from __future__ import annotations
 
+from jobrun.ops.abstract_values import Known, Shape, as_array, items_in, join_dtypes, kind_of
 from jobrun.ops.arguments import (
     Arguments,
     Rule,
@@ -12,15 +13,14 @@ from jobrun.ops.arguments import (
     sure,
     typed,
 )
-from jobrun.ops.known import Known, Shape, as_array, items_in, join_dtypes, kind_of
 
-# Of more parts than this nobody binds each to a name.
+# More parts than this are not bound to names one by one.
 _MOST_PARTS = 64
 _INDEX_ROW = Known("int64", (None,))
 
 
 def _items(given: Arguments, name: str) -> list[Known]:
-    """What is known of each array of a list that is written out."""
+    """Return what is known of the arrays in a list to select from, as in ``select``."""
     return [as_array(one) for one in sure(given.get(name).items)]
 
 
@@ -32,7 +32,7 @@ def _joint(parts: list[Known]) -> Shape:
 
 
 def _one_dtype(parts: list[Known]) -> str:
-    """The dtype that all parts have; what Python's numbers become depends on the function."""
+    """Infer the one dtype that all choices of ``select`` share; refuse to guess if they differ."""
     dtypes = {one.dtype for one in parts}
     if len(dtypes) != 1 or any(one.weak is not False for one in parts):
         raise UnclearError
@@ -82,7 +82,7 @@ def _nearly_equal_parts(given: Arguments) -> tuple[Known, ...]:
 
 
 def _one_axis_open(given: Arguments, name: str) -> Shape:
-    """The shape with an axis of which nobody knows how much is left; one row without an axis."""
+    """Infer the shape of an array with items deleted or selected by indices: one length open."""
     shape = given.shape(name)
     if not given.has("axis"):
         return (None,)
@@ -139,8 +139,11 @@ def _grid_of_counts(given: Arguments) -> tuple[Known, ...]:
 
 def _diagonal_indices(given: Arguments) -> tuple[Known, ...]:
     length = integer(given.get("n"))
-    return (Known("int64" if length is not None else None,
-                  (None if length is None else max(0, length),)),) * 2  # fmt: skip
+    return (
+        Known(
+            "int64" if length is not None else None, (None if length is None else max(0, length),)
+        ),
+    ) * 2
 
 
 SELECTION_RULES: dict[str, Rule] = {"select": typed(_selected_dtype, _selected)}

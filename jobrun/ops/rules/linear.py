@@ -1,9 +1,19 @@
-"""Dtype and shape of products, decompositions and transforms."""
+"""Infer dtype and shape of matrix products and decompositions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from jobrun.ops.abstract_values import (
+    Known,
+    Shape,
+    as_array,
+    items_in,
+    join_dtypes,
+    kind_of,
+    promote,
+    scalar,
+)
 from jobrun.ops.arguments import (
     KINDS,
     SHAPES,
@@ -17,13 +27,12 @@ from jobrun.ops.arguments import (
     sure,
     typed,
 )
-from jobrun.ops.known import Known, Shape, as_array, items_in, join_dtypes, kind_of, promote, scalar
 from jobrun.ops.rules.elementwise import half
 from jobrun.ops.rules.shaping import too_few_axes
 
 
 def matmul(left: Known, right: Known) -> Known:
-    """What is known of ``left @ right``.
+    """Infer dtype and shape of the matrix product ``left @ right``.
 
     Raises:
         MisfitError: The inner lengths differ, or one is a single number.
@@ -38,7 +47,7 @@ def matmul(left: Known, right: Known) -> Known:
 
 
 def product_shape(left: Shape, right: Shape) -> Shape:
-    """The shape of ``left @ right`` for two arrays with axes."""
+    """Infer the shape of the matrix product of two arrays of at least one axis."""
     if not left or not right:
         raise MisfitError(SHAPES, "a single number cannot stand beside @", "write *")
     inner = right[-2] if len(right) > 1 else right[0]
@@ -97,7 +106,7 @@ def _trace(given: Arguments) -> Shape:
 
 
 def exact_dtype(dtype: str) -> str:
-    """The dtype in which LAPACK works.
+    """Infer the dtype in which linear algebra (LAPACK) computes for a dtype.
 
     Raises:
         MisfitError: There is none.
@@ -109,7 +118,7 @@ def exact_dtype(dtype: str) -> str:
 
 
 def square(shape: Shape) -> Shape:
-    """The shape of a square matrix, or of many.
+    """Infer the shape of a square matrix, or a stack of them, for linear algebra; refuse others.
 
     Raises:
         MisfitError: It is none.
@@ -129,7 +138,7 @@ def _matrix(shape: Shape) -> Shape:
 
 
 def _squares(name: str, *results: tuple[Callable[[str], str], int]) -> Rule:
-    """Results of a square matrix: dtype, and how many of its last axes each has."""
+    """Build the rule of a function of linear algebra on square matrices, from dtypes and ranks."""
 
     def rule(given: Arguments) -> Known | tuple[Known, ...]:
         known = given.array(name)
@@ -162,8 +171,11 @@ def _solve(given: Arguments) -> Known:
                 )
                 raise MisfitError(SHAPES, message, "give as many right sides as rows")
             shape = right.shape or None
-    dtypes = [exact_dtype(one.dtype) for one in (matrix, right)
-              if one.dtype is not None and kind_of(one.dtype)]  # fmt: skip
+    dtypes = [
+        exact_dtype(one.dtype)
+        for one in (matrix, right)
+        if one.dtype is not None and kind_of(one.dtype)
+    ]
     return Known(join_dtypes(dtypes) if len(dtypes) == 2 else None, shape)
 
 

@@ -1,9 +1,10 @@
-"""Dtype and shape of what is made of many items along axes."""
+"""Infer dtype and shape of reductions along axes, such as ``sum``, ``mean`` and ``argmax``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from jobrun.ops.abstract_values import Known, Shape, as_mean, as_sum, items_in, kind_of
 from jobrun.ops.arguments import (
     INDICES,
     KINDS,
@@ -19,14 +20,13 @@ from jobrun.ops.arguments import (
     sure,
     typed,
 )
-from jobrun.ops.known import Known, Shape, as_mean, as_sum, items_in, kind_of
 from jobrun.ops.rules.elementwise import half
 
 _Dtype = Callable[[str], str | None]
 
 
 def reduced(given: Arguments, name: str = "a") -> Shape:
-    """The shape without the axes that are given, or with 1 in their place."""
+    """Infer the shape of a reduction: without the reduced axes, or with length 1 (``keepdims``)."""
     shape = given.shape(name)
     keep = given.flag("keepdims")
     if given.has("ddof") and given.shape("ddof"):
@@ -38,7 +38,7 @@ def reduced(given: Arguments, name: str = "a") -> Shape:
 
 
 def _asked(result: _Dtype, name: str = "a") -> Callable[[Arguments], str | None]:
-    """The dtype that is asked for, else what becomes of the argument's."""
+    """Build the dtype rule of a reduction: its ``dtype`` argument, else by the array's dtype."""
 
     def dtype(given: Arguments) -> str | None:
         return given.asked_dtype() if given.has("dtype") else result(given.dtype(name))
@@ -70,7 +70,7 @@ def _range(dtype: str) -> str | None:
 
 
 def _index(given: Arguments) -> Known:
-    """``argmin`` and its like, which take one axis."""
+    """Infer the result of ``argmin``, ``argmax`` and similar, which reduce one axis."""
     return Known("int64", _attempted(reduced, given))
 
 

@@ -1,7 +1,8 @@
-"""Dtype and shape of what is sorted, found, picked and counted."""
+"""Infer dtype and shape of what is sorted, searched, selected and counted."""
 
 from __future__ import annotations
 
+from jobrun.ops.abstract_values import Known, Shape, items_in, kind_of, promote
 from jobrun.ops.arguments import (
     KINDS,
     SHAPES,
@@ -15,11 +16,10 @@ from jobrun.ops.arguments import (
     sure,
     typed,
 )
-from jobrun.ops.known import Known, Shape, items_in, kind_of, promote
 
 
 def index_kind(known: Known, what: str) -> None:
-    """Refuse what cannot be an index.
+    """Refuse an argument of a searching or selecting function that cannot be an index.
 
     Raises:
         MisfitError: It is of floats, or of text.

@@ -1,9 +1,10 @@
-"""Dtype and shape of items that are arranged anew."""
+"""Infer dtype and shape of rearranged arrays: reshape, transpose, concatenate, pad, …."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from jobrun.ops.abstract_values import Known, Shape, as_array, items_in, join_dtypes
 from jobrun.ops.arguments import (
     INDICES,
     SHAPES,
@@ -18,12 +19,11 @@ from jobrun.ops.arguments import (
     sure,
     typed,
 )
-from jobrun.ops.known import Known, Shape, as_array, items_in, join_dtypes
 from jobrun.ops.rules.creation import checked_lengths, diagonal_length
 
 
 def too_few_axes(shape: Shape, least: int) -> MisfitError:
-    """A misfit: a function needs more axes than there are."""
+    """Build the error for an array with fewer axes than a reshape, transpose or the like needs."""
     word = "axis" if least == 1 else "axes"
     message = f"at least {least} {word} are needed, and the shape is {shape_text(shape)}"
     return MisfitError(SHAPES, message, "reshape it, or add an axis: x[:, None]")
@@ -157,7 +157,7 @@ def _with_axes(least: int) -> Callable[[Arguments], Shape]:
 
 
 def _parts(given: Arguments, name: str) -> list[Known]:
-    """The arrays of a list; an array is a list of its rows."""
+    """Return what is known of the arrays to concatenate; one array counts as its rows."""
     known = given.get(name)
     if known.items is not None:
         return [as_array(item) for item in known.items]
@@ -171,9 +171,11 @@ def _joined_dtype(name: str) -> Callable[[Arguments], str | None]:
     def dtype(given: Arguments) -> str | None:
         parts = _parts(given, name)
         # What a Python number counts for beside an array differs from function to function.
-        return None if any(part.weak is not False for part in parts) else join_dtypes(
-            part.dtype for part in parts
-        )  # fmt: skip
+        return (
+            None
+            if any(part.weak is not False for part in parts)
+            else join_dtypes(part.dtype for part in parts)
+        )
 
     return dtype
 
@@ -183,7 +185,7 @@ def _shapes(given: Arguments, name: str) -> list[Shape]:
 
 
 def _concatenated(shapes: list[Shape], axis: int) -> Shape:
-    """The shape of arrays joined along an axis that each of them has."""
+    """Infer the shape of arrays concatenated along an axis that each of them has."""
     first = shapes[0] if shapes else ()
     lengths: list[int | None] = list(first)
     for other in shapes[1:]:
@@ -197,8 +199,7 @@ def _concatenated(shapes: list[Shape], axis: int) -> Shape:
             )
             mend = "all lengths but that of the axis must be equal; stack makes a new axis"
             raise MisfitError(SHAPES, message, mend)
-        lengths = [one if one is not None else two
-                   for one, two in zip(lengths, other, strict=True)]  # fmt: skip
+        lengths = [one if one is not None else two for one, two in zip(lengths, other, strict=True)]
     if shapes:
         along = [shape[axis] for shape in shapes]
         lengths[axis] = None if None in along else sum(one for one in along if one is not None)

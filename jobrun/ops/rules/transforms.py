@@ -1,9 +1,10 @@
-"""Dtype and shape of transforms, polynomials, and products that are no sums over an axis."""
+"""Infer dtype and shape of Fourier transforms, polynomials, ``kron``, ``eig``, ``lstsq``, …."""
 
 from __future__ import annotations
 
 import math
 
+from jobrun.ops.abstract_values import Known, Shape, join_dtypes, kind_of
 from jobrun.ops.arguments import (
     SHAPES,
     Arguments,
@@ -18,7 +19,6 @@ from jobrun.ops.arguments import (
     sure,
     typed,
 )
-from jobrun.ops.known import Known, Shape, join_dtypes, kind_of
 from jobrun.ops.rules.elementwise import half
 from jobrun.ops.rules.linear import exact_dtype, square
 
@@ -36,7 +36,7 @@ def _real_dtype(given: Arguments) -> str | None:
 
 
 def _along(given: Arguments) -> tuple[Shape, int, int | None]:
-    """The shape, the axis that is transformed, and how many items are taken, if told."""
+    """Infer the shape of a Fourier transform, its axis, and the number of items used along it."""
     shape = given.shape("a")
     if not shape:
         raise UnclearError

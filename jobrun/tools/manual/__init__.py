@@ -1,1 +1,4 @@
-"""What the spec language has, as pages: made from the schema, so they cannot tell another story."""
+"""Render the spec language as a manual, from the JSON schema.
+
+- ``keys``: the keys of the spec. ``page``: everything as one HTML page.
+"""

@@ -1,14 +1,21 @@
-"""The keys of the spec language as tables, read off its JSON schema. Makes no pages."""
+"""Read the keys of the spec language from its JSON schema, and render them as text pages."""
 
 from __future__ import annotations
 
+import textwrap
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-Schema = Mapping[str, Any]
+from jobrun.core.lazy_dataclass import dataclass
 
+Schema = Mapping[str, Any]
+_FORMS = """\
+Steps of a task
+
+A step is a statement such as 'x += 1' (see 'jobrun explain expressions'), or a
+mapping with one of these keys; 'jobrun explain KEY' shows what belongs to it."""
 _REF = "#/$defs/"
 # A value may always be a reference such as ${k}: that is said once, and not of every key.
 _REFERENCE = "Reference"
@@ -19,11 +26,13 @@ _WORDS = {
     "Every": "epochs or duration", "Step": "step", "Reference": "reference",
 }  # fmt: skip
 _GROUPS = ("init", "epoch", "download", "exit")
+_STEPS = "steps."
+_WIDTH = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key.
+    """One key of the spec language.
 
     Attributes:
         name: As it is written.
@@ -44,11 +53,11 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The keys of one mapping.
+    """The keys of one mapping of the spec language.
 
     Attributes:
         name: Of the model.
-        path: Where it stands, such as ``checkpoint.keep``; empty for the file itself.
+        path: Its path in a spec, such as ``checkpoint.keep``; empty for the file itself.
         about: What it is.
     """
 
@@ -58,8 +67,8 @@ class Table:
     keys: tuple[Key, ...]
 
 
-def tables(schema: Schema) -> tuple[Table, ...]:
-    """All tables, the whole file first, then by the order in which keys lead to them."""
+def read_tables(schema: Schema) -> tuple[Table, ...]:
+    """Read the tables of spec keys from the JSON schema, the whole file's first."""
     definitions = schema["$defs"]
     found: dict[str, Table] = {}
     waiting = deque([("", "", schema)])
@@ -77,32 +86,65 @@ def tables(schema: Schema) -> tuple[Table, ...]:
     return tuple(found.values())
 
 
-def find(all_tables: tuple[Table, ...], given: str) -> tuple[Table, ...]:
-    """The tables that a name means, each with the keys that are meant; none if it means none.
+def find_tables(all_tables: tuple[Table, ...], given: str) -> tuple[Table, ...]:
+    """Find the tables of spec keys that a name refers to, each with the keys meant.
 
     Args:
-        all_tables: As ``tables`` gives them.
+        all_tables: As ``read_tables`` gives them.
         given: A key such as ``state_dir``, a path or the end of one such as ``keep.last``, or a
-            table's own path, for all of its keys.
+            table's own path, for all of its keys; also a step such as ``run``.
     """
     own = tuple(one for one in all_tables if given and one.path == given)
     if own:
         return own
+    steps = tuple(one for one in all_tables if one.path == f"{_STEPS}{given}")
     parent, _, last = given.rpartition(".")
-    return tuple(
+    return steps + tuple(
         Table(one.name, one.path, one.about, keys)
         for one in all_tables
+        if one not in steps
         if one.path == parent or one.path.endswith(f".{parent}") or not parent
         if (keys := tuple(key for key in one.keys if key.name == last))
     )
 
 
-def words(all_tables: tuple[Table, ...]) -> tuple[str, ...]:
-    """Everything that can be looked up, for suggestions."""
+def list_key_words(all_tables: tuple[Table, ...]) -> tuple[str, ...]:
+    """List all spec keys that can be looked up, for suggestions."""
     found = dict.fromkeys(one.path for one in all_tables if one.path)
     for one in all_tables:
         found |= dict.fromkeys(key.name for key in one.keys)
     return tuple(found)
+
+
+@cache
+def list_key_tables() -> tuple[Table, ...]:
+    """List the tables of spec keys, as text."""
+    # Builds all models of the spec: not for those who ask about something else.
+    from jobrun.spec.models.json_schema import schema  # noqa: PLC0415
+
+    return read_tables(schema())
+
+
+def render_key_page(given: str) -> str | None:
+    """Render the manual page of a spec key such as ``checkpoint.keep``; None if unknown."""
+    found = find_tables(list_key_tables(), given)
+    return "\n\n".join(map(_page, found)) if found else None
+
+
+def render_steps() -> str:
+    """Render the forms of steps: the key that makes each one, and what it does."""
+    found = [one for one in list_key_tables() if one.path.startswith(_STEPS)]
+    width = max(len(one.path) for one in found) - len(_STEPS)
+    lines = [
+        textwrap.fill(
+            one.about,
+            _WIDTH,
+            initial_indent=f"  {one.path.removeprefix(_STEPS):<{width}}  ",
+            subsequent_indent=" " * (width + 4),
+        )
+        for one in found
+    ]
+    return "\n".join((_FORMS, "", *lines))
 
 
 def _table(name: str, path: str, body: Schema, definitions: Schema) -> Table:
@@ -125,7 +167,7 @@ def _place(path: str, key: str, model: str, definitions: Schema) -> str:
     if model.endswith("Step"):
         # A step is known by the key that makes it one.
         first = next(iter(definitions[model]["properties"]))
-        return f"steps.{first}"
+        return f"{_STEPS}{first}"
     if path == "" and key in _GROUPS:
         return "group" if "tasks" in definitions[model]["properties"] else "task"
     return f"{path}.{key}" if path else key
@@ -149,7 +191,7 @@ def _default(value: Schema) -> str:
 
 
 def _models(value: Any, definitions: Schema) -> Iterator[str]:
-    """The models with keys of their own that a value may be, or hold."""
+    """Yield the mappings that a spec key's value may be or hold, from the JSON schema."""
     if isinstance(value, list):
         for one in value:
             yield from _models(one, definitions)
@@ -168,7 +210,7 @@ def _models(value: Any, definitions: Schema) -> Iterator[str]:
 
 
 def _kind(value: Schema) -> str:
-    """What a value is, in words: ``list of names``, ``text or mapping``, ``fail or warn``."""
+    """Describe for the manual the type of a key: ``list of names``, ``text or mapping``."""
     return " or ".join(dict.fromkeys(_kinds(value))) or "anything"
 
 
@@ -195,3 +237,22 @@ def _kinds(value: Schema) -> Iterator[str]:
 def _plural(words: str) -> str:
     words = words.replace("true or false", "bool")
     return " or ".join(one if one.endswith("s") else f"{one}s" for one in words.split(" or "))
+
+
+def _page(one: Table) -> str:
+    about = one.about.partition("\n")[0]
+    lines = [*textwrap.wrap(f"{one.path or 'a spec file'}: {about}", _WIDTH), ""]
+    width = max(len(key.name) for key in one.keys)
+    for key in one.keys:
+        lines += _key(key, width)
+    return "\n".join(lines)
+
+
+def _key(key: Key, width: int) -> list[str]:
+    extra = "required" if key.required else f"else {key.default}" if key.default else ""
+    kind = ", ".join(filter(None, (key.kind, extra)))
+    said = f"{kind}: {key.about}" if key.about else kind
+    indent = " " * (width + 4)
+    return textwrap.wrap(
+        said, _WIDTH, initial_indent=f"  {key.name:<{width}}  ", subsequent_indent=indent
+    )

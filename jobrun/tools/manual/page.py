@@ -1,12 +1,13 @@
-"""The manual as one HTML page that needs nothing else: keys, functions, errors, the format."""
+"""Render the whole manual as one HTML page: keys, functions, error codes, file format."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 
-from jobrun.core.codes import Code
+from jobrun.core.catalogue import Entry
 from jobrun.ops.table import DrawDef, OpDef
 from jobrun.tools.manual.keys import Key, Table
+from jobrun.tools.manual.pages import read_pages, render_as_html
 from jobrun.tools.report.html import Html, joined, table, tag
 from jobrun.tools.report.page import document_page
 from jobrun.tools.report.sections import Section
@@ -15,14 +16,14 @@ from jobrun.version import __version__
 Functions = Mapping[str, OpDef | DrawDef]
 
 
-def manual_page(
+def render_manual(
     keys: tuple[Table, ...],
     topics: Mapping[str, str],
     functions: Functions,
-    codes: Mapping[str, Code],
+    codes: Mapping[str, Entry],
     made: str,
 ) -> str:
-    """The page.
+    """Render the whole manual as one HTML page.
 
     Args:
         keys: All tables of keys.
@@ -32,6 +33,7 @@ def manual_page(
         made: When, in words.
     """
     parts: list[Section] = [
+        *((one.name, one.title, Html(render_as_html(one.text))) for one in read_pages().values()),
         ("keys", "The spec: its keys", joined(_keys(one) for one in keys)),
         ("functions", "Functions and draws", _functions(functions)),
         *(
@@ -41,10 +43,18 @@ def manual_page(
         ("codes", "Errors and warnings", joined(_code(*item) for item in codes.items())),
     ]
     top = tag(
-        "p", f"Language, functions, messages and file format of jobrun {__version__}, made from "
-        "what the program itself goes by.", class_="note",
-    )  # fmt: skip
-    return document_page("jobrun", top, parts, made, Html(""))
+        "p",
+        f"Language, functions, messages and file format of jobrun {__version__}, made from "
+        "what the program itself goes by.",
+        class_="note",
+    )
+    search = tag(
+        "p",
+        tag("label", "Search ", tag("input", type="search", id="search")),
+        " ",
+        tag("output", "", id="found"),
+    )
+    return document_page("jobrun", joined((top, search)), parts, made, Html(""), "search.js")
 
 
 def _keys(one: Table) -> Html:
@@ -66,10 +76,18 @@ def _functions(functions: Functions) -> Html:
     return table(("function", "what it gives", "such as"), rows, class_="wide")
 
 
-def _code(name: str, entry: Code) -> Html:
+def _code(name: str, entry: Entry) -> Html:
     summary = tag("summary", tag("code", name), f"  {entry.title}")
-    inside: Iterable[str] = (summary, tag("p", entry.explanation), tag("pre", entry.example))
-    return tag("details", *inside, id=name)
+    fix = f"Fix: {entry.fix}" if entry.fix else ""
+    prose = (tag("p", *_inline(one)) for one in (*entry.explanation.split("\n\n"), fix) if one)
+    example = tag("pre", entry.example) if entry.example else ""
+    return tag("details", summary, *prose, example, id=name)
+
+
+def _inline(text: str) -> Iterator[str]:
+    """Yield the pieces of a Markdown paragraph of the manual as HTML; backticks become code."""
+    for place, piece in enumerate(text.split("`")):
+        yield tag("code", piece) if place % 2 else piece
 
 
 def _as_is(text: str) -> Html:

@@ -1,11 +1,12 @@
-"""How the numbers of a blob are distributed: counts between ends. Pure; draws nothing."""
+"""Count the numbers of a blob in equal bins."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from jobrun.core.lazy_dataclass import dataclass
 
 Array = np.ndarray[Any, np.dtype[Any]]
 # Of a larger blob every n-th number is looked at: its shape is the same to the eye.
@@ -15,7 +16,7 @@ _WIDEST_INTEGERS = 64
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Counts of the finite numbers of a blob.
+    """The counts of a blob's finite numbers in equal bins.
 
     Attributes:
         counts: In bins of equal width from ``low`` to ``high``.
@@ -33,7 +34,7 @@ class Histogram:
 
 
 def histogram(value: Any, bins: int = 40) -> Histogram | None:
-    """The distribution of an array's numbers; None for what has fewer than two that are finite.
+    """Compute the histogram of an array; None with fewer than two finite numbers.
 
     Args:
         value: An array of any shape, or anything else, which has none.

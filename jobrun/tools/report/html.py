@@ -1,4 +1,4 @@
-"""Markup that cannot be broken out of: text is escaped unless it was made here. Knows no page."""
+"""Build HTML elements safely: text is escaped unless it is markup of this module."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ Attribute = str | int | float | bool | None
 
 
 class Html(str):
-    """Text that is markup already."""
+    """Text that is HTML markup already."""
 
     __slots__ = ()
 
 
 def text(words: str) -> Html:
-    """Words as markup: whatever they are, a reader sees them, and a browser does nothing."""
+    """Escape a text for HTML so that a reader sees all of it and a browser interprets nothing."""
     return Html(escape(plain(words)))
 
 
 def plain(words: str) -> str:
-    """Words with everything that is not seen written out by its number."""
+    """Replace invisible characters of a text by their numbers, to be seen in HTML."""
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", words)
 
 
 def tag(name: str, /, *inside: str, **attributes: Attribute) -> Html:
-    """An element; what is inside is escaped unless it is ``Html``.
+    """Render an HTML element; its content is escaped unless it is ``Html``.
 
     Args:
         name: Of the element.
@@ -49,12 +49,12 @@ def tag(name: str, /, *inside: str, **attributes: Attribute) -> Html:
 
 
 def joined(parts: Iterable[str]) -> Html:
-    """Parts one behind the other; those that are not markup escaped."""
+    """Concatenate pieces of HTML; those that are not ``Html`` are escaped."""
     return Html("".join(part if isinstance(part, Html) else text(part) for part in parts))
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]], **attributes: Attribute) -> Html:
-    """A table with a head, in a box that scrolls where the screen is narrow."""
+    """Render an HTML table with a head, in a box that scrolls on narrow screens."""
     first = tag("thead", tag("tr", *(tag("th", cell, scope="col") for cell in head)))
     lines = (tag("tr", *(tag("td", cell) for cell in row)) for row in rows)
     inside = tag("table", first, tag("tbody", *lines), **attributes)
@@ -62,13 +62,13 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]], **attributes: Attr
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> Html:
-    """Names and what is to be said of each."""
+    """Render an HTML definition list of names and descriptions."""
     items = (tag("div", tag("dt", name), tag("dd", said)) for name, said in pairs)
     return tag("dl", *items)
 
 
 def data(identity: str, content: Mapping[str, Any]) -> Html:
-    """Values for the page's script, which no text in them can end."""
+    """Embed JSON for the page's script, escaped so that no text can end the HTML element."""
     # Escapes of JSON in place of the characters that mean something to HTML.
     form = json.dumps(content, separators=(",", ":"), allow_nan=False)
     for sign in "<>&":

@@ -1,4 +1,4 @@
-"""One HTML document that needs nothing else: no network, no other file, no right but to show.
+"""Render a report as a self-contained HTML document that permits no network access.
 
 Its size is bounded: at most 120,000 points of curves (3 MB), 120 blobs with drawings of at most
 160 by 160 items (6 MB), all runs together; and of each of at most 16 runs 200,000 letters of the
@@ -9,32 +9,37 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
+from typing import Any
 
-from jobrun.tools.inspection import Inspection
-from jobrun.tools.report.blobs import Drawn
-from jobrun.tools.report.comparison import difference_sections, summary
-from jobrun.tools.report.curves import Charts, chart_values, charts_of
-from jobrun.tools.report.data import RunReport
-from jobrun.tools.report.figures import chart_section
-from jobrun.tools.report.html import Html, data, joined, tag
-from jobrun.tools.report.sections import Section, heading, sections
-from jobrun.tools.report.state import blob_cards
+from jobrun.core.errors import JobrunError
+from jobrun.core.text.units import number, span
+from jobrun.runner.identity.authored import is_from_python, load_recorded
+from jobrun.runner.identity.drift import Change, compare_mappings, compare_specs
+from jobrun.tools.diff.checkpoint_diff import compare_states
+from jobrun.tools.inspect import Inspection
+from jobrun.tools.report.charts import Charts, build_charts, chart_section, key
+from jobrun.tools.report.checkpoint_section import blob_cards
+from jobrun.tools.report.html import Html, data, joined, table, tag
+from jobrun.tools.report.pictures import DrawnBlob
+from jobrun.tools.report.report_data import RunReport
+from jobrun.tools.report.report_json import chart_values
+from jobrun.tools.report.sections import Section, environment, heading, sections
 from jobrun.version import __version__
 
 MOST_RUNS = 16
 START = "<!doctype html>\n<!-- made by jobrun report -->\n"
 
 
-def page(reports: Sequence[RunReport], made: str) -> str:
-    """The report of a run, or the comparison of several.
+def render_page(reports: Sequence[RunReport], made: str) -> str:
+    """Render the page of a report: one run, or the comparison of several.
 
     Args:
         reports: At least one, at most ``MOST_RUNS``.
         made: When, in words.
     """
-    charts = charts_of(reports)
+    charts = build_charts(reports)
     names = [one.run.name for one in reports]
     curves = [("metrics", "Metrics and times", chart_section(charts, names))]
     if len(reports) == 1:
@@ -44,14 +49,15 @@ def page(reports: Sequence[RunReport], made: str) -> str:
         title, top = f"{len(reports)} runs compared", summary(reports)
         parts = [*curves, *difference_sections(reports)]
         parts.append(("runs", "The runs", joined(_run(n, one) for n, one in enumerate(reports))))
-    return document_page(title, top, parts, made, data("data", _chart_data(charts, names)))
+    held = data("data", _chart_data(charts, names))
+    return document_page(title, top, parts, made, held, "charts.js")
 
 
-def checkpoint_page(found: Inspection, blobs: tuple[Drawn, ...], made: str) -> str:
-    """One checkpoint with its blobs."""
+def render_checkpoint_page(found: Inspection, blobs: tuple[DrawnBlob, ...], made: str) -> str:
+    """Render the page about one checkpoint with its blobs."""
     top = tag("p", f"epoch {found.epoch} of run {found.run_id}, every byte verified")
     parts = [("blobs", "Blobs", blob_cards(blobs))]
-    return document_page(f"Checkpoint of epoch {found.epoch}", top, parts, made, Html(""))
+    return document_page(f"Checkpoint of epoch {found.epoch}", top, parts, made, Html(""), "")
 
 
 def _chart_data(charts: Charts, names: list[str]) -> dict[str, object]:
@@ -59,7 +65,7 @@ def _chart_data(charts: Charts, names: list[str]) -> dict[str, object]:
 
 
 def _run(number: int, report: RunReport) -> Html:
-    """One run of a comparison, closed until somebody wants it."""
+    """Render one run on the page of a comparison, collapsed."""
     inside = [heading(report)]
     for _, title, content in sections(report):
         inside += [tag("h3", title), content]
@@ -68,15 +74,18 @@ def _run(number: int, report: RunReport) -> Html:
     )
 
 
-def document_page(title: str, top: Html, parts: Sequence[Section], made: str, held: Html) -> str:
-    """A whole page.
+def document_page(
+    title: str, top: Html, parts: Sequence[Section], made: str, held: Html, script: str
+) -> str:
+    """Render a whole HTML page from a title and sections.
 
     Args:
         title: Of the page, also at its top.
-        top: What stands under it.
+        top: The content below the title.
         parts: The sections; each gets a link at the top.
         made: When, in words.
-        held: Values for the script of curves; without them there is no script.
+        held: Values for the script.
+        script: The name of its asset; empty for a page without one.
     """
     links = (tag("li", tag("a", name, href=f"#{identity}")) for identity, name, _ in parts)
     body = tag(
@@ -86,9 +95,9 @@ def document_page(title: str, top: Html, parts: Sequence[Section], made: str, he
         tag("main", *(_part(*one) for one in parts), id="main"),
         tag("footer", f"Made by jobrun {__version__} at {made}."),
         held,
-        tag("script", Html(_asset("charts.js"))) if held else Html(""),
+        tag("script", Html(_asset(script))) if script else Html(""),
     )
-    return f'{START}<html lang="en">{_head(title)}{body}</html>\n'.encode(
+    return f'{START}<html lang="en">{_head(title, script)}{body}</html>\n'.encode(
         "utf-8", "backslashreplace"
     ).decode("utf-8")
 
@@ -98,11 +107,12 @@ def _part(identity: str, name: str, content: Html) -> Html:
     return tag("section", head, content, id=identity, aria_labelledby=f"{identity}-title")
 
 
-def _head(title: str) -> Html:
-    style, script = _asset("report.css"), _asset("charts.js")
+def _head(title: str, script: str) -> Html:
+    style = _asset("report.css")
+    allowed = _digest(_asset(script)) if script else "'none'"
     # Only what was put in here may run or style, by its digest: not what a name smuggles in.
     policy = (
-        f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; "
+        f"default-src 'none'; script-src {allowed}; style-src {_digest(style)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
     return tag(
@@ -126,3 +136,103 @@ def _digest(content: str) -> str:
 
 def _asset(name: str) -> str:
     return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
+
+
+_MOST_CHANGES = 60
+
+
+def summary(reports: Sequence[RunReport]) -> Html:
+    """Render the line of each run at the top of a comparison's page."""
+    rows = []
+    for at, one in enumerate(reports):
+        status = one.status
+        took = sum(part.ended - part.started for part in one.history.invocations)
+        name = tag("a", one.run.name, href=f"#run-{at}")
+        epoch = str(status.epoch) if status.epoch >= 0 else "-"
+        reason = one.run.record.reason if status.owner is None else ""
+        rows.append((key(at), name, status.status, epoch, span(took), reason))
+    return table(("line", "run", "status", "epoch", "took", "why it ended"), rows)
+
+
+def difference_sections(reports: Sequence[RunReport]) -> Iterator[Section]:
+    """Yield the sections of a comparison's page: last values, params, environment, spec."""
+    lasts = [{name: number(value) for name, value in one.metrics_last.items()} for one in reports]
+    if any(lasts):
+        yield "last", "Last values", _side_by_side("metric", reports, lasts, all_rows=True)
+    params = [dict(_params(one)) for one in reports]
+    yield "params", "Parameters that differ", _side_by_side("parameter", reports, params)
+    made = [environment(one) for one in reports]
+    yield "environment", "Environment that differs", _side_by_side("what", reports, made)
+    parts = [_against(reports[0], other, at) for at, other in enumerate(reports[1:], start=1)]
+    yield "differences", "Against the first run", joined(parts)
+
+
+def _params(report: RunReport) -> Iterator[tuple[str, str]]:
+    for name, value in report.job.params if report.job else ():
+        yield name, number(value) if isinstance(value, float) else str(value)
+
+
+def _side_by_side(
+    what: str,
+    reports: Sequence[RunReport],
+    found: Sequence[dict[str, str]],
+    *,
+    all_rows: bool = False,
+) -> Html:
+    names = dict.fromkeys(name for one in found for name in one)
+    rows = [(name, [one.get(name, "-") for one in found]) for name in names]
+    kept = [(name, values) for name, values in rows if all_rows or len(set(values)) > 1]
+    if not kept:
+        return tag("p", "All runs are alike in this.", class_="note")
+    heads = [tag("th", what, scope="col")]
+    heads += [tag("th", key(at), _short(one), scope="col") for at, one in enumerate(reports)]
+    lines = (tag("tr", *(tag("td", cell) for cell in (name, *values))) for name, values in kept)
+    inside = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines))
+    return tag("div", inside, class_="scroll", tabindex="0", role="group", aria_label=f"{what}s")
+
+
+def _short(report: RunReport) -> str:
+    return report.run.path.name.split("-", 2)[-1]
+
+
+def _against(first: RunReport, other: RunReport, at: int) -> Html:
+    parts = [tag("h3", key(at), other.run.name)]
+    try:
+        changes = _changes(first, other)
+    except JobrunError as error:
+        parts.append(tag("p", f"The specs cannot be compared: {error.faults[0].message}"))
+        changes = ()
+    if changes:
+        rows = ((tag("code", one.field), one.before or "-", one.after or "-") for one in changes)
+        parts.append(table(("spec or code", "first run", "this run"), rows))
+    else:
+        parts.append(tag("p", "The same spec and code.", class_="note"))
+    return joined([*parts, *_state(first, other)])
+
+
+def _changes(first: RunReport, other: RunReport) -> tuple[Change, ...]:
+    code = compare_mappings("callables", first.run.record.callables, other.run.record.callables)
+    if is_from_python(first.run) or is_from_python(other.run):
+        return code
+    found = (*compare_specs(load_recorded(first.run), load_recorded(other.run)), *code)
+    return found[:_MOST_CHANGES]
+
+
+def _state(first: RunReport, other: RunReport) -> Iterable[Html]:
+    one, two = first.stored.newest, other.stored.newest
+    if one is None or two is None:
+        return
+    apart = compare_states(one, two)
+    rows: list[tuple[Any, ...]] = []
+    for blob in apart:
+        how = blob.apart
+        if not how.equal:
+            largest = "-" if how.largest is None else number(how.largest)
+            relative = "-" if how.relative is None else f"{how.relative:.2e}"
+            count = how.words or f"{how.count} of {how.size}"
+            rows.append((f"{blob.node}.{blob.name}", count, largest, relative))
+    words = f"State after epoch {one.epoch} of the first and {two.epoch} of this run: "
+    alike = len(apart) - len(rows)
+    yield tag("p", words + f"{alike} of {len(apart)} blobs have the same bits.", class_="note")
+    if rows:
+        yield table(("blob", "differ", "largest difference", "relative norm"), rows[:_MOST_CHANGES])

@@ -1,14 +1,18 @@
-"""A matrix as a picture: brightness for each item, and the bytes of a PNG file. Pure."""
+"""Draw the blobs of a checkpoint: matrices as grey pictures and PNG files, others as histograms."""
 
 from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
 from math import isqrt
 from typing import Any
 
 import numpy as np
+
+from jobrun.checkpoint.checkpoint_file import BlobFacts, FileFacts
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.tools.inspect import Inspection
+from jobrun.tools.report.histogram import Histogram, histogram
 
 Array = np.ndarray[Any, np.dtype[Any]]
 # Of what a NaN is drawn in; the others are shades.
@@ -23,9 +27,13 @@ _MOST_TILES = 64
 _FEW, _LONG = 4, 16
 
 
+# So many blobs get a drawing; of the others a line is enough, or a page grows without end.
+MOST_DRAWN = 120
+
+
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A matrix as shades.
+    """A matrix as shades of grey.
 
     Attributes:
         shades: uint8, shape (rows, columns): 0 for what is no number, 1 the least, 255 the
@@ -40,7 +48,7 @@ class Picture:
 
 
 def picture(value: Any, most: tuple[int, int] = (160, 160)) -> Picture | None:
-    """A matrix of real numbers as a picture; None for anything else.
+    """Scale a matrix of real numbers to a picture; None for anything else.
 
     Args:
         value: An array; one of two dimensions, each of at least 2, has a picture. A few long
@@ -54,7 +62,7 @@ def picture(value: Any, most: tuple[int, int] = (160, 160)) -> Picture | None:
 
 
 def tiles(value: Any, across: int = 8) -> Picture | None:
-    """The rows of a matrix, each folded into a square, side by side.
+    """Fold each row of a matrix into a square picture, and place the squares side by side.
 
     So pictures that were flattened look like pictures again. None where rows have no square
     number of items, are very short, very long or very many, or the matrix itself is square.
@@ -81,7 +89,7 @@ def tiles(value: Any, across: int = 8) -> Picture | None:
 
 
 def png(drawn: Picture) -> bytes:
-    """The picture as a PNG file, one pixel per item; between tiles it is transparent."""
+    """Encode a picture as a PNG file, one pixel per item, transparent between tiles."""
     height, width = drawn.shades.shape
     lines = np.concatenate([np.zeros((height, 1), np.uint8), drawn.shades], axis=1)
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
@@ -132,3 +140,44 @@ def _palette() -> bytes:
 def _chunk(kind: bytes, content: bytes) -> bytes:
     checksum = zlib.crc32(kind + content)
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", checksum)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnBlob:
+    """A blob of a node, with what can be drawn of it.
+
+    Attributes:
+        histogram: None for what is no array of numbers, and beyond ``MOST_DRAWN``.
+        pictures: Of a matrix itself, and of its rows where they may be pictures.
+    """
+
+    node: str
+    facts: BlobFacts
+    histogram: Histogram | None = None
+    pictures: tuple[Picture, ...] = ()
+
+
+def draw_each_blob(
+    found: Inspection,
+    files: tuple[FileFacts, ...] = (),
+    most: tuple[int, int] = (160, 160),
+    most_drawn: int = MOST_DRAWN,
+) -> tuple[DrawnBlob, ...]:
+    """Draw all blobs of a checkpoint, in node order: a picture or a histogram of each.
+
+    Args:
+        found: The checkpoint.
+        files: Only these; empty for all.
+        most: How many rows and columns a picture may have.
+        most_drawn: How many blobs get a drawing.
+    """
+    blobs = [(file.header.node, blob) for file in files or found.files for blob in file.blobs]
+    return tuple(
+        _drawn(node, blob, most) if number < most_drawn else DrawnBlob(node, blob)
+        for number, (node, blob) in enumerate(blobs)
+    )
+
+
+def _drawn(node: str, blob: BlobFacts, most: tuple[int, int]) -> DrawnBlob:
+    both = (picture(blob.value, most), tiles(blob.value))
+    return DrawnBlob(node, blob, histogram(blob.value), tuple(one for one in both if one))

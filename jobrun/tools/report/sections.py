@@ -1,18 +1,19 @@
-"""The parts of a report about one run, as markup. Pure: values in, text out."""
+"""Render the sections of a report about one run as HTML."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from jobrun.core.quantities import number, span
-from jobrun.graph.svg import svg
-from jobrun.tools.report.data import RunReport
-from jobrun.tools.report.history import Invocation, TaskTime
+from jobrun.core.text.units import number, size, span
+from jobrun.graph.drawing.svg import svg
+from jobrun.runner.identity.provenance import iter_code_rows
+from jobrun.tools.report.checkpoint_section import stored_section
+from jobrun.tools.report.fork_lineage import Link
 from jobrun.tools.report.html import Html, facts, joined, table, tag, text
-from jobrun.tools.report.lineage import Link
-from jobrun.tools.report.spec_text import marked
-from jobrun.tools.report.state import stored_section
+from jobrun.tools.report.report_data import RunReport
+from jobrun.tools.report.run_history import Invocation, TaskTime
 from jobrun.tools.report.timeline import legend, timeline
 
 _LOOKS = {"finished": "good", "running": "good", "stopped": "warn", "interrupted": "warn"}
@@ -21,18 +22,24 @@ _MOST_BARS = 14
 _MOST_NOTICES = 30
 _MOST_LETTERS = 400
 _WIDTHS = ((1140, "broad"), (340, "narrow"))
-
 Section = tuple[str, str, Html]
 # Name, seconds, words.
 _Row = tuple[str, float, str]
+_MOST_SPEC_LETTERS = 200_000
+_KEY = re.compile(r"^(\s*(?:- +)*)([\w.$/{}-]+)(:)(?=\s|$)")
+_PIECE = re.compile(
+    r"""(?P<s>"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')"""
+    r"|(?P<c>(?:(?<=\s)|^)\#.*$)"
+    r"|(?P<n>(?<![\w.])-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?(?:ep|ms|s|m|h|d|[KMGT]iB)?(?![\w.]))"
+)
 
 
 def heading(report: RunReport) -> Html:
-    """How the run stands, in a few lines."""
+    """Render the section at the top of a run's report: its status in a few lines."""
     status, record = report.status, report.run.record
     words = status.status
     if status.status == "finished" and record.exit_code:
-        words = "finished, but not as expected"
+        words = "finished, but an expectation does not hold"
     look = "bad" if record.exit_code and words != status.status else _LOOKS.get(words, "bad")
     why = record.reason if status.owner is None and record.status != "running" else ""
     pairs = [
@@ -55,14 +62,26 @@ def heading(report: RunReport) -> Html:
 
 
 def sections(report: RunReport) -> Iterator[Section]:
-    """Identity, title and content of each part that has any."""
+    """Yield identity, title and content of each section of a run's report that is not empty."""
     if report.expectations:
         yield "expectations", "Expectations", _expectations(report)
     yield "timeline", "Timeline", _timeline(report)
     yield "time", "Where the time went", _times(report)
+    if report.status.usage.processes:
+        yield "resources", "Resources", _resources(report)
     if report.job is not None:
-        yield "tasks", "Tasks", tag("div", Html(svg(report.job)), class_="scroll", tabindex="0",
-                                    role="group", aria_label="task graph")  # fmt: skip
+        yield (
+            "tasks",
+            "Tasks",
+            tag(
+                "div",
+                Html(svg(report.job)),
+                class_="scroll",
+                tabindex="0",
+                role="group",
+                aria_label="task graph",
+            ),
+        )
     yield "checkpoint", "Checkpoints", stored_section(report.stored, report.history)
     if report.job is not None and report.job.params:
         pairs = ((name, _value(value)) for name, value in report.job.params)
@@ -74,16 +93,31 @@ def sections(report: RunReport) -> Iterator[Section]:
         yield "log", "Last lines of the log", tag("pre", "\n".join(report.status.lines))
     if report.spec:
         label = tag("summary", "The spec as it was run, everything filled in")
-        yield "spec", "Spec", tag("details", label, tag("pre", tag("code", marked(report.spec))))
+        yield (
+            "spec",
+            "Spec",
+            tag("details", label, tag("pre", tag("code", highlight_spec(report.spec)))),
+        )
 
 
 def environment(report: RunReport) -> dict[str, str]:
-    """What the run was made with, by name."""
+    """Return the environment shown in a report's section about the run, by name."""
     record = report.run.record
     found = {name: _value(value) for name, value in record.environment.items()}
     found |= {"host": record.host, "file system": record.file_system}
     found |= {f"${name}": digest for name, digest in record.variables.items()}
+    found |= dict(iter_code_rows(record))
+    found |= {f"package {name}": version for name, version in record.packages.items()}
     return {name: value for name, value in found.items() if value}
+
+
+def highlight_spec(spec: str) -> Html:
+    """Highlight the YAML in the report's section about the spec; only the beginning if long."""
+    cut = spec[:_MOST_SPEC_LETTERS]
+    lines = [joined(_line(line)) for line in cut.split("\n")]
+    if len(spec) > len(cut):
+        lines.append(tag("span", f"… and {len(spec) - len(cut)} letters more", class_="yc"))
+    return Html("\n".join(lines))
 
 
 def _epochs(report: RunReport) -> str:
@@ -141,14 +175,19 @@ def _invocation(number_: int, one: Invocation) -> tuple[str, ...]:
 
 
 def _times(report: RunReport) -> Html:
-    parts = []
+    used = report.status.usage
+    whole = used.times.total_s or 1.0
+    rows = [(label, seconds, f"{seconds / whole:.0%}") for label, seconds in used.times.rows()]
+    parts = [tag("p", used.advice, class_="why")] if used.advice else []
     groups = [(name, seconds, "") for name, seconds in report.history.groups]
     several = len({one.node for one in report.history.tasks}) > 1
     tasks = [
         (f"{one.node}/{one.task}" if several else one.task, one.seconds, _runs(one))
         for one in report.history.tasks
     ]
-    found = [("group", "Groups", groups), ("task", "Tasks", tasks)]
+    starts = f", {used.starts} starts together" if used.starts > 1 else ""
+    found = [("row", f"Wall time{starts}", rows), ("group", "Groups", groups),
+             ("task", "Tasks", tasks)]  # fmt: skip
     for title, key, name in (("Steps", "steps", "path"), ("Operators", "operators", "label")):
         rows = _profile_rows(report.profile.get(key), name)
         found.append((key, f"{title}, each by itself", rows))
@@ -156,9 +195,24 @@ def _times(report: RunReport) -> Html:
         if rows:
             parts += [tag("h3", title), _bars(what, rows)]
     if not report.profile:
-        told = "Where in a task the time goes is measured by jobrun run --profile."
-        parts.append(tag("p", told, class_="note"))
+        hint = "Where in a task the time goes is measured by jobrun run --profile."
+        parts.append(tag("p", hint, class_="note"))
     return joined(parts)
+
+
+def _resources(report: RunReport) -> Html:
+    """Render what each process has used in the run's last start, up to its last record."""
+    head = ("process", "memory", "at most", "processor", "read", "written", "GPU", "at most")
+    rows = [
+        (
+            one.node or "run",
+            *map(size, (one.resident_bytes, one.peak_bytes)),
+            span(one.cpu_s),
+            *map(size, (one.read_bytes, one.written_bytes, one.gpu_bytes, one.gpu_peak_bytes)),
+        )
+        for one in report.status.usage.processes[:_MOST_ROWS]
+    ]
+    return table(head, rows)
 
 
 def _runs(one: TaskTime) -> str:
@@ -167,7 +221,7 @@ def _runs(one: TaskTime) -> str:
 
 
 def _profile_rows(rows: Any, name: str) -> list[_Row]:
-    """What the table of a profile says; nothing of what has another form."""
+    """Parse the rows of a profile for its section; rows of another form are skipped."""
     if not isinstance(rows, list):
         return []
     found = []
@@ -182,7 +236,7 @@ def _profile_rows(rows: Any, name: str) -> list[_Row]:
 
 
 def _bars(what: str, rows: list[_Row], most_rows: int = _MOST_BARS) -> Html:
-    """Names, seconds, words, and a bar as long as the share; the longest first."""
+    """Render a section's names, seconds and words with bars for the shares, longest first."""
     rows = sorted(rows, key=lambda row: -row[1])
     most = max((seconds for _, seconds, _ in rows), default=0.0) or 1.0
     items = (
@@ -202,8 +256,14 @@ def _bars(what: str, rows: list[_Row], most_rows: int = _MOST_BARS) -> Html:
 
 def _bar(share: float) -> Html:
     rect = tag("rect", width=f"{max(0.3, 100 * share):.1f}", height=12)
-    return tag("svg", rect, viewBox="0 0 100 12", preserveAspectRatio="none", class_="bar",
-               aria_hidden="true")  # fmt: skip
+    return tag(
+        "svg",
+        rect,
+        viewBox="0 0 100 12",
+        preserveAspectRatio="none",
+        class_="bar",
+        aria_hidden="true",
+    )
 
 
 def _brief(seconds: float) -> str:
@@ -228,9 +288,23 @@ def _lineage(report: RunReport) -> Html:
 
 
 def _value(value: Any) -> str:
-    """A value in words, cut where it is long."""
+    """Render a value in a section of the report, cut if it is long."""
     if isinstance(value, list | tuple):
         words = ", ".join(map(_value, value[:_MOST_LETTERS]))
     else:
         words = number(value) if isinstance(value, float) else str(value)
     return words if len(words) <= _MOST_LETTERS else words[:_MOST_LETTERS] + "…"
+
+
+def _line(line: str) -> Iterator[Html]:
+    at = 0
+    key = _KEY.match(line)
+    if key:
+        yield text(key[1])
+        yield tag("span", key[2], class_="yk")
+        at = key.start(3)
+    for found in _PIECE.finditer(line, at):
+        yield text(line[at : found.start()])
+        yield tag("span", found[0], class_=f"y{found.lastgroup}")
+        at = found.end()
+    yield text(line[at:])

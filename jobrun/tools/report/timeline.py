@@ -1,21 +1,21 @@
-"""The life of a run as a picture: epochs over time, saves, and what each process came to. Pure."""
+"""Draw the timeline of a run as SVG: epochs, saves, and the end of each process."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
-from jobrun.core.quantities import span
-from jobrun.tools.report.history import KILLED, History, Invocation
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.units import span
+from jobrun.tools.report.charts import thin_points
 from jobrun.tools.report.html import Html, joined, tag, text
-from jobrun.tools.report.thinning import thinned
+from jobrun.tools.report.run_history import KILLED, History, Invocation
 
 # In pixels. A gap between two processes has one width, however long it was.
 _HEIGHT, _TOP, _LEFT, _RIGHT, _BOTTOM, _GAP = 190, 26, 44, 14, 34, 22
 _LEAST = 10
 _MOST_INVOCATIONS = 60
-# A shape for each end: colour alone would not tell them apart for everyone.
+# A shape for each kind of end, for readers who cannot distinguish the colours.
 _ENDS = {
     "finished": ("M-5 0L-1.5 4 5-5", "good"),
     "stopped": ("M-4-4h8v8h-8z", "warn"),
@@ -28,21 +28,21 @@ _ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Where an invocation stands on the picture."""
+    """The horizontal extent of one invocation on the timeline."""
 
     invocation: Invocation
     left: float
     width: float
 
     def x(self, at: float) -> float:
-        """Where a moment of it is."""
+        """Return the x coordinate of a moment on the timeline."""
         length = self.invocation.ended - self.invocation.started
         share = (at - self.invocation.started) / length if length > 0 else 0.0
         return self.left + self.width * min(1.0, max(0.0, share))
 
 
 def timeline(history: History, width: int, words: str) -> Html:
-    """An SVG picture of this many pixels.
+    """Draw the timeline of a run as an SVG picture of a given width in pixels.
 
     Args:
         history: What happened.
@@ -57,13 +57,19 @@ def timeline(history: History, width: int, words: str) -> Html:
     for before, after in pairwise(parts):
         inside += _gap(before, after)
     return tag(
-        "svg", *inside, viewBox=f"0 0 {width} {_HEIGHT}", width=width, height=_HEIGHT,
-        role="img", aria_label=words, class_="timeline",
-    )  # fmt: skip
+        "svg",
+        *inside,
+        viewBox=f"0 0 {width} {_HEIGHT}",
+        width=width,
+        height=_HEIGHT,
+        role="img",
+        aria_label=words,
+        class_="timeline",
+    )
 
 
 def legend() -> Html:
-    """What the marks mean."""
+    """Render the legend of the marks on a timeline."""
     marks = [("save", "M0-5V5", "a save"), ("again", "M0-5L5 4h-10z", "went on from an epoch"),
              ("pause", "M-2-6v12M2-6v12", "nothing ran")]  # fmt: skip
     ends = [(look, path, word) for word, (path, look) in _ENDS.items() if word != "interrupted"]
@@ -106,10 +112,16 @@ def _part(part: _Part, history: History, top: int) -> Iterator[Html]:
     inside = [each for each in history.epochs if one.started <= each.at <= one.ended]
     points = [(part.left, _y(max(0, one.before), top))]
     points += [(part.x(each.at), _y(each.epoch, top)) for each in inside]
-    steps = thinned(points, max(8, int(part.width)))
+    steps = thin_points(points, max(8, int(part.width)))
     line = "L".join(f"{x:.1f} {y:.1f}" for x, y in [*steps, (right, steps[-1][1])])
-    yield tag("rect", x=f"{part.left:.1f}", y=_TOP - 6, width=f"{part.width:.1f}",
-              height=base - _TOP + 6, class_="span")  # fmt: skip
+    yield tag(
+        "rect",
+        x=f"{part.left:.1f}",
+        y=_TOP - 6,
+        width=f"{part.width:.1f}",
+        height=base - _TOP + 6,
+        class_="span",
+    )
     yield tag("path", d=f"M{line}", class_="line")
     saves = {
         round(part.x(save.at)) for save in history.saves if one.started <= save.at <= one.ended
@@ -127,13 +139,17 @@ def _part(part: _Part, history: History, top: int) -> Iterator[Html]:
 
 
 def _gap(before: _Part, after: _Part) -> Iterator[Html]:
-    """Between two processes nothing ran; in another generation the run went back on purpose."""
+    """Mark a gap between two processes on the timeline, or a return to an older epoch."""
     middle = (before.left + before.width + after.left) / 2
     away = max(0.0, after.invocation.started - before.invocation.ended)
     words = f"nothing ran for {span(away)}"
-    path = tag("path", tag("title", words), class_="gap",
-               d=f"M{middle - 2:.1f} {_TOP - 6}v{_HEIGHT - _BOTTOM - _TOP + 6}"
-                 f"M{middle + 2:.1f} {_TOP - 6}v{_HEIGHT - _BOTTOM - _TOP + 6}")  # fmt: skip
+    path = tag(
+        "path",
+        tag("title", words),
+        class_="gap",
+        d=f"M{middle - 2:.1f} {_TOP - 6}v{_HEIGHT - _BOTTOM - _TOP + 6}"
+        f"M{middle + 2:.1f} {_TOP - 6}v{_HEIGHT - _BOTTOM - _TOP + 6}",
+    )
     yield path
     if after.invocation.generation != before.invocation.generation:
         yield _label(f"g{after.invocation.generation}", after.left, _TOP - 12, "start")

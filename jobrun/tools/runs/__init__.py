@@ -1,1 +1,8 @@
-"""Finding runs and telling how they stand, from their files alone."""
+"""List runs and read their status, metrics and tags from their files alone.
+
+- ``summaries``: all runs with their params and last metrics. ``table``: filter, sort, group them.
+- ``directory``: list, tag and remove runs. ``status``: one run's status. ``metrics``: its metrics.
+- ``task_logs``: what its tasks have written. ``usage``: where its time went, memory, processor,
+  disk.
+- ``stop_signal``: ask a live run to end.
+"""

@@ -1,36 +1,52 @@
-"""How a run stands, from its files alone: from another terminal, or another host."""
+"""Determine the status of a run from its files alone, from another process or host."""
 
 from __future__ import annotations
 
-import json
-import os
+import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from jobrun.core.errors import JobrunError
-from jobrun.runner.journal import read_journal
-from jobrun.runner.lock import Owner, is_live, owner_of
-from jobrun.runner.rundir import EVENTS_NAME, Run
-from jobrun.tools.runs.listing import KILLED
-from jobrun.tools.runs.series import Metrics, read_metrics
-from jobrun.tools.runs.tags import tags_of
+from jobrun.core.errors import CheckpointError, JobrunError
+from jobrun.core.events import (
+    CheckpointCommitted,
+    EpochEnded,
+    Event,
+    GroupEnded,
+    GroupRetried,
+    GroupStarted,
+    RunStarted,
+    TaskEnded,
+    TaskFacts,
+)
+from jobrun.core.files.json_lines import find_last_line, read_tail
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.runner.rundir.event_lines import RecordedEvent, read_events
+from jobrun.runner.rundir.journal import read_journal
+from jobrun.runner.rundir.lock import Owner, is_live, owner_of
+from jobrun.runner.rundir.logs import LostLines, read_losses
+from jobrun.runner.rundir.runs import EVENTS_NAME, METRICS_NAME, Run
+from jobrun.tools.runs.directory import KILLED, read_tags
+from jobrun.tools.runs.metrics import Metrics, read_metrics
+from jobrun.tools.runs.usage import RunUsage, read_total_usage
 
-# The end of a long log tells how a run stands; nobody waits for the whole of it.
+# The end of a long log shows the status of a run, and reading all of it would be slow.
 _TAIL_BYTES = 256 << 10
 _EPOCHS_LOOKED_AT = 20
+_START = b'"event": "RunStarted"'
+# Between the ends of two epochs: so many times as long as was measured, and so much more.
+_LONGEST_GAP, _LONGEST_GAP_S = 10.0, 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a run stands.
+    """The status of a run.
 
     Attributes:
-        status: As ``run.json`` says; ``killed`` when it says that it runs and nobody holds it.
+        status: As ``run.json`` says; ``killed`` when it says that it runs but its lock is free.
         owner: Who holds it; None when it does not live.
-        epoch: The newest epoch that ended, as the events tell; -1 for none.
+        epoch: The newest epoch that ended, by the events; -1 for none.
         saved: The newest epoch that was acknowledged; -1 for none.
         total_epochs: After which it ends, if it says so.
         saved_age_s: Since that save; None when there is none.
@@ -38,11 +54,14 @@ class Status:
         epoch_s: How long an epoch took lately, in the mean, with what is between epochs; None when
             not known.
         group: What runs now; empty when nothing does.
-        age_s: Since anything was told.
+        age_s: Since anything was summary.
         metrics: What it measured lately.
         lines: The last lines that tasks said.
         tasks: Of the group that runs: node, task, and ``waiting``, ``running``, ``ended`` or
             ``failed``; none when nothing runs.
+        lost: Lines that were not written, by file.
+        faults: Which of its files could not be read, in words.
+        usage: What it has used, over all of its starts.
     """
 
     run: Run
@@ -60,17 +79,20 @@ class Status:
     lines: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     tasks: tuple[tuple[str, str, str], ...] = ()
+    lost: Mapping[str, LostLines] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
+    usage: RunUsage = RunUsage()
 
     @property
     def left_s(self) -> float | None:
-        """Until its last epoch ends, if nothing else ends it; None when not known."""
+        """Estimated seconds that a run, by its status, has left; None when not known."""
         if self.owner is None or self.total_epochs is None or self.epoch_s is None:
             return None
         return max(0, self.total_epochs - max(self.epoch, 0)) * self.epoch_s
 
 
-def status_of(run: Run, lines: int = 3) -> Status:
-    """Look at a run.
+def read_status(run: Run, lines: int = 3) -> Status:
+    """Determine the status of a run from its record, lock and event log.
 
     Args:
         run: The run.
@@ -78,121 +100,134 @@ def status_of(run: Run, lines: int = 3) -> Status:
     """
     live = is_live(run.path)
     recorded = run.record.status
-    told = _Told()
-    for event in _events(run.path / EVENTS_NAME):
-        told.see(event)
+    summary = _EventSummary()
+    faults: list[str] = []
+    with _noting(run.path / EVENTS_NAME, faults):
+        for event in _events(run.path / EVENTS_NAME):
+            summary.see(event)
+    metrics = Metrics((), ())
+    with _noting(run.path / METRICS_NAME, faults):
+        metrics = read_metrics(run.path, _TAIL_BYTES)
+    last_lines: list[str] = []
+    with _noting(run.path / "logs", faults):
+        last_lines = _last_lines(run.path / "logs", lines)
     return Status(
         run=run,
         status="running" if live else KILLED if recorded == "running" else recorded,
         owner=owner_of(run.path) if live else None,
-        epoch=max(told.epoch, _saved(run)),
+        epoch=max(summary.epoch, _saved(run)),
         saved=_saved(run),
-        total_epochs=told.total_epochs,
-        saved_age_s=_age_s(told.saved_at),
-        saved_bytes=told.saved_bytes,
-        epoch_s=told.epoch_s,
-        group=told.group if live else "",
-        age_s=_age_s(told.last_at),
-        metrics=read_metrics(run.path, _TAIL_BYTES),
-        lines=tuple(_last_lines(run.path / "logs", lines)),
-        tags=tags_of(run.path),
-        tasks=tuple(told.tasks()) if live else (),
+        total_epochs=summary.total_epochs,
+        saved_age_s=_age_s(summary.saved_at),
+        saved_bytes=summary.saved_bytes,
+        epoch_s=summary.epoch_s,
+        group=summary.group if live else "",
+        age_s=_age_s(summary.last_at),
+        metrics=metrics,
+        lines=tuple(last_lines),
+        tags=read_tags(run.path),
+        tasks=tuple(summary.tasks()) if live else (),
+        lost=read_losses(run.path),
+        faults=tuple(faults),
+        usage=read_total_usage(run.path),
     )
 
 
+@contextlib.contextmanager
+def _noting(path: Path, faults: list[str]) -> Iterator[None]:
+    """Note in the status of a run which of its files could not be read, and why."""
+    try:
+        yield
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        faults.append(f"cannot read {error.filename or path}: {error.strerror or error}")
+    except CheckpointError as error:
+        faults += [fault.message for fault in error.faults]
+
+
 @dataclass(slots=True)
-class _Told:
-    """What the events tell."""
+class _EventSummary:
+    """The state of a live run, summarised from its event log."""
 
     epoch: int = -1
     total_epochs: int | None = None
-    saved_at: str = ""
+    saved_at: datetime | None = None
     saved_bytes: int = 0
     group: str = ""
-    last_at: str = ""
+    last_at: datetime | None = None
     seconds: list[float] = field(default_factory=list)
-    facts: list[Mapping[str, Any]] = field(default_factory=list)
+    facts: tuple[TaskFacts, ...] = ()
     ends: dict[tuple[str, str], bool] = field(default_factory=dict)
-    epochs_at: list[datetime] = field(default_factory=list)
+    epoch_at: datetime | None = None
+    # From the end of an epoch to that of the next one.
+    gaps_s: list[float] = field(default_factory=list)
+    saving_s: float = 0.0
 
     @property
     def epoch_s(self) -> float | None:
-        """From end to end, since saves and probes take time, too; of a single epoch, it alone."""
+        """Seconds from one epoch's end to the next, with saves; of a first one, its own."""
         if not self.seconds:
             return None
-        spread = (self.epochs_at[-1] - self.epochs_at[0]).total_seconds()
-        return max(sum(self.seconds) / len(self.seconds), spread / max(1, len(self.epochs_at) - 1))
+        computing_s = sum(self.seconds) / len(self.seconds)
+        return max(computing_s, sum(self.gaps_s) / len(self.gaps_s)) if self.gaps_s else computing_s
 
-    def see(self, event: Mapping[str, Any]) -> None:
-        """Take one event in."""
-        self.last_at = event.get("time", "")
-        match event.get("event"):
-            case "RunStarted":
-                self.epoch, self.total_epochs = event["epoch"], event["total_epochs"]
+    def see(self, one: RecordedEvent[Event]) -> None:
+        """Update the summarised status of a run by one event."""
+        self.last_at = one.at
+        match one.event:
+            case RunStarted() as event:
+                self.epoch, self.total_epochs = event.epoch, event.total_epochs
                 self.seconds.clear()
-                self.epochs_at.clear()
-                self.facts = event.get("tasks", [])
-            case "GroupStarted" | "GroupRetried":
-                self.group, self.ends = event["group"], {}
-            case "GroupEnded":
+                self.gaps_s.clear()
+                self.epoch_at = None
+                self.facts = event.tasks
+            case GroupStarted() | GroupRetried() as event:
+                self.group, self.ends = event.group, {}
+            case GroupEnded():
                 self.group = ""
-            case "TaskEnded":
-                self.ends[event["node"], event["task"]] = event["failed"]
-            case "CheckpointCommitted":
-                self.saved_at, self.saved_bytes = event["time"], event["size_bytes"]
-            case "EpochEnded":
-                self.epoch = event["epoch"]
-                self.seconds = [*self.seconds, event["seconds"]][-_EPOCHS_LOOKED_AT:]
-                at = datetime.fromisoformat(event["time"])
-                self.epochs_at = [*self.epochs_at, at][-_EPOCHS_LOOKED_AT:]
+            case TaskEnded() as event:
+                self.ends[event.node, event.task] = event.failed
+            case CheckpointCommitted() as event:
+                self.saved_at, self.saved_bytes = one.at, event.size_bytes
+                self.saving_s += event.seconds
+            case EpochEnded() as event:
+                self.epoch = event.epoch
+                self.seconds = [*self.seconds, event.seconds][-_EPOCHS_LOOKED_AT:]
+                self._end_epoch(one.at, event.seconds)
             case _:
                 pass
 
+    def _end_epoch(self, at: datetime, seconds: float) -> None:
+        """Note how long the last epoch took, by a clock that may jump.
+
+        A span that is negative, or many times what was measured with a monotonic clock, was none.
+        """
+        measured_s, self.saving_s = seconds + self.saving_s, 0.0
+        if self.epoch_at is not None:
+            gap_s = (at - self.epoch_at).total_seconds()
+            is_span = 0.0 <= gap_s <= _LONGEST_GAP * measured_s + _LONGEST_GAP_S
+            self.gaps_s = [*self.gaps_s, gap_s if is_span else measured_s][-_EPOCHS_LOOKED_AT:]
+        self.epoch_at = at
+
     def tasks(self) -> Iterator[tuple[str, str, str]]:
-        """How the tasks of the group stand that runs."""
-        facts = [one for one in self.facts if one["group"] == self.group]
-        left = {one["task"] for one in facts if (one["node"], one["task"]) not in self.ends}
+        """Yield the status of each task of the running group."""
+        facts = [one for one in self.facts if one.group == self.group]
+        left = {one.task for one in facts if (one.node, one.task) not in self.ends}
         for one in facts:
-            failed = self.ends.get((one["node"], one["task"]))
+            failed = self.ends.get((one.node, one.task))
             # A task starts as soon as those that it needs have ended, on all their nodes.
-            going = "waiting" if left & set(one["needs"]) else "running"
+            going = "waiting" if left & set(one.needs) else "running"
             state = going if failed is None else "failed" if failed else "ended"
-            yield one["node"], one["task"], state
+            yield one.node, one.task, state
 
 
-def _events(path: Path) -> Iterator[dict[str, Any]]:
-    """The start of the last invocation, if it is not within the tail, and the tail."""
-    data = _tail(path)
-    found = []
-    for line in data:
-        try:
-            event = json.loads(line)
-        except ValueError:
-            # The first is cut off by the limit, the last may be half written.
-            continue
-        if isinstance(event, dict):
-            found.append(event)
-    if not any(event.get("event") == "RunStarted" for event in found):
-        yield from _last_start(path)
-    yield from found
-
-
-def _tail(path: Path) -> list[bytes]:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-            return file.read().splitlines()
-    except OSError:
-        return []
-
-
-def _last_start(path: Path) -> list[dict[str, Any]]:
-    try:
-        with path.open("rb") as file:
-            starts = [line for line in file if b'"RunStarted"' in line[:64]]
-    except OSError:
-        return []
-    return [json.loads(starts[-1])] if starts else []
+def _events(path: Path) -> Iterator[RecordedEvent[Event]]:
+    """Read the status-relevant events: the log's tail after the last invocation's start."""
+    lines = read_tail(path, _TAIL_BYTES)
+    if not any(_START in line[:64] for line in lines):
+        lines.insert(0, find_last_line(path, _START))
+    return read_events(lines)
 
 
 def _saved(run: Run) -> int:
@@ -203,19 +238,21 @@ def _saved(run: Run) -> int:
 
 
 def _last_lines(logs: Path, count: int) -> list[str]:
-    """The last lines of the log that was written last."""
+    """Read the last lines of the task log that was written last, for the status.
+
+    Raises:
+        OSError: It is no regular file, or cannot be read.
+    """
     try:
-        files = sorted(logs.glob("*.log"), key=lambda path: path.stat().st_mtime_ns)
+        files = sorted(logs.glob("*.log"), key=lambda path: path.lstat().st_mtime_ns)
     except OSError:
         return []
     if not files or not count:
         return []
     name = files[-1].stem
-    lines = [line.decode(errors="backslashreplace") for line in _tail(files[-1])[-count:]]
-    return [f"{name} {line}" for line in lines]
+    tail = read_tail(files[-1], _TAIL_BYTES)[-count:]
+    return [f"{name} {line.decode(errors='backslashreplace')}" for line in tail]
 
 
-def _age_s(time: str) -> float | None:
-    if not time:
-        return None
-    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds())
+def _age_s(at: datetime | None) -> float | None:
+    return None if at is None else max(0.0, (datetime.now(UTC) - at).total_seconds())

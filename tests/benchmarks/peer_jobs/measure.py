@@ -144,9 +144,15 @@ def _said(command: str, folder: Path, venv: Path) -> int:
         log.write(f"$ {command}\n")
         log.flush()
         return subprocess.run(
-            ["bash", "-c", command], cwd=folder, env=_environment(folder, venv), check=False,
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=400,
-        ).returncode  # fmt: skip
+            ["bash", "-c", command],
+            cwd=folder,
+            env=_environment(folder, venv),
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            timeout=400,
+        ).returncode
 
 
 def _kill(command: str, folder: Path, venv: Path) -> None:

@@ -10,13 +10,14 @@ from jobrun.ops.families.draws import DRAW_METHODS
 from jobrun.ops.table import DRAWS
 from tests.support.expressions import run_line
 from tests.support.sampling import agree, known_of
+from tests.support.tables import check_each
 
 
-@pytest.mark.parametrize("draw", DRAW_METHODS, ids=lambda one: one.name)
-def test_a_rule_says_what_the_example_gives(draw):
+def _check_rule(draw):
     result, args, kwargs = run_line(draw.example, np.random.default_rng(1))
-    given = {name: known_of(one)
-             for name, one in zip(draw.parameters.positional, args, strict=False)}  # fmt: skip
+    given = {
+        name: known_of(one) for name, one in zip(draw.parameters.positional, args, strict=False)
+    }
     given |= {name: known_of(one) for name, one in kwargs.items()}
 
     try:
@@ -25,6 +26,10 @@ def test_a_rule_says_what_the_example_gives(draw):
         found = None
 
     assert list(agree(found, result)) == []
+
+
+def test_each_rule_says_what_the_example_gives():
+    check_each(DRAW_METHODS, _check_rule)
 
 
 def test_a_negative_size_is_told():

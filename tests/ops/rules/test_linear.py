@@ -29,5 +29,7 @@ def test_what_no_values_can_mend_is_told(name, arguments, part):
 
 def test_all_results_of_a_decomposition_are_known():
     assert [one.shape for one in _rule("svd", a=np.ones((4, 2)), full_matrices=False)] == [
-        (4, 2), (2,), (2, 2),
-    ]  # fmt: skip
+        (4, 2),
+        (2,),
+        (2, 2),
+    ]

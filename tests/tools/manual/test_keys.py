@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.spec.schema import schema
-from jobrun.tools.manual.keys import Key, find, tables, words
+from jobrun.spec.models.json_schema import schema
+from jobrun.tools.manual.keys import (
+    Key,
+    find_tables,
+    list_key_tables,
+    list_key_words,
+    read_tables,
+    render_key_page,
+)
 
 
 @pytest.fixture(scope="module")
 def all_tables():
-    return tables(schema())
+    return read_tables(schema())
 
 
 def _key(all_tables, path, name):
@@ -57,21 +64,47 @@ def test_what_is_required_and_what_counts_without_it_is_told(all_tables):
 
 
 def test_a_table_is_found_by_its_path_with_all_its_keys(all_tables):
-    (found,) = find(all_tables, "checkpoint.keep")
+    (found,) = find_tables(all_tables, "checkpoint.keep")
 
     assert [key.name for key in found.keys] == ["last", "every", "best"]
 
 
 def test_a_key_is_found_wherever_it_stands(all_tables):
-    assert {one.path for one in find(all_tables, "every")} >= {"checkpoint", "checkpoint.keep"}
-    (alone,) = find(all_tables, "keep.last")
+    assert {one.path for one in find_tables(all_tables, "every")} >= {
+        "checkpoint",
+        "checkpoint.keep",
+    }
+    (alone,) = find_tables(all_tables, "keep.last")
     assert isinstance(alone.keys[0], Key)
     assert (alone.path, alone.keys[0].name) == ("checkpoint.keep", "last")
 
 
 def test_what_is_no_key_is_not_found(all_tables):
-    assert find(all_tables, "nonsense") == find(all_tables, "") == find(all_tables, "keep.x") == ()
+    assert (
+        find_tables(all_tables, "nonsense")
+        == find_tables(all_tables, "")
+        == find_tables(all_tables, "keep.x")
+        == ()
+    )
 
 
 def test_all_that_can_be_looked_up_is_found(all_tables):
-    assert [word for word in words(all_tables) if not find(all_tables, word)] == []
+    assert [word for word in list_key_words(all_tables) if not find_tables(all_tables, word)] == []
+
+
+def test_a_table_fits_a_terminal():
+    pages = [render_key_page(one.path) for one in list_key_tables() if one.path]
+
+    assert max(len(line) for page in pages for line in page.splitlines()) <= 80
+
+
+def test_a_required_key_and_a_default_are_told():
+    page = render_key_page("task")
+
+    assert "  task       name, required: unique in the job\n" in page
+    assert "  hogwild    true or false, else false: allow data races on shared blobs\n" in page
+
+
+def test_what_is_no_key_has_no_page():
+    assert render_key_page("nonsense") is None
+    assert all(map(render_key_page, list_key_words(list_key_tables())))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.tools.report.comparison import difference_sections, summary
+from jobrun.tools.report.page import difference_sections, summary
 from tests.support.reports import a_report
 
 

@@ -12,11 +12,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from jobrun.tools.report.blobs import Drawn
 from jobrun.tools.report.histogram import histogram
-from jobrun.tools.report.page import START, checkpoint_page, page
-from jobrun.tools.report.pictures import picture
-from jobrun.tools.runs.series import Metrics
+from jobrun.tools.report.page import START, render_checkpoint_page, render_page
+from jobrun.tools.report.pictures import DrawnBlob, picture
+from jobrun.tools.runs.metrics import Metrics
 from tests.support.reports import HOSTILE, a_report, make_report
 
 
@@ -42,7 +41,7 @@ def _hostile():
 
 
 def test_hostile_names_and_texts_make_no_element(tmp_path):
-    elements = _Elements(page([_hostile()], "now")).found
+    elements = _Elements(render_page([_hostile()], "now")).found
 
     assert [name for name, _ in elements].count("script") == 2
     sources = [attributes["src"] for name, attributes in elements if name == "img"]
@@ -51,7 +50,7 @@ def test_hostile_names_and_texts_make_no_element(tmp_path):
 
 
 def test_the_values_for_the_script_are_those_of_the_run(tmp_path):
-    text = page([_hostile()], "now")
+    text = render_page([_hostile()], "now")
     script = '<script type="application/json" id="data">(.*?)</script>'
     held = json.loads(re.search(script, text)[1])
 
@@ -60,7 +59,7 @@ def test_the_values_for_the_script_are_those_of_the_run(tmp_path):
 
 
 def test_only_the_script_and_the_style_that_were_put_in_may_act():
-    text = page([a_report()], "now")
+    text = render_page([a_report()], "now")
     policy = re.search('Content-Security-Policy" content="([^"]*)"', text)[1]
 
     assert policy.startswith("default-src 'none'; ")
@@ -73,7 +72,7 @@ def test_only_the_script_and_the_style_that_were_put_in_may_act():
 
 def test_nothing_is_named_outside_the_page():
     reports = [a_report()]
-    for name, attributes in _Elements(page([*reports, *reports], "now")).found:
+    for name, attributes in _Elements(render_page([*reports, *reports], "now")).found:
         for key in ("href", "src", "action", "data", "srcset", "poster"):
             assert (attributes.get(key) or "#").startswith(("#", "data:")), (name, attributes)
         assert "style" not in attributes
@@ -82,7 +81,7 @@ def test_nothing_is_named_outside_the_page():
 def test_every_link_leads_somewhere():
     one = a_report()
     for reports in ([one], [one, one]):
-        elements = _Elements(page(reports, "now")).found
+        elements = _Elements(render_page(reports, "now")).found
         identities = {attributes.get("id") for _, attributes in elements}
         for name, attributes in elements:
             if name == "a":
@@ -93,7 +92,7 @@ def test_a_run_without_anything_has_a_page(tmp_path):
     report = make_report(tmp_path, "--set", "checkpoint=none", "--max-epochs", "1")
     (report.run.path / "events.jsonl").unlink()
 
-    assert "There is no checkpoint." in page([report], "now")
+    assert "There is no checkpoint." in render_page([report], "now")
 
 
 @pytest.mark.long
@@ -102,17 +101,19 @@ def test_the_page_stays_small_with_very_much_to_show():
     rows = tuple((epoch, (epoch / 3,) * 80) for epoch in range(10_000))
     noise = np.random.default_rng(1).normal(size=(160, 160))
     facts = report.stored.blobs[1].facts
-    drawn = Drawn("n", facts, histogram(noise), (picture(noise),))
+    drawn = DrawnBlob("n", facts, histogram(noise), (picture(noise),))
     status = replace(report.status, metrics=Metrics(tuple(f"m{n}" for n in range(80)), rows))
     stored = replace(report.stored, blobs=(drawn,) * 120)
-    text = page([replace(report, status=status, stored=stored, spec="k: v\n" * 10**6)], "now")
+    text = render_page(
+        [replace(report, status=status, stored=stored, spec="k: v\n" * 10**6)], "now"
+    )
 
     assert len(text) < 16_000_000
 
 
 def test_a_checkpoint_has_a_page_without_a_script():
     stored = a_report().stored
-    text = checkpoint_page(stored.newest, stored.blobs, "now")
+    text = render_checkpoint_page(stored.newest, stored.blobs, "now")
 
     assert text.startswith(START)
     assert "<script" not in text

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
+import re
 from dataclasses import replace
 
-from jobrun.tools.report.history import TaskTime
-from jobrun.tools.report.lineage import Link
-from jobrun.tools.report.sections import environment, heading, sections
+from jobrun.tools.report.fork_lineage import Link
+from jobrun.tools.report.run_history import TaskTime
+from jobrun.tools.report.sections import environment, heading, highlight_spec, sections
+from tests.support.command import SPECS
 from tests.support.reports import HOSTILE, a_report
 
 
@@ -16,9 +19,17 @@ def _parts(report):
 
 def test_a_finished_run_has_all_parts():
     assert list(_parts(a_report())) == [
-        "expectations", "timeline", "time", "tasks", "checkpoint", "params", "environment", "log",
+        "expectations",
+        "timeline",
+        "time",
+        "resources",
+        "tasks",
+        "checkpoint",
+        "params",
+        "environment",
+        "log",
         "spec",
-    ]  # fmt: skip
+    ]
 
 
 def test_what_was_expected_stands_with_what_came_of_it():
@@ -28,7 +39,7 @@ def test_what_was_expected_stands_with_what_came_of_it():
 
 
 def test_the_head_says_how_it_ended_and_what_to_do_next():
-    assert "finished, but not as expected" in heading(a_report())
+    assert "finished, but an expectation does not hold" in heading(a_report())
     stopped = heading(a_report("--max-epochs", "1"))
     assert '<span class="pill warn">stopped</span>' in stopped
     assert "jobrun resume " in stopped
@@ -86,3 +97,25 @@ def test_a_very_long_param_is_cut():
     job = replace(report.job, params=(("long", "x" * 5000),))
 
     assert "x" * 401 not in _parts(replace(report, job=job))["params"]
+
+
+def _plain(markup: str) -> str:
+    return html.unescape(re.sub(r"<[^>]*>", "", markup))
+
+
+def test_the_text_is_unchanged():
+    for path in SPECS.glob("*.yaml"):
+        assert _plain(highlight_spec(path.read_text())) == path.read_text()
+
+
+def test_keys_numbers_texts_and_comments_are_told_apart():
+    found = highlight_spec("- epochs: 10  # ten\n  name: 'a: 1'")
+
+    assert '<span class="yk">epochs</span>:' in found
+    assert '<span class="yn">10</span>' in found
+    assert '<span class="yc"># ten</span>' in found
+    assert '<span class="ys">&#x27;a: 1&#x27;</span>' in found
+
+
+def test_a_very_long_one_is_cut_and_says_so():
+    assert highlight_spec("x" * 300_000).endswith("… and 100000 letters more</span>")

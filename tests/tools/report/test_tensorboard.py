@@ -33,11 +33,18 @@ def test_tensorboard_reads_what_was_measured(tmp_path):
     found = _read(path)
 
     assert sorted(found.Tags()["scalars"]) == [
-        "halve.odd", "time/seconds per epoch", "time/seconds per save", "x",
-    ]  # fmt: skip
+        "halve.odd",
+        "time/memory, MiB",
+        "time/seconds per epoch",
+        "time/seconds per save",
+        "x",
+    ]
     assert [(one.step, one.value) for one in found.Scalars("x")] == [
-        (1, 4.0), (2, 2.0), (3, 1.0), (4, 0.5),
-    ]  # fmt: skip
+        (1, 4.0),
+        (2, 2.0),
+        (3, 1.0),
+        (4, 0.5),
+    ]
     assert math.isnan(found.Scalars("halve.odd")[1].value)
     times = {one.epoch: one.at for one in report.history.epochs}
     assert found.Scalars("x")[2].wall_time == pytest.approx(times[3])

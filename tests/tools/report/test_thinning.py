@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 
-from jobrun.tools.report.thinning import thinned
+from jobrun.tools.report.charts import thin_points
 
 CURVE = [(x, math.sin(x / 50)) for x in range(10_000)]
 
 
 def test_a_short_curve_stays_as_it_is():
-    assert thinned(CURVE[:20], 20) == CURVE[:20]
+    assert thin_points(CURVE[:20], 20) == CURVE[:20]
 
 
 def test_a_long_one_keeps_its_ends_and_no_more_than_was_asked_for():
-    kept = thinned(CURVE, 300)
+    kept = thin_points(CURVE, 300)
 
     assert (kept[0], kept[-1]) == (CURVE[0], CURVE[-1])
     assert len(kept) <= 300
@@ -23,7 +23,7 @@ def test_a_long_one_keeps_its_ends_and_no_more_than_was_asked_for():
 
 def test_no_peak_is_lost():
     curve = [*CURVE[:7000], (7000, 99.0), *CURVE[7001:8000], (8000, -99.0), *CURVE[8001:]]
-    kept = thinned(curve, 100)
+    kept = thin_points(curve, 100)
 
     assert (7000, 99.0) in kept
     assert (8000, -99.0) in kept
@@ -32,4 +32,4 @@ def test_no_peak_is_lost():
 def test_a_value_that_is_no_number_is_not_lost():
     curve = [*CURVE[:500], (500, math.nan), *CURVE[501:]]
 
-    assert 500 in [x for x, _ in thinned(curve, 50)]
+    assert 500 in [x for x, _ in thin_points(curve, 50)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from jobrun.tools.report.history import Epoch, History, Invocation, Saved
+from jobrun.tools.report.run_history import Epoch, History, Invocation, Saved
 from jobrun.tools.report.timeline import legend, timeline
 
 TWO = History(
@@ -24,9 +24,11 @@ def _titles(history, width=900):
 
 def test_ends_gaps_and_new_starts_are_marked():
     assert _titles(TWO) == [
-        "killed", "went on from epoch 3, generation 1", "finished </svg><script>",
+        "killed",
+        "went on from epoch 3, generation 1",
+        "finished </svg><script>",
         "nothing ran for 1 m 30 s",
-    ]  # fmt: skip
+    ]
 
 
 def test_it_is_well_formed_with_very_many_processes_on_a_narrow_screen():

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from jobrun.cli.invoke import invoke
-from jobrun.runner.rundir import runs
-from jobrun.spec.format import format_text
+from jobrun.cli.process.invoke import invoke
+from jobrun.runner.rundir.runs import runs
+from jobrun.spec.format.format_text import format_text
 from jobrun.tools import templates
-from jobrun.tools.comparing.checkpoints import stored_apart
-from jobrun.tools.stored import find_stored
-from jobrun.tools.templates import COMPANIONS, TEMPLATES, files_of, text_of
+from jobrun.tools.diff.checkpoint_diff import compare_stored
+from jobrun.tools.stored_blobs import find_stored_epoch
+from jobrun.tools.templates import (
+    COMPANIONS,
+    REQUIREMENTS,
+    TEMPLATES,
+    template_files,
+    template_text,
+)
 from tests.support.command import JOBRUN, environment, jobrun
 
 each = pytest.mark.parametrize("name", TEMPLATES)
@@ -31,13 +39,39 @@ def test_each_file_is_listed_and_has_one_line():
 
 @each
 def test_it_is_in_order_and_short(name):
-    text = text_of(name)
+    text = template_text(name)
 
     assert format_text(text, name) == text
     assert len(text.splitlines()) < 70
     assert max(map(len, text.splitlines())) <= 100
     assert text.startswith("# ")
     assert f"jobrun run {name}.yaml" in text
+    # Where a person begins to make it their own, at the top and as the last words of a run.
+    assert "\n# To change next: " in text.partition("\njobrun: 1\n")[0]
+    assert '- log: "to change next: ' in text
+
+
+def test_the_spec_of_a_script_is_short_and_its_module_has_two_functions():
+    spec = [line for line in template_text("script").splitlines() if not line.startswith("#")]
+    defined = [
+        node.name
+        for node in ast.parse(template_files("script")["script.py"]).body
+        if isinstance(node, ast.FunctionDef)
+    ]
+
+    assert len(spec) <= 14
+    assert defined == ["init", "epoch"]
+
+
+@each
+def test_its_modules_are_formatted(name, tmp_path):
+    _write(name, tmp_path)
+    for check in (["check", "--select=E,F,I,B,D1", "--ignore=D103"], ["format", "--check"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *check, "--isolated", "--line-length=100", tmp_path],
+            check=False, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout
 
 
 @each
@@ -51,11 +85,12 @@ def test_it_is_exact_and_without_a_warning(name, tmp_path, capsys):
 @pytest.mark.long
 @each
 def test_killed_and_resumed_it_ends_as_if_nothing_had_happened(name, tmp_path):
-    if name == "torch":
-        pytest.importorskip("torch", reason="a package of its own, which CI installs")
+    if name in REQUIREMENTS:
+        pytest.importorskip(REQUIREMENTS[name][0], reason="a package that CI installs")
     _write(name, tmp_path)
-    whole = jobrun("run", f"{name}.yaml", "--quiet", "--run-dir", "whole", cwd=tmp_path)
+    whole = jobrun("run", f"{name}.yaml", "--run-dir", "whole", cwd=tmp_path)
     assert whole.returncode == 0, whole.stderr
+    assert "result: to change next: " in whole.stdout + whole.stderr
 
     _kill_after_an_epoch(name, tmp_path)
     done = jobrun("resume", "--quiet", cwd=tmp_path)
@@ -66,12 +101,12 @@ def test_killed_and_resumed_it_ends_as_if_nothing_had_happened(name, tmp_path):
     first, second = (runs(tmp_path / folder, name)[-1] for folder in ("whole", "runs"))
     assert second.record.status == "finished"
     assert second.record.epoch == first.record.epoch
-    sides = [find_stored(str(run.path), tmp_path) for run in (first, second)]
-    assert [blob.name for blob in stored_apart(*sides) if not blob.apart.equal] == []
+    sides = [find_stored_epoch(str(run.path), tmp_path) for run in (first, second)]
+    assert [blob.name for blob in compare_stored(*sides) if not blob.apart.equal] == []
 
 
 def _write(name, folder):
-    for file, text in files_of(name).items():
+    for file, text in template_files(name).items():
         (folder / file).write_text(text)
 
 

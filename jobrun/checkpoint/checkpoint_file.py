@@ -1,0 +1,169 @@
+"""Write, read and inspect one node's checkpoint file as a whole, with every byte verified.
+
+``hdf5/`` describes the bytes of a file. libhdf5 takes no part in writing or reading them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from jobrun.checkpoint.hdf5.dtypes import is_custom
+from jobrun.checkpoint.hdf5.user_block import Header
+from jobrun.checkpoint.read.load import load, load_blobs
+from jobrun.checkpoint.read.open_file import StateFile
+from jobrun.checkpoint.store import StoredFile
+from jobrun.checkpoint.stores.object_references import open_checkpoint
+from jobrun.checkpoint.write.writer import NodeWriter
+from jobrun.core.errors import CheckpointError
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.values.kinds import Value
+
+
+@dataclass(frozen=True, slots=True)
+class BlobFacts:
+    """A stored blob, for people.
+
+    Attributes:
+        name: The blob's name.
+        kind: ``array``, ``numpy`` (a numpy scalar), ``bool``, ``int`` … as in ``values.kinds``.
+        dtype: The logical dtype.
+        shape: As numpy has it; () for scalars and text.
+        size_bytes: As stored.
+        minimum: Of real numbers that are not NaN; None when there are none.
+        mean: Likewise, in float64.
+        maximum: Likewise.
+        nans: How many items are NaN.
+        value: The value itself.
+    """
+
+    name: str
+    kind: str
+    dtype: str
+    shape: tuple[int, ...]
+    size_bytes: int
+    minimum: float | int | None
+    mean: float | None
+    maximum: float | int | None
+    nans: int
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """A checkpoint file that was verified: what its header says, its length, its blobs by name."""
+
+    path: str
+    size_bytes: int
+    header: Header
+    blobs: tuple[BlobFacts, ...]
+
+
+def write_state(
+    path: str, *, node: str, epoch: int, run_id: str, values: Mapping[str, Value]
+) -> StoredFile:
+    """Write a node's state blobs as a new checkpoint file, durable when this returns.
+
+    Equal arguments give equal bytes. The file's name is made durable by the store's commit.
+    Who writes more than one epoch keeps a ``writer.NodeWriter``.
+
+    Raises:
+        TaskFailedError: A blob holds what cannot be stored; nothing was written.
+        EnvironmentFaultError: The system refuses; what was written is of no use.
+    """
+    return NodeWriter(node).write(path, epoch=epoch, run_id=run_id, values=values)
+
+
+def read_state(
+    path: str,
+    *,
+    node: str,
+    epoch: int,
+    run_id: str,
+    digest: str,
+    names: Iterable[str],
+    partial: bool = False,
+) -> dict[str, Value]:
+    """Read the named state blobs of a node's checkpoint file, exactly as they were written.
+
+    Arrays own their memory, are aligned, writable, and in the axis order they had. Containers are
+    put together again; of an object there is its ``ObjectState``.
+
+    Args:
+        path: The file; it is read once.
+        node: Whose state is expected in it.
+        epoch: Of which epoch.
+        run_id: Of which run.
+        digest: ``sha256:<hex>``, as its manifest says; empty if it is unknown.
+        names: The blobs to read.
+        partial: Leave out those that the file does not hold.
+
+    Raises:
+        CheckpointError: The file is missing, not a plain one, not a checkpoint, of a newer
+            format, of another node, epoch or run, damaged, or lacks a blob.
+    """
+    with open_checkpoint(path) as file:
+        _require_identity(path, file.header, node, epoch, run_id)
+        file.require_digest(digest)
+        return load_blobs(file, names, partial=partial)
+
+
+def inspect_state(path: str) -> FileFacts:
+    """Read all blobs of a node's checkpoint file with statistics to show; no manifest is needed.
+
+    It is verified by its own header, which shows damage, not forgery.
+
+    Raises:
+        CheckpointError: It is missing, not a plain one, not a checkpoint, of a newer format,
+            or damaged.
+    """
+    with open_checkpoint(path) as file:
+        values = load(file)
+        facts = tuple(_blob_facts(file, name, values[name]) for name in file.index.names)
+        return FileFacts(path, file.size_bytes, file.header, facts)
+
+
+def _require_identity(path: str, header: Header, node: str, epoch: int, run_id: str) -> None:
+    found = (header.node, header.epoch, header.run_id)
+    if found != (node, epoch, run_id):
+        raise CheckpointError.of(
+            "E304",
+            f"{path} belongs to node {header.node}, epoch {header.epoch}, run {header.run_id}; "
+            f"wanted was node {node}, epoch {epoch}, run {run_id}",
+            "put the right file back, or use another epoch",
+        )
+
+
+def _blob_facts(file: StateFile, name: str, value: Value) -> BlobFacts:
+    stored = file.index.type_of(file.index.rows[name])
+    minimum, mean, maximum, nans = _statistics(value)
+    return BlobFacts(
+        name=name,
+        kind=stored.kind,
+        dtype=stored.dtype,
+        shape=() if stored.kind == "text" else stored.shape,
+        size_bytes=stored.size_bytes,
+        minimum=minimum,
+        mean=mean,
+        maximum=maximum,
+        nans=nans,
+        value=value,
+    )
+
+
+def _statistics(value: Any) -> tuple[float | int | None, float | None, float | int | None, int]:
+    array = np.asarray(getattr(value, "value", value))
+    if is_custom(array.dtype) and "float" in array.dtype.name:
+        array = array.astype(np.float32)
+    if array.dtype.kind not in "biuf":
+        nans = int(np.isnan(array).sum()) if array.dtype.kind == "c" else 0
+        return None, None, None, nans
+    wanted = array[~np.isnan(array)] if array.dtype.kind == "f" else array.reshape(-1)
+    nans = array.size - wanted.size
+    if not wanted.size:
+        return None, None, None, nans
+    with np.errstate(all="ignore"):
+        mean = float(wanted.mean(dtype=np.float64))
+    return wanted.min().item(), mean, wanted.max().item(), nans

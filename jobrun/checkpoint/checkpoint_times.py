@@ -1,0 +1,128 @@
+"""Summarise how long a save, load or upload took, node by node, from the facts of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from jobrun.checkpoint.store import StoredFile
+from jobrun.core.events import CheckpointTimes, NodeTime
+from jobrun.core.lazy_dataclass import dataclass
+
+_DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSave:
+    """What saving one node came to.
+
+    Attributes:
+        file: The file; its seconds are those of writing.
+        copy_s: How long copying took of what tasks change in place, all threads together.
+        gate_s: How long tasks waited for a copy.
+    """
+
+    file: StoredFile
+    copy_s: float = 0.0
+    gate_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SavePause:
+    """How long the run paused for a save, before the first byte was written.
+
+    Attributes:
+        hold_s: To begin it.
+        wait_s: For the save before it.
+        beside: The run continues while it is written.
+    """
+
+    hold_s: float = 0.0
+    wait_s: float = 0.0
+    beside: bool = False
+
+
+def stored_files(outputs: Mapping[Any, Any]) -> tuple[StoredFile, ...]:
+    """Return the facts about files, with their times, among the outputs of a save or load."""
+    return tuple(value for value in outputs.values() if isinstance(value, StoredFile))
+
+
+def build_times(action: str, epoch: int, files: Iterable[StoredFile]) -> CheckpointTimes:
+    """Build the event about the times of a save, load or upload; name the slowest node."""
+    nodes = tuple(
+        NodeTime(
+            file.node,
+            file.size_bytes,
+            round(file.seconds, _DIGITS),
+            _speed(file.size_bytes, file.seconds),
+        )
+        for file in files
+    )
+    size_bytes = sum(node.size_bytes for node in nodes)
+    slowest = max(nodes, key=lambda node: node.seconds, default=None)
+    seconds = slowest.seconds if slowest else 0.0
+    return CheckpointTimes(
+        action=action,
+        epoch=epoch,
+        size_bytes=size_bytes,
+        seconds=seconds,
+        megabytes_per_s=_speed(size_bytes, seconds),
+        slowest=slowest.node if slowest else "",
+        nodes=nodes,
+    )
+
+
+def build_save_times(
+    epoch: int, saves: Iterable[NodeSave], still: SavePause, commit_s: float
+) -> CheckpointTimes:
+    """Build the event about the times of a save, with those of its phases."""
+    saves = tuple(saves)
+    times = build_times("save", epoch, (save.file for save in saves))
+    nodes = tuple(
+        replace(
+            node,
+            copy_s=round(save.copy_s, _DIGITS),
+            gate_s=round(save.gate_s, _DIGITS),
+            sync_s=round(save.file.sync_seconds, _DIGITS),
+            written_bytes=save.file.written_bytes,
+        )
+        for node, save in zip(times.nodes, saves, strict=True)
+    )
+    gate_s = max((node.gate_s for node in nodes), default=0.0)
+    stood_s = gate_s if still.beside else times.seconds + commit_s
+    return replace(
+        times,
+        nodes=nodes,
+        hold_s=round(still.hold_s, _DIGITS),
+        wait_s=round(still.wait_s, _DIGITS),
+        commit_s=round(commit_s, _DIGITS),
+        beside=still.beside,
+        stall_s=round(still.hold_s + still.wait_s + stood_s, _DIGITS),
+        written_bytes=sum(node.written_bytes for node in nodes),
+    )
+
+
+def save_phases(times: CheckpointTimes) -> tuple[tuple[str, float], ...]:
+    """Return the times of each phase of the slowest node's save, the longest first.
+
+    ``wait`` is for the save before, ``hold`` to begin, ``gate`` what tasks waited for copies,
+    ``commit`` from the last file to an epoch that is there to stay.
+    """
+    node = next((one for one in times.nodes if one.node == times.slowest), None)
+    if node is None:
+        return ()
+    parts = {
+        "wait": times.wait_s,
+        "hold": times.hold_s,
+        "copy": node.copy_s,
+        "gate": node.gate_s,
+        "write": max(0.0, node.seconds - node.sync_s),
+        "fsync": node.sync_s,
+        "commit": times.commit_s,
+    }
+    return tuple(sorted(parts.items(), key=lambda part: -part[1]))
+
+
+def _speed(size_bytes: int, seconds: float) -> float:
+    return round(size_bytes / seconds / 1e6, 3) if seconds > 0 else 0.0

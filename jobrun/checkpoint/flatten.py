@@ -1,0 +1,130 @@
+"""Flatten containers and objects into blobs that HDF5 can hold, and unflatten them.
+
+Each leaf becomes a *part* (``dataset_names.part_name``); one more part, ``:structure``, describes
+in JSON how they belong together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE, part_name, path_in_blob, quote_name
+from jobrun.core.errors import TaskFailedError
+from jobrun.core.files.json_files import parse_json
+from jobrun.values import containers as trees
+from jobrun.values.adapters.registry import UnsavableError
+from jobrun.values.kinds import Value, may_be_compound, require_adapted
+from jobrun.values.objects import ObjectState, take_state
+
+_TREE, _OBJECT = "tree", "object"
+_RESERVED = (STRUCTURE,)
+# Of the JSON of a structure: a container may be 200 deep, and takes two levels or three.
+MOST_LEVELS = 800
+
+
+def flatten_value(name: str, value: Value) -> dict[str, Value]:
+    """Flatten a container or an ``ObjectState`` into its leaves by name; they share its memory.
+
+    Raises:
+        TaskFailedError: E241, something in it cannot be kept; named with its place.
+    """
+    is_state = isinstance(value, ObjectState)
+    try:
+        tree = value.tree if is_state else value
+        parts = trees.flatten(tree, _RESERVED, gaps=is_state)
+    except UnsavableError as error:
+        raise unsavable_error(name, value, error) from error
+    form = {_TREE: parts.structure}
+    if is_state:
+        form[_OBJECT] = value.class_name
+    text = json.dumps(form, separators=(",", ":"))
+    found = {part_name(name, path): leaf for path, leaf in parts.leaves.items()}
+    return {part_name(name, _RESERVED): text, **found}
+
+
+def capture_object(name: str, value: Any) -> ObjectState:
+    """Take the state of an object as a tree to flatten; its parts may share the object's memory.
+
+    Raises:
+        TaskFailedError: E241, it does not give one that can be kept.
+    """
+    try:
+        return take_state(value)
+    except UnsavableError as error:
+        raise unsavable_error(name, value, error) from error
+    except Exception as error:
+        raise TaskFailedError.of(
+            "E241",
+            f"the object '{name}' of class {type(value).__module__}.{type(value).__qualname__} "
+            f"failed to return its state: {type(error).__name__}: {error}",
+            "fix its state_dict()",
+        ) from error
+
+
+def unsavable_error(name: str, value: Any, error: UnsavableError) -> TaskFailedError:
+    """Build the error for flattening a container or object with a value that HDF5 cannot hold."""
+    is_state = isinstance(value, ObjectState)
+    kind = value.class_name if is_state else f"{type(value).__module__}.{type(value).__qualname__}"
+    return TaskFailedError.of(
+        "E241",
+        f"'{name}' of class {kind.removeprefix('builtins.')} cannot be saved: it holds "
+        f"{error.what}, at '{'/'.join((name, *error.path))}'",
+        "keep arrays, tensors, numbers, text, None and containers of these in its state, and make "
+        "the rest again when it is constructed",
+    )
+
+
+def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
+    """Flatten the containers and object states among values; other values stay as they are.
+
+    Raises:
+        TaskFailedError: E241, as by ``flatten_value``.
+    """
+    # By types first: of ten thousand arrays each question counts.
+    if not any(map(may_be_compound, set(map(type, values.values())))):
+        return values
+    found: dict[str, Value] = {}
+    for name, value in values.items():
+        if isinstance(value, ObjectState) or trees.is_tree(value):
+            found.update(flatten_value(name, value))
+        else:
+            found[name] = value
+    return found
+
+
+def leaf_links(name: str, links: Iterable[str]) -> list[str]:
+    """Return the links of the leaves of a flattened container or object; none for other blobs."""
+    begin = f"{quote_name(name)}/"
+    return [one for one in links if one.startswith(begin)]
+
+
+def structure_link(name: str) -> str:
+    """Return the link under which the structure of a flattened container or object is stored."""
+    return f"{quote_name(name)}/{STRUCTURE}"
+
+
+def unflatten(name: str, values: Mapping[str, Value]) -> Value:
+    """Rebuild a container, or an ``ObjectState``, from the leaves into which it was flattened.
+
+    Raises:
+        ValueError: They do not belong together; the message says how.
+    """
+    text = values.get(structure_link(name))
+    form = parse_json(text, MOST_LEVELS) if isinstance(text, str) else None
+    if not isinstance(form, dict) or _TREE not in form:
+        raise ValueError("its structure cannot be read")
+    leaves = {
+        path_in_blob(link, name): value
+        for link, value in values.items()
+        if link != structure_link(name)
+    }
+    kind = form.get(_OBJECT)
+    # Who takes a state in brings it to where it belongs.
+    tree = trees.unflatten(form[_TREE], leaves, place=kind is None)
+    if kind is not None:
+        return ObjectState(str(kind), tree)
+    if '"adapted"' in str(text):
+        require_adapted(form[_TREE], leaves, tree)
+    return tree

@@ -1,0 +1,42 @@
+"""Compute which digested blocks of a checkpoint file hold which bytes.
+
+From the end of the user block to the tail a file is cut into blocks of 256 KiB, the last one
+shorter. The tail holds a digest of each (XXH3, 128 bits), and the user block a SHA-256 of the
+tail; so every byte is covered, a reader can verify as little as one block, and the digests
+can be made while the data pass through the processor's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+BLOCK_BYTES = 1 << 18
+DIGEST_BYTES = 16
+
+# Of anything with the buffer interface; lets other threads run meanwhile.
+digest: Callable[[Any], bytes] = xxhash.xxh3_128_digest
+
+
+def block_count(tail: int) -> int:
+    """Return how many digested blocks a file has before its tail, which begins at this byte."""
+    return -(-(tail - USER_BLOCK) // BLOCK_BYTES)
+
+
+def block_span(number: int, tail: int) -> tuple[int, int]:
+    """Return the first byte of a numbered block of a file, and the first byte after it."""
+    begin = USER_BLOCK + number * BLOCK_BYTES
+    return begin, min(begin + BLOCK_BYTES, tail)
+
+
+def blocks_holding(begin: int, end: int) -> range:
+    """Return the numbers of the blocks that hold bytes ``begin`` to ``end`` (exclusive)."""
+    if end <= begin:
+        return range(0)
+    return range((begin - USER_BLOCK) // BLOCK_BYTES, (end - USER_BLOCK - 1) // BLOCK_BYTES + 1)

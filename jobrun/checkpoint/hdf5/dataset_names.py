@@ -1,0 +1,99 @@
+"""Quote names of blobs and their parts as names of HDF5 datasets, and unquote them.
+
+A container or an object is a group, and what is in it are datasets and groups in that: a *part*
+has the blob's name and a path. Before it is written its name is that of ``part_name``; what is
+read from a file has its link, ``model/0.weight``, as its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+# Between the blob's name and each step of the path. No name of a spec can have it.
+_STEP = "\0/"
+# A step without any letters, which HDF5 would pass over; alone it is no quoted name.
+_NOTHING = "%"
+# The dataset of a group that describes how its parts belong together.
+STRUCTURE = ":structure"
+_ODD = re.compile("[\\x00-\\x1f%/\\x7f\\ud800-\\udfff]+")
+_QUOTED = re.compile("(?:%[0-9A-F]{2})+")
+
+
+def quote_name(name: str) -> str:
+    """Quote a blob's name as the name of its HDF5 dataset.
+
+    HDF5 would read ``a/b`` as ``b`` in a group ``a``, and ``.`` as the group itself. So ``%``,
+    ``/``, control characters, a dot that is the whole name, and half a surrogate pair become
+    ``%`` and two hexadecimal digits for each byte of their UTF-8. All else stays as it is.
+    """
+    if name == ".":
+        return "%2E"
+    return _ODD.sub(lambda found: _escaped(found[0]), name) if _ODD.search(name) else name
+
+
+def part_name(blob: str, path: Iterable[str]) -> str:
+    """Return the internal name of a part of a blob, from which its dataset's name is quoted."""
+    return _STEP.join((blob, *path))
+
+
+def split_part_name(name: str) -> tuple[str, ...]:
+    """Split the internal name of a part into the blob's name and the part's path in the blob."""
+    return tuple(name.split(_STEP))
+
+
+def dataset_path(name: str) -> str:
+    """Return the HDF5 path of a blob's dataset, or of a part's, below ``/blobs``."""
+    if _STEP not in name:
+        return quote_name(name)
+    return "/".join(quote_name(step) or _NOTHING for step in name.split(_STEP))
+
+
+def display_name(name: str) -> str:
+    """Return a dataset's internal name as messages show it: for a part its HDF5 path."""
+    return dataset_path(name) if _STEP in name else name
+
+
+def root_blob(name: str) -> str:
+    """Return the name of the blob that a part belongs to, from the internal name of its dataset."""
+    return name.partition(_STEP)[0]
+
+
+def path_in_blob(dataset_path: str, blob: str) -> tuple[str, ...]:
+    """Return the path of a part inside its blob from the name of the part's HDF5 link."""
+    steps = dataset_path[len(quote_name(blob)) + 1 :].split("/")
+    return tuple("" if step == _NOTHING else unquote_name(step) for step in steps)
+
+
+def blob_of_link(dataset_path: str) -> str:
+    """Return the name of the blob that the part with this HDF5 link belongs to."""
+    return unquote_name(dataset_path.partition("/")[0])
+
+
+def unquote_name(text: str) -> str:
+    """Unquote the name of an HDF5 dataset to the blob's name; the link of a part stays quoted."""
+    if "%" not in text or "/" in text:
+        return text
+    return _QUOTED.sub(lambda found: _plain(found[0]), text)
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in text.encode("utf-8", "surrogatepass"))
+
+
+def _plain(text: str) -> str:
+    return bytes.fromhex(text.replace("%", "")).decode("utf-8", "surrogatepass")
+
+
+def blob_names(links: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the blobs that datasets with the given links are, or are parts of."""
+    there = list(links)
+    ends = f"/{STRUCTURE}"
+    wholes = {link.partition("/")[0]: blob_of_link(link) for link in there if link.endswith(ends)}
+    names = (wholes.get(link.partition("/")[0], link) for link in there)
+    return tuple(dict.fromkeys(names))
+
+
+def is_part_of(link: str, name: str) -> bool:
+    """Return whether the HDF5 link of a dataset is the named blob's, or that of a part of it."""
+    return link == name or link.startswith((f"{quote_name(name)}/", f"{name}/"))

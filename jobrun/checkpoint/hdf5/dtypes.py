@@ -1,0 +1,222 @@
+"""Render and parse numpy dtypes as text, and choose the dtypes that HDF5 stores them with.
+
+HDF5 has no dates and no UCS-4 text, and h5py turns a record of two floats named ``r`` and
+``i`` into a complex number. So the logical dtype is kept as text beside the data, and the
+data are stored with a dtype of the same size that every HDF5 tool can show.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from importlib import import_module, util
+from typing import Any
+
+import h5py
+import numpy as np
+
+from jobrun.values.dtypes import explain_unsavable_dtype, iterate_fields, same_dtype
+
+DType = np.dtype[Any]
+_SIMPLE = re.compile(r"[<>|][biufcmMSUV][0-9]{1,9}(\[[0-9]{0,9}[A-Za-zμ]{1,7}\])?")
+_KINDS = frozenset("biufcmMSUV")
+# Those with whole bytes, which numpy can compare and HDF5 has no type for.
+_CUSTOM = frozenset(
+    f"ml_dtypes.{name}"
+    for name in (
+        "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn",
+        "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+        "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "int2", "int4", "uint2", "uint4",
+    )
+)  # fmt: skip
+_EMPTY = np.dtype(np.uint8)
+
+
+def dtype_text(dtype: DType) -> str:
+    """Render a numpy dtype as text for a checkpoint file's index: ``<f8``, or JSON for a record.
+
+    Raises:
+        ValueError: It cannot be stored exactly; the message says why.
+    """
+    if dtype.names is None and dtype.subdtype is None and not dtype.metadata:
+        return _simple_text(dtype)
+    return _text(dtype)
+
+
+@lru_cache(maxsize=256)
+def _simple_text(dtype: DType) -> str:
+    # Equal dtypes have equal texts here; records may differ in titles, and are not cached.
+    return _text(dtype)
+
+
+def _text(dtype: DType) -> str:
+    why = explain_unsavable_dtype(dtype)
+    if why:
+        raise ValueError(f"its dtype {dtype} has {why}")
+    form = _form(dtype)
+    text = json.dumps(form, sort_keys=True) if isinstance(form, dict) else form
+    try:
+        same = same_dtype(parse_dtype(text), dtype)
+    except (ValueError, AttributeError):
+        same = False
+    if not same:
+        raise ValueError(f"dtype {dtype} is not a plain one")
+    storage_dtype(dtype)
+    return text
+
+
+def parse_dtype(text: str) -> DType:
+    """Parse the text of a numpy dtype in a checkpoint file's index, as ``dtype_text`` rendered it.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        return _dtype(json.loads(text) if text.startswith("{") else text)
+    except ModuleNotFoundError as error:
+        raise ValueError(str(error)) from error
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
+        raise ValueError(f"{text[:80]!r} is no dtype") from error
+
+
+def storage_dtype(dtype: DType) -> DType:
+    """Return the dtype that HDF5 stores for a numpy dtype: itself, or one of the same size.
+
+    ========================  ====================================================
+    bfloat16, float8 …        unsigned integers of the same bits
+    dates and durations       64-bit integers of the same byte order
+    text ``<U5``              UTF-8 of 20 bytes, padded with NUL
+    long double, not native   opaque bytes
+    items of no size          one byte each
+    record                    a compound of what its fields are stored as
+    ========================  ====================================================
+
+    Raises:
+        ValueError: A field of a record has no size.
+    """
+    if dtype.names is not None and dtype.itemsize:
+        return _storage_record(dtype)
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return np.dtype((_storage_field(base), shape))
+    if dtype.itemsize == 0:
+        return _EMPTY
+    if is_custom(dtype):
+        return np.dtype(f"u{dtype.itemsize}").newbyteorder(dtype.byteorder)
+    if dtype.kind in "mM":
+        return np.dtype(np.int64).newbyteorder(dtype.byteorder)
+    if dtype.kind == "U":
+        utf8: DType = h5py.string_dtype("utf-8", dtype.itemsize)
+        return utf8
+    if is_longdouble(dtype) and not dtype.isnative:
+        return np.dtype((np.void, dtype.itemsize))
+    return dtype
+
+
+def is_longdouble(dtype: DType) -> bool:
+    """Return whether a dtype to store in HDF5 is a (complex) long double, of either byte order."""
+    return dtype.type in {np.longdouble, np.clongdouble}
+
+
+def is_custom(dtype: DType) -> bool:
+    """Return whether a dtype to store in HDF5 was added to numpy by a package (``bfloat16``)."""
+    return dtype.isbuiltin == 2
+
+
+def is_reinterpreted(dtype: DType) -> bool:
+    """Return whether HDF5 stores a dtype as another one with its bits unchanged."""
+    # Metadata do not count where dtypes are compared.
+    is_simple = dtype.names is None and dtype.subdtype is None and not dtype.metadata
+    return is_simple and _keeps_its_bits(dtype)
+
+
+@lru_cache(maxsize=256)
+def _keeps_its_bits(dtype: DType) -> bool:
+    is_number = is_custom(dtype) or dtype.kind in "biufcmM"
+    return is_number and dtype.itemsize > 0 and not is_longdouble(dtype)
+
+
+def _form(dtype: DType) -> Any:
+    if dtype.metadata:
+        return {"dtype": _bare_form(dtype), "metadata": dict(dtype.metadata)}
+    return _bare_form(dtype)
+
+
+def _bare_form(dtype: DType) -> Any:
+    if is_custom(dtype):
+        if f"ml_dtypes.{dtype.name}" not in _CUSTOM:
+            raise ValueError(f"dtype {dtype} is not a known one")
+        return f"ml_dtypes.{dtype.name}"
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return [_form(base), list(shape)]
+    if dtype.names is None:
+        return dtype.str
+    fields = list(iterate_fields(dtype))
+    form: dict[str, Any] = {
+        "names": list(dtype.names),
+        "formats": [_form(field) for field, _, _ in fields],
+        "offsets": [offset for _, offset, _ in fields],
+        "itemsize": dtype.itemsize,
+    }
+    titles = [title for _, _, title in fields]
+    if any(title is not None for title in titles):
+        form["titles"] = titles
+    if dtype.isalignedstruct:
+        form["align"] = True
+    if dtype.type is np.record:
+        form["class"] = "record"
+    return form
+
+
+def _dtype(form: Any) -> DType:
+    if isinstance(form, str):
+        if form in _CUSTOM:
+            return _custom(form)
+        if not _SIMPLE.fullmatch(form):
+            raise TypeError
+        dtype = np.dtype(form)
+    elif isinstance(form, list):
+        base, shape = form
+        dtype = np.dtype((_dtype(base), tuple(shape)))
+    elif "metadata" in form:
+        dtype = np.dtype(_dtype(form["dtype"]), metadata=form["metadata"])
+    else:
+        parts: Any = {key: form[key] for key in ("names", "offsets", "itemsize")}
+        parts["formats"] = [_dtype(part) for part in form["formats"]]
+        parts |= {key: form[key] for key in form if key == "titles"}
+        # Only what is laid out so already may say that it is aligned.
+        dtype = np.dtype(parts, align=form.get("align") is True)
+        if form.get("class") == "record":
+            dtype = np.dtype((np.record, dtype))
+    if dtype.kind not in _KINDS or dtype.hasobject:
+        raise TypeError
+    return dtype
+
+
+def _custom(text: str) -> DType:
+    if util.find_spec("ml_dtypes") is None:
+        raise ModuleNotFoundError(f"{text} needs the package ml_dtypes, which is not installed")
+    # By its name alone: a text in a file must not choose what is imported.
+    dtype: DType = np.dtype(getattr(import_module("ml_dtypes"), text.partition(".")[2]))
+    return dtype
+
+
+def _storage_record(dtype: DType) -> DType:
+    names = dtype.names or ()
+    fields = list(iterate_fields(dtype))
+    return np.dtype(
+        {
+            "names": list(names),
+            "formats": [_storage_field(field) for field, _, _ in fields],
+            "offsets": [offset for _, offset, _ in fields],
+            "itemsize": dtype.itemsize,
+        }
+    )
+
+
+def _storage_field(field: DType) -> DType:
+    if field.itemsize == 0:
+        raise ValueError("a field of its dtype has no size")
+    return storage_dtype(field)

@@ -1,0 +1,201 @@
+"""Lay out blobs in a checkpoint file: assign offsets, and render the index that lists them.
+
+A layout follows from the names, kinds, dtypes, shapes and axis orders of the blobs, and from
+nothing else; so one made for an epoch serves all epochs, and a file that was written with the same
+layout can be overwritten in place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from jobrun.checkpoint.hdf5.dataset_names import dataset_path, root_blob
+from jobrun.checkpoint.hdf5.value_codec import Coded
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.values.axis_order import AxisOrder
+
+Numbers = np.ndarray[Any, np.dtype[np.uint64]]
+# A blob from this size on begins at a page: it can be mapped, and written from where it is.
+PAGE = 4096
+PAGED_BYTES = 1 << 16
+# Enough for any dtype that numpy has.
+ALIGNMENT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How the chunks of a compressed blob are made.
+
+    Attributes:
+        codec: Its name, see ``codecs``.
+        chunk: The shape of a chunk; all its items are adjacent in the array.
+        count: How many chunks there are.
+    """
+
+    codec: str
+    chunk: tuple[int, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One blob of a layout.
+
+    Attributes:
+        name: The blob's name.
+        kind: See ``value_codec.Coded``.
+        dtype: Likewise, the logical one.
+        shape: Of the stored array.
+        size_bytes: Of its data, before compression.
+        role: ``state``, or ``reader``: the position of a reader.
+        origin: Where the spec makes it, or empty.
+        packing: None: in one piece.
+        order: The axes of the value in memory, see ``values.axis_order``; the data are in C order.
+    """
+
+    name: str
+    kind: str
+    dtype: str
+    shape: tuple[int, ...]
+    size_bytes: int
+    role: str = "state"
+    origin: str = ""
+    packing: Packing | None = None
+    order: AxisOrder = ()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The blobs of a file, and parts of them, in the order of their links in UTF-8.
+
+    Attributes:
+        quoted_names: The links: names below ``/blobs``.
+    """
+
+    entries: tuple[Entry, ...]
+    quoted_names: tuple[bytes, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> Layout:
+        """Build the layout of a checkpoint file with the given blobs, in whatever order."""
+        ordered = sorted((dataset_path(entry.name).encode(), entry) for entry in entries)
+        return cls(tuple(entry for _, entry in ordered), tuple(name for name, _ in ordered))
+
+    @cached_property
+    def types(self) -> list[tuple[str, str, tuple[int, ...], AxisOrder]]:
+        """The different kinds, dtypes, shapes and axis orders in the layout."""
+        return list(dict.fromkeys(map(_type_of, self.entries)))
+
+    @cached_property
+    def sizes(self) -> Numbers:
+        """Bytes of data of each blob in the file's layout; 0 for those that are compressed."""
+        found = (0 if one.packing else one.size_bytes for one in self.entries)
+        return np.fromiter(found, np.uint64, len(self.entries))
+
+    @cached_property
+    def order(self) -> list[int]:
+        """Order the blobs of the layout as their data lie in the file: small ones first."""
+        paged = self.sizes >= PAGED_BYTES
+        return [*np.flatnonzero(~paged).tolist(), *np.flatnonzero(paged).tolist()]
+
+    @cached_property
+    def packed(self) -> list[int]:
+        """The compressed entries of the layout, which are behind all others."""
+        return [index for index, one in enumerate(self.entries) if one.packing]
+
+    @cached_property
+    def chunk_count(self) -> int:
+        """The number of chunks of all compressed blobs in the layout together."""
+        return sum(one.packing.count for one in self.entries if one.packing)
+
+    @cached_property
+    def text(self) -> bytes:
+        """The layout's index without names and places: JSON, ASCII."""
+        packings = {
+            str(index): [one.packing.codec, list(one.packing.chunk), one.packing.count]
+            for index, one in enumerate(self.entries)
+            if one.packing
+        }
+        types = [
+            [kind, dtype, list(shape), *([list(order)] if order else [])]
+            for kind, dtype, shape, order in self.types
+        ]
+        form = {"chunked": packings, "types": types}
+        return json.dumps(form, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+    @cached_property
+    def names_text(self) -> bytes:
+        """The quoted names of the layout's blobs, a line feed between two."""
+        return b"\n".join(self.quoted_names)
+
+    @cached_property
+    def type_numbers(self) -> Numbers:
+        """For each blob of the layout the place of its type in ``types``."""
+        numbers = {one: number for number, one in enumerate(self.types)}
+        found = (numbers[_type_of(one)] for one in self.entries)
+        return np.fromiter(found, np.uint64, len(self.entries))
+
+    @cached_property
+    def digest(self) -> str:
+        """``sha256:<hex>`` of the layout's names, kinds, dtypes, shapes, axis orders and roles."""
+        about = [[one.role, one.origin] for one in self.entries]
+        roles = json.dumps(about, sort_keys=True) if any(map(_has_attributes, self.entries)) else ""
+        digest = hashlib.sha256(b"\0".join([self.text, self.names_text, roles.encode()]))
+        digest.update(self.type_numbers.tobytes())
+        return f"sha256:{digest.hexdigest()}"
+
+    def places(self, start: int) -> tuple[Numbers, int]:
+        """Return the offset of each blob's data in the layout, from ``start`` on, and the end.
+
+        Blobs without data, and compressed ones, are at 0.
+        """
+        sizes = self.sizes[self.order].astype(np.int64)
+        paged = sizes >= PAGED_BYTES
+        step = np.where(paged, PAGE, ALIGNMENT)
+        taken = -(-sizes // step) * step
+        begin = -(-start // ALIGNMENT) * ALIGNMENT
+        first = begin + np.concatenate([[0], np.cumsum(taken)[:-1]]) if len(sizes) else sizes
+        end = begin + int(taken[~paged].sum())
+        shift = -end % PAGE
+        first[paged] += shift
+        offsets = np.zeros(len(sizes), np.uint64)
+        offsets[self.order] = np.where(sizes > 0, first, 0)
+        last = int((first + sizes).max(initial=begin))
+        return offsets, last
+
+
+def build_entries(
+    coded: Mapping[str, Coded],
+    packings: Mapping[str, Packing] | None = None,
+    origins: Mapping[str, str] | None = None,
+) -> list[Entry]:
+    """Build the entries of a file's layout from values that are encoded for HDF5."""
+    return [
+        Entry(
+            name=name,
+            kind=one.kind,
+            dtype=one.dtype,
+            shape=one.array.shape,
+            size_bytes=one.array.nbytes,
+            role="reader" if name.startswith("readers/") else "state",
+            origin=(origins or {}).get(root_blob(name), ""),
+            packing=(packings or {}).get(name),
+            order=one.order,
+        )
+        for name, one in coded.items()
+    ]
+
+
+def _type_of(entry: Entry) -> tuple[str, str, tuple[int, ...], AxisOrder]:
+    return entry.kind, entry.dtype, entry.shape, entry.order
+
+
+def _has_attributes(entry: Entry) -> bool:
+    return bool(entry.origin) or entry.role != "state"

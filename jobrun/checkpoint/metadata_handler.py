@@ -1,0 +1,49 @@
+"""Define the protocol of metadata handlers, which choose and record a run's epochs.
+
+The run's own implementation (its manifests and its journal) is the runner's; another one can
+be handed to the runner, which then asks and informs both.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from jobrun.core.events import CheckpointTimes
+from jobrun.core.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """An epoch to continue from, and why that one, in words; -1 is the beginning."""
+
+    epoch: int
+    reason: str
+
+
+class MetadataHandler(Protocol):
+    """Knows which epochs there are. Called by the runner alone, one call at a time."""
+
+    def last_epoch(self, wanted: int | None) -> Chosen | None:
+        """Return the epoch that the handler lets a run continue from; None for no opinion.
+
+        Asked at each start, also of a new run, which has no epoch to continue from.
+
+        Args:
+            wanted: The epoch that the user named, or None.
+
+        Raises:
+            CheckpointError: There is none, or not the wanted one.
+        """
+
+    def accessible(self, epoch: int | None) -> bool:
+        """Return whether the handler can read an epoch; for None, whether it can save one."""
+
+    def written(self, epoch: int, generation: int) -> None:
+        """Let the handler record that an epoch is durable: once, or at a resume if denied.
+
+        Raises:
+            EnvironmentFaultError: It could not be noted; the save counts as failed.
+        """
+
+    def report(self, times: CheckpointTimes) -> None:
+        """Let the handler record how long a save, load or upload took (protocol)."""

@@ -1,0 +1,317 @@
+"""Load all or some blobs of an open checkpoint file, verifying each byte on its way.
+
+Large arrays are read to where they stay, several portions at a time; small ones pass through
+a portion's memory. Beside the blobs themselves a few megabytes are needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from jobrun.checkpoint.flatten import leaf_links, structure_link, unflatten
+from jobrun.checkpoint.hdf5.blocks import blocks_holding
+from jobrun.checkpoint.hdf5.dtypes import dtype_text
+from jobrun.checkpoint.hdf5.file_layout import PAGED_BYTES
+from jobrun.checkpoint.hdf5.index import BlobType, StructureError
+from jobrun.checkpoint.hdf5.value_codec import Array, decode, with_axis_order
+from jobrun.checkpoint.read.compressed_chunks import read_chunks, split_chunks
+from jobrun.checkpoint.read.open_file import Bytes, StateFile, split_blocks
+from jobrun.checkpoint.read.portions import PortionReader, RowSpans, flat_memory
+from jobrun.core.errors import CheckpointError, Fault
+from jobrun.core.system_calls import advise_sequential
+from jobrun.core.text.names import did_you_mean
+from jobrun.values.kinds import Value
+
+# Kind, dtype and shape; None where they do not matter.
+Expected = tuple[str | None, str | None, tuple[int, ...] | None]
+# More do not make a disk faster that two cannot keep busy.
+_MOST_THREADS = 4
+# In what one thread reads at a time.
+_MANY_SMALL = 128
+
+
+def load(
+    file: StateFile,
+    names: Iterable[str] | None = None,
+    *,
+    partial: bool = False,
+    into: Mapping[str, Array] | None = None,
+) -> dict[str, Value]:
+    """Load the named blobs of an open checkpoint file, or all; containers stay flattened.
+
+    Where all are wanted, or ``names`` leaves none out, every byte of the file is verified, else
+    the blocks that hold the wanted ones.
+
+    Args:
+        file: An open one.
+        names: The blobs.
+        partial: Leave out names that it does not hold.
+        into: Arrays that receive the values of some blobs, and are the result; of equal dtype
+            and shape, in C order, which they keep. If reading fails, what is in them has no
+            meaning.
+
+    Raises:
+        CheckpointError: E307 if a blob is missing, E325 if an array of ``into`` does not fit;
+            then nothing was read. E303, E306 if the file is damaged or not jobrun's.
+    """
+    index = file.index
+    wanted = index.names if names is None else list(names)
+    missing = [name for name in wanted if name not in index.rows]
+    if missing and not partial:
+        raise CheckpointError.of(
+            "E307",
+            f"{file.path} has no blob '{missing[0]}'",
+            did_you_mean(missing[0], index.names),
+        )
+    found = [name for name in wanted if name in index.rows]
+    targets = {name: array for name, array in (into or {}).items() if name in index.rows}
+    _require_fitting(file, targets)
+    values = _Loading(file, {index.rows[name]: name for name in found}, targets).run()
+    return {name: values[index.rows[name]] for name in found}
+
+
+def require_types(file: StateFile, expected: Mapping[str, Expected]) -> None:
+    """Refuse to load a checkpoint file whose blobs have other types than expected.
+
+    Args:
+        file: An open one.
+        expected: Kind, dtype (as ``dtypes.dtype_text`` writes it) and shape by name; None for
+            what is not known. Names that the file does not have are passed over.
+
+    Raises:
+        CheckpointError: E325, one fault for each blob that differs.
+    """
+    index = file.index
+    there = {name: index.type_of(index.rows[name]) for name in expected if name in index.rows}
+    faults = [
+        Fault(
+            "E325",
+            f"blob '{name}' in {file.path} is {_describe_type(*_facts(there[name]))}; "
+            f"expected was {_describe_type(*wanted)}",
+            "use the spec that it was saved with, or fork the run without this blob",
+        )
+        for name, wanted in expected.items()
+        if name in there and not _fits(_facts(there[name]), wanted)
+    ]
+    if faults:
+        raise CheckpointError(*faults)
+
+
+def _facts(kind: BlobType) -> tuple[str, str, tuple[int, ...]]:
+    return kind.kind, kind.dtype, () if kind.kind == "text" else kind.shape
+
+
+def _fits(facts: Expected, wanted: Expected) -> bool:
+    return all(want in {None, fact} for want, fact in zip(wanted, facts, strict=True))
+
+
+def _describe_type(kind: str | None, dtype: str | None, shape: tuple[int, ...] | None) -> str:
+    words = [
+        kind or "something",
+        "" if dtype is None else f"of dtype {dtype}",
+        "" if shape is None else f"of shape {shape}",
+    ]
+    return " ".join(filter(None, words))
+
+
+def _require_fitting(file: StateFile, targets: Mapping[str, Array]) -> None:
+    index = file.index
+    numbers = index.table["type"][[index.rows[name] for name in targets]].tolist()
+    # Ten thousand that fit are passed over quickly; words are made for the others.
+    doubtful = {
+        name: ("array", dtype_text(one.dtype), one.shape)
+        for (name, one), number in zip(targets.items(), numbers, strict=True)
+        if not _is_of(one, index.types[number])
+    }
+    require_types(file, doubtful)
+    for name, array in targets.items():
+        if not array.flags.c_contiguous:
+            raise CheckpointError.of(
+                "E325",
+                f"blob '{name}' in {file.path} cannot be read into an array that is not in C order",
+                "give one that is",
+            )
+
+
+def _is_of(array: Array, kind: BlobType) -> bool:
+    return kind.is_plain and array.dtype == kind.stored and array.shape == kind.shape
+
+
+class _Loading:
+    """One call of ``load``.
+
+    Args:
+        file: The file.
+        names: The wanted blobs, by row.
+        targets: Arrays to be read into.
+    """
+
+    def __init__(
+        self, file: StateFile, names: Mapping[int, str], targets: Mapping[str, Array]
+    ) -> None:
+        self._file = file
+        self._names = names
+        self._targets = targets
+        self._values: dict[int, Value] = {}
+        index = file.index
+        rows = np.array(sorted(names), np.int64)
+        packed = np.array([row in index.packings for row in rows.tolist()], bool)
+        sizes = index.table["size"][rows]
+        self._packed: list[int] = rows[packed].tolist()
+        self._empty: list[int] = rows[(sizes == 0) & ~packed].tolist()
+        self._large = RowSpans(index, rows[(sizes >= PAGED_BYTES) & ~packed])
+        self._small = RowSpans(index, rows[(sizes > 0) & (sizes < PAGED_BYTES) & ~packed])
+
+    def run(self) -> dict[int, Value]:
+        """Load all wanted values of the checkpoint file, and return them by row of its index."""
+        arrays = {row: self._target(row) for row in self._large.rows.tolist()}
+        memory = {row: flat_memory(array) for row, array in arrays.items()}
+        reading = PortionReader(self._file, self._large, memory, self._small, self._take)
+        parts = [part for blocks in self._blocks() for part in split_blocks(blocks)]
+        if len(parts) > 1:
+            # Reading ahead while a portion is taken apart; threads alone would confuse it.
+            advise_sequential(self._file.descriptor)
+        # Thousands of small arrays are Python's work: two threads would only be in each
+        # other's way.
+        crowded = [part for part in parts if reading.count_small(part) > _MANY_SMALL]
+        for part in crowded:
+            reading.read(part)
+        _each(reading.read, [part for part in parts if part not in crowded])
+        reading.take_halves()
+        for row, array in arrays.items():
+            self._give(row, array)
+        for row in self._empty:
+            self._give(row, self._target(row))
+        self._unpack()
+        return self._values
+
+    def _blocks(self) -> list[range]:
+        """Return the runs of blocks of the file to load; all blocks if all blobs are wanted."""
+        if len(self._names) == len(self._file.index.names):
+            return [range(self._file.parts.blocks)]
+        runs: list[range] = []
+        for spans in (self._small, self._large):
+            for begin, end in zip(spans.begin.tolist(), spans.end.tolist(), strict=True):
+                blocks = blocks_holding(begin, end)
+                if runs and runs[-1].start <= blocks.start <= runs[-1].stop:
+                    blocks = range(runs.pop().start, blocks.stop)
+                runs.append(blocks)
+        return runs
+
+    def _target(self, row: int) -> Array:
+        target = self._targets.get(self._names[row])
+        kind = self._file.index.type_of(row)
+        if target is not None and kind.is_plain:
+            return target
+        return np.empty(kind.shape, kind.stored)
+
+    def _take(self, rows: list[int], data: Bytes) -> None:
+        """Load several small blobs of one type from their bytes, which are back to back."""
+        kind = self._file.index.type_of(rows[0])
+        matrix = data.view(kind.stored).reshape(len(rows), *kind.shape)
+        if not (kind.is_plain and kind.shape):
+            for number, row in enumerate(rows):
+                self._give(row, matrix[number, ...].copy())
+        elif kind.order:
+            for row, array in zip(rows, matrix, strict=True):
+                self._give(row, array)
+        elif not self._targets:
+            self._values.update(zip(rows, [array.copy() for array in matrix], strict=True))
+        else:
+            self._take_to_targets(rows, matrix)
+
+    def _take_to_targets(self, rows: list[int], matrix: Array) -> None:
+        names, targets, values = self._names, self._targets, self._values
+        for row, array in zip(rows, matrix, strict=True):
+            target = targets.get(names[row])
+            if target is None:
+                values[row] = array.copy()
+            else:
+                target[...] = array
+                values[row] = target
+
+    def _unpack(self) -> None:
+        arrays = {row: self._target(row) for row in self._packed}
+        parts = [(row, part) for row in arrays for part in split_chunks(self._file, row)]
+        _each(lambda part: read_chunks(self._file, part[0], arrays[part[0]], part[1]), parts)
+        for row, array in arrays.items():
+            self._give(row, array)
+
+    def _give(self, row: int, stored: Array) -> None:
+        """Keep the value decoded from a loaded array, which has no other use."""
+        name, kind = self._names[row], self._file.index.type_of(row)
+        target = self._targets.get(name)
+        if target is stored:
+            value = stored
+        elif kind.is_plain:
+            value = with_axis_order(stored, kind.order)
+        else:
+            value = self._decoded(name, kind, stored)
+        if target is not None and target is not value:
+            target[...] = value
+            value = target
+        self._values[row] = value
+
+    def _decoded(self, name: str, kind: BlobType, stored: Array) -> Value:
+        with self._file.structure():
+            try:
+                return decode(kind.kind, kind.dtype, stored, kind.order)
+            except ValueError as error:
+                raise StructureError(f"blob '{name}': {error}") from error
+
+
+def _each(act: Callable[[Any], None], split_chunks: Sequence[Any]) -> None:
+    threads = min(_MOST_THREADS, os.cpu_count() or 1, len(split_chunks))
+    if threads < 2:
+        for portion in split_chunks:
+            act(portion)
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="checkpoint-reader") as pool:
+        try:
+            for task in [pool.submit(act, portion) for portion in split_chunks]:
+                task.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def load_blobs(file: StateFile, names: Iterable[str], *, partial: bool = False) -> dict[str, Value]:
+    """Load the named blobs of an open file whole, unflattened; of an object its ``ObjectState``.
+
+    Args:
+        file: An open one.
+        names: The blobs.
+        partial: Leave out names that it does not hold.
+
+    Raises:
+        CheckpointError: As by ``load.load``.
+    """
+    wanted = list(names)
+    index = file.index
+    parts = {
+        name: leaf_links(name, index.names) for name in wanted if structure_link(name) in index.rows
+    }
+    if not parts:
+        return load(file, wanted, partial=partial)
+    links = [link for name in wanted for link in parts.get(name, [name])]
+    values = load(file, links, partial=partial)
+    found: dict[str, Value] = {}
+    for name in wanted:
+        if name in parts:
+            found[name] = _unflatten(file, name, {link: values[link] for link in parts[name]})
+        elif name in values:
+            found[name] = values[name]
+    return found
+
+
+def _unflatten(file: StateFile, name: str, values: dict[str, Value]) -> Value:
+    with file.structure():
+        try:
+            return unflatten(name, values)
+        except ValueError as error:
+            raise StructureError(f"blob '{name}': {error}") from error

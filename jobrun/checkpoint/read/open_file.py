@@ -1,0 +1,241 @@
+"""Open a checkpoint file, verify its header, tail and index, and read verified blocks.
+
+libhdf5 has no part in it. No byte is used before the digest of its block was compared, the
+digests before that of the tail, and that before that of the user block.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from jobrun.checkpoint.hdf5 import user_block as userblock
+from jobrun.checkpoint.hdf5.blocks import BLOCK_BYTES, block_span, blocks_holding, digest
+from jobrun.checkpoint.hdf5.index import (
+    Index,
+    StructureError,
+    Tail,
+    index_span,
+    parse_index,
+    parse_tail,
+    require_parts,
+)
+from jobrun.checkpoint.hdf5.user_block import Header, damaged_error
+from jobrun.checkpoint.read.regular_file import open_regular_file
+from jobrun.core.errors import CheckpointError
+from jobrun.core.system_calls import read_into
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+# What one thread reads and verifies at a time.
+UNIT_BYTES = 1 << 22
+
+
+class StateFile:
+    """An open checkpoint file whose user block was verified.
+
+    Args:
+        path: The file.
+        descriptor: It, open for reading.
+        size_bytes: Its length.
+        block: Its first 4096 bytes.
+        header: What they say.
+
+    Attributes:
+        path: The file.
+        descriptor: It, open for reading.
+        size_bytes: Its length.
+        header: What its user block says.
+        parts: Where its parts are.
+    """
+
+    def __init__(
+        self, path: str, descriptor: int, size_bytes: int, block: bytes, header: Header
+    ) -> None:
+        self.path = path
+        self.descriptor = descriptor
+        self.size_bytes = size_bytes
+        self.header = header
+        self._block = block
+        _require_length(path, size_bytes, header)
+        with self.structure():
+            self.parts = require_parts(header)
+
+    @contextmanager
+    def structure(self) -> Iterator[None]:
+        """Turn a ``StructureError`` in the block into an error that names the open file."""
+        try:
+            yield
+        except StructureError as error:
+            raise CheckpointError.of(
+                "E306",
+                f"refused to read {self.path}: {error}",
+                "jobrun did not write it like this; use another epoch, or a copy of this one",
+            ) from error
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest that a manifest has of the file: of its user block, which covers the rest."""
+        return userblock.sha256(self._block)
+
+    def require_digest(self, digest: str) -> None:
+        """Refuse to read an open checkpoint file whose digest is not its manifest's."""
+        if digest and digest != self.digest:
+            raise damaged_error(self.path, "its checksum is not the one in the manifest")
+
+    @cached_property
+    def tail(self) -> Tail:
+        """The parsed tail of the open checkpoint file.
+
+        Raises:
+            CheckpointError: It is damaged, or jobrun never writes such a one.
+        """
+        end = userblock.SIZE + self.header.length
+        data = bytes(self.pread(self.parts.tail, end - self.parts.tail))
+        if userblock.sha256(data) != self.header.digest:
+            raise damaged_error(self.path, "the checksum of its table of digests does not match")
+        with self.structure():
+            return parse_tail(data, self.header, self.parts)
+
+    @cached_property
+    def index(self) -> Index:
+        """The parsed index of the open checkpoint file.
+
+        Raises:
+            CheckpointError: It is damaged, or jobrun never writes such a one.
+        """
+        begin, end = index_span(self.parts)
+        with self.structure():
+            return parse_index(bytes(self.verified(begin, end)), self.parts, self.tail)
+
+    def pread(self, begin: int, size: int) -> Bytes:
+        """Read bytes of the open file without verifying them.
+
+        Raises:
+            CheckpointError: There are fewer.
+            OSError: The system refuses.
+        """
+        data = np.empty(size, np.uint8)
+        self.pread_into([data], begin)
+        return data
+
+    def pread_into(self, pieces: list[Bytes], begin: int) -> None:
+        """Read bytes of the open file into several buffers without verifying them."""
+        views = [piece.data for piece in pieces if piece.size]
+        while views:
+            count = read_into(self.descriptor, views[:512], begin)
+            if count == 0:
+                raise damaged_error(self.path, "it became shorter while it was read")
+            begin += count
+            while views and count >= len(views[0]):
+                count -= len(views[0])
+                views = views[1:]
+            if views:
+                views[0] = views[0][count:]
+
+    def verified(self, begin: int, end: int) -> Bytes:
+        """Read bytes of the open file, after verifying all blocks that hold them.
+
+        Raises:
+            CheckpointError: One of them is damaged.
+        """
+        blocks = blocks_holding(begin, end)
+        if not blocks:
+            return np.empty(0, np.uint8)
+        first = block_span(blocks[0], self.parts.tail)[0]
+        data = self.pread(first, block_span(blocks[-1], self.parts.tail)[1] - first)
+        self.check(blocks, [data])
+        return data[begin - first : end - first]
+
+    def check(self, blocks: Iterable[int], pieces: list[Bytes]) -> None:
+        """Verify consecutive blocks of the open file against their digests.
+
+        Args:
+            blocks: Their numbers.
+            pieces: Their bytes, one piece after the other.
+
+        Raises:
+            CheckpointError: One is damaged.
+        """
+        expected = self.tail.digests
+        left = [piece for piece in pieces if piece.size]
+        for number in blocks:
+            begin, end = block_span(number, self.parts.tail)
+            found, left = _digest_of(left, end - begin)
+            if found != expected[number]:
+                raise damaged_error(
+                    self.path, f"the checksum of bytes {begin} to {end - 1} does not match"
+                )
+
+    def pieces(self) -> Iterator[memoryview]:
+        """Yield all bytes after the user block, verified; each piece is valid until the next one.
+
+        Raises:
+            CheckpointError: The file is damaged.
+        """
+        end = self.parts.tail
+        tail = self.tail
+        memory = np.empty(min(UNIT_BYTES, end - userblock.SIZE), np.uint8)
+        for blocks in split_blocks(range(len(tail.digests))):
+            begin, last = block_span(blocks[0], end)[0], block_span(blocks[-1], end)[1]
+            piece = memory[: last - begin]
+            self.pread_into([piece], begin)
+            self.check(blocks, [piece])
+            yield piece.data
+        yield memoryview(tail.raw)
+
+
+def split_blocks(blocks: range) -> Iterator[range]:
+    """Split a range of an open checkpoint file's blocks into ranges of ``UNIT_BYTES``."""
+    step = UNIT_BYTES // BLOCK_BYTES
+    for first in range(blocks.start, blocks.stop, step):
+        yield range(first, min(first + step, blocks.stop))
+
+
+@contextmanager
+def open_state(path: str, *, at: str = "") -> Iterator[StateFile]:
+    """Open a local checkpoint file and verify its user block.
+
+    Args:
+        path: The file, as messages name it.
+        at: The copy of it to open instead, if there is one.
+
+    Raises:
+        CheckpointError: It is missing, not a plain one, not a checkpoint, of another format,
+            damaged, or not as jobrun writes it.
+    """
+    with open_regular_file(path, at=at) as (descriptor, size):
+        block = os.pread(descriptor, userblock.SIZE, 0)
+        yield StateFile(path, descriptor, size, block, userblock.decode(block, path))
+
+
+def _require_length(path: str, size_bytes: int, header: Header) -> None:
+    expected = userblock.SIZE + header.length
+    if size_bytes != expected:
+        how = "truncated" if size_bytes < expected else "longer than it was written"
+        raise CheckpointError.of(
+            "E302",
+            f"{path} is {how}: it has {size_bytes} bytes, expected {expected}",
+            "use another epoch, or a copy of this one",
+        )
+
+
+def _digest_of(pieces: list[Bytes], size: int) -> tuple[bytes, list[Bytes]]:
+    """Digest the first so many bytes that an open file yields; return the digest and the rest."""
+    if pieces[0].size >= size:
+        rest = pieces[0][size:]
+        return digest(pieces[0][:size]), [rest, *pieces[1:]] if rest.size else pieces[1:]
+    state = xxhash.xxh3_128()
+    left = list(pieces)
+    while size:
+        piece = left.pop(0)
+        state.update(piece[:size].data)
+        if piece.size > size:
+            left.insert(0, piece[size:])
+        size -= min(size, piece.size)
+    return state.digest(), left

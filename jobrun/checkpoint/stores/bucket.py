@@ -1,0 +1,318 @@
+"""Read, write, list and delete objects of a bucket: S3, Google Cloud Storage, Azure, memory.
+
+The only module that uses obstore. Credentials come from the environment, as the stores' own tools
+take them, and are never looked at here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from jobrun.core.codes import Code
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.files.disk import create_file, disk_faults, sync_file, write_all
+from jobrun.core.object_url import ObjectUrl
+
+# Less is sent in one request; more in parts, each from memory.
+PIECE_BYTES = 8 << 20
+_CLIENT = {"connect_timeout": "10s", "timeout": "120s"}
+_RETRIES: dict[str, Any] = {
+    "max_retries": 5,
+    "retry_timeout": timedelta(seconds=60),
+    "backoff": {
+        "init_backoff": timedelta(milliseconds=100),
+        "max_backoff": timedelta(seconds=5),
+        "base": 2,
+    },
+}
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_CODE = re.compile(r"<Code>([^<]{1,80})</Code>(?:.*?<Message>([^<]{0,300})</Message>)?", re.DOTALL)
+_STATUS = re.compile(r"Server returned non-2xx status code: ((\d{3})[A-Za-z ]*)")
+# Request Timeout, Conflict, Too Early, Too Many Requests: another time it may do so.
+_PASSING = {"408", "409", "425", "429"}
+# What a server that is no such store, or one of another region, gives.
+_NO_STORE = ("Received redirect", "Unable to extract metadata")
+# What is in the memory of this process, by bucket.
+_memory: dict[str, Any] = {}
+
+
+class Bucket:
+    """The objects of a store whose names begin with a URL's prefix.
+
+    Any thread. What the store answers may be tried again a few times, for about a minute.
+
+    Args:
+        url: The place.
+
+    Raises:
+        EnvironmentFaultError: E330, the package is not installed; E331, the store does not do
+            what it is asked; E336, there is no such bucket, no permission, or it refuses the
+            request for good. Also of each method.
+    """
+
+    def __init__(self, url: ObjectUrl) -> None:
+        self.url = url
+        self._api = _obstore()
+        # That of the URL is the store's own matter, except in memory.
+        self._prefix = f"{url.prefix}/" if url.scheme == "memory" and url.prefix else ""
+        with self._store_errors("open"):
+            self._store = _opened(url)
+
+    def put_new(self, name: str, data: bytes) -> bool:
+        """Create an object of the bucket as a whole; return False if its name is taken."""
+        try:
+            with self._store_errors("write", name, makes=True):
+                self._api.put(self._store, self._prefix + name, data, mode="create")
+        except _ObjectExistsError:
+            return False
+        return True
+
+    def put(self, name: str, pieces: Iterable[bytes], size_bytes: int) -> None:
+        """Write an object of the bucket as a whole, replacing one of the same name.
+
+        Args:
+            name: Its name.
+            pieces: Its content. What this raises is raised, and the object does not appear.
+            size_bytes: How much that is.
+        """
+        raised: list[BaseException] = []
+        given: Any = _remembering(pieces, raised)
+        if size_bytes <= PIECE_BYTES:
+            given = b"".join(pieces)
+        try:
+            with self._store_errors("write", name, makes=True):
+                self._api.put(
+                    self._store,
+                    self._prefix + name,
+                    given,
+                    chunk_size=PIECE_BYTES,
+                    max_concurrency=4,
+                )
+        except EnvironmentFaultError:
+            if raised:
+                raise raised[0] from None
+            raise
+
+    def size_bytes(self, name: str) -> int | None:
+        """Return the length of an object in the bucket, or None when there is none."""
+        try:
+            with self._store_errors("look at", name):
+                return int(self._api.head(self._store, self._prefix + name)["size"])
+        except FileNotFoundError:
+            return None
+
+    def made_at(self, name: str) -> float:
+        """Return when an object of the bucket was written, in seconds since 1970; 0 without one."""
+        try:
+            with self._store_errors("look at", name):
+                found = self._api.head(self._store, self._prefix + name)
+                return float(found["last_modified"].timestamp())
+        except FileNotFoundError:
+            return 0.0
+
+    def read(self, name: str, most_bytes: int) -> bytes | None:
+        """Read all bytes of a small object in the bucket; None when there is none.
+
+        Raises:
+            EnvironmentFaultError: E331, also of one that is longer.
+        """
+        try:
+            with self._store_errors("read", name):
+                found = self._api.get(self._store, self._prefix + name)
+                if found.meta["size"] > most_bytes:
+                    raise ValueError(f"it has {found.meta['size']} bytes, far too many")
+                return bytes(found.bytes())
+        except FileNotFoundError:
+            return None
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """Yield the bytes of an object in the bucket, piece by piece.
+
+        Raises:
+            FileNotFoundError: There is none.
+        """
+        with self._store_errors("read", name):
+            found = self._api.get(self._store, self._prefix + name)
+            for piece in found.stream(min_chunk_size=1 << 20):
+                yield bytes(piece)
+
+    def download(
+        self, name: str, target: Path, size_bytes: int, *, durable: bool = False
+    ) -> int | None:
+        """Download an object of the bucket to a new file; return its length, None without one.
+
+        Args:
+            name: Its name.
+            target: The file, which is not there.
+            size_bytes: How much it should be; so much has to be free on the disk.
+            durable: The file outlasts a power cut; its name is the caller's matter.
+
+        Raises:
+            EnvironmentFaultError: Also E313, the system refuses.
+        """
+        with disk_faults("E313", f"write {target}", needed_bytes=size_bytes):
+            descriptor = create_file(target)
+            try:
+                for piece in self.pieces(name):
+                    write_all(descriptor, piece)
+                if durable:
+                    sync_file(descriptor)
+                return os.fstat(descriptor).st_size
+            except FileNotFoundError:
+                return None
+            finally:
+                os.close(descriptor)
+
+    def list(self, prefix: str = "") -> dict[str, int]:
+        """List the lengths of all objects in the bucket below ``prefix/``, by name."""
+        with self._store_errors("list", prefix):
+            found = self._api.list(self._store, (self._prefix + prefix) or None)
+            cut = len(self._prefix)
+            return {str(one["path"])[cut:]: int(one["size"]) for some in found for one in some}
+
+    def folders(self) -> tuple[str, ...]:
+        """List the folders of the bucket: common first parts of the names of its objects."""
+        with self._store_errors("list"):
+            found = self._api.list_with_delimiter(self._store, self._prefix or None)
+            cut = len(self._prefix)
+            return tuple(str(one).rstrip("/")[cut:] for one in found["common_prefixes"])
+
+    def copy(self, name: str, to: str) -> None:
+        """Copy an object of the bucket, inside the object store."""
+        with self._store_errors("copy", name):
+            self._api.copy(self._store, self._prefix + name, self._prefix + to)
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete objects of the bucket; missing ones are ignored."""
+        for name in names:
+            try:
+                with self._store_errors("delete", name):
+                    self._api.delete(self._store, self._prefix + name)
+            except FileNotFoundError:
+                continue
+
+    @contextmanager
+    def _store_errors(self, what: str, name: str = "", *, makes: bool = False) -> Iterator[None]:
+        """Turn errors of the bucket's library into faults, except ``FileNotFoundError``.
+
+        Of a request that makes an object, 404 means that there is no such place.
+        """
+        errors = self._api.exceptions
+        try:
+            yield
+        except FileNotFoundError as error:
+            if makes or _is_no_bucket(error):
+                raise self._failed(what, name, error) from None
+            raise FileNotFoundError(name) from None
+        except errors.AlreadyExistsError:
+            raise _ObjectExistsError from None
+        except (errors.BaseError, OSError, ValueError) as error:
+            # Not as its cause: what it says is long, and said below.
+            raise self._failed(what, name, error) from None
+
+    def _failed(self, what: str, name: str, error: Exception) -> EnvironmentFaultError:
+        place = self.url / name if name else self.url
+        reason = summarize_error(error)
+        code: Code = "E331"
+        mend = "see whether it can be reached from here; then resume"
+        if _is_no_bucket(error):
+            code, mend = "E336", f"make '{self.url.bucket}', or name one that is there"
+        elif _is_refusal(error, reason):
+            code = "E336"
+            mend = "see to it that the credentials in the environment allow this"
+        elif _is_for_good(error):
+            code = "E336"
+            mend = (
+                f"see whether '{self.url}' is a name that the store allows, and the endpoint "
+                "and the region in the environment"
+            )
+        return EnvironmentFaultError.of(code, f"cannot {what} {place}: {reason}", mend)
+
+
+class _ObjectExistsError(Exception):
+    """The object was to be a new one."""
+
+
+def summarize_error(error: BaseException) -> str:
+    """Return the error message of a bucket in one line, without request ids and internals."""
+    text = str(error).partition("\n\nDebug source")[0]
+    if found := _CODE.search(text):
+        # The message may have lines, of which those after the first are ids and times.
+        said = " ".join((found[2] or "").strip().partition("\nRequestId")[0].split())
+        return f"{found[1]}: {said}".rstrip(": .")
+    if found := _STATUS.search(text):
+        return f"it answers {found[1].strip()}"
+    if "error sending request" in text or "Connect" in text:
+        return "it does not answer"
+    return text.splitlines()[0].rpartition(" - ")[2].strip() if text else type(error).__name__
+
+
+def _code_of(error: BaseException) -> str:
+    found = _CODE.search(str(error))
+    return found[1] if found else ""
+
+
+def _is_no_bucket(error: BaseException) -> bool:
+    return _code_of(error) in {"NoSuchBucket", "ContainerNotFound"} or (
+        "The specified bucket does not exist" in str(error)
+    )
+
+
+def _is_refusal(error: BaseException, reason: str) -> bool:
+    kinds = {"PermissionDeniedError", "UnauthenticatedError"}
+    return type(error).__name__ in kinds or reason.startswith(("it answers 401", "it answers 403"))
+
+
+def _is_for_good(error: Exception) -> bool:
+    """Return whether a bucket's refusal of a request is permanent, so that no retry helps."""
+    text = str(error)
+    if found := _STATUS.search(text):
+        return found[2][0] in "34" and found[2] not in _PASSING
+    return any(words in text for words in _NO_STORE)
+
+
+def _remembering(pieces: Iterable[bytes], raised: list[BaseException]) -> Iterator[bytes]:
+    try:
+        yield from pieces
+    except BaseException as error:
+        raised.append(error)
+        raise
+
+
+def _obstore() -> ModuleType:
+    try:
+        # Only who keeps checkpoints in an object store needs it.
+        import obstore  # noqa: PLC0415
+        import obstore.exceptions  # noqa: PLC0415
+        import obstore.store  # noqa: PLC0415
+    except ImportError as error:
+        raise EnvironmentFaultError.of(
+            "E330",
+            "object stores need the package obstore, which is not installed",
+            "pip install 'jobrun[obstore]'",
+        ) from error
+    return obstore
+
+
+def _opened(url: ObjectUrl) -> Any:
+    store = _obstore().store
+    if url.scheme == "memory":
+        return _memory.setdefault(url.bucket, store.MemoryStore())
+    options: dict[str, Any] = dict(_CLIENT)
+    config: dict[str, Any] = {}
+    if url.scheme in {"s3", "s3a"}:
+        endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
+        if endpoint:
+            # All tools of the store take these; the library knows only some of them.
+            config["endpoint"] = endpoint
+            options["allow_http"] = endpoint.startswith("http://")
+    make: Callable[..., Any] = store.from_url
+    given: dict[str, Any] = {"config": config} if config else {}
+    return make(str(url), client_options=options, retry_config=_RETRIES, **given)

@@ -1,0 +1,154 @@
+"""Encode and decode the manifest, the record that makes an epoch's files one checkpoint.
+
+Canonical JSON: one manifest has one text, so a reader can, and does, refuse any other. The
+last key is ``sha256``, of the text without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from jobrun.checkpoint.hdf5.user_block import DIGEST, damaged_error, unknown_format_error
+from jobrun.checkpoint.read.regular_file import open_regular_file
+from jobrun.checkpoint.read.verify import read_verified
+from jobrun.checkpoint.store import Manifest, StoredFile
+from jobrun.checkpoint.stores.object_references import local_path
+from jobrun.core.errors import CheckpointError
+from jobrun.core.text.names import FILE_NAME
+
+NAME = "manifest.json"
+FORMAT = 1
+# Far more than any; what is longer is not read.
+MOST_BYTES = 1 << 28
+# Texts of environments by what ``repr`` shows of them.
+_ENVIRONMENTS: dict[str, str] = {}
+_MOST_ENVIRONMENTS = 16
+_DIGEST = re.compile(rb'  "sha256": "([0-9a-f]{64})"\n}\n\Z')
+
+
+def encode(manifest: Manifest) -> bytes:
+    """Encode a manifest as JSON text: ASCII, keys sorted, a line feed at the end.
+
+    Raises:
+        ValueError: ``runner`` or ``environment`` holds what JSON cannot, such as NaN.
+    """
+    fields = {
+        "epoch": manifest.epoch,
+        "files": [_file_form(file) for file in manifest.files],
+        "format": FORMAT,
+        "generation": manifest.generation,
+        "run_id": manifest.run_id,
+        "spec_digest": manifest.spec_digest,
+        "runner": dict(manifest.runner),
+    }
+    # All epochs of a run have one environment, whose key is the first of all.
+    first = _environment_text(repr(manifest.environment), manifest)
+    text = f'{{\n  "environment": {first},{_dumps(fields)[1:]}'.encode("ascii")
+    digest = hashlib.sha256(text).hexdigest()
+    return text[:-2] + f',\n  "sha256": "{digest}"\n}}\n'.encode("ascii")
+
+
+def _dumps(fields: Any) -> str:
+    return json.dumps(fields, sort_keys=True, indent=2, allow_nan=False)
+
+
+def _environment_text(shown: str, manifest: Manifest) -> str:
+    """Return the JSON text of a manifest's environment, indented as a part of the whole."""
+    if shown not in _ENVIRONMENTS:
+        if len(_ENVIRONMENTS) > _MOST_ENVIRONMENTS:
+            _ENVIRONMENTS.clear()
+        _ENVIRONMENTS[shown] = _dumps(dict(manifest.environment)).replace("\n", "\n  ")
+    return _ENVIRONMENTS[shown]
+
+
+def decode(data: bytes, what: str) -> Manifest:
+    """Decode the JSON text of a manifest, after verifying its checksum.
+
+    Args:
+        data: The whole text.
+        what: Its file, for messages.
+
+    Raises:
+        CheckpointError: It is damaged, or of a newer format.
+    """
+    found = _DIGEST.search(data)
+    if found is None:
+        raise damaged_error(what, "it is not a complete manifest")
+    text = data[: found.start()].removesuffix(b",\n") + b"\n}"
+    if hashlib.sha256(text).hexdigest() != found[1].decode():
+        raise damaged_error(what, "its checksum does not match")
+    try:
+        fields: Any = json.loads(text)
+        if type(fields["format"]) is int and fields["format"] != FORMAT:
+            raise unknown_format_error(what, fields["format"], FORMAT)
+        manifest = _manifest(fields)
+        same = encode(manifest) == data
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise damaged_error(what, f"its fields are not those of a manifest ({error})") from error
+    if not same or not _plausible(manifest):
+        raise damaged_error(what, "its fields are not those of a manifest")
+    return manifest
+
+
+def _file_form(file: StoredFile) -> dict[str, object]:
+    return {
+        "node": file.node,
+        "name": file.name,
+        "size_bytes": file.size_bytes,
+        "digest": file.digest,
+    }
+
+
+def _manifest(fields: Any) -> Manifest:
+    files = tuple(StoredFile(**file) for file in fields["files"])
+    known = ("epoch", "run_id", "generation", "spec_digest", "runner", "environment")
+    return Manifest(files=files, **{key: fields[key] for key in known})
+
+
+def _plausible(manifest: Manifest) -> bool:
+    texts = (manifest.run_id, manifest.spec_digest)
+    numbers = (manifest.epoch, manifest.generation, *(file.size_bytes for file in manifest.files))
+    return (
+        all(type(text) is str for text in texts)
+        and all(type(number) is int and number >= 0 for number in numbers)
+        and all(_plausible_file(file) for file in manifest.files)
+        and len({file.name for file in manifest.files}) == len(manifest.files)
+        and len({file.node for file in manifest.files}) == len(manifest.files)
+    )
+
+
+def _plausible_file(file: StoredFile) -> bool:
+    texts = (file.node, file.name, file.digest)
+    return (
+        all(type(text) is str for text in texts)
+        # A name that leaves the directory would let a manifest point at any file.
+        and FILE_NAME.fullmatch(file.node) is not None
+        and file.name == f"{file.node}.h5"
+        and DIGEST.fullmatch(file.digest) is not None
+    )
+
+
+def find_damage(directory: str, file: StoredFile, *, whole: bool) -> str:
+    """Return how a stored file differs from what its epoch's manifest says; empty if it does not.
+
+    Args:
+        directory: Where it should be.
+        file: What the manifest says.
+        whole: Compare the digest too, not only the length.
+    """
+    path = str(Path(directory, file.name))
+    try:
+        at = local_path(path)
+        with open_regular_file(path, at=at) as (_, length):
+            if length != file.size_bytes:
+                return f"{file.name} has {length} bytes, expected {file.size_bytes}"
+        if whole:
+            for _ in read_verified(path, file.digest, at=at):
+                pass
+    except CheckpointError as error:
+        return error.faults[0].message
+    return ""

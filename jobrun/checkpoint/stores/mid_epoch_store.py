@@ -1,0 +1,56 @@
+"""Store mid-epoch checkpoints, in directories such as ``epoch-000003.records-000050/``.
+
+They are made and removed as whole epochs are, and no list of epochs has them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from jobrun.checkpoint.stores.directory import DirectoryStore, epoch_name
+from jobrun.core.files.disk import disk_faults, list_directory
+
+_MIDWAY = re.compile(r"epoch-([0-9]{6,18})\.records-([0-9]{6,18})")
+
+
+class MidEpochStore(DirectoryStore):
+    """A ``DirectoryStore`` that has, of each epoch, the checkpoint after one number of records.
+
+    Args:
+        root: Where the whole epochs are, too.
+        records: How many records of its epoch each of these checkpoints is after.
+    """
+
+    def __init__(self, root: str, records: int) -> None:
+        super().__init__(root)
+        self._records = records
+
+    def path(self, epoch: int) -> str:
+        """See ``CheckpointStore.path``."""
+        return str(self._root / mid_epoch_name(epoch, self._records))
+
+    def _listed(self) -> Iterator[int]:
+        for epoch, records in list_mid_epochs(str(self._root)):
+            if records == self._records:
+                yield epoch
+
+
+def mid_epoch_name(epoch: int, records: int) -> str:
+    """Return the name of the directory of a mid-epoch checkpoint."""
+    return f"{epoch_name(epoch)}.records-{records:06d}"
+
+
+def parse_mid_epoch_name(name: str) -> tuple[int, int] | None:
+    """Parse a mid-epoch checkpoint's directory name: epoch and records; None if it is none."""
+    found = _MIDWAY.fullmatch(name)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def list_mid_epochs(root: str) -> tuple[tuple[int, int], ...]:
+    """List the epoch and number of records of each stored mid-epoch checkpoint, ascending."""
+    with disk_faults("E313", f"list {root}"):
+        names = [path.name for path in list_directory(root)]
+    found = [one for one in map(parse_mid_epoch_name, names) if one is not None]
+    # One has one name: another one is someone's copy.
+    return tuple(sorted(one for one in found if mid_epoch_name(*one) in names))

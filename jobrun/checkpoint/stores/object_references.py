@@ -1,0 +1,217 @@
+"""Refer to checkpoint files in an object store by small local files, and fetch their bytes.
+
+::
+
+    epoch-000012/manifest.json     as ever: the names, lengths and digests of all files
+    epoch-000012/trainer.h5.url    in place of trainer.h5: one line, where the object is
+
+Whoever opens ``trainer.h5`` gets a copy, which this process keeps while it needs it; that it is
+what the manifest describes is compared then, as with any file. The objects go with their epoch.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import tempfile
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from jobrun.checkpoint.hdf5.user_block import damaged_error
+from jobrun.checkpoint.read.open_file import StateFile, open_state
+from jobrun.core.errors import CheckpointError
+from jobrun.core.files.disk import read_regular, write_new_file
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.object_url import ObjectUrl, parse_object_url
+
+SUFFIX = ".url"
+_MANIFEST = "manifest.json"
+_MOST_BYTES = 1 << 13
+# What is read of a foreign directory must not name anything else.
+_NAME = re.compile(r"epoch-[0-9]{6,18}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}\.h5")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Where a file is.
+
+    Attributes:
+        place: Of the epochs.
+        name: Of the object, there.
+    """
+
+    place: ObjectUrl
+    name: str
+
+    def __str__(self) -> str:
+        return str(self.place / self.name)
+
+
+def write_reference(path: Path, reference: Reference) -> None:
+    """Write the reference file that replaces the file ``path`` by its object's location.
+
+    Raises:
+        OSError: The system refuses, or it was said already.
+    """
+    write_new_file(f"{path}{SUFFIX}", f"{reference.place} {reference.name}\n".encode())
+
+
+def read_reference(path: str) -> Reference | None:
+    """Read the reference file that replaces the file ``path``; None without one.
+
+    Raises:
+        CheckpointError: What is said is damaged.
+    """
+    if not path.endswith(".h5"):
+        return None
+    said = f"{path}{SUFFIX}"
+    try:
+        data = read_regular(said, _MOST_BYTES)
+    except OSError:
+        return None
+    try:
+        place, _, name = data.decode().removesuffix("\n").rpartition(" ")
+        url = parse_object_url(place)
+    except ValueError as error:
+        raise damaged_error(said, str(error)) from error
+    if not _NAME.fullmatch(name):
+        raise damaged_error(said, f"'{name}' is not a file of an epoch")
+    return Reference(url, name)
+
+
+def fetch_object(reference: Reference, target: Path) -> None:
+    """Download the object behind a reference as a new file, which its reader verifies.
+
+    Raises:
+        CheckpointError: E333, it is not there, or was cut short.
+        EnvironmentFaultError: The store or the disk refuses.
+    """
+    # Only who has files there needs it.
+    from jobrun.checkpoint.stores.bucket import Bucket  # noqa: PLC0415
+
+    bucket = Bucket(reference.place)
+    size = bucket.size_bytes(reference.name)
+    if size is None:
+        raise _gone(reference, "it is not there")
+    found = bucket.download(reference.name, target, size)
+    if found is None:
+        raise _gone(reference, "it is not there any more")
+    if found != size:
+        raise _gone(reference, f"{found} bytes of {size} came")
+
+
+def _gone(reference: Reference, how: str) -> CheckpointError:
+    mend = "put it back from a copy, or use another epoch"
+    return CheckpointError.of("E333", f"{reference} cannot be used: {how}", mend)
+
+
+class _FetchedFiles:
+    """The copies of objects that this process has fetched; they are deleted when it ends."""
+
+    def __init__(self) -> None:
+        self._root: Path | None = None
+        self._pid = 0
+        self._found: dict[Reference, Path] = {}
+        self._lock = threading.Lock()
+        self._turns: defaultdict[Reference, threading.Lock] = defaultdict(threading.Lock)
+
+    def of(self, reference: Reference) -> str:
+        """Return the local copy of the object behind a reference, fetched at the first request."""
+        with self._lock:
+            turn = self._turns[reference]
+        # Two that want one file fetch it once.
+        with turn:
+            found = self._found.get(reference)
+            if found is None or not found.is_file():
+                made = Path(tempfile.mkdtemp(dir=self._made())) / PurePosixPath(reference.name).name
+                fetch_object(reference, made)
+                found = self._found[reference] = made
+        return str(found)
+
+    def forget(self) -> None:
+        """Delete all local copies of fetched objects."""
+        with self._lock:
+            root, self._root, self._found = self._root, None, {}
+            self._turns.clear()
+        # A process that was forked has no part in them.
+        if root is not None and self._pid == os.getpid():
+            shutil.rmtree(root, ignore_errors=True)
+
+    def _made(self) -> Path:
+        with self._lock:
+            if self._root is None:
+                self._root = Path(tempfile.mkdtemp(prefix="jobrun-fetched-"))
+                self._pid = os.getpid()
+            return self._root
+
+
+_copies = _FetchedFiles()
+atexit.register(_copies.forget)
+
+
+def local_path(path: str) -> str:
+    """Return where a file's bytes are on this machine, fetching the object that it refers to.
+
+    Args:
+        path: The file in the directory of its epoch.
+
+    Returns:
+        ``path`` itself, unless only a reference to an object is there; then a copy of the object,
+        fetched once by this process.
+
+    Raises:
+        CheckpointError: The reference is damaged, or there is no such object.
+        EnvironmentFaultError: The object store or the disk refuses.
+    """
+    if os.path.lexists(path):
+        return path
+    reference = read_reference(path)
+    return path if reference is None else _copies.of(reference)
+
+
+def delete_fetched() -> None:
+    """Delete all local copies of fetched objects; open files stay readable."""
+    _copies.forget()
+
+
+def delete_objects(directory: Path) -> None:
+    """Delete the objects to which a removed epoch's reference files refer, its manifest first.
+
+    Raises:
+        EnvironmentFaultError: The store refuses.
+    """
+    by_place: dict[ObjectUrl, list[str]] = {}
+    for path in sorted(directory.glob(f"*{SUFFIX}")):
+        try:
+            reference = read_reference(str(path).removesuffix(SUFFIX))
+        except CheckpointError:
+            # Nobody knows what it was; nothing is deleted for it.
+            continue
+        if reference is not None:
+            by_place.setdefault(reference.place, []).append(reference.name)
+    for place, names in by_place.items():
+        from jobrun.checkpoint.stores.bucket import Bucket  # noqa: PLC0415 - see fetch_object
+
+        manifests = dict.fromkeys(f"{PurePosixPath(name).parent}/{_MANIFEST}" for name in names)
+        Bucket(place).delete([*manifests, *names])
+
+
+@contextmanager
+def open_checkpoint(path: str) -> Iterator[StateFile]:
+    """Open a node's checkpoint file, fetching its object first if there is only a reference to it.
+
+    Args:
+        path: The file in the directory of its epoch.
+
+    Raises:
+        CheckpointError: It is missing, not a regular file, not a checkpoint, of another format,
+            or damaged.
+        EnvironmentFaultError: It is in an object store that refuses.
+    """
+    with open_state(path, at=local_path(path)) as file:
+        yield file

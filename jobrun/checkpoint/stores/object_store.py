@@ -1,0 +1,383 @@
+"""Store checkpoints in an object store: each file an object, the manifest last.
+
+::
+
+    epoch-000012/trainer.0123456789abcdef.h5    each node's file, named by its digest
+    epoch-000012/manifest.json                  last, and only as a new object: now the epoch exists
+
+Whoever writes a file of a name writes the same bytes, so what an interrupted upload left, or what
+another runner writes at the same time, is no harm; and of several manifests only one can be the
+first. Each file is read back and compared before the manifest is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from jobrun.checkpoint.read.regular_file import read_regular_file
+from jobrun.checkpoint.read.verify import read_verified
+from jobrun.checkpoint.store import Damage, EpochHold, Manifest, StoredFile
+from jobrun.checkpoint.stores import manifest as manifests
+from jobrun.checkpoint.stores.bucket import Bucket
+from jobrun.checkpoint.stores.directory import DirectoryStore, epoch_name
+from jobrun.checkpoint.stores.epoch_copy import manifest_identity
+from jobrun.checkpoint.stores.object_references import Reference, local_path, read_reference
+from jobrun.core.errors import CheckpointError, EnvironmentFaultError
+from jobrun.core.failpoints import reach
+from jobrun.core.object_url import ObjectUrl
+
+_EPOCH = re.compile(r"(epoch-([0-9]{6,18}))/.+")
+_TAG_LENGTH = 16
+
+
+# Whether an upload is still waited for; asked between pieces.
+Wanted = Callable[[], bool]
+
+
+class UploadCancelledError(Exception):
+    """The upload is no longer wanted; what it has sent is used again by a later one."""
+
+
+def _always() -> bool:
+    return True
+
+
+class ObjectStore:
+    """A ``CheckpointStore`` in an object store; ``path`` fetches an epoch's files temporarily.
+
+    Args:
+        url: Where the epochs are, or go.
+    """
+
+    def __init__(self, url: ObjectUrl) -> None:
+        self.url = url
+        self._bucket = Bucket(url)
+        root = tempfile.mkdtemp(prefix="jobrun-objects-")
+        self._local = DirectoryStore(root)
+        self._root = Path(root)
+        self._forget = weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
+
+    def stage(self, epoch: int) -> str:
+        """Create the local staging directory from which the object store uploads an epoch."""
+        return self._local.stage(epoch)
+
+    def commit(self, staged: str, manifest: Manifest) -> str:
+        """Commit a staged epoch: upload its files as objects, and its manifest last."""
+        try:
+            if self._found(manifest.epoch) is not None:
+                raise self._another(manifest.epoch)
+            self._send_files(staged, manifest, _always)
+            data = manifests.encode(manifest)
+            # One that is there may be ours, whose answer was lost.
+            if not (
+                self._bucket.put_new(_manifest_name(manifest.epoch), data)
+                or self._found(manifest.epoch) == manifest
+            ):
+                raise self._another(manifest.epoch)
+        finally:
+            self.discard(staged)
+        return str(self.url / epoch_name(manifest.epoch))
+
+    def upload(self, directory: str, manifest: Manifest, is_wanted: Wanted = _always) -> bool:
+        """Upload an epoch's directory to the object store; return False if it was there already.
+
+        What an earlier try has brought is compared, and kept where its bytes are right.
+
+        Args:
+            directory: Where its files are.
+            manifest: Its own.
+            is_wanted: Asked between pieces.
+
+        Raises:
+            CheckpointError: It is not what its manifest says; or it is gone.
+            EnvironmentFaultError: Another one is here, or the store refuses.
+            GivenUpUploadError: It is not wanted any more.
+        """
+        if self._is_same(manifest):
+            return False
+        reach("upload.begun")
+        self._send_files(directory, manifest, is_wanted)
+        _require_wanted(is_wanted)
+        data = read_regular_file(
+            str(Path(directory, manifests.NAME)), most_bytes=manifests.MOST_BYTES
+        )
+        if not self._bucket.put_new(_manifest_name(manifest.epoch), data):
+            # An answer that was lost, or another runner.
+            self._is_same(manifest)
+        reach("upload.published")
+        return True
+
+    def discard(self, staged: str) -> None:
+        """See ``CheckpointStore.discard``."""
+        self._local.discard(staged)
+
+    def epochs(self) -> tuple[int, ...]:
+        """See ``CheckpointStore.epochs``."""
+        return tuple(sorted(self._entries()[0]))
+
+    def path(self, epoch: int) -> str:
+        """Return a local directory with an epoch's files, downloaded from the object store.
+
+        Raises:
+            CheckpointError: The epoch is not there, or damaged.
+        """
+        place = self._local.path(epoch)
+        if not Path(place).is_dir():
+            self.fetch(epoch, self._local)
+        return place
+
+    def fetch(self, epoch: int, store: DirectoryStore) -> Manifest:
+        """Download an epoch into a store of this machine, durably, and commit it there.
+
+        Raises:
+            CheckpointError: It is not there, or damaged.
+            EnvironmentFaultError: One of the stores refuses.
+        """
+        manifest = self.manifest(epoch)
+        staged = store.stage(epoch)
+        try:
+            for file in manifest.files:
+                self._fetch_file(epoch, file, staged)
+            made = store.commit(staged, manifest)
+            made_at = self._bucket.made_at(_manifest_name(epoch))
+            # Whoever asks for its age means that, and not when it was fetched.
+            os.utime(Path(made, manifests.NAME), (made_at, made_at))
+        except BaseException:
+            store.discard(staged)
+            raise
+        damage = store.verify(epoch)
+        if damage is not None:
+            store.remove((epoch,))
+            raise CheckpointError.of(
+                "E333",
+                f"epoch {epoch} in {self.url} is damaged: {damage.reason}",
+                "use another epoch, or upload this one again from where it was saved",
+            )
+        return manifest
+
+    def manifest(self, epoch: int) -> Manifest:
+        """See ``CheckpointStore.manifest``."""
+        found = self._found(epoch)
+        if found is None:
+            there = ", ".join(map(str, self.epochs())) or "none"
+            raise CheckpointError.of(
+                "E310", f"there is no epoch {epoch} in {self.url}", f"epochs there: {there}"
+            )
+        return found
+
+    def verify(self, epoch: int) -> Damage | None:
+        """Verify an epoch in the object store by downloading all of it."""
+        try:
+            self._local.remove((epoch,))
+            self.fetch(epoch, self._local)
+        except CheckpointError as error:
+            return Damage(epoch, "; ".join(fault.message for fault in error.faults))
+        return None
+
+    def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
+        """Move epochs aside in the object store, below the last part of ``where``."""
+        place = Path(where).name
+        for epoch in sorted(epochs, reverse=True):
+            names = sorted(self._names(epoch), key=lambda name: name.endswith(manifests.NAME))
+            for name in names:
+                self._bucket.copy(name, f"{place}/{name}")
+            self._remove(epoch)
+
+    def check(self) -> None:
+        """Require nothing: an object store is known by its name only."""
+
+    def hold(self, epoch: int) -> EpochHold | None:
+        """Hold nothing: an object store has no locks."""
+        return EpochHold() if self._found(epoch) is not None else None
+
+    def remove(self, epochs: tuple[int, ...], *, keep_for_reuse: bool = False) -> tuple[int, ...]:
+        """Delete the objects of epochs, each manifest first: with it, the epoch is gone."""
+        del keep_for_reuse
+        for epoch in sorted(epochs):
+            self._remove(epoch)
+        return ()
+
+    def close(self) -> None:
+        """See ``CheckpointStore.close``."""
+        self._local.remove(self._local.epochs())
+
+    def sweep(self) -> tuple[str, ...]:
+        """Delete leftover objects, and those without a manifest; only while nothing is uploaded.
+
+        A later upload would use them; this is for who will never make it.
+        """
+        _, without = self._entries()
+        for epoch in sorted(without):
+            self._remove(epoch)
+        return (*self._local.sweep(), *(epoch_name(epoch) for epoch in sorted(without)))
+
+    def _entries(self) -> tuple[set[int], set[int]]:
+        """Return the epochs in the object store with a manifest, and those without one."""
+        seen: set[int] = set()
+        whole: set[int] = set()
+        for name in self._bucket.list():
+            found = _EPOCH.fullmatch(name)
+            if found and found[1] == epoch_name(int(found[2])):
+                seen.add(int(found[2]))
+                if name == _manifest_name(int(found[2])):
+                    whole.add(int(found[2]))
+        return whole, seen - whole
+
+    def _names(self, epoch: int) -> tuple[str, ...]:
+        return tuple(self._bucket.list(epoch_name(epoch)))
+
+    def _remove(self, epoch: int) -> None:
+        self._local.remove((epoch,))
+        last = _manifest_name(epoch)
+        names = self._names(epoch)
+        self._bucket.delete([*(one for one in names if one == last), *sorted({*names} - {last})])
+
+    def _found(self, epoch: int) -> Manifest | None:
+        name = _manifest_name(epoch)
+        data = self._bucket.read(name, manifests.MOST_BYTES)
+        if data is None:
+            return None
+        made = manifests.decode(data, str(self.url / name))
+        if made.epoch != epoch:
+            raise CheckpointError.of(
+                "E304",
+                f"{self.url / name} belongs to epoch {made.epoch}; wanted was epoch {epoch}",
+                "put the right object back, or use another epoch",
+            )
+        return made
+
+    def _is_same(self, manifest: Manifest) -> bool:
+        """Return whether the object store has this epoch; refuse a different one in its place."""
+        found = self._found(manifest.epoch)
+        if found is None:
+            return False
+        if manifest_identity(found) != manifest_identity(manifest):
+            raise self._another(manifest.epoch)
+        return True
+
+    def _another(self, epoch: int) -> EnvironmentFaultError:
+        return EnvironmentFaultError.of(
+            "E332",
+            f"{self.url / epoch_name(epoch)} is there already and is not this checkpoint: another "
+            "runner has made it, or it was computed again since",
+            "see which run made it; move it away, or upload to another place, then resume",
+        )
+
+    def _send_files(self, directory: str, manifest: Manifest, is_wanted: Wanted) -> None:
+        for file in manifest.files:
+            source = str(Path(directory, file.name))
+            own = Reference(self.url, object_name(manifest.epoch, file))
+            # What its node has brought here was compared then.
+            if Path(source).exists() or read_reference(source) != own:
+                _send_file(self._bucket, manifest.epoch, file, source, is_wanted)
+            reach("upload.file-synced")
+
+    def _fetch_file(self, epoch: int, file: StoredFile, staged: str) -> None:
+        name = object_name(epoch, file)
+        size = self._bucket.size_bytes(name)
+        if size == file.size_bytes:
+            place = Path(staged, file.name)
+            size = self._bucket.download(name, place, file.size_bytes, durable=True)
+        if size != file.size_bytes:
+            how = "is not there" if size is None else f"has {size} bytes, not {file.size_bytes}"
+            raise CheckpointError.of(
+                "E333",
+                f"epoch {epoch} in {self.url} is damaged: {name} {how}",
+                "use another epoch, or upload this one again from where it was saved",
+            )
+
+
+def _manifest_name(epoch: int) -> str:
+    return f"{epoch_name(epoch)}/{manifests.NAME}"
+
+
+def object_name(epoch: int, file: StoredFile) -> str:
+    """Return the name of the object for a node's file, which depends on the file's digest."""
+    tag = file.digest.removeprefix("sha256:")[:_TAG_LENGTH]
+    return f"{epoch_name(epoch)}/{file.node}.{tag}.h5"
+
+
+def upload_file(place: ObjectUrl, epoch: int, file: StoredFile, source: str) -> Reference:
+    """Upload one node's file as an object, unless it is there; read it back and compare it.
+
+    Of an epoch that has all its files there nothing is seen before it has its manifest.
+
+    Args:
+        place: Of the epochs.
+        epoch: Its epoch.
+        file: What was written.
+        source: Where.
+
+    Raises:
+        CheckpointError: It is not what was written.
+        EnvironmentFaultError: The store refuses, or has something else than what was sent.
+    """
+    _send_file(Bucket(place), epoch, file, source, _always)
+    return Reference(place, object_name(epoch, file))
+
+
+def require_uploaded(place: ObjectUrl, epoch: int, files: Iterable[StoredFile]) -> None:
+    """Require that all files of an epoch are objects of the store, with their lengths.
+
+    Raises:
+        EnvironmentFaultError: E334, one is not; or the store refuses.
+    """
+    found = Bucket(place).list(epoch_name(epoch))
+    for file in files:
+        name = object_name(epoch, file)
+        if found.get(name) != file.size_bytes:
+            how = f"has {found[name]} bytes" if name in found else "is not there any more"
+            raise EnvironmentFaultError.of(
+                "E334",
+                f"{place / name} {how}, and a node has just brought it there",
+                "see whether anything else writes or deletes there, then resume",
+            )
+
+
+def _send_file(
+    bucket: Bucket, epoch: int, file: StoredFile, source: str, is_wanted: Wanted
+) -> None:
+    name = object_name(epoch, file)
+    digest = hashlib.sha256()
+    for piece in read_verified(source, file.digest, at=local_path(source)):
+        _require_wanted(is_wanted)
+        digest.update(piece)
+    if _is_stored(bucket, name, file, digest.hexdigest(), is_wanted):
+        return
+    bucket.put(name, _read_for_upload(source, file, is_wanted), file.size_bytes)
+    if not _is_stored(bucket, name, file, digest.hexdigest(), is_wanted):
+        raise EnvironmentFaultError.of(
+            "E334",
+            f"{bucket.url / name} is not what was uploaded",
+            "see whether anything else writes there, then resume",
+        )
+
+
+def _is_stored(bucket: Bucket, name: str, file: StoredFile, digest: str, is_wanted: Wanted) -> bool:
+    """Return whether an object has exactly these bytes, by reading it back."""
+    if bucket.size_bytes(name) != file.size_bytes:
+        return False
+    found = hashlib.sha256()
+    for piece in bucket.pieces(name):
+        _require_wanted(is_wanted)
+        found.update(piece)
+    return found.hexdigest() == digest
+
+
+def _read_for_upload(source: str, file: StoredFile, is_wanted: Wanted) -> Iterator[bytes]:
+    for piece in read_verified(source, file.digest, at=local_path(source)):
+        _require_wanted(is_wanted)
+        yield bytes(piece)
+        reach("upload.file-part-written")
+
+
+def _require_wanted(is_wanted: Wanted) -> None:
+    if not is_wanted():
+        raise UploadCancelledError

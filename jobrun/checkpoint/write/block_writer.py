@@ -1,0 +1,230 @@
+"""Cut a checkpoint file's bytes into blocks: digest each once, write those that differ.
+
+Not where the bytes come from (``writer``), nor how they get to the disk (``slabs``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from jobrun.checkpoint.hdf5.blocks import BLOCK_BYTES, block_span, digest
+from jobrun.checkpoint.hdf5.file_layout import PAGE
+from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
+from jobrun.checkpoint.write.direct_io import FileWriter, SlabPool
+from jobrun.core.lazy_dataclass import dataclass
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+# Blocks whose digests are made by one call of a thread, and how many calls ahead.
+_TOGETHER = 16
+_AHEAD = 6
+
+
+@dataclass(slots=True)
+class _Run:
+    """Bytes that are contiguous in memory and in the file."""
+
+    memory: Bytes
+    begin: int
+    end: int
+    position: int
+
+
+class BlockWriter:
+    """The part of a file behind its user block, filled from its beginning to its end.
+
+    Args:
+        file: Where it is written.
+        pool: Gives the slabs.
+        size_bytes: The most that the file can get; decides how large the slabs are.
+        old: Digests of blocks that the file holds already: equal ones are not written again.
+        first: The first block; those before it are left out, with empty digests.
+        hashers: Make digests ahead. Worth it where most blocks will not be written.
+
+    Attributes:
+        position: The next byte's place in the file.
+        digests: Of the blocks that are complete.
+        written_bytes: How much was handed to the file.
+    """
+
+    def __init__(
+        self,
+        file: FileWriter,
+        pool: SlabPool,
+        size_bytes: int,
+        old: Sequence[bytes] = (),
+        first: int = 0,
+        hashers: Executor | None = None,
+    ) -> None:
+        self._file = file
+        self._pool = pool
+        self._old = old
+        self._hashers = hashers
+        self._wanted = size_bytes
+        # The part of the file that the slab holds; a slab is taken when it is needed.
+        self._window = USER_BLOCK + first * BLOCK_BYTES
+        self._window_bytes = pool.slab_bytes(size_bytes)
+        self._slab: Bytes | None = None
+        self._runs: list[_Run] = []
+        self.position = self._window
+        self.digests: list[bytes] = [b""] * first
+        self.written_bytes = 0
+
+    def put(self, data: Bytes, known: Sequence[bytes] = ()) -> None:
+        """Add bytes to the file's blocks; whole blocks at a page of memory are not copied.
+
+        Args:
+            data: uint8, one-dimensional, contiguous.
+            known: The digests of all blocks of the file, if these bytes are known to give them.
+        """
+        is_paged = self._file.is_direct and data.size and data.ctypes.data % PAGE == 0
+        at, size = 0, data.size
+        while at < size:
+            within = (self.position - USER_BLOCK) % BLOCK_BYTES
+            if within == 0 and size - at >= BLOCK_BYTES:
+                whole = data[at : at + (size - at) // BLOCK_BYTES * BLOCK_BYTES]
+                # As large data begin at a page of the file, too, so do their blocks.
+                stays = bool(is_paged) and at % PAGE == 0
+                for place, found in enumerate(self._digests(whole, known)):
+                    self._put_block(whole, place * BLOCK_BYTES, found, stays=stays)
+                at += whole.size
+                continue
+            piece = min(size - at, BLOCK_BYTES - within)
+            self.room()[:piece] = data[at : at + piece]
+            self.advance(piece)
+            at += piece
+
+    def zero(self, position: int) -> None:
+        """Add zeros to the file's blocks up to an offset in the file."""
+        while self.position < position:
+            room = self.room()[: position - self.position]
+            room[...] = 0
+            self.advance(room.size)
+
+    def room(self) -> Bytes:
+        """Return the free rest of the block writer's slab, never empty, to be filled."""
+        if self._slab is None:
+            self._slab = self._pool.take(self._wanted)
+        return self._slab[self.position - self._window : self._window_bytes]
+
+    def advance(self, size: int) -> None:
+        """Add to the file's blocks the bytes that the caller has filled in ``room``."""
+        end = self.position + size
+        while self._end_of_block() <= end:
+            self.position = self._end_of_block()
+            self._close_block()
+        self.position = end
+        self._flush_full()
+
+    def end_blocks(self) -> None:
+        """End the last digested block; the bytes after it are given to ``put_tail``."""
+        if (self.position - USER_BLOCK) % BLOCK_BYTES:
+            self._close_block(is_last=True)
+
+    def put_tail(self, tail: bytes) -> None:
+        """Add the tail, which no block covers, and pass all bytes left to the file writer."""
+        data = np.frombuffer(tail, np.uint8)
+        while data.size:
+            room = self.room()[: data.size]
+            room[...] = data[: room.size]
+            self._mark(self._slab, self.position, self.position + room.size)
+            self.position += room.size
+            data = data[room.size :]
+            self._flush_full()
+        self._flush(pad=True)
+
+    def _end_of_block(self) -> int:
+        """Return where the block ends that was begun last."""
+        return block_span(len(self.digests), self.position + BLOCK_BYTES)[1]
+
+    def _digests(self, data: Bytes, known: Sequence[bytes]) -> Iterator[bytes]:
+        """Yield digests of written blocks, computed ahead by threads where CPUs are idle."""
+        first, count = len(self.digests), data.size // BLOCK_BYTES
+        if known:
+            yield from known[first : first + count]
+        elif self._hashers is None or count <= _TOGETHER:
+            # The first touch of each block; its copy then comes from the cache.
+            for number in range(count):
+                yield digest(data[number * BLOCK_BYTES : (number + 1) * BLOCK_BYTES])
+        else:
+            yield from _ahead(self._hashers, data)
+
+    def _put_block(self, data: Bytes, at: int, found: bytes, *, stays: bool) -> None:
+        if not self._has(found):
+            if stays:
+                self._mark(data, self.position, self.position + BLOCK_BYTES, at)
+            else:
+                self.room()[:BLOCK_BYTES] = data[at : at + BLOCK_BYTES]
+                self._mark(self._slab, self.position, self.position + BLOCK_BYTES)
+        self.digests.append(found)
+        self.position += BLOCK_BYTES
+        self._flush_full()
+
+    def _close_block(self, *, is_last: bool = False) -> None:
+        begin = block_span(len(self.digests), self.position)[0]
+        slab = self._slab
+        assert slab is not None  # noqa: S101 - what was filled is in it
+        found = digest(slab[begin - self._window : self.position - self._window])
+        # The last one shares a page with the tail, which is always written.
+        if is_last or not self._has(found):
+            self._mark(slab, begin, self.position)
+        self.digests.append(found)
+
+    def _has(self, found: bytes) -> bool:
+        number = len(self.digests)
+        return number < len(self._old) and self._old[number] == found
+
+    def _mark(self, memory: Bytes | None, begin: int, end: int, at: int = -1) -> None:
+        """Note for the digest of a block where its bytes come from: the slab, unless ``at``."""
+        assert memory is not None  # noqa: S101 - what was filled is in it
+        at = begin - self._window if at < 0 else at
+        last = self._runs[-1] if self._runs else None
+        if (
+            last is not None
+            and last.memory is memory
+            and last.end == at
+            and last.position + last.end - last.begin == begin
+        ):
+            last.end = at + end - begin
+        else:
+            self._runs.append(_Run(memory, at, at + end - begin, begin))
+
+    def _flush_full(self) -> None:
+        if self.position - self._window == self._window_bytes:
+            self._flush()
+
+    def _flush(self, *, pad: bool = False) -> None:
+        if pad and self._runs and self._file.is_direct:
+            # Whole pages; what is too much is cut off in the end.
+            last = self._runs[-1]
+            stop = -(-last.end // PAGE) * PAGE
+            last.memory[last.end : stop] = 0
+            last.end = stop
+        for run in self._runs:
+            self._file.write(run.memory[run.begin : run.end], run.position)
+            self.written_bytes += run.end - run.begin
+        self._runs = []
+        if self._slab is not None:
+            self._file.then(partial(self._pool.give, self._slab))
+            self._slab = None
+        self._window = self.position
+
+
+def _ahead(hashers: Executor, data: Bytes) -> Iterator[bytes]:
+    waiting: deque[Future[list[bytes]]] = deque()
+    for at in range(0, data.size, _TOGETHER * BLOCK_BYTES):
+        waiting.append(hashers.submit(_digests_of, data[at : at + _TOGETHER * BLOCK_BYTES]))
+        if len(waiting) >= _AHEAD:
+            yield from waiting.popleft().result()
+    while waiting:
+        yield from waiting.popleft().result()
+
+
+def _digests_of(data: Bytes) -> list[bytes]:
+    return [digest(data[at : at + BLOCK_BYTES]) for at in range(0, data.size, BLOCK_BYTES)]

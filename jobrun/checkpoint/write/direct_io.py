@@ -1,0 +1,172 @@
+"""Write a file from page-aligned buffers in a thread of its own, with ``O_DIRECT`` if possible.
+
+Memory that the system has just given out costs more to touch than the disk to write; so slabs
+are made once, and pass between the one who fills them and the thread that writes them.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+SLAB_BYTES = 1 << 24
+MOST_SLABS = 4
+# A multiple of the size of a block.
+LEAST_PART_BYTES = 1 << 22
+_DIRECT = getattr(os, "O_DIRECT", 0)
+
+
+class SlabPool:
+    """Up to four slabs of page-aligned memory, made when they are first needed."""
+
+    def __init__(self) -> None:
+        self._free: queue.SimpleQueue[Bytes] = queue.SimpleQueue()
+        self._made = 0
+        self._size = 0
+
+    def slab_bytes(self, wanted_bytes: int) -> int:
+        """Return how many bytes of a slab (page-aligned buffer) direct writes of a file use.
+
+        Of a file that is not small an eighth, so that writing begins while the rest is filled.
+        """
+        if wanted_bytes <= LEAST_PART_BYTES:
+            return -(-wanted_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        parts = max(1, wanted_bytes // 8 // LEAST_PART_BYTES)
+        return min(SLAB_BYTES, parts * LEAST_PART_BYTES)
+
+    def take(self, wanted_bytes: int) -> Bytes:
+        """Take a free slab (page-aligned buffer) from the pool; wait if all are in use."""
+        self._fit(self.slab_bytes(wanted_bytes))
+        if self._made < MOST_SLABS and self._free.empty():
+            self._made += 1
+            return aligned(self._size)
+        return self._free.get()
+
+    def give(self, slab: Bytes) -> None:
+        """Give a slab (page-aligned buffer) back to the pool; any thread."""
+        self._free.put(slab)
+
+    def _fit(self, size: int) -> None:
+        """Replace the pool's page-aligned buffers by larger ones, between files only."""
+        if size > self._size:
+            self._free = queue.SimpleQueue()
+            self._made = 0
+            self._size = max(size, min(SLAB_BYTES, 2 * self._size))
+
+
+def aligned(size: int) -> Bytes:
+    """Allocate memory that begins at a page, zeroed and touched, for direct writes.
+
+    Args:
+        size: In bytes.
+    """
+    memory = np.frombuffer(mmap.mmap(-1, size), np.uint8)
+    memory[:: mmap.PAGESIZE] = 0
+    return memory
+
+
+class FileWriter:
+    """Writes pieces to a file, in a thread of its own once ``start`` was called.
+
+    Direct writing, past the page cache, is used if ``direct`` asks for it and as long as the
+    file system takes it.
+    """
+
+    def __init__(self, descriptor: int, *, direct: bool) -> None:
+        self._descriptor = descriptor
+        self._direct = direct and bool(_DIRECT) and _set_direct(descriptor, on=True)
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether page-aligned memory is written with ``O_DIRECT``, without a copy."""
+        return self._direct
+
+    def start(self) -> None:
+        """Start the thread that writes a file directly from page-aligned buffers."""
+        self._thread = threading.Thread(target=self._work, name="checkpoint-writer", daemon=True)
+        self._thread.start()
+
+    def write(self, piece: Bytes, offset: int) -> None:
+        """Write page-aligned bytes directly at an offset, now or in the writing thread.
+
+        Raises:
+            OSError: This piece or an earlier one could not be written.
+        """
+        self._raise()
+        if self._thread is None:
+            self._write(piece, offset)
+        else:
+            self._jobs.put(lambda: self._try(piece, offset))
+
+    def then(self, act: Callable[[], None]) -> None:
+        """Call a function when the writing thread has written all buffers so far, or failed."""
+        if self._thread is None:
+            act()
+        else:
+            self._jobs.put(act)
+
+    def wait(self) -> None:
+        """Wait until the writing thread has written all buffers, or failed; it ends.
+
+        Raises:
+            OSError: Something could not be written.
+        """
+        self.stop()
+        self._raise()
+
+    def stop(self) -> None:
+        """Stop the thread that writes the file from buffers, without raising an error."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+    def _try(self, piece: Bytes, offset: int) -> None:
+        if self._error is None:
+            try:
+                self._write(piece, offset)
+            except BaseException as error:  # noqa: BLE001 - raised where the writer waits
+                self._error = error
+
+    def _write(self, piece: Bytes, offset: int) -> None:
+        view = piece.data
+        while view:
+            try:
+                count = os.pwrite(self._descriptor, view, offset)
+            except OSError as error:
+                if error.errno != errno.EINVAL or not self._direct:
+                    raise
+                # The file system opens files for it and then does not do it.
+                self._direct = not _set_direct(self._descriptor, on=False)
+                continue
+            view, offset = view[count:], offset + count
+
+
+def _set_direct(descriptor: int, *, on: bool) -> bool:
+    try:
+        flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+        wanted = flags | _DIRECT if on else flags & ~_DIRECT
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, wanted)
+    except OSError:
+        return False
+    return True

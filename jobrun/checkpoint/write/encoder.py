@@ -1,0 +1,382 @@
+"""Encode values of one layout as the bytes of a checkpoint file, epoch after epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from operator import attrgetter, is_
+from typing import Any
+
+import numpy as np
+
+from jobrun.checkpoint.hdf5.blocks import (
+    BLOCK_BYTES,
+    DIGEST_BYTES,
+    block_count,
+    block_span,
+    digest,
+)
+from jobrun.checkpoint.hdf5.dtypes import DType, dtype_text, is_custom, is_reinterpreted
+from jobrun.checkpoint.hdf5.file_layout import (
+    ALIGNMENT,
+    PAGED_BYTES,
+    Entry,
+    Layout,
+    Numbers,
+    Packing,
+    build_entries,
+)
+from jobrun.checkpoint.hdf5.template import (
+    CHUNKS_TYPE,
+    EPOCH_TYPE,
+    Bytes,
+    Offsets,
+    Template,
+    build_chunk_tree,
+)
+from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
+from jobrun.checkpoint.hdf5.user_block import Parts
+from jobrun.checkpoint.hdf5.value_codec import Array, Coded, encode
+from jobrun.checkpoint.read.compressed_chunks import choose_packings, compress_chunks
+from jobrun.checkpoint.write.block_writer import BlockWriter
+from jobrun.checkpoint.write.direct_io import aligned
+from jobrun.core.compression import Rules
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.values.axis_order import axis_order
+from jobrun.values.dtypes import same_dtype
+from jobrun.values.kinds import MOST_DIMENSIONS, Value
+
+_DTYPE, _SHAPE, _STRIDES = attrgetter("dtype"), attrgetter("shape"), attrgetter("strides")
+# An array that is not in C order is copied into it so many bytes at a time.
+_PORTION_BYTES = 1 << 22
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """Small arrays of one dtype and shape that are adjacent: copied by one call.
+
+    Attributes:
+        first: The first of them in the order of the file.
+        count: How many there are.
+        dtype: Of all of them.
+        size_bytes: Of one.
+        shape: Of one.
+    """
+
+    first: int
+    count: int
+    dtype: DType
+    size_bytes: int
+    shape: tuple[int, ...]
+
+    def takes(self, place: int, entry: Entry, dtype: DType | None) -> bool:
+        """Return whether a small blob continues the adjacent ones that are encoded together."""
+        return (
+            self.first + self.count == place
+            and entry.size_bytes == self.size_bytes
+            and entry.shape == self.shape
+            and (dtype is self.dtype or dtype == self.dtype)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedFile:
+    """What a file is like when all behind its user block has been given.
+
+    Attributes:
+        parts: For the user block.
+        tail: The end of the file.
+        front: The metadata, if they are still to be written, behind the user block.
+        end: The length of the file.
+    """
+
+    parts: Parts
+    tail: bytes
+    front: Bytes | None
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousFile:
+    """What is known of the next file from the last one with the same layout.
+
+    Attributes:
+        unchanged: Blobs whose values are the same.
+        digests: Of that file's blocks.
+    """
+
+    unchanged: Collection[str] = ()
+    digests: Sequence[bytes] = ()
+
+
+class FileEncoder:
+    """The bytes of a layout's files.
+
+    Args:
+        coded: Values of the layout, as they are stored.
+        plain: The names of those that are stored as they are, with their dtypes.
+        packed: How some are compressed.
+
+    Attributes:
+        layout: The layout.
+        most_bytes: The most that a file can have; without compression what it has.
+        first: The first block of data; with compression the metadata, which are known last,
+            have blocks of their own.
+    """
+
+    def __init__(
+        self,
+        coded: Mapping[str, Coded],
+        plain: Mapping[str, DType],
+        packed: Mapping[str, Packing],
+        origins: Mapping[str, str],
+    ) -> None:
+        self.layout = Layout.of(build_entries(coded, packed, origins))
+        self._template = Template(self.layout)
+        start = self._template.size_bytes
+        self.first = block_count(start) if packed else 0
+        if packed:
+            start = block_span(self.first, start + BLOCK_BYTES)[0]
+        self._offsets, self._last = self.layout.places(start)
+        self.most_bytes = self._places(self._offsets, self._last + self._most_packed()).end
+        self._front: Bytes | None = None
+        if not packed:
+            places = self._places(self._offsets, self._last)
+            self._front = self._template.render(places)
+        entries = list(enumerate(self.layout.entries))
+        self._names = [entry.name for _, entry in entries]
+        self._encoded = [(index, one) for index, one in entries if one.name not in plain]
+        self._plain = [index for index, one in entries if one.name in plain]
+        self._dtypes = [plain[self._names[index]] for index in self._plain]
+        self._shapes = [entries[index][1].shape for index in self._plain]
+        self._orders = [entries[index][1].order for index in self._plain]
+        # Of the arrays that fitted last: equal ones have the same orders.
+        self._strides: list[tuple[int, ...]] = []
+        self._steps = self._plan(plain)
+
+    def arrays(self, values: Mapping[str, Value]) -> list[Array] | None:
+        """Encode values as arrays in the file's order; None if they have another layout.
+
+        Raises:
+            TaskFailedError: A blob holds what cannot be stored.
+        """
+        if len(values) != len(self._names):
+            return None
+        # By whole lists: of ten thousand blobs each step counts.
+        found: list[Any] = list(map(values.get, self._names))
+        plain = [found[index] for index in self._plain]
+        if not set(map(type, plain)) <= {np.ndarray} or list(map(_SHAPE, plain)) != self._shapes:
+            return None
+        dtypes = list(map(_DTYPE, plain))
+        if not all(map(is_, dtypes, self._dtypes)):
+            # Equal ones may have other metadata.
+            if not all(map(same_dtype, dtypes, self._dtypes)):
+                return None
+            self._dtypes = dtypes
+        strides = list(map(_STRIDES, plain))
+        if strides != self._strides:
+            if list(map(axis_order, plain)) != self._orders:
+                return None
+            self._strides = strides
+        for index, entry in self._encoded:
+            if found[index] is None:
+                return None
+            coded = encode(found[index], entry.name)
+            found_type = (coded.kind, coded.dtype, coded.array.shape, coded.order)
+            if found_type != (entry.kind, entry.dtype, entry.shape, entry.order):
+                return None
+            found[index] = coded.array
+        return found
+
+    def fill(
+        self,
+        filling: BlockWriter,
+        arrays: list[Array],
+        epoch: int,
+        known: PreviousFile | None = None,
+    ) -> EncodedFile:
+        """Encode the file's bytes from block ``first`` on; return what is not yet written."""
+        known = known or PreviousFile()
+        if self._front is not None:
+            filling.put(self._front)
+        order = self.layout.order
+        for step in self._steps:
+            if isinstance(step, int):
+                index = order[step]
+                filling.zero(int(self._offsets[index]))
+                same = known.digests if self._names[index] in known.unchanged else ()
+                _put(filling, arrays[index], same)
+            else:
+                members = order[step.first : step.first + step.count]
+                filling.zero(int(self._offsets[members[0]]))
+                _gather(filling, step, [arrays[index] for index in members])
+        if self._front is not None:
+            return self._finish(filling, epoch, self._places(self._offsets, self._last), [], None)
+        return self._fill_packed(filling, arrays, epoch)
+
+    def _fill_packed(self, filling: BlockWriter, arrays: list[Array], epoch: int) -> EncodedFile:
+        """Encode compressed chunks, then the B-trees that find them, then the metadata."""
+        offsets = self._offsets.copy()
+        chunks: list[tuple[int, int]] = []
+        for index in self.layout.packed:
+            entry = self.layout.entries[index]
+            first = len(chunks)
+            for data in compress_chunks(entry, arrays[index]):
+                chunks.append((filling.position, len(data)))
+                filling.put(np.frombuffer(data, np.uint8))
+            filling.zero(_rounded(filling.position, ALIGNMENT))
+            places = [(at - USER_BLOCK, size) for at, size in chunks[first:]]
+            tree, root = build_chunk_tree(entry, places, filling.position - USER_BLOCK)
+            offsets[index] = root + USER_BLOCK
+            filling.put(np.frombuffer(tree, np.uint8))
+        places_now = self._places(offsets, filling.position)
+        front = aligned(self.first * BLOCK_BYTES)
+        front[: self._template.size_bytes - USER_BLOCK] = self._template.render(places_now)
+        for number in range(self.first):
+            filling.digests[number] = digest(front[number * BLOCK_BYTES :][:BLOCK_BYTES].data)
+        return self._finish(filling, epoch, places_now, chunks, front)
+
+    def parts(self) -> Parts | None:
+        """Return where the encoder puts index and tail, if all files share that; else None."""
+        places = self._places(self._offsets, self._last)
+        return self._parts(places, 0) if self._front is not None else None
+
+    def _parts(self, places: Offsets, chunks: int) -> Parts:
+        return Parts(
+            index=self._template.index_at,
+            layout_bytes=len(self.layout.text),
+            names_bytes=len(self.layout.names_text),
+            blobs=len(self.layout.entries),
+            tail=places.tail,
+            chunks=chunks,
+            blocks=places.blocks,
+        )
+
+    def _finish(
+        self,
+        filling: BlockWriter,
+        epoch: int,
+        places: Offsets,
+        chunks: list[tuple[int, int]],
+        front: Bytes | None,
+    ) -> EncodedFile:
+        filling.zero(places.tail)
+        filling.end_blocks()
+        table = np.array(chunks, CHUNKS_TYPE).tobytes()
+        tail = np.array(epoch, EPOCH_TYPE).tobytes() + table + b"".join(filling.digests)
+        filling.put_tail(tail)
+        return EncodedFile(self._parts(places, len(chunks)), tail, front, places.end)
+
+    def _places(self, offsets: Numbers, last: int) -> Offsets:
+        tail = _rounded(last, EPOCH_TYPE.itemsize)
+        chunks = self.layout.chunk_count * CHUNKS_TYPE.itemsize
+        blocks = block_count(tail)
+        end = tail + EPOCH_TYPE.itemsize + chunks + blocks * DIGEST_BYTES
+        return Offsets(offsets, tail, blocks, end)
+
+    def _most_packed(self) -> int:
+        """Return the most bytes that encoding compressed blobs can take: none smaller."""
+        sizes = (self.layout.entries[index].size_bytes for index in self.layout.packed)
+        return sum(2 * size for size in sizes) + self.layout.chunk_count * 4096
+
+    def _plan(self, plain: Mapping[str, DType]) -> list[int | _Gathered]:
+        """Plan the encoding of all blobs with bytes in file order: one by one, or gathered."""
+        steps: list[int | _Gathered] = []
+        for place, index in enumerate(self.layout.order):
+            entry = self.layout.entries[index]
+            if not entry.size_bytes or entry.packing:
+                continue
+            last = steps[-1] if steps else None
+            dtype = plain.get(entry.name)
+            if isinstance(last, _Gathered) and last.takes(place, entry, dtype):
+                last.count += 1
+            elif dtype is None or not _can_be_gathered(entry):
+                steps.append(place)
+            else:
+                steps.append(_Gathered(place, 1, dtype, entry.size_bytes, entry.shape))
+        return steps
+
+
+def build_encoder(
+    values: Mapping[str, Value],
+    compression: Rules = (),
+    origins: Mapping[str, str] | None = None,
+) -> tuple[FileEncoder, list[Array]]:
+    """Build the encoder for the layout of these values, and return it with their stored arrays.
+
+    Args:
+        values: By name.
+        compression: Which to compress, if a probe of the values finds it worth it.
+        origins: Where the spec makes some of them.
+
+    Raises:
+        EnvironmentFaultError: E326, a codec needs a package that is not there.
+        TaskFailedError: A blob holds what cannot be stored.
+    """
+    coded = {name: _coded(value, name) for name, value in values.items()}
+    plain = {
+        name: values[name].dtype
+        for name, one in coded.items()
+        if one.kind == "array" and is_reinterpreted(values[name].dtype)
+    }
+    made = FileEncoder(coded, plain, choose_packings(coded, compression), origins or {})
+    arrays = made.arrays(values)
+    assert arrays is not None  # noqa: S101 - it was made for them
+    return made, arrays
+
+
+def _coded(value: Value, name: str) -> Coded:
+    # The same as ``encode`` makes of it, in a third of the time.
+    is_usual = (
+        type(value) is np.ndarray
+        and value.ndim <= MOST_DIMENSIONS
+        and value.dtype.kind in "biufc"
+        and is_reinterpreted(value.dtype)
+        and not is_custom(value.dtype)
+    )
+    if not is_usual:
+        return encode(value, name)
+    return Coded("array", dtype_text(value.dtype), value, axis_order(value))
+
+
+def _put(filling: BlockWriter, array: Array, same: Sequence[bytes]) -> None:
+    """Encode an array in C order into the file as it is, one in another order by portions."""
+    if array.flags.c_contiguous:
+        filling.put(flat_bytes(array), same)
+        return
+    # Small parts of all axes but the last ones would make many calls.
+    rows = max(1, _PORTION_BYTES // max(1, array.nbytes // len(array)))
+    for first in range(0, len(array), rows):
+        filling.put(flat_bytes(array[first : first + rows]))
+
+
+def flat_bytes(array: Array) -> Bytes:
+    """Return the data of an array to encode in C order as bytes: its own memory, if possible."""
+    flat: Any = np.ascontiguousarray(array).reshape(-1)
+    return flat.view(np.uint8)  # type: ignore[no-any-return]
+
+
+def _can_be_gathered(entry: Entry) -> bool:
+    size = entry.size_bytes
+    return bool(entry.shape) and size % ALIGNMENT == 0 and size < PAGED_BYTES
+
+
+def _gather(filling: BlockWriter, step: _Gathered, arrays: list[Array]) -> None:
+    size = step.size_bytes
+    at = 0
+    while at < len(arrays):
+        room = filling.room()
+        # A block at a time: it is digested while it is in the processor's cache.
+        count = min(len(arrays) - at, room.size // size, BLOCK_BYTES // size)
+        if count == 0:
+            # It goes over the end of the slab.
+            _put(filling, arrays[at], ())
+            at += 1
+            continue
+        out = room[: count * size].view(step.dtype).reshape(-1, *step.shape[1:])
+        np.concatenate(arrays[at : at + count], out=out)
+        filling.advance(count * size)
+        at += count
+
+
+def _rounded(position: int, step: int) -> int:
+    return -(-position // step) * step

@@ -1,0 +1,277 @@
+"""Write a node's checkpoint file; the writer is kept from epoch to epoch.
+
+A node keeps one and writes all its epochs through it: what follows from names, kinds, dtypes
+and shapes alone (the file's layout) is made once, and the memory that data pass through is
+allocated once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from jobrun.checkpoint.flatten import flatten_values
+from jobrun.checkpoint.hdf5 import user_block as userblock
+from jobrun.checkpoint.hdf5.user_block import Header
+from jobrun.checkpoint.hdf5.value_codec import Array
+from jobrun.checkpoint.store import StoredFile
+from jobrun.checkpoint.write.block_writer import BlockWriter
+from jobrun.checkpoint.write.direct_io import Bytes, FileWriter, SlabPool, aligned
+from jobrun.checkpoint.write.encoder import EncodedFile, FileEncoder, PreviousFile, build_encoder
+from jobrun.checkpoint.write.reuse import known_digests, share_blocks, take_reusable_file
+from jobrun.core.compression import Rules
+from jobrun.core.failpoints import reach
+from jobrun.core.files.disk import create_file, disk_faults, sync_file
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.values.kinds import Value
+
+# From this length on, a thread and writing past the page cache are worth their beginning.
+_LARGE_BYTES = 1 << 20
+_MOST_HASHERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What a file has become: its user block, and digests of the blocks behind it."""
+
+    block: bytes
+    size_bytes: int
+    digests: list[bytes]
+    handed_bytes: int
+    sync_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Save:
+    """What one call of ``write`` writes."""
+
+    program: FileEncoder
+    arrays: list[Array]
+    epoch: int
+    run_id: str
+    known: PreviousFile
+
+
+class NodeWriter:
+    """Writes the state of one node, epoch after epoch.
+
+    It may be used from any thread, also from a background one while the job computes; calls
+    of several threads are carried out one after the other. It keeps no reference to values
+    after a call has returned, or has raised. Beside the values it needs 64 MiB of memory at
+    most, and less for small states.
+
+    Args:
+        node: Whose state it is.
+        compression: Which blobs to compress, and how, where that makes them smaller.
+        origins: Of some blobs where the spec makes them; becomes an attribute in the file.
+    """
+
+    def __init__(
+        self, node: str, compression: Rules = (), origins: Mapping[str, str] | None = None
+    ) -> None:
+        self._node = node
+        self._origins = origins or {}
+        self._compression = compression
+        self._lock = threading.Lock()
+        self._pool = SlabPool()
+        self._program: FileEncoder | None = None
+        # Of the blocks of the last file, which was one of the program's.
+        self._digests: Sequence[bytes] = ()
+        # That file, as long as the next one may share its blocks; -1 for none.
+        self._last = -1
+        self._may_share = True
+
+    def prepare(self, values: Mapping[str, Value]) -> None:
+        """Prepare the node's writer for values of these names, kinds, dtypes and shapes.
+
+        Never needed: ``write`` does the same when the layout is another one than last time.
+        Called while nothing waits for it, say during init, it takes that time from the first
+        save. Their contents do not matter and are not kept.
+
+        Raises:
+            TaskFailedError: A blob holds what cannot be stored.
+        """
+        with self._lock:
+            self._arrays(values)
+
+    def write(
+        self,
+        path: str,
+        *,
+        epoch: int,
+        run_id: str,
+        values: Mapping[str, Value],
+        unchanged: Collection[str] = (),
+    ) -> StoredFile:
+        """Write a node's values as a new file, durable when this returns, unlike its name.
+
+        Until it has returned, the memory of the values must not change; nothing else is asked
+        of the caller. Values need not be those of the last epoch, nor of its layout; equal
+        values give equal bytes, whatever was written before. A large array in C order that
+        begins at a multiple of 4096 bytes goes to the disk from where it is, without a copy:
+        a snapshot that lays its blobs so costs no second one.
+
+        Args:
+            path: The file; nothing may be there. A spare file beside it (see ``recycling``)
+                becomes it.
+            epoch: Of which epoch the values are.
+            run_id: Of which run.
+            values: By name. Read only. Containers, and states of objects, become groups.
+            unchanged: Names whose values are, bit for bit, those of the last ``write`` that
+                returned. They are not even read where a file that is used again has them.
+
+        Raises:
+            TaskFailedError: A blob holds what cannot be stored; nothing was written.
+            EnvironmentFaultError: The system refuses; what was written is of no use.
+        """
+        started = time.perf_counter()
+        folder, name = os.path.split(path)
+        with self._lock:
+            before = self._program
+            program, arrays = self._arrays(values)
+            end = program.most_bytes
+            with disk_faults("E313", f"write {path}", place=folder, needed_bytes=end):
+                known = PreviousFile(unchanged, self._digests if program is before else ())
+                save = _Save(program, arrays, epoch, run_id, known)
+                # Whatever happens now, the last file is no longer that of these digests.
+                self._digests = ()
+                made = self._write(path, save)
+                self._digests = made.digests
+        return StoredFile(
+            node=self._node,
+            name=name,
+            size_bytes=made.size_bytes,
+            digest=userblock.sha256(made.block),
+            seconds=time.perf_counter() - started,
+            sync_seconds=made.sync_s,
+            written_bytes=made.handed_bytes,
+        )
+
+    def close(self) -> None:
+        """Free the memory of the node's writer; a later ``write`` allocates it again.
+
+        Does not wait for a ``write`` that continues in another thread: it may hang in a system
+        call, and the caller has given it up.
+        """
+        if self._lock.acquire(blocking=False):
+            try:
+                self._pool = SlabPool()
+                self._let_go()
+            finally:
+                self._lock.release()
+
+    def _arrays(self, whole: Mapping[str, Value]) -> tuple[FileEncoder, list[Array]]:
+        values = flatten_values(whole)
+        if self._program is not None:
+            arrays = self._program.arrays(values)
+            if arrays is not None:
+                return self._program, arrays
+        self._program, arrays = build_encoder(values, self._compression, self._origins)
+        return self._program, arrays
+
+    def _write(self, path: str, save: _Save) -> _Written:
+        """Write the whole checkpoint file of a node, durably."""
+        spare = take_reusable_file(path)
+        descriptor = create_file(path) if spare is None else spare
+        try:
+            reach("checkpoint.file-opened")
+            old: Sequence[bytes] = ()
+            parts = save.program.parts()
+            if spare is not None and parts is not None:
+                old = known_digests(descriptor, save.program.layout.digest, parts, save.epoch)
+            elif spare is None and parts is not None:
+                old = self._shared(descriptor, save)
+            filled, digests, handed_bytes = self._fill(descriptor, save, old)
+            block = self._seal(descriptor, save, filled)
+            reach("checkpoint.file-written")
+            # Once: after a failure the kernel may have dropped the bytes, and would say yes.
+            synced = time.perf_counter()
+            sync_file(descriptor)
+            sync_s = time.perf_counter() - synced
+        except BaseException:
+            os.close(descriptor)
+            raise
+        # Some file systems report a failed write only here.
+        os.close(descriptor)
+        reach("checkpoint.file-synced")
+        self._let_go()
+        if self._may_share:
+            self._last = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return _Written(block, filled.end, digests, handed_bytes + len(block), sync_s)
+
+    def _shared(self, descriptor: int, save: _Save) -> Sequence[bytes]:
+        """Write over a copy of the node's last file if layouts are equal; return its digests.
+
+        Nobody writes to the last one: it is the newest that there is.
+        """
+        if self._last < 0 or not save.known.digests:
+            return ()
+        old = share_blocks(self._last, descriptor, save.known.digests, save.epoch)
+        self._may_share = old is not None
+        return old or ()
+
+    def __del__(self) -> None:
+        # Nobody closed it; there may be no more to it than a constructor that was cut short.
+        with contextlib.suppress(AttributeError, OSError):
+            self._let_go()
+
+    def _let_go(self) -> None:
+        last, self._last = self._last, -1
+        if last >= 0:
+            # A close that fails has closed all the same: it must not be tried again.
+            os.close(last)
+
+    def _fill(
+        self, descriptor: int, save: _Save, old: Sequence[bytes]
+    ) -> tuple[EncodedFile, list[bytes], int]:
+        """Write all of a node's checkpoint file but its user block; return the bytes written."""
+        most = save.program.most_bytes
+        is_large = most >= _LARGE_BYTES
+        file = FileWriter(descriptor, direct=is_large)
+        with contextlib.ExitStack() as stack:
+            stack.callback(file.stop)
+            hashers = None
+            if is_large:
+                file.start()
+            if old and is_large:
+                threads = min(_MOST_HASHERS, os.cpu_count() or 1)
+                hashers = stack.enter_context(ThreadPoolExecutor(threads, "checkpoint-hasher"))
+            filling = BlockWriter(file, self._pool, most, old, save.program.first, hashers)
+            filled = save.program.fill(filling, save.arrays, save.epoch, save.known)
+            file.wait()
+        handed_bytes = filling.written_bytes
+        if filled.front is not None:
+            file.write(filled.front, userblock.SIZE)
+            file.wait()
+            handed_bytes += filled.front.size
+        return filled, filling.digests, handed_bytes
+
+    def _seal(self, descriptor: int, save: _Save, filled: EncodedFile) -> bytes:
+        """Write the user block, which completes a node's checkpoint file, and truncate it."""
+        reach("checkpoint.file-half-written")
+        header = Header(
+            node=self._node,
+            epoch=save.epoch,
+            run_id=save.run_id,
+            length=filled.end - userblock.SIZE,
+            digest=userblock.sha256(filled.tail),
+            layout=save.program.layout.digest,
+            parts=filled.parts,
+            format=userblock.FORMAT,
+        )
+        block = userblock.encode(header)
+        page: Bytes = np.frombuffer(block, np.uint8)
+        is_large = save.program.most_bytes >= _LARGE_BYTES
+        if is_large:
+            page = aligned(userblock.SIZE)
+            page[...] = np.frombuffer(block, np.uint8)
+        # Last: without it the file is none, however much of it there is.
+        FileWriter(descriptor, direct=is_large).write(page, 0)
+        os.ftruncate(descriptor, filled.end)
+        return block

@@ -1,0 +1,78 @@
+"""Print faults on stderr, each with the line of the spec that it is about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from jobrun.cli.terminal import Shell
+from jobrun.core.errors import Fault
+from jobrun.core.text.fault_text import as_item, excerpt, headline, render_github, visible
+
+_MOST_BYTES = 16 << 20
+
+
+def print_faults(faults: Sequence[Fault], shell: Shell) -> None:
+    """Print each fault as an error message on stderr, with an excerpt of the spec.
+
+    Args:
+        faults: In the order to be shown.
+        shell: Where to; it knows the texts that are not in files.
+    """
+    texts = dict(shell.texts)
+    for fault in faults:
+        if shell.log_format == "json":
+            shell.say(json.dumps({"event": "Fault", **as_item(fault)}, ensure_ascii=False))
+            continue
+        if fault.where is not None and fault.where.line and fault.where.file not in texts:
+            texts[fault.where.file] = _text(fault.where.file)
+        shell.say(_render(fault, texts, shell))
+        if shell.log_format == "github":
+            shell.say(render_github(fault))
+
+
+def _render(fault: Fault, files: Mapping[str, str], shell: Shell) -> str:
+    """Render a fault for output on stderr, perhaps in colours."""
+    colour = "red" if fault.severity == "error" else "yellow"
+    kind, bracket, rest = headline(fault).partition("]")
+    lines = [shell.paint(kind + bracket, "bold", colour) + rest]
+    shown, mend = excerpt(fault, files), visible(fault.mend)
+    if shown is not None:
+        carets = shell.paint("^" * shown.carets, "bold", colour)
+        lines.append(shell.paint(f"{shown.number:>5} | ", "dim") + shown.text)
+        lines.append(f"{shell.paint('      | ', 'dim')}{' ' * shown.indent}{carets} {mend}")
+    elif mend:
+        lines.append(f"{shell.paint('      = ', 'dim')}{mend}")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _text(name: str) -> str:
+    try:
+        path = Path(name)
+        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+            return ""
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def fault_from_click(error: click.UsageError) -> Fault:
+    """Convert a usage error of click to a fault."""
+    command = error.ctx.command_path if error.ctx is not None else "jobrun"
+    mend = f"see '{command} --help'"
+    message = _sentence(error.format_message())
+    match error:
+        case click.MissingParameter():
+            return Fault("E402", message, mend)
+        case click.BadParameter():
+            return Fault("E403", message, mend)
+        case _:
+            return Fault("E404", message, mend)
+
+
+def _sentence(text: str) -> str:
+    flat = " ".join(text.split()).rstrip(".")
+    return flat[:1].lower() + flat[1:]

@@ -1,0 +1,119 @@
+"""Format values for command output: JSON documents, sizes, durations, paths."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jobrun.core.text.big_integers import integer_hex, is_long
+from jobrun.core.text.units import number, size, span
+
+if TYPE_CHECKING:
+    from jobrun.core.usage import ProcessUse, TimeUse
+
+__all__ = [
+    "STATUS_COLOURS",
+    "TASK_MARKS",
+    "list_resources",
+    "list_times",
+    "number",
+    "render_columns",
+    "render_json",
+    "render_json_document",
+    "shorten_path",
+    "size",
+    "span",
+]  # fmt: skip
+# By the status of a run, as recorded or as determined from outside.
+STATUS_COLOURS = {
+    "running": "cyan", "finished": "green", "stopped": "yellow", "interrupted": "yellow",
+    "failed": "red", "killed": "red",
+}  # fmt: skip
+
+TASK_MARKS = {"waiting": "·", "running": "▸", "ended": "✓", "failed": "✗"}
+
+
+def render_json_document(what: str, content: Mapping[str, Any]) -> str:
+    """Format command output as a JSON document, which names its schema."""
+    return render_json({"schema": f"jobrun.{what}/1", **content})
+
+
+def render_json(content: Mapping[str, Any]) -> str:
+    """Format command output as JSON; NaN, infinity and very long integers become text."""
+    return json.dumps(_plain(dict(content)), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def shorten_path(path: str) -> str:
+    """Format a path for command output: relative to the working directory; a URL stays."""
+    if "://" in path:
+        return path
+    try:
+        relative = os.path.relpath(path)
+    except OSError:
+        # The working directory is gone.
+        return path
+    return min(relative, path, key=len)
+
+
+def render_columns(rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Render rows of cells, the first being their heads, aligned at the right.
+
+    Columns behind the width of the terminal are left out.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    shown = [at for at in range(len(widths)) if sum(widths[: at + 1]) + 2 * at <= width] or [0]
+    return ["  ".join(row[at].rjust(widths[at]) for at in shown).rstrip() for row in rows]
+
+
+# Rows of time below this part are not shown.
+_LEAST_PART = 0.005
+_MOST_PROCESSES = 6
+
+
+def list_times(times: TimeUse) -> list[str]:
+    """Render where the time of a run went, a line for each row: ``91 %  5.3 s  computing``."""
+    whole = times.total_s or 1.0
+    rows = [one for one in times.rows() if one[1] >= _LEAST_PART * whole]
+    spans = [span(seconds) for _, seconds in rows]
+    width = max(map(len, spans), default=0)
+    return [
+        f"{seconds / whole:>4.0%}  {took:>{width}}  {label}"
+        for (label, seconds), took in zip(rows, spans, strict=True)
+    ]
+
+
+def list_resources(processes: Sequence[ProcessUse]) -> list[tuple[str, str]]:
+    """Render what the processes of a run use, as names and texts; nothing where it is unknown."""
+    found = []
+    for one in processes[:_MOST_PROCESSES]:
+        parts = []
+        if one.peak_bytes:
+            now = f"{size(one.resident_bytes)} of memory, " if one.resident_bytes else "memory "
+            parts.append(f"{now}at most {size(one.peak_bytes)}")
+        parts.append(f"processor {span(one.cpu_s)}")
+        if one.read_bytes or one.written_bytes:
+            parts.append(f"disk {size(one.read_bytes)} read, {size(one.written_bytes)} written")
+        if one.gpu_bytes or one.gpu_peak_bytes:
+            busy = "" if one.gpu_percent is None else f", {one.gpu_percent:.0f} % busy"
+            parts.append(f"GPU {size(one.gpu_bytes)}, at most {size(one.gpu_peak_bytes)}{busy}")
+        found += [(one.node or "uses", parts[0]), *(("", part) for part in parts[1:])]
+    if len(processes) > _MOST_PROCESSES:
+        found.append(("", f"and {len(processes) - _MOST_PROCESSES} more processes"))
+    return found
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case float() if not math.isfinite(value):
+            return str(value)
+        case int() if is_long(value):
+            return integer_hex(value)
+        case _:
+            return value

@@ -1,0 +1,373 @@
+"""Implement ``jobrun prove``: parse its options, show its progress, and print the verdict."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobrun.checkpoint.save_load_groups import checkpointed_blobs
+from jobrun.cli.completions import SPEC
+from jobrun.cli.error_output import print_faults
+from jobrun.cli.formatting import render_json_document, shorten_path, span
+from jobrun.cli.jobs.execution import session_arguments, session_options
+from jobrun.cli.options import Command, json_option, option, run_dir_option, value_options
+from jobrun.cli.specs.loading import override_texts, prepare
+from jobrun.cli.terminal import Shell
+from jobrun.core.errors import ProofError, UsageError
+from jobrun.core.text.names import did_you_mean
+from jobrun.graph.types import Job
+from jobrun.tools.prove.judge import Difference
+from jobrun.tools.prove.original_program import Original
+from jobrun.tools.prove.proof import Proof, ProofRequest, last_writer, prove
+from jobrun.tools.prove.trials import Outcome
+
+_LIKELY = (
+    "a frequent cause is state outside blobs, which no checkpoint contains: a module "
+    "variable, a file, the time"
+)
+# What every command line of the proof would import again.
+_PRELOAD = (
+    "jobrun.cli.process.invoke",
+    "jobrun.cli.jobs.run",
+    "jobrun.cli.progress.plain",
+    "jobrun.cli.progress.live",
+)
+
+
+@click.command("prove", cls=Command)
+@click.argument("spec", type=SPEC, metavar="SPEC")
+@value_options
+@run_dir_option
+@option(
+    "--kills",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Number of copies of the run to kill.",
+)
+@option(
+    "--epochs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Stop each copy after N epochs.",
+)
+@option(
+    "--seed",
+    # JOBRUN_SEED is set for the programs of steps.
+    envvar="JOBRUN_PROVE_SEED",
+    show_envvar=True,
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Seed for the places and times of the kills.",
+)
+@session_options
+@option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Copies to run concurrently [default: one per processor].",
+)
+@option(
+    "--against",
+    metavar="COMMAND",
+    help="Also run the program that the job was ported from, such as 'python original.py'.",
+)
+@option(
+    "--artifact",
+    "artifacts",
+    multiple=True,
+    metavar="FILE",
+    help="A file that both that program and the job write; repeatable.",
+)
+@option("--without", multiple=True, metavar="BLOB", help="Exclude this blob, for example a timer.")
+@option(
+    "--keep",
+    is_flag=True,
+    help="Keep the runs of the proof; those of a failed proof are always kept.",
+)
+@option("-v", "--verbose", is_flag=True, help="Print the result of each copy.")
+@json_option
+@click.pass_obj
+def command(
+    shell: Shell,
+    /,
+    spec: str,
+    values: tuple[str, ...],
+    overrides: tuple[str, ...],
+    **given: Any,
+) -> int:
+    r"""Kill copies of SPEC's run, resume them, and compare each bit with unbroken runs.
+
+    Copies are killed with SIGKILL, half of them at the named steps of saving and recovering,
+    half at random instants; in every third the resume is killed, too. With --against, each FILE
+    that COMMAND writes in a scratch directory is compared with the job's. Ends with 8 when
+    anything is lost or differs, or when too few copies were killed to show it. More: 'jobrun
+    explain prove'.
+
+    \b
+    Examples:
+      jobrun prove kmeans.yaml --kills 200 --seed 1 --json
+      jobrun prove walk.yaml --against 'python original.py' --artifact w.npy
+    """
+    shell.texts |= override_texts(overrides)
+    prepared = prepare(spec, values, overrides)
+    print_faults(prepared.warnings_in(given["session"]), shell)
+    job = prepared.job
+    if not job.checkpoint.enabled:
+        raise UsageError.of(
+            "E419",
+            "the job keeps no checkpoints, so there is nothing to prove",
+            "remove 'checkpoint: none' from the spec",
+        )
+    request = ProofRequest(
+        _words(spec, values, _every_epoch(job, overrides), given),
+        job,
+        Path(given["run_dir"]),
+        given["kills"],
+        given["seed"],
+        given["jobs"] or os.cpu_count() or 1,
+        given["keep"],
+        preload=_PRELOAD,
+        without=_without(job, given["without"]),
+        original=_original(spec, job, given),
+    )
+    counter = _CopyCounter(shell, given["kills"], verbose=given["verbose"])
+    proof = prove(request, counter.listen)
+    counter.end()
+    if given["as_json"]:
+        shell.print(render_json_document("proof", _as_values(proof, request)))
+    else:
+        shell.print("\n".join(_text(proof, request)))
+    return 0 if proof.holds else ProofError.exit_code
+
+
+def _without(job: Job, names: tuple[str, ...]) -> frozenset[str]:
+    state = checkpointed_blobs(job)
+    known = {name for blobs in state.values() for name in blobs}
+    known |= {f"{node}.{name}" for node, blobs in state.items() for name in blobs}
+    for name in names:
+        if name not in known:
+            raise UsageError.of(
+                "E404",
+                f"--without {name}: the job has no such state blob",
+                did_you_mean(name, sorted(known)),
+            )
+    return frozenset(names)
+
+
+def _original(spec: str, job: Job, given: dict[str, Any]) -> Original | None:
+    if bool(given["against"]) != bool(given["artifacts"]):
+        raise UsageError.of(
+            "E404",
+            "--against and --artifact belong together",
+            "--against 'python original.py' --artifact FILE, a file that both write",
+        )
+    if not given["against"]:
+        return None
+    folder = Path(spec).absolute().parent
+    return Original(given["against"], given["artifacts"], Path.cwd(), folder, job.blas_threads)
+
+
+def _every_epoch(job: Job, overrides: tuple[str, ...]) -> tuple[str, ...]:
+    """Return overrides by which all copies of a proof save the same epochs.
+
+    Which epochs ``every: auto`` saves depends on how busy the machine is.
+    """
+    return (*overrides, "checkpoint.every=1ep") if job.checkpoint.is_automatic else overrides
+
+
+def _words(
+    spec: str, values: tuple[str, ...], overrides: tuple[str, ...], given: dict[str, Any]
+) -> tuple[str, ...]:
+    words = ["run", spec, "--resume", "auto", "--quiet", *session_arguments(given)]
+    words += [word for path in values for word in ("--values", path)]
+    words += [word for text in overrides for word in ("--set", text)]
+    if given["epochs"]:
+        words += ["--epochs", str(given["epochs"])]
+    return tuple(words)
+
+
+class _CopyCounter:
+    """Prints how many copies of ``jobrun prove`` are done: a redrawn counter, or lines."""
+
+    def __init__(self, shell: Shell, count: int, *, verbose: bool) -> None:
+        self._shell = shell
+        self._count = count
+        self._verbose = verbose
+        self._done = 0
+        self._live = shell.live and not verbose
+
+    def listen(self, outcome: Outcome) -> None:
+        """Print that a copy of ``jobrun prove`` is done; callable from any thread."""
+        self._done += 1
+        if self._live:
+            click.echo(f"\r{self._done} of {self._count} copies", nl=False, err=True)
+        elif self._verbose:
+            self._shell.say(f"copy {outcome.trial.number}: {outcome.trial}: {_verdict(outcome)}")
+
+    def end(self) -> None:
+        """Erase the counter of copies of ``jobrun prove`` from the terminal."""
+        if self._live:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def _verdict(outcome: Outcome) -> str:
+    if outcome.lost:
+        return f"LOST: {outcome.lost}"
+    if outcome.failure:
+        return f"FAILED: {outcome.failure}"
+    if outcome.difference:
+        return f"DIFFERENT: {_where(outcome.difference)}"
+    if not outcome.landed[0]:
+        return "it had finished before the kill and does not count"
+    return f"the same bits{f', from epoch {outcome.loaded} on' if outcome.loaded else ''}"
+
+
+def _where(found: Difference) -> str:
+    parts = []
+    if found.blob:
+        element = f"[{', '.join(map(str, found.element))}]" if found.element else ""
+        parts.append(f"{found.node}.{found.blob}{element}")
+    if found.epoch >= 0:
+        parts.append(f"after epoch {found.epoch}")
+    return f"{' '.join(parts)}: {found.what}" if parts else found.what
+
+
+def _text(proof: Proof, request: ProofRequest) -> list[str]:
+    lines = _table(proof)
+    if proof.ignored:
+        names = ", ".join(proof.ignored)
+        lines += ["", f"not compared, because they differ between uninterrupted runs: {names}"]
+    if proof.unsteady is not None:
+        lines = [
+            "two uninterrupted runs differ, so resumed runs cannot be compared with them",
+            f"  {_where(proof.unsteady)}",
+            *_advice(proof.unsteady, request),
+        ]
+    for outcome in proof.bad:
+        lines += ["", f"copy {outcome.trial.number}, killed at {outcome.trial}"]
+        lines += [f"  {_verdict(outcome)}"]
+        if outcome.difference:
+            lines += _advice(outcome.difference, request)
+        lines += [f"  its files: {shorten_path(str(outcome.folder))}"]
+    if request.without:
+        lines += ["", f"left out: {', '.join(sorted(request.without))}"]
+    if request.original:
+        lines += ["", *_likeness(proof, request.original)]
+    return [*lines, "", _sum(proof)]
+
+
+def _likeness(proof: Proof, original: Original) -> list[str]:
+    return [
+        f"{name}: {words}" if words else f"{name}: the same as that of '{original.command}'"
+        for name, words in proof.unlike.items()
+    ]
+
+
+def _advice(found: Difference, request: ProofRequest) -> list[str]:
+    step = last_writer(request.job, found.node, found.blob) if found.blob else ""
+    last = [f"  the last step of an epoch that writes it: {step}"] if step else []
+    return [*last, f"  {_LIKELY}"]
+
+
+def _table(proof: Proof) -> list[str]:
+    killed, landed, good = Counter[str](), Counter[str](), Counter[str]()
+    for outcome in proof.outcomes:
+        for kill, hit in zip(outcome.trial.kills, outcome.landed, strict=True):
+            killed[kill.place] += 1
+            landed[kill.place] += hit
+            good[kill.place] += hit and outcome.good
+    width = max([len(place) for place in killed] + [len("killed")])
+    head = f"{'killed':<{width}}  {'kills':>6}  {'landed':>6}  {'good':>6}"
+    return [
+        head,
+        *(
+            f"{place:<{width}}  {killed[place]:>6}  {landed[place]:>6}  {good[place]:>6}"
+            for place in sorted(killed)
+        ),
+    ]
+
+
+def _sum(proof: Proof) -> str:
+    took = span(proof.reference.course.seconds)
+    if proof.unsteady is not None:
+        return "not proven"
+    count = len(proof.outcomes)
+    if proof.bad:
+        return f"NOT PROVEN: {len(proof.bad)} of {count} copies failed"
+    counted = (
+        f"{proof.landed} of {count} copies were killed before they finished, and "
+        f"{proof.loaded} of them continued from a saved epoch"
+    )
+    unlike = [name for name, words in proof.unlike.items() if words]
+    if unlike:
+        return f"NOT PROVEN: the original program writes a different {', '.join(unlike)}"
+    if not proof.is_shown:
+        more = f"--kills {2 * count}"
+        return (
+            f"not shown: {counted}; too few; the uninterrupted run takes only {took}. Run "
+            f"more epochs (--epochs), make epochs longer, or kill more ({more})"
+        )
+    what = (
+        "ended with the bits of an uninterrupted run"
+        if proof.exact
+        else ("ended normally; the job is not exact, so bits were not compared")
+    )
+    missed = count - proof.landed
+    late = f"; {missed} had finished before the kill and do not count" if missed else ""
+    same = "; it writes what the original program writes" if proof.unlike else ""
+    return f"proven: {counted}; each {what}{late}{same}"
+
+
+def _as_values(proof: Proof, request: ProofRequest) -> dict[str, Any]:
+    return {
+        "proven": proof.holds,
+        "exact": proof.exact,
+        "seed": request.seed,
+        "unbroken_s": round(proof.reference.course.seconds, 3),
+        "reached": dict(proof.reference.course.reached),
+        "unsteady": _difference(proof.unsteady, request),
+        "not_compared": list(proof.ignored),
+        "without": sorted(request.without),
+        "unlike_original": {name: words for name, words in proof.unlike.items() if words},
+        "landed": proof.landed,
+        "loaded": proof.loaded,
+        "shown": proof.is_shown,
+        "copies": [
+            {
+                "number": outcome.trial.number,
+                "kills": [
+                    {"at": str(kill), "landed": hit}
+                    for kill, hit in zip(outcome.trial.kills, outcome.landed, strict=True)
+                ],
+                "good": outcome.good,
+                "loaded_epoch": outcome.loaded,
+                "lost": outcome.lost,
+                "failure": outcome.failure,
+                "difference": _difference(outcome.difference, request),
+            }
+            for outcome in proof.outcomes
+        ],
+    }
+
+
+def _difference(found: Difference | None, request: ProofRequest) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    step = last_writer(request.job, found.node, found.blob) if found.blob else ""
+    return {
+        "what": found.what,
+        "epoch": found.epoch,
+        "node": found.node,
+        "blob": found.blob,
+        "element": list(found.element),
+        "step": step,
+    }

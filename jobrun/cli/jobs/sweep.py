@@ -1,0 +1,265 @@
+"""Implement ``jobrun sweep``: parse its options, show its progress, and print its results."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobrun.cli.completions import AXIS, METRIC_OF_SPEC, SPEC
+from jobrun.cli.formatting import render_json_document, shorten_path
+from jobrun.cli.jobs.execution import session_arguments, session_options
+from jobrun.cli.options import (
+    Command,
+    RepeatableText,
+    json_option,
+    option,
+    run_dir_option,
+    value_options,
+)
+from jobrun.cli.specs.loading import override_texts
+from jobrun.cli.terminal import Shell
+from jobrun.core.errors import ExpectationError, LockedError, TaskFailedError, UsageError
+from jobrun.core.files.disk import disk_faults
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
+from jobrun.tools.sweep.axes import enumerate_points, parse_axes
+from jobrun.tools.sweep.design import Design, SweepBase, design_sweep
+from jobrun.tools.sweep.point_outcomes import (
+    OVER,
+    UNEXPECTED,
+    Objective,
+    Outcome,
+    is_over,
+    outcome_values,
+    outcomes_csv,
+    parse_objective,
+    rank_outcomes,
+    read_outcome,
+)
+from jobrun.tools.sweep.process_pool import PointStarted, Pool, SweepEvent, run_command
+from jobrun.tools.sweep.sweep_record import (
+    SweepRequest,
+    read_request,
+    sweep_folder,
+    tag_run,
+    write_request,
+)
+
+_COUNT = click.IntRange(min=1)
+_STOPPED, _INTERRUPTED = 75, 130
+_LOOK_EVERY_S = 1.0
+_CLEAR_SCREEN = "\x1b[2J\x1b[H"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sweep:
+    """The designed sweep of a command line, ready to run or to be shown."""
+
+    spec: str
+    run_dir: Path
+    request: SweepRequest
+    design: Design
+    aim: Objective
+
+    def outcomes(self) -> list[Outcome]:
+        """Read the present outcome of each point of the command's sweep."""
+        return [read_outcome(point, self.run_dir) for point in self.design.points]
+
+
+@click.command("sweep", cls=Command)
+@click.argument("spec", type=SPEC, metavar="SPEC")
+@option(
+    "--grid",
+    type=RepeatableText(),
+    multiple=True,
+    metavar="NAME=V1,V2",
+    shell_complete=AXIS.shell_complete,
+    help="Values of a param, or of seed; a range LOW..HIGH or log:LOW..HIGH with --random.",
+)
+@option("--random", "count", type=_COUNT, metavar="N", help="Draw N points at random.")
+@option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    metavar="N",
+    envvar="JOBRUN_SWEEP_SEED",
+    help="Seed for the random points.",
+)
+@option(
+    "-j", "--jobs", type=_COUNT, metavar="N", help="Concurrent runs [default: one per processor]."
+)
+@option(
+    "--best",
+    "aim",
+    default="",
+    metavar="METRIC",
+    shell_complete=METRIC_OF_SPEC.shell_complete,
+    help="What makes a point the best: the minimum of a metric, or max:METRIC.",
+)
+@option("--epochs", type=_COUNT, metavar="N", help="Stop each run after N epochs.")
+@session_options
+@option("--name", default="", metavar="NAME", help="Name of the sweep [default: job name].")
+@option(
+    "--status",
+    "only_status",
+    is_flag=True,
+    envvar="JOBRUN_SWEEP_STATUS",
+    help="Show the status; run nothing.",
+)
+@option("-w", "--watch", is_flag=True, help="With --status: refresh until the sweep ends.")
+@option("--csv", "as_csv_text", is_flag=True, help="Print the results as CSV.")
+@json_option
+@value_options
+@run_dir_option
+@click.pass_obj
+def command(shell: Shell, /, spec: str, run_dir: str, **given: Any) -> int:
+    r"""Run SPEC at many points of its params, each as a run of its own.
+
+    The same command continues where it was: what has finished is not run again, what failed or was
+    stopped is continued. Without --grid it takes the points it had.
+
+    \b
+    Examples:
+      jobrun sweep train.yaml --grid lr=0.1,0.01 --grid k=3,5 --best max:accuracy
+      jobrun sweep train.yaml --grid lr=log:1e-4..0.1 --random 20 --jobs 4
+    """
+    if given["as_csv_text"] and given["as_json"]:
+        raise UsageError.of("E404", "--csv and --json exclude each other", "choose one")
+    if given["watch"] and not given["only_status"]:
+        raise UsageError.of("E404", "--watch shows a sweep that runs elsewhere", "add --status")
+    if given["count"] and not given["grid"]:
+        raise UsageError.of(
+            "E404",
+            "--random draws the values of axes, and no axis is given",
+            "add an axis, such as --grid lr=log:1e-4..0.1",
+        )
+    sweep = _planned(shell, spec, Path(run_dir), given)
+    if given["only_status"]:
+        _watch(sweep, shell, given)
+        return 0
+    ended_by = _run(sweep, shell, given)
+    found = sweep.outcomes()
+    for one in found:
+        # Again: what killed a sweep may have come before the words.
+        if one.run is not None:
+            tag_run(one.run, sweep.design.name, one.point)
+    _show(sweep, found, shell, given)
+    if ended_by:
+        return _INTERRUPTED if ended_by == signal.SIGINT else _STOPPED
+    return _exit_code(found)
+
+
+def _watch(sweep: _Sweep, shell: Shell, given: dict[str, Any]) -> None:
+    """Print the present state of the command's sweep; with --watch until nothing runs any more."""
+    folder = sweep_folder(sweep.run_dir, sweep.design.name)
+    while True:
+        live = is_live(folder)
+        found = sweep.outcomes()
+        if given["watch"] and shell.on_terminal:
+            shell.print(_CLEAR_SCREEN)
+        _show(sweep, found, shell, given)
+        if not given["watch"] or not shell.has_reader:
+            return
+        if not live and not any(one.state == "running" for one in found):
+            return
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _planned(shell: Shell, spec: str, run_dir: Path, given: dict[str, Any]) -> _Sweep:
+    """Check the whole sweep of the command line, without starting or writing anything."""
+    shell.texts |= override_texts(given["overrides"])
+    base = SweepBase(spec, given["values"], given["overrides"], given["name"])
+    request = SweepRequest(given["grid"], given["count"], given["seed"])
+    if not request.grid:
+        request = read_request(sweep_folder(run_dir, base.sweep_name()))
+    shell.texts |= {f"--grid #{number}": text for number, text in enumerate(request.grid, 1)}
+    axes = parse_axes(request.grid)
+    made = design_sweep(base, axes, enumerate_points(axes, request.random, request.seed))
+    return _Sweep(
+        spec, run_dir, request, made, parse_objective(given["aim"], made.metrics, made.best)
+    )
+
+
+def _run(sweep: _Sweep, shell: Shell, given: dict[str, Any]) -> int:
+    """Run the unfinished points of the sweep under a display; return the signal that ended it."""
+    from jobrun.cli.progress.sweep_display import create_display  # noqa: PLC0415 - not for --status
+
+    epochs = given["epochs"] or 0
+    with _held(sweep_folder(sweep.run_dir, sweep.design.name)) as folder:
+        write_request(folder, sweep.request)
+        points = sweep.design.points
+        todo = [point for point in points if not is_over(point, sweep.run_dir, epochs)]
+        words = [*session_arguments(given), *(["--epochs", str(epochs)] if epochs else [])]
+        jobs = given["jobs"] or os.cpu_count() or 1
+        with create_display(shell, sweep.design, len(todo), jobs) as progress:
+
+            def listen(event: SweepEvent) -> None:
+                if isinstance(event, PointStarted):
+                    tag_run(event.run, sweep.design.name, event.point)
+                progress.listen(event)
+
+            words = run_command(sweep.spec, sweep.run_dir, words)
+            return Pool(words, sweep.run_dir, jobs, listen).run(todo)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[Path]:
+    """Create and lock the directory of the command's sweep.
+
+    Raises:
+        LockedError: E439, another process runs this sweep.
+    """
+    with disk_faults("E354", f"make {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        lock = RunLock.acquire(folder)
+    except LockedError as error:
+        raise LockedError.of(
+            "E439",
+            f"the sweep '{folder.name}' is already running: {owner_of(folder)}",
+            "wait until it ends, watch it with --status, or use another --name",
+        ) from error
+    with lock:
+        yield folder
+
+
+def _exit_code(found: Sequence[Outcome]) -> int:
+    bad = {one.state for one in found if one.state != "finished"}
+    if not bad:
+        return 0
+    if bad == {UNEXPECTED}:
+        return ExpectationError.exit_code
+    # Those that were asked to stop, one by one, may go on.
+    return _STOPPED if bad <= {"stopped", "interrupted"} else TaskFailedError.exit_code
+
+
+def _show(sweep: _Sweep, found: Sequence[Outcome], shell: Shell, given: dict[str, Any]) -> None:
+    best = rank_outcomes(found, sweep.aim)
+    if given["as_csv_text"]:
+        shell.print(outcomes_csv(found).rstrip("\n"))
+        return
+    if given["as_json"]:
+        content = {
+            "sweep": sweep.design.name,
+            "metric": sweep.aim.metric,
+            "mode": sweep.aim.mode,
+            "best": outcome_values(best[0]) if best else None,
+            "points": [outcome_values(one) for one in found],
+        }
+        shell.print(render_json_document("sweep", content))
+        return
+    from jobrun.cli.progress.sweep_results import print_results  # noqa: PLC0415 - brings rich in
+
+    print_results(found, sweep.aim, shell)
+    if any(one.state not in OVER for one in found):
+        shell.say("next: repeat the command to run the unfinished points")
+    elif best:
+        shell.say(f"next: jobrun report {shorten_path(str(best[0].run))}")

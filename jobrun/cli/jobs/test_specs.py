@@ -1,0 +1,197 @@
+"""Implement ``jobrun test``: parse its options, print failures and summary, write CI reports."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import click
+
+from jobrun.cli.completions import SPEC
+from jobrun.cli.formatting import number, render_json_document, span
+from jobrun.cli.jobs.execution import session_arguments, session_options
+from jobrun.cli.options import Command, Duration, choose_form, json_option, option, value_options
+from jobrun.cli.terminal import Shell
+from jobrun.core.errors import ExpectationError, Fault, TaskFailedError
+from jobrun.core.files.disk import disk_faults, write_file
+from jobrun.core.origin import Origin
+from jobrun.core.text.fault_text import render_github, visible
+from jobrun.tools.smoke import SmokeResult, junit, markdown, run_smoke_tests
+
+_SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
+_FORMS = ("text", "json", "github")
+
+
+@click.command("test", cls=Command)
+@click.argument("specs", type=SPEC, metavar="SPEC...", nargs=-1, required=True)
+@value_options
+@option(
+    "--epochs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Stop each after N epochs, and check its expectations.",
+)
+@option(
+    "--time",
+    "time_s",
+    type=Duration(),
+    metavar="2h",
+    help="Stop each after this time; its expectations are then not checked.",
+)
+@option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Concurrent runs [default: one per processor].",
+)
+@session_options
+@option("--junit", metavar="FILE", help="Write the results as JUnit XML.")
+@option(
+    "--summary",
+    metavar="FILE",
+    help=f"Append a Markdown table to this file [default: {_SUMMARY_VARIABLE} if set].",
+)
+@option(
+    "--format",
+    "form",
+    type=click.Choice(_FORMS),
+    default="text",
+    show_default=True,
+    help="Output format; github adds annotations at the lines of the specs.",
+)
+@json_option
+@option(
+    "--keep-in",
+    "keep",
+    metavar="DIR",
+    help="Keep the runs in this directory [default: remove them].",
+)
+@click.pass_obj
+def command(
+    shell: Shell,
+    /,
+    specs: tuple[str, ...],
+    values: tuple[str, ...],
+    overrides: tuple[str, ...],
+    **given: Any,
+) -> int:
+    r"""Run SPECs as smoke tests: each in a process of its own, several at a time.
+
+    Exit code 0 when all passed, 9 when all that failed is an 'expect', else 1.
+
+    \b
+    Examples:
+      jobrun test specs/*.yaml --epochs 2
+      jobrun test train.yaml --set params.rows=100 --junit results.xml
+    """
+    words = _words(values, overrides, given)
+    given["form"] = choose_form(given["form"], as_json=given["as_json"])
+    printer = _FailurePrinter(shell, given["form"])
+    run_dir = Path(given["keep"] or tempfile.mkdtemp(prefix="jobrun-test-"))
+    try:
+        results = run_smoke_tests(
+            specs, words, run_dir, given["jobs"] or os.cpu_count() or 1, printer.listen
+        )
+    finally:
+        if not given["keep"]:
+            shutil.rmtree(run_dir, ignore_errors=True)
+    _write(results, given["junit"], given["summary"] or shell.environment.get(_SUMMARY_VARIABLE))
+    if given["form"] == "json":
+        shell.print(render_json_document("test", {"specs": [asdict(one) for one in results]}))
+    else:
+        shell.print("\n".join(_table(results, shell)))
+    bad = {one.exit_code for one in results if not one.good}
+    return (
+        0
+        if not bad
+        else ExpectationError.exit_code
+        if bad == {ExpectationError.exit_code}
+        else TaskFailedError.exit_code
+    )
+
+
+def _words(values: tuple[str, ...], overrides: tuple[str, ...], given: dict[str, Any]) -> list[str]:
+    words = [word for path in values for word in ("--values", path)]
+    words += [word for text in overrides for word in ("--set", text)]
+    if given["epochs"]:
+        words += ["--epochs", str(given["epochs"])]
+    if given["time_s"]:
+        words += ["--time", f"{given['time_s']:.3f}s"]
+    return [*words, *session_arguments(given)]
+
+
+class _FailurePrinter:
+    """Prints failed specs of ``jobrun test`` as soon as they are known."""
+
+    def __init__(self, shell: Shell, form: str) -> None:
+        self._shell = shell
+        self._form = form
+        self._lock = Lock()
+
+    def listen(self, result: SmokeResult) -> None:
+        """Print that a spec of ``jobrun test`` is done; callable from any thread."""
+        with self._lock:
+            if not result.good:
+                self._failed(result)
+
+    def _failed(self, result: SmokeResult) -> None:
+        self._shell.say(self._shell.paint(f"{result.spec}: {result.word}", "bold", "red"))
+        for line in result.said[-5:]:
+            self._shell.say(f"  {visible(line)}")
+        for one in result.faults:
+            fault = _fault(one)
+            place = f"{fault.where}  " if fault.where else ""
+            self._shell.say(f"  error[{fault.code}] {place}{visible(fault.message)}")
+            self._shell.say(f"      = {visible(fault.mend)}")
+            if self._form == "github":
+                self._shell.print(render_github(fault))
+
+
+def _fault(one: Any) -> Fault:
+    file, line = one.get("file"), one.get("line")
+    where = (
+        Origin(file, line or 0, one.get("column") or 0, one.get("length") or 1) if file else None
+    )
+    return Fault(one["code"], one["message"], one["mend"], where, one["path"])
+
+
+def _write(results: tuple[SmokeResult, ...], to_junit: str | None, to_summary: str | None) -> None:
+    if to_junit:
+        with disk_faults("E354", f"write {to_junit}"):
+            write_file(Path(to_junit), junit(results).encode())
+    if to_summary:
+        with disk_faults("E354", f"write {to_summary}"), Path(to_summary).open("a") as file:
+            file.write(markdown(results))
+
+
+def _table(results: tuple[SmokeResult, ...], shell: Shell) -> list[str]:
+    rows = [
+        (
+            one.word,
+            one.spec,
+            f"epoch {one.epoch}" if one.epoch >= 0 else "-",
+            span(one.seconds),
+            _why(one),
+        )
+        for one in results
+    ]
+    widths = [max(len(row[at]) for row in rows) for at in range(4)]
+    lines = []
+    for one, row in zip(results, rows, strict=True):
+        cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
+        cells[0] = shell.paint(cells[0], "green" if one.good else "red", result=True)
+        lines.append("  ".join((*cells, row[4])).rstrip())
+    bad = sum(not one.good for one in results)
+    passed = f"{len(results) - bad} of {len(results)} passed"
+    return [*lines, passed]
+
+
+def _why(one: SmokeResult) -> str:
+    metrics = "  ".join(f"{name} {number(value)}" for name, value in one.metrics.items())
+    return "  ".join(filter(None, (visible(one.reason), metrics if one.good else "")))

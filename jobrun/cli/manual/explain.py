@@ -1,0 +1,157 @@
+"""Implement ``jobrun explain``: print pages about error codes, functions, keys and topics."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from jobrun.cli.formatting import render_json_document
+from jobrun.cli.manual.ops import list_definitions, render_function
+from jobrun.cli.manual.topics import TOPICS, nearest_topic
+from jobrun.cli.options import Command, json_option, option
+from jobrun.cli.terminal import Shell
+from jobrun.core.catalogue import Entry, read_catalogue
+from jobrun.core.errors import UsageError
+from jobrun.core.files.disk import disk_faults, write_file
+from jobrun.core.text.names import did_you_mean
+from jobrun.tools.manual.keys import list_key_tables, render_key_page
+from jobrun.tools.manual.pages import list_pages, read_pages, render_for_terminal
+
+_ALL_CODES = "codes"
+_WIDEST = 100
+# What people look for under another name.
+_ALIASES = {
+    "submit": "batch", "slurm": "batch", "ray": "nodes", "s3": "object-stores",
+    "tensorboard": "listeners", "mlflow": "listeners", "wandb": "listeners",
+    "notify": "notifications", "jupyter": "python", "pytorch": "objects", "cuda": "gpu",
+}  # fmt: skip
+_GENERATED = {
+    "steps": "The forms of steps",
+    "expressions": "What may be written in expressions",
+    "rng": "Random numbers, and what can be drawn",
+    "operators": "Operators, and what Caffe2 called them",
+    "checkpoint-format": "The checkpoint file, byte by byte",
+    _ALL_CODES: "All codes of errors and warnings",
+}
+
+
+@click.command("explain", cls=Command)
+@click.argument("code", metavar="[TOPIC|CODE|KEY|NAME]", required=False)
+@option(
+    "--html", metavar="FILE", default="", help="Write the whole manual as one page; '-' is stdout."
+)
+@json_option
+@click.pass_obj
+def command(shell: Shell, code: str | None, html: str, as_json: bool) -> None:
+    r"""Show a TOPIC of the manual, an error CODE, a KEY of a spec, or a function by its NAME.
+
+    Without one the topics are listed; 'jobrun explain codes' lists all codes.
+
+    \b
+    Examples:
+      jobrun explain tutorial
+      jobrun explain E021
+      jobrun explain checkpoint.keep
+    """
+    if html:
+        if code is not None or as_json:
+            raise UsageError.of(
+                "E404", "--html writes the whole manual", "remove the other arguments"
+            )
+        _write_manual(html, shell)
+        return
+    if code is None and not as_json:
+        shell.print(_contents())
+        return
+    code = None if code == _ALL_CODES else code
+    codes = read_catalogue()
+    if code is not None and not as_json and (page := _other_page(code)) is not None:
+        shell.print(page)
+        return
+    chosen = codes if code is None else _one(codes, code)
+    if as_json:
+        shell.print(
+            render_json_document("codes", {"codes": [_entry(*item) for item in chosen.items()]})
+        )
+    elif code is None:
+        shell.print("\n".join(f"{name}  {entry.title}" for name, entry in chosen.items()))
+    else:
+        for name, entry in chosen.items():
+            shell.print(_page(name, entry))
+
+
+def _other_page(given: str) -> str | None:
+    """Render the page that ``jobrun explain`` prints of a topic, function or key."""
+    if given in TOPICS:
+        return TOPICS[given]()
+    if given.strip("[]").upper() in read_catalogue():
+        return None
+    pages = []
+    if (page := read_pages().get(_ALIASES.get(given, given))) is not None:
+        pages.append(
+            render_for_terminal(
+                page.text, min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
+            )
+        )
+    known = list_definitions()
+    if given in known:
+        pages.append(render_function(given, known[given]))
+    if keys := render_key_page(given):
+        pages.append(keys)
+    return "\n\n".join(pages) or None
+
+
+def _contents() -> str:
+    """List all that ``jobrun explain`` can show, a line each, but for the codes."""
+    generated = "\n".join(f"  {name:<17}  {about}" for name, about in _GENERATED.items())
+    return f"{list_pages()}\n{generated}"
+
+
+def _write_manual(path: str, shell: Shell) -> None:
+    from jobrun.tools.manual.page import render_manual  # noqa: PLC0415 - brings numpy in
+
+    topics = {name: text() for name, text in TOPICS.items()}
+    made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    text = render_manual(list_key_tables(), topics, list_definitions(), read_catalogue(), made)
+    if path == "-":
+        shell.print(text.rstrip("\n"))
+        return
+    with disk_faults("E354", f"write {path}"):
+        write_file(Path(path), text.encode())
+    shell.say(f"wrote {path}")
+
+
+def _one(codes: dict[str, Entry], given: str) -> dict[str, Entry]:
+    name = given.strip("[]").upper()
+    if name not in codes:
+        looks_like_code = name[:1] in ("E", "W") and name[1:].isdigit()
+        mend = did_you_mean(name, codes) if looks_like_code else nearest_topic(given)
+        raise UsageError.of("E405", f"unknown code '{given}'", mend)
+    return {name: codes[name]}
+
+
+def _page(name: str, entry: Entry) -> str:
+    parts = [f"{name}  {entry.title}", _wrapped(entry.explanation)]
+    if entry.fix:
+        parts.append(_wrapped(f"Fix: {entry.fix}"))
+    if entry.example:
+        parts.append("Example:\n" + textwrap.indent(entry.example, "    "))
+    return "\n\n".join(parts)
+
+
+def _wrapped(text: str) -> str:
+    return click.wrap_text(text, width=80, preserve_paragraphs=True)
+
+
+def _entry(name: str, entry: Entry) -> dict[str, str]:
+    return {
+        "code": name,
+        "title": entry.title,
+        "explanation": entry.explanation,
+        "fix": entry.fix,
+        "example": entry.example,
+    }

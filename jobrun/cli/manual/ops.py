@@ -1,0 +1,118 @@
+"""Implement ``jobrun ops``: print the functions of expressions and the methods of ``rng``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from jobrun.cli.formatting import render_json_document
+from jobrun.cli.options import Command, json_option, option
+from jobrun.cli.terminal import Shell
+from jobrun.core.errors import UsageError
+from jobrun.core.text.names import did_you_mean
+from jobrun.ops.not_supported import LEFT_OUT
+from jobrun.ops.table import DRAWS, OPERATORS, DrawDef, OpDef
+
+Definition = OpDef | DrawDef
+
+
+@click.command("ops", cls=Command)
+@click.argument("name", required=False)
+@option(
+    "--left-out",
+    is_flag=True,
+    help="List the functions of numpy that are not supported, with reasons.",
+)
+@json_option
+@click.pass_obj
+def command(shell: Shell, name: str | None, left_out: bool, as_json: bool) -> None:
+    r"""List the functions that expressions can use, or show one of them by NAME.
+
+    \b
+    Examples:
+      jobrun ops
+      jobrun ops segment_sum
+    """
+    if left_out:
+        _show_left_out(shell, as_json=as_json)
+        return
+    known = list_definitions()
+    chosen = known if name is None else _one(known, name)
+    if as_json:
+        functions = [_values(*item) for item in chosen.items()]
+        shell.print(render_json_document("ops", {"functions": functions}))
+    elif name is None:
+        width = max(map(len, chosen))
+        shell.print("\n".join(f"{key:<{width}}  {one.doc}" for key, one in chosen.items()))
+    else:
+        for key, one in chosen.items():
+            shell.print(render_function(key, one))
+
+
+def _show_left_out(shell: Shell, *, as_json: bool) -> None:
+    if as_json:
+        items = [{"name": name, "reason": reason} for name, reason in LEFT_OUT.items()]
+        shell.print(render_json_document("ops", {"left_out": items}))
+        return
+    width = max(map(len, LEFT_OUT))
+    lines = [f"{name:<{width}}  {reason}" for name, reason in sorted(LEFT_OUT.items())]
+    shell.print("\n".join(lines))
+
+
+def list_definitions() -> dict[str, Definition]:
+    """List the functions that ``jobrun ops`` prints, then the methods of ``rng``."""
+    return dict(sorted(OPERATORS.items())) | {
+        f"rng.{name}": draw for name, draw in sorted(DRAWS.items())
+    }
+
+
+def _one(known: Mapping[str, Definition], name: str) -> dict[str, Definition]:
+    if name not in known:
+        from jobrun.cli.manual.topics import counterpart  # noqa: PLC0415 - with the tables of all keys
+
+        mend = counterpart(name) or did_you_mean(name, known)
+        raise UsageError.of("E409", f"unknown function '{name}'", mend)
+    return {name: known[name]}
+
+
+def render_function(name: str, one: Definition) -> str:
+    """Render the page of a function: signature, kinds of arguments, example, peculiarities."""
+    prefix = name.removesuffix(one.name)
+    lines = [f"{prefix}{one.name}{one.signature}", f"  {one.doc}", f"  such as: {one.example}"]
+    lines.append(f"  takes {one.typed_signature}")
+    if isinstance(one, OpDef):
+        lines += [f"  {note}" for note in _notes(one)]
+    return "\n".join(lines)
+
+
+def _notes(one: OpDef) -> list[str]:
+    notes = [] if one.rule is None else ["its dtype and shape are checked before the run"]
+    if one.mutates:
+        changed = ", ".join(one.parameters.parameter(place) for place in one.mutates)
+        notes.append(f"changes {changed} in place")
+    if one.atomic:
+        notes.append("atomic: safe to call from concurrent tasks")
+    if not one.deterministic:
+        notes.append("not deterministic: equal arguments can give different bits")
+    return notes
+
+
+def _values(name: str, one: Definition) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "name": name,
+        "signature": one.signature,
+        "doc": one.doc,
+        "example": one.example,
+        "typed_signature": one.typed_signature,
+        "has_rule": one.rule is not None,
+    }
+    if isinstance(one, OpDef):
+        content |= {
+            "results": one.results,
+            "mutates": list(one.mutates),
+            "atomic": one.atomic,
+            "deterministic": one.deterministic,
+        }
+    return content

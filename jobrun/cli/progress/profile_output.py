@@ -1,0 +1,125 @@
+"""Profile a run for the option ``--profile``, and print where its time went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobrun.cli.formatting import list_times, shorten_path
+from jobrun.cli.terminal import Shell
+from jobrun.core.events import Event, Listener
+from jobrun.core.usage import TimeUse
+from jobrun.runner.options import RunOptions
+
+if TYPE_CHECKING:
+    from jobrun.tools.profile.table import Table
+
+_MOST_STEPS = 20
+_MOST_ROWS = 10
+
+
+@contextmanager
+def profile_run(
+    wanted: bool, options: RunOptions, listener: Listener, shell: Shell
+) -> Iterator[tuple[RunOptions, Listener]]:
+    """Profile the run within the context; afterwards print its tables and write the files.
+
+    However it ends: where the time goes is asked most of a run that was stopped.
+    """
+    if not wanted:
+        yield options, listener
+        return
+    from jobrun.tools.profile.profiler import Profiler  # noqa: PLC0415 - only when asked for
+
+    profiler = Profiler()
+
+    def listen(event: Event) -> None:
+        profiler.listen(event)
+        listener(event)
+
+    try:
+        yield replace(options, profiler=profiler), listen
+    finally:
+        files = profiler.write()
+        found = profiler.table()
+        if files and found:
+            for line in render_tables(found, files, profiler.times):
+                shell.say(line)
+
+
+def render_tables(found: Table, files: tuple[Path, ...], times: TimeUse | None = None) -> list[str]:
+    """Render the printed profile: the slowest rows, and the paths of files with all rows."""
+    whole = sum(row.seconds for row in found.steps) or 1.0
+    steps = [
+        (
+            _seconds(row.seconds),
+            f"{row.seconds / whole:.0%}",
+            _calls(row.calls, row.estimated),
+            row.label,
+            row.path,
+        )
+        for row in found.steps[:_MOST_STEPS]
+        if row.calls
+    ]
+    operators = [
+        (_seconds(row.seconds), f"{row.seconds / whole:.0%}", str(row.calls), row.label)
+        for row in found.operators[:_MOST_ROWS]
+        if row.calls
+    ]
+    instances = [
+        (
+            _seconds(row.seconds),
+            _seconds(row.setup_s),
+            _seconds(row.report_s),
+            str(row.runs),
+            f"{row.node}/{row.task}" if row.task else f"{row.node}, around {row.group}",
+            str(row.instance),
+        )
+        for row in found.instances[:_MOST_ROWS]
+    ]
+    nodes = [(_seconds(row.seconds), row.node) for row in found.nodes[:_MOST_ROWS]]
+    lines = []
+    if times is not None:
+        lines = [
+            "profile: where the wall time went",
+            *(f"  {one}" for one in list_times(times)),
+            "",
+        ]
+    lines.append("profile: time of each step, without nested steps")
+    lines += _table(3, ("time", "share", "calls", "does", "step"), steps)
+    lines += ["", *_table(3, ("time", "share", "calls", "does"), operators)]
+    lines += ["", *_table(4, ("body", "set-up", "reports", "runs", "task", "instance"), instances)]
+    lines += ["", *_table(1, ("time", "node"), nodes)]
+    shown = [shorten_path(str(path)) for path in files]
+    descriptions = ("all rows", "the trace: open it in chrome://tracing or ui.perfetto.dev")
+    width = max(map(len, shown))
+    return lines + [
+        f"  {path:<{width}}  {what}" for path, what in zip(shown, descriptions, strict=True)
+    ]
+
+
+def _table(numbers: int, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Render rows of the printed profile; the first ``numbers`` columns are right-aligned."""
+    widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
+    lines = []
+    for row in (head, *rows):
+        cells = [
+            text.rjust(width) if at < numbers else text.ljust(width)
+            for at, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append(("  " + "  ".join(cells)).rstrip())
+    return lines
+
+
+def _calls(calls: int, estimated: bool) -> str:
+    return f"~{calls}" if estimated else str(calls)
+
+
+def _seconds(seconds: float) -> str:
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * factor >= 1 or unit == "us":
+            return f"{seconds * factor:.3g} {unit}"
+    raise AssertionError

@@ -1,0 +1,167 @@
+"""Summarise the events of a run as the state that its progress displays show."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import field
+from statistics import fmean
+
+from jobrun.core.events import (
+    CheckpointCommitted,
+    CheckpointFailed,
+    EpochEnded,
+    Event,
+    GroupRetried,
+    GroupStarted,
+    Logged,
+    Measured,
+    RunEnded,
+    RunStarted,
+    TaskEnded,
+    TaskFacts,
+    UsageMeasured,
+)
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.fault_text import visible
+
+# As much as a sparkline or a mean of times can use.
+_HISTORY = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """The state of a task of the running group on one node.
+
+    Attributes:
+        state: ``waiting``, ``running``, ``ended`` or ``failed``.
+        seconds: What it took, this time or, of one that has not ended, in the mean; None when not
+            known.
+    """
+
+    task: str
+    node: str
+    state: str
+    seconds: float | None
+
+
+@dataclass(slots=True)
+class RunState:
+    """The state of one run, updated by its events.
+
+    Attributes:
+        clock: Seconds that never go back.
+        metrics: The last values of each metric, oldest first.
+        lines: The last lines of the log.
+        first_epoch: The epoch this invocation began behind; -1 for a new run.
+        epoch: The newest epoch that ended; 0 is init.
+        failed_saves: How many checkpoints could not be saved.
+        usage: What the run has used, by its last record.
+        epoch_at: When the newest epoch ended, and the one before it.
+        ends: Of the group that runs: the tasks that have ended, by name and node.
+        times: What each task took lately, by group, name and node.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    started: RunStarted | None = None
+    started_at: float = 0.0
+    group: str = ""
+    first_epoch: int = -1
+    epoch: int = 0
+    epochs_seen: int = 0
+    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_HISTORY))
+    metrics: dict[str, deque[float | int | bool | str]] = field(default_factory=dict)
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=3))
+    saved: CheckpointCommitted | None = None
+    saved_at: float = 0.0
+    failed_saves: int = 0
+    ended: RunEnded | None = None
+    usage: UsageMeasured | None = None
+    epoch_at: deque[float] = field(default_factory=lambda: deque(maxlen=_HISTORY))
+    ends: dict[tuple[str, str], TaskEnded] = field(default_factory=dict)
+    times: dict[tuple[str, str, str], deque[float]] = field(default_factory=dict)
+
+    def update(self, event: Event) -> None:
+        """Update the displayed state of the run by an event."""
+        match event:
+            case RunStarted():
+                self.started, self.started_at = event, self.clock()
+                self.first_epoch, self.epoch = event.epoch, max(event.epoch, 0)
+            case GroupStarted() | GroupRetried():
+                self.group, self.ends = event.group, {}
+            case TaskEnded():
+                self._task_ended(event)
+            case Logged(printed=False):
+                self.lines.append(render_log(event))
+            case Measured():
+                self._measured(event)
+            case CheckpointCommitted():
+                self.saved, self.saved_at = event, self.clock()
+            case CheckpointFailed():
+                self.failed_saves += 1
+            case EpochEnded():
+                self.epoch = event.epoch
+                self.epochs_seen += 1
+                self.seconds.append(event.seconds)
+                self.epoch_at.append(self.clock())
+            case RunEnded():
+                self.ended = event
+            case UsageMeasured():
+                self.usage = event
+            case _:
+                pass
+
+    def _measured(self, event: Measured) -> None:
+        # Those of steps come once per step and instance; the display is for the job's own.
+        if not event.task:
+            self.metrics.setdefault(event.name, deque(maxlen=_HISTORY)).append(event.value)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the displayed invocation started."""
+        return self.clock() - self.started_at if self.started else 0.0
+
+    @property
+    def left(self) -> float | None:
+        """Estimated seconds to the last epoch in the displayed state of a run, or None."""
+        total = self.started.total_epochs if self.started else None
+        if total is None or not self.seconds:
+            return None
+        # From end to end, since saves and probes take time, too; counting down between the ends.
+        spread = self.epoch_at[-1] - self.epoch_at[0]
+        each = max(fmean(self.seconds), spread / max(1, len(self.epoch_at) - 1))
+        begun = min(each, self.clock() - self.epoch_at[-1])
+        return max(0.0, max(0, total - self.epoch) * each - begun)
+
+    def tasks(self) -> list[TaskState]:
+        """List the displayed states of the tasks of the running group, in their order."""
+        known = self.started.tasks if self.started else ()
+        facts = [one for one in known if one.group == self.group]
+        left = {one.task for one in facts if (one.task, one.node) not in self.ends}
+        return [self._task_state(one, left) for one in facts]
+
+    def _task_state(self, one: TaskFacts, left: set[str]) -> TaskState:
+        ended = self.ends.get((one.task, one.node))
+        if ended is not None:
+            state = "failed" if ended.failed else "ended"
+            return TaskState(one.task, one.node, state, ended.seconds)
+        times = self.times.get((self.group, one.task, one.node))
+        # It starts as soon as those that it needs have ended, on all their nodes.
+        state = "waiting" if left & set(one.needs) else "running"
+        return TaskState(one.task, one.node, state, fmean(times) if times else None)
+
+    def _task_ended(self, event: TaskEnded) -> None:
+        self.ends[event.task, event.node] = event
+        key = (self.group, event.task, event.node)
+        self.times.setdefault(key, deque(maxlen=_HISTORY)).append(event.seconds)
+
+    def latest(self) -> dict[str, float | int | bool | str]:
+        """Return the last value of each metric, for the displays that show a run's state."""
+        return {name: values[-1] for name, values in self.metrics.items()}
+
+
+def render_log(event: Logged) -> str:
+    """Render the state of a task that logged a text: ``lloyd: shift 0.02``, on one line."""
+    text = visible(event.text.rstrip("\n"))
+    return f"{event.task}: {text}" if event.task else text

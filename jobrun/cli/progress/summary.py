@@ -1,0 +1,153 @@
+"""Print the summary of an ended run: its end, results, and the next commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from jobrun.cli.error_output import print_faults
+from jobrun.cli.formatting import (
+    list_times,
+    number,
+    render_json_document,
+    shorten_path,
+    size,
+    span,
+)
+from jobrun.cli.progress.run_state import RunState
+from jobrun.cli.terminal import Shell
+from jobrun.core.errors import JobrunError
+from jobrun.runner.options import RunResult
+from jobrun.runner.rundir.run_record import RECORD_NAME
+from jobrun.tools.runs.usage import sum_usage, usage_values
+
+_ENDINGS = {
+    0: ("finished", "green"),
+    9: ("finished, but an expectation does not hold", "red"),
+    75: ("stopped early", "yellow"),
+    130: ("interrupted", "yellow"),
+}
+_MOST_ARTIFACTS = 6
+
+
+def print_summary(result: RunResult, state: RunState, shell: Shell, verbosity: int) -> None:
+    """Print how the run ended, its results, where it is, and the next commands."""
+    word, colour = _ENDINGS[result.exit_code]
+    # Programs have heard it as an event.
+    verbosity = -1 if shell.log_format == "json" else verbosity
+    if verbosity >= 0:
+        for line in render_summary(result, state):
+            shell.say(line.replace(word, shell.paint(word, "bold", colour), 1))
+    if result.exit_code == 9:
+        print_faults(result.faults, shell)
+    if verbosity >= 0:
+        for label, words in zip(("next:", "     "), _next_commands(result, state), strict=False):
+            shell.say(f"{label} {words}")
+
+
+def render_summary(result: RunResult, state: RunState) -> list[str]:
+    """Render the printed summary of an ended run, without colours, as lines."""
+    word, _ = _ENDINGS[result.exit_code]
+    lines = [_ending(word, result)]
+    rows = [(name, number(value)) for name, value in state.latest().items()]
+    if state.started is None:
+        rows.append(("time", "nothing left to do"))
+    else:
+        rows += _time_rows(state)
+    if state.saved is not None:
+        rows.append(("saved", f"epoch {state.saved.epoch}, {size(state.saved.size_bytes)}"))
+    if state.failed_saves:
+        rows.append(("not saved", f"{state.failed_saves} checkpoints"))
+    rows.append(("run", shorten_path(result.run_path)))
+    found = _artifacts(Path(result.run_path))
+    rows += [("" if index else "result", path) for index, path in enumerate(found)]
+    width = max(len(name) for name, _ in rows)
+    return lines + [f"  {name:<{width}}  {text}" for name, text in rows]
+
+
+def _time_rows(state: RunState) -> list[tuple[str, str]]:
+    """Render how long the run took and where that went, and what is lost and could be mended."""
+    used = state.usage
+    if used is None:
+        return [("time", f"{span(state.elapsed)}, {_epochs(state.epochs_seen)}")]
+    rows = [("time", f"{span(used.times.total_s)}, {_epochs(state.epochs_seen)}")]
+    rows += [("", line) for line in list_times(used.times)]
+    if used.starts > 1:
+        whole_s = used.before.add(used.times).total_s
+        rows.append(("", f"{span(whole_s)} in {used.starts} starts"))
+    if used.advice:
+        rows.append(("hint", used.advice))
+    peak = sum(one.peak_bytes for one in used.processes)
+    if peak:
+        rows.append(("memory", f"at most {size(peak)}"))
+    return rows
+
+
+def render_result(result: RunResult, state: RunState) -> str:
+    """Render the summary of an ended run as a JSON document."""
+    return render_json_document(
+        "run",
+        {
+            "run": result.run_path,
+            "exit_code": result.exit_code,
+            "epoch": result.epoch,
+            "reason": result.reason,
+            "metrics": state.latest(),
+            **usage_values(sum_usage(state.usage)),
+            "faults": [fault.message for fault in result.faults],
+        },
+    )
+
+
+@contextmanager
+def note_saved_epoch(state: RunState) -> Iterator[None]:
+    """Add to a run's error, as a summary does, which epoch is saved and how to continue."""
+    try:
+        yield
+    except JobrunError as error:
+        run = state.started
+        saved = state.saved.epoch if state.saved else run.epoch if run else -1
+        if run is not None and saved >= 0:
+            error.add_note(render_saved_epoch(saved, run.directory))
+        raise
+
+
+def render_saved_epoch(epoch: int, directory: str) -> str:
+    """Render for the summary which epoch is saved and the command to continue from it."""
+    if not Path(directory, RECORD_NAME).is_file():
+        return f"epoch {epoch} was saved in {directory}, which no longer exists"
+    again = f"jobrun resume {shorten_path(directory)}"
+    return f"epoch {epoch} is saved; to continue: {again}"
+
+
+def _epochs(count: int) -> str:
+    return "1 epoch" if count == 1 else f"{count} epochs"
+
+
+def _ending(word: str, result: RunResult) -> str:
+    if result.reason.startswith("stopped "):
+        # The runner says already after which epoch, and which one is saved.
+        return word + result.reason.removeprefix("stopped")
+    when = f" after epoch {result.epoch}" if result.epoch >= 0 else ""
+    return f"{word}{when}: {result.reason}" if result.reason else f"{word}{when}"
+
+
+def _next_commands(result: RunResult, state: RunState) -> tuple[str, ...]:
+    """Choose at most two next commands for the summary, the most useful first."""
+    run = shorten_path(result.run_path)
+    is_saved = state.started is None or state.saved is not None or state.first_epoch >= 0
+    if result.exit_code in (75, 130):
+        return (f"jobrun resume {run}",) if is_saved else ()
+    if not is_saved:
+        return (f"jobrun report {run}",)
+    return f"jobrun inspect-checkpoint {run}", f"jobrun report {run}"
+
+
+def _artifacts(run: Path) -> Sequence[str]:
+    try:
+        found = sorted(path for path in (run / "artifacts").rglob("*") if path.is_file())
+    except OSError:
+        return []
+    shown = [shorten_path(str(path)) for path in found[:_MOST_ARTIFACTS]]
+    return [*shown, f"and {len(found) - len(shown)} more"] if len(found) > len(shown) else shown

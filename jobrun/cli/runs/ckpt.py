@@ -1,0 +1,430 @@
+"""Implement ``jobrun ckpt verify|list|pin|unpin|prune|diff|export|copy``: options, output."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobrun.checkpoint.store import Damage
+from jobrun.cli.app import SubcommandGroup
+from jobrun.cli.completions import BLOB, RUN, RUN_AT_EPOCH
+from jobrun.cli.formatting import (
+    number,
+    render_columns,
+    render_json_document,
+    shorten_path,
+    size,
+    span,
+)
+from jobrun.cli.options import Command, RepeatableText, json_option, option, run_dir_option
+from jobrun.cli.terminal import Shell
+from jobrun.core.errors import ProofError, UsageError
+from jobrun.core.object_url import is_object_url
+from jobrun.core.text.fault_text import visible
+from jobrun.runner.rundir.pins import read_pins
+from jobrun.runner.rundir.runs import find_run
+from jobrun.tools.checkpoint_maintenance import (
+    Checkpoints,
+    Pruning,
+    change_pins,
+    chosen_epochs,
+    hold_chosen,
+    list_epochs,
+    open_checkpoints,
+    plan_pruning,
+    prune,
+    verify,
+    verify_within,
+)
+
+command = SubcommandGroup(
+    "ckpt",
+    "List, verify, compare, keep and copy the checkpoints of a run.",
+    examples=("jobrun ckpt list", "jobrun ckpt verify", "jobrun ckpt diff kmeans@5 kmeans@6"),
+)
+
+
+@command.command("verify", cls=Command)
+@click.argument("target", metavar="[RUN[@EPOCH]]", type=RUN, default="latest")
+@json_option
+@run_dir_option
+@click.pass_obj
+def _verify(shell: Shell, /, target: str, as_json: bool, run_dir: str) -> int:
+    r"""Compare every byte of RUN's checkpoints with what was written.
+
+    Exits with 8 when one is damaged. RUN may be the URL of a run in an object store.
+
+    \b
+    Examples:
+      jobrun ckpt verify
+      jobrun ckpt verify kmeans@12
+    """
+    if is_object_url(target):
+        return _verify_remote(shell, target, as_json=as_json)
+    name, at, wanted = target.rpartition("@")
+    found = open_checkpoints(name if at else target, Path(run_dir))
+    # Without '@', what a live run deletes meanwhile is passed over.
+    chosen = hold_chosen(found, wanted) if at else None
+    epochs = (chosen[0],) if chosen else chosen_epochs(found, "")
+
+    verified: list[int] = []
+    within: list[dict[str, Any]] = []
+
+    def report(epoch: int, damage: Damage | None) -> None:
+        verified.append(epoch)
+        if not as_json:
+            shell.print(_condition(f"epoch {epoch}", damage, shell))
+
+    def told_within(epoch: int, records: int, damage: Damage | None) -> None:
+        reason = "" if damage is None else damage.reason
+        within.append(
+            {"epoch": epoch, "records": records, "good": damage is None, "reason": reason}
+        )
+        if not as_json:
+            words = f"epoch {epoch} after {records} of its records"
+            shell.print(_condition(words, damage, shell))
+
+    damaged = verify(found, epochs, report)
+    # Whoever names an epoch means the whole of it.
+    torn = () if "@" in target else verify_within(found, told_within)
+    if as_json:
+        form = _verified(found.run.name, tuple(verified), damaged)
+        form["good"] = not (damaged or torn)
+        shell.print(render_json_document("ckpt-verify", {**form, "within": within}))
+    return ProofError.exit_code if damaged or torn else 0
+
+
+def _verify_remote(shell: Shell, target: str, *, as_json: bool) -> int:
+    from jobrun.runner.rundir.object_store_run import verify_remote  # noqa: PLC0415 - only who has some there
+
+    def report(epoch: int, damage: Damage | None) -> None:
+        if not as_json:
+            shell.print(_condition(f"epoch {epoch}", damage, shell))
+
+    name, found = verify_remote(target, report)
+    damaged = tuple(damage for damage in found.values() if damage is not None)
+    if as_json:
+        form = _verified(name, tuple(found), damaged)
+        shell.print(render_json_document("ckpt-verify", {**form, "within": []}))
+    return ProofError.exit_code if damaged else 0
+
+
+@command.command("list", cls=Command)
+@click.argument("run", metavar="[RUN]", type=RUN, default="latest")
+@json_option
+@run_dir_option
+@click.pass_obj
+def _list(shell: Shell, run: str, as_json: bool, run_dir: str) -> None:
+    r"""List RUN's checkpoints: age, size, metrics, and which are pinned; nothing is verified.
+
+    \b
+    Examples:
+      jobrun ckpt list
+      jobrun ckpt list kmeans --json
+    """
+    found = find_run(run, Path(run_dir))
+    epochs = list_epochs(found)
+    if as_json:
+        content = {"run": found.name, "epochs": [asdict(one) for one in epochs]}
+        shell.print(render_json_document("ckpt-list", content))
+    elif not epochs:
+        shell.say(f"{found.name} has no checkpoint")
+    else:
+        names = list(dict.fromkeys(name for one in epochs for name in one.metrics))
+        head = ["epoch", "age", "size", "pinned", *map(visible, names)]
+        rows = [
+            [
+                str(one.epoch),
+                span(max(0.0, time.time() - one.saved)),
+                size(one.size_bytes),
+                "pinned" if one.pinned else "",
+                *(number(one.metrics[name]) if name in one.metrics else "-" for name in names),
+            ]
+            for one in epochs
+        ]
+        shell.print("\n".join(render_columns([head, *rows], shell.result_width)))
+
+
+@command.command("pin", cls=Command)
+@click.argument("target", metavar="RUN@EPOCH", type=RUN)
+@run_dir_option
+@click.pass_obj
+def _pin(shell: Shell, target: str, run_dir: str) -> None:
+    r"""Keep an epoch, whatever 'keep' says; RUN@latest is the newest.
+
+    \b
+    Examples:
+      jobrun ckpt pin kmeans@12
+      jobrun ckpt pin kmeans@latest
+    """
+    _change_pins(shell, target, run_dir, pin=True)
+
+
+@command.command("unpin", cls=Command)
+@click.argument("target", metavar="RUN@EPOCH", type=RUN)
+@run_dir_option
+@click.pass_obj
+def _unpin(shell: Shell, target: str, run_dir: str) -> None:
+    r"""Take the pin off an epoch; the next prune, or save, may delete it.
+
+    \b
+    Examples:
+      jobrun ckpt unpin kmeans@12
+      jobrun ckpt unpin brisk-heron@latest
+    """
+    _change_pins(shell, target, run_dir, pin=False)
+
+
+@command.command("prune", cls=Command)
+@click.argument("run", type=RUN, default="latest")
+@option("--dry-run", is_flag=True, help="Only show what would be deleted.")
+@option(
+    "--last",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Keep the newest N instead of following the spec.",
+)
+@json_option
+@run_dir_option
+@click.pass_obj
+def _prune(
+    shell: Shell, /, run: str, dry_run: bool, last: int | None, as_json: bool, run_dir: str
+) -> None:
+    r"""Delete the checkpoints of RUN that its spec does not keep.
+
+    Epoch 0, what is pinned, and the two newest that are whole always stay.
+
+    \b
+    Examples:
+      jobrun ckpt prune --dry-run
+      jobrun ckpt prune kmeans --last 3
+    """
+    found = open_checkpoints(run, Path(run_dir))
+    planned = plan_pruning(found, last or 0) if dry_run else prune(found, last or 0)
+    if as_json:
+        shell.print(render_json_document("ckpt-prune", _pruned(found, planned, dry_run=dry_run)))
+        return
+    for damage in planned.damaged:
+        shell.say(f"warning: epoch {damage.epoch} is damaged, and is kept: {damage.reason}")
+    shell.say(_pruning_words(planned, dry_run=dry_run))
+
+
+def _change_pins(shell: Shell, target: str, run_dir: str, *, pin: bool) -> None:
+    name, at, epoch = target.rpartition("@")
+    found = open_checkpoints(name if at else target, Path(run_dir))
+    gone = () if pin else read_pins(found.run.path)
+    epochs = chosen_epochs(found, epoch if at and epoch else "latest", gone)
+    pinned = sorted(change_pins(found, epochs, pin=pin))
+    listed = ", ".join(map(str, pinned)) or "none"
+    shell.say(f"{found.run.name}: pinned epochs: {listed}")
+
+
+def _condition(what: str, damage: Damage | None, shell: Shell) -> str:
+    if damage is None:
+        return f"{what}  " + shell.paint("good", "green", result=True)
+    word = shell.paint("damaged", "red", result=True)
+    return f"{what}  {word}  {visible(damage.reason)}"
+
+
+def _pruning_words(planned: Pruning, *, dry_run: bool) -> str:
+    held = f"; {_epochs(planned.held)} is being read and is kept" if planned.held else ""
+    if not planned.doomed:
+        return f"nothing to delete: {_epochs(planned.kept)} stay{held}"
+    verb = "would delete" if dry_run else "deleted"
+    pinned = f" ({_epochs(planned.pinned)} pinned)" if planned.pinned else ""
+    return (
+        f"{verb} {_epochs(planned.doomed)}, {size(planned.size_bytes)}; "
+        f"{_epochs(planned.kept)} stay{pinned}{held}"
+    )
+
+
+def _epochs(epochs: tuple[int, ...]) -> str:
+    """Render epoch numbers in the output of ``jobrun ckpt`` as ranges: ``epochs 1-3, 5``."""
+    spans: list[list[int]] = []
+    for epoch in epochs:
+        if spans and epoch == spans[-1][-1] + 1:
+            spans[-1][1:] = [epoch]
+        else:
+            spans.append([epoch])
+    listed = ", ".join("-".join(map(str, one)) for one in spans)
+    return f"epoch {listed}" if len(epochs) == 1 else f"epochs {listed}"
+
+
+def _verified(name: str, epochs: tuple[int, ...], damaged: tuple[Damage, ...]) -> dict[str, Any]:
+    reasons = {damage.epoch: damage.reason for damage in damaged}
+    return {
+        "run": name,
+        "good": not damaged,
+        "epochs": [
+            {"epoch": epoch, "good": epoch not in reasons, "reason": reasons.get(epoch, "")}
+            for epoch in epochs
+        ],
+    }
+
+
+def _pruned(found: Checkpoints, planned: Pruning, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "run": found.run.name,
+        "dry_run": dry_run,
+        "deleted": list(planned.doomed),
+        "kept": list(planned.kept),
+        "pinned": list(planned.pinned),
+        "held": list(planned.held),
+        "damaged": [{"epoch": one.epoch, "reason": one.reason} for one in planned.damaged],
+        "size_bytes": planned.size_bytes,
+    }
+
+
+@click.command("diff", cls=Command)
+@click.argument("first", type=RUN_AT_EPOCH, metavar="A[@EPOCH]")
+@click.argument("second", type=RUN_AT_EPOCH, metavar="B[@EPOCH]")
+@option("--all", "show_all", is_flag=True, help="Also show the blobs that are equal.")
+@option("--check", is_flag=True, help="Exit with 8 when a blob differs.")
+@json_option
+@run_dir_option
+@click.pass_obj
+def diff(
+    shell: Shell,
+    /,
+    first: str,
+    second: str,
+    show_all: bool,
+    check: bool,
+    as_json: bool,
+    run_dir: str,
+) -> int:
+    r"""Compare two checkpoints blob by blob: .h5 files, directories of epochs, or runs.
+
+    Of each blob that differs: how many elements, the largest absolute difference, the same in
+    units in the last place (ULP), and the relative norm; or that its dtype or shape differs, or
+    that only one side has it.
+
+    \b
+    Examples:
+      jobrun ckpt diff kmeans@5 kmeans@6
+      jobrun ckpt diff kmeans@5 backup/epoch-000005 --check
+    """
+    # Brings numpy in.
+    from jobrun.tools.diff.checkpoint_diff import compare_stored, render_differences  # noqa: PLC0415
+    from jobrun.tools.stored_blobs import find_stored_epoch  # noqa: PLC0415
+
+    sides = [find_stored_epoch(text, Path(run_dir)) for text in (first, second)]
+    blobs = tuple(compare_stored(*sides))
+    equal = all(blob.apart.equal for blob in blobs)
+    if as_json:
+        values = [
+            {"node": blob.node, "blob": blob.name, "only_in": blob.only_in, **asdict(blob.apart)}
+            for blob in blobs
+            if show_all or not blob.apart.equal
+        ]
+        facts = [{"path": one.path, "epoch": one.epoch, "run_id": one.run_id} for one in sides]
+        content: dict[str, Any] = {"first": facts[0], "second": facts[1], "equal": equal}
+        shell.print(
+            render_json_document("ckpt-diff", {**content, "compared": len(blobs), "blobs": values})
+        )
+    else:
+        names = [f"epoch {one.epoch} in {visible(shorten_path(one.path))}" for one in sides]
+        lines = render_differences(blobs, equal_too=show_all) or ["  both are empty"]
+        shell.print("\n".join([f"first   {names[0]}", f"second  {names[1]}", *lines]))
+    return ProofError.exit_code if check and not equal else 0
+
+
+@click.command("export", cls=Command)
+@click.argument("target", type=RUN_AT_EPOCH, metavar="RUN[@EPOCH]")
+@option(
+    "--format", "form", type=click.Choice(["npz", "csv", "safetensors"]), default=None,
+    help="Format of the file [default: by its extension].",
+)  # fmt: skip
+@option("-o", "--out", metavar="FILE", required=True, help="The file to write.")
+@option(
+    "--blob", "patterns", type=RepeatableText(), multiple=True, metavar="PATTERN",
+    help="Only blobs with these names, such as 'w*' or node.w [default: all].",
+    shell_complete=BLOB.shell_complete,
+)  # fmt: skip
+@option("--force", is_flag=True, help="Overwrite FILE if it exists.")
+@run_dir_option
+@click.pass_obj
+def export(
+    shell: Shell,
+    /,
+    target: str,
+    form: str | None,
+    out: str,
+    patterns: tuple[str, ...],
+    force: bool,
+    run_dir: str,
+) -> None:
+    r"""Write blobs of a checkpoint to a file that other programs read.
+
+    npz and safetensors hold any number of arrays, csv one blob of one or two axes. Of several
+    nodes the blobs are called node.blob. Without --blob, what the format cannot hold is left out,
+    with a message.
+
+    \b
+    Examples:
+      jobrun ckpt export kmeans@12 --out kmeans.npz
+      jobrun ckpt export latest --blob C --format csv --out centroids.csv
+      jobrun ckpt export latest --blob 'w*' --out weights.safetensors
+    """
+    from jobrun.tools.export import export as write  # noqa: PLC0415 - brings numpy in
+    from jobrun.tools.stored_blobs import find_stored_epoch  # noqa: PLC0415
+
+    path = Path(out)
+    found = find_stored_epoch(target, Path(run_dir))
+    done = write(found, _format(form, path), path, patterns, force=force)
+    for name, reason in done.left_out:
+        shell.say(f"left out: {visible(name)}: {reason}")
+    blobs = f"{len(done.names)} blob" + "s" * (len(done.names) != 1)
+    shell.say(f"wrote {shorten_path(out)}: {blobs}, {size(path.stat().st_size)}")
+
+
+@click.command("copy", cls=Command)
+@click.argument("target", type=RUN_AT_EPOCH, metavar="RUN[@EPOCH]")
+@click.argument("place", type=click.Path(), metavar="DIR")
+@run_dir_option
+@click.pass_obj
+def copy(shell: Shell, target: str, place: str, run_dir: str) -> None:
+    r"""Copy an epoch of RUN to DIR, a new run directory that can be resumed.
+
+    With the epoch go the spec as it was run and the metrics until then; every byte is compared
+    with the manifest. DIR appears whole or not at all, and must not be there before.
+
+    \b
+    Examples:
+      jobrun ckpt copy kmeans@12 /backup/kmeans-12
+      jobrun ckpt copy latest ../elsewhere && jobrun resume ../elsewhere
+    """
+    from jobrun.tools.copy_run import copy_epoch  # noqa: PLC0415 - rarely needed
+
+    name, at, epoch = target.rpartition("@")
+    found = open_checkpoints(name if at else target, Path(run_dir))
+    chosen, hold = hold_chosen(found, epoch if at else "")
+    try:
+        copied = copy_epoch(found, chosen, Path(place))
+    finally:
+        hold.release()
+    shell.say(
+        f"copied epoch {chosen} of {found.run.name} to {shorten_path(place)} ({size(copied)})"
+    )
+    shell.say(f"next: jobrun resume {shorten_path(place)}")
+
+
+def _format(form: str | None, path: Path) -> Any:
+    """Return the format of ``jobrun ckpt export`` that was given, or that the suffix means.
+
+    Raises:
+        UsageError: It says nothing.
+    """
+    chosen = form or path.suffix.removeprefix(".").lower()
+    if chosen not in {"npz", "csv", "safetensors"}:
+        mend = "add --format npz, csv or safetensors"
+        raise UsageError.of("E403", f"'{path.name}' has no known extension", mend)
+    return chosen
+
+
+for _command in (diff, export, copy):
+    command.add_command(_command)

@@ -1,0 +1,128 @@
+"""Implement ``jobrun diff``: print how two runs differ, or a run and its present spec."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobrun import api
+from jobrun.cli.completions import RUN_AT_EPOCH
+from jobrun.cli.formatting import number, render_json_document
+from jobrun.cli.options import Command, json_option, option, run_dir_option
+from jobrun.cli.terminal import Shell
+from jobrun.core.errors import ProofError, UsageError
+from jobrun.core.text.fault_text import visible
+from jobrun.runner.identity.drift import Change
+from jobrun.runner.rundir.runs import Run, find_run
+from jobrun.tools.diff.checkpoint_diff import align_columns, render_differences
+from jobrun.tools.diff.run_diff import RunDifference, compare_run_with_spec, compare_runs
+
+
+@click.command("diff", cls=Command)
+@click.argument("first", type=RUN_AT_EPOCH, metavar="A[@EPOCH]")
+@click.argument("second", type=RUN_AT_EPOCH, metavar="[B[@EPOCH]]", default="")
+@option(
+    "--working",
+    metavar="SPEC",
+    default="",
+    help="Compare A with the current state of this spec instead of with B.",
+)
+@option("--check", is_flag=True, help="Exit with 8 when the states differ.")
+@json_option
+@run_dir_option
+@click.pass_obj
+def command(
+    shell: Shell, /, first: str, second: str, working: str, check: bool, as_json: bool, run_dir: str
+) -> int:
+    r"""Show how run B differs from run A: spec, code, environment, metrics, state.
+
+    Of each blob it says by how much: the number of elements, the largest absolute difference,
+    the same in units in the last place (ULP), and the relative norm.
+
+    \b
+    Examples:
+      jobrun diff kmeans@5 kmeans@6
+      jobrun diff brisk-heron calm-otter --check
+      jobrun diff latest --working kmeans.yaml
+    """
+    if bool(second) == bool(working):
+        raise UsageError.of(
+            "E429",
+            "exactly one thing to compare with is required",
+            "name a run B, or give --working SPEC",
+        )
+    root = Path(run_dir)
+    ours, our_epoch = _run(first, root)
+    if working:
+        found = compare_run_with_spec(ours, api.load(working))
+    else:
+        theirs, their_epoch = _run(second, root)
+        found = compare_runs(ours, theirs, (our_epoch, their_epoch))
+    if as_json:
+        shell.print(render_json_document("diff", _as_values(found)))
+    else:
+        shell.print("\n".join(_text(found)) or "no difference")
+    return ProofError.exit_code if check and not found.state_is_equal else 0
+
+
+def _run(text: str, root: Path) -> tuple[Run, str]:
+    name, at, epoch = text.rpartition("@")
+    return (find_run(name, root), epoch) if at else (find_run(text, root), "")
+
+
+def _text(found: RunDifference) -> list[str]:
+    lines: list[str] = []
+    for title, changes in (
+        ("spec", found.spec),
+        ("code", found.code),
+        ("environment", found.environment),
+    ):
+        if changes:
+            lines += ["", title, *(f"  {_change(change)}" for change in changes)]
+    metrics = [one for one in found.metrics if one[1] != one[2]]
+    if metrics:
+        lines += ["", "metrics, last values", *align_columns(_metric(*one) for one in metrics)]
+    if found.state:
+        lines += ["", f"state after epoch {found.epochs[0]} | {found.epochs[1]}"]
+        lines += render_differences(found.state)
+    return lines[1:]
+
+
+def _change(change: Change) -> str:
+    before, after = change.before or "not there", change.after or "not there"
+    return f"{change.field}: {visible(before)} | {visible(after)}"
+
+
+def _metric(name: str, before: Any, after: Any) -> tuple[str, str]:
+    first, second = ("-" if value is None else number(value) for value in (before, after))
+    return visible(name), f"{first} | {second}"
+
+
+def _as_values(found: RunDifference) -> dict[str, Any]:
+    return {
+        "spec": [_change_values(change) for change in found.spec],
+        "code": [_change_values(change) for change in found.code],
+        "environment": [_change_values(change) for change in found.environment],
+        "metrics": [
+            {"name": name, "first": first, "second": second}
+            for name, first, second in found.metrics
+        ],
+        "epochs": list(found.epochs),
+        "state_is_equal": found.state_is_equal,
+        "state": [
+            {"node": blob.node, "blob": blob.name, **asdict(blob.apart)} for blob in found.state
+        ],
+    }
+
+
+def _change_values(change: Change) -> dict[str, str]:
+    return {
+        "field": change.field,
+        "kind": change.kind,
+        "first": change.before,
+        "second": change.after,
+        "where": str(change.where or ""),
+    }

@@ -1,0 +1,52 @@
+"""Implement ``jobrun doctor``: print whether this machine and directory are fit for runs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from jobrun.cli.formatting import render_json_document
+from jobrun.cli.options import Command, json_option, run_dir_option
+from jobrun.cli.terminal import Shell
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.tools.doctor import Finding, examine
+
+_MARKS = {"good": ("ok", "green"), "note": ("note", "yellow"), "bad": ("BAD", "red")}
+
+
+@click.command("doctor", cls=Command)
+@json_option
+@run_dir_option
+@click.pass_obj
+def command(shell: Shell, as_json: bool, run_dir: str) -> int:
+    r"""Measure whether this machine and the directory for runs are fit, by trying.
+
+    Versions, processors, memory, the clock; the file system, its space, and whether fsync,
+    rename and locks do there what a run relies on. Exit code 7 when something is bad.
+
+    \b
+    Examples:
+      jobrun doctor
+      jobrun doctor --run-dir /scratch/runs --json
+    """
+    findings = examine(Path(run_dir))
+    if as_json:
+        shell.print(render_json_document("doctor", {"findings": [asdict(one) for one in findings]}))
+    else:
+        shell.print("\n".join(_text(findings, shell)))
+    return EnvironmentFaultError.exit_code if any(one.verdict == "bad" for one in findings) else 0
+
+
+def _text(findings: tuple[Finding, ...], shell: Shell) -> list[str]:
+    width = max(len(one.topic) for one in findings)
+    lines = []
+    for one in findings:
+        mark, colour = _MARKS[one.verdict]
+        lines.append(
+            f"{shell.paint(f'{mark:<4}', colour, result=True)}  {one.topic:<{width}}  {one.text}"
+        )
+        if one.mend:
+            lines.append(f"{'':<{width + 8}}{one.mend}")
+    return lines

@@ -1,0 +1,169 @@
+"""Implement ``jobrun metrics``: print the metrics of a run as table, chart, CSV or JSON."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import click
+
+from jobrun.cli.completions import METRIC, RUN
+from jobrun.cli.formatting import number, render_json_document, size
+from jobrun.cli.options import Command, json_option, option, run_dir_option
+from jobrun.cli.runs.chart import draw_chart
+from jobrun.cli.terminal import Shell
+from jobrun.core.errors import UsageError
+from jobrun.core.text.fault_text import visible
+from jobrun.runner.rundir.lock import is_live
+from jobrun.runner.rundir.logs import describe_losses, read_losses
+from jobrun.runner.rundir.runs import METRICS_NAME, USAGE_NAME, find_run
+from jobrun.tools.runs.metrics import Metrics, Number, read_metrics, render_csv, select_metrics
+from jobrun.tools.runs.usage import read_resources
+
+_WIDTHS = (20, 100)
+_MARGIN = 14
+_LOOK_EVERY_S = 0.5
+
+
+@click.command("metrics", cls=Command)
+@click.argument("run", type=RUN, metavar="[RUN]", default="latest")
+@click.argument("names", type=METRIC, nargs=-1, metavar="[NAME...]")
+@option("-f", "--follow", is_flag=True, help="Print further epochs until the run ends.")
+@option("--plot", is_flag=True, help="Draw a chart of each.")
+@option("--csv", "as_csv_text", is_flag=True, help="Print CSV with all digits.")
+@option("--resources", is_flag=True, help="Memory, processor, disk and GPU in place of metrics.")
+@option("--last", type=click.IntRange(min=1), metavar="N", help="The last N epochs.")
+@json_option
+@run_dir_option
+@click.pass_obj
+def command(
+    shell: Shell,
+    /,
+    run: str,
+    names: tuple[str, ...],
+    last: int | None,
+    follow: bool,
+    resources: bool,
+    run_dir: str,
+    **form: bool,
+) -> None:
+    r"""Show the metrics of RUN, an epoch a line; of the newest run if none is named.
+
+    Metrics of a step are called 'task.name'.
+
+    \b
+    Examples:
+      jobrun metrics kmeans shift --plot
+      jobrun metrics -f
+      jobrun metrics latest --csv > metrics.csv
+      jobrun metrics --resources
+    """
+    if sum(form.values()) > 1:
+        raise UsageError.of("E404", "--plot, --csv and --json exclude each other", "choose one")
+    if follow and (form["plot"] or form["as_json"] or resources):
+        mend = "leave --plot, --json or --resources out"
+        raise UsageError.of("E404", "--follow prints a table or CSV of metrics", mend)
+    found = find_run(run, Path(run_dir))
+    if follow:
+        _follow(shell, found.path, names, last, as_csv=form["as_csv_text"])
+        return
+    read = read_resources(found.path) if resources else read_metrics(found.path)
+    file = USAGE_NAME if resources else METRICS_NAME
+    if read.damaged:
+        count = f"{read.damaged} line{'s' if read.damaged > 1 else ''}"
+        shell.say(f"{count} of {found.path / file} cannot be read and are skipped")
+    lost = {name: one for name, one in read_losses(found.path).items() if name == file}
+    for words in describe_losses(lost):
+        shell.say(f"lost: {words}")
+    metrics = select_metrics(read, names)
+    if last:
+        metrics = Metrics(metrics.names, metrics.rows[-last:])
+    if form["as_json"]:
+        shell.print(
+            render_json_document("metrics", {"run": str(found.path), **_as_values(metrics)})
+        )
+    elif form["as_csv_text"]:
+        shell.print(render_csv(metrics).rstrip("\n"))
+    elif not metrics.names and resources:
+        shell.say(f"{found.name} has no record of its resources yet")
+    elif not metrics.names:
+        shell.say(f"{found.name} has no metrics; declare them under 'metrics' in the spec")
+    else:
+        shell.print("\n".join(_charts(metrics) if form["plot"] else _table(metrics)))
+
+
+def _follow(
+    shell: Shell, run: Path, names: tuple[str, ...], last: int | None, *, as_csv: bool
+) -> None:
+    """Print the metrics of a run, then those of each epoch that ends, until the run ends."""
+    printed, widths = -1, [0]
+    heads: tuple[str, ...] = ()
+    before: tuple[object, ...] = ()
+    while True:
+        # Before the look, so that what is measured at the end is not missed.
+        live = is_live(run)
+        read = read_metrics(run)
+        # Of a live run, what it has not measured yet may come.
+        there = [name for name in names if name in read.names or not live]
+        metrics = select_metrics(read, there) if there or not names else Metrics((), ())
+        # While an epoch runs, some of its metrics may still be missing.
+        is_whole = not live or metrics.rows[-1:] == before
+        before = metrics.rows[-1:]
+        rows = [row for row in metrics.rows[: None if is_whole else -1] if row[0] > printed]
+        rows = rows[-last:] if last and printed < 0 else rows
+        if rows:
+            part = Metrics(metrics.names, tuple(rows))
+            is_first = heads != metrics.names
+            heads, printed = metrics.names, rows[-1][0]
+            if as_csv:
+                lines = render_csv(part).splitlines()
+            else:
+                lines, widths = _table_lines(part, [0] * (len(heads) + 1) if is_first else widths)
+            shown = lines if is_first else lines[1:]
+            shell.print("\n".join(shown))
+        if not live or not shell.has_reader:
+            return
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _as_values(metrics: Metrics) -> dict[str, object]:
+    rows = [
+        {"epoch": epoch, **dict(zip(metrics.names, values, strict=True))}
+        for epoch, values in metrics.rows
+    ]
+    return {"names": list(metrics.names), "epochs": rows}
+
+
+def _table(metrics: Metrics) -> list[str]:
+    return _table_lines(metrics, [0] * (len(metrics.names) + 1))[0]
+
+
+def _table_lines(metrics: Metrics, least: list[int]) -> tuple[list[str], list[int]]:
+    """Render metrics as a head and a line per epoch; return them, and the widths of columns."""
+    head = ("epoch", *(visible(name) for name in metrics.names))
+    rows = [(str(epoch), *map(_cell, metrics.names, values)) for epoch, values in metrics.rows]
+    columns = zip(head, *rows, strict=True)
+    widths = [max(width, *map(len, cells)) for width, cells in zip(least, columns, strict=True)]
+    lines = [
+        "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+        for row in (head, *rows)
+    ]
+    return lines, widths
+
+
+def _cell(name: str, value: Number | None) -> str:
+    if value is None:
+        return "-"
+    return size(value) if name.endswith("_bytes") and type(value) is int else number(value)
+
+
+def _charts(metrics: Metrics) -> list[str]:
+    least, most = _WIDTHS
+    width = min(most, max(least, shutil.get_terminal_size().columns - _MARGIN))
+    lines: list[str] = []
+    for name in metrics.names:
+        points = [(float(epoch), value) for epoch, value in metrics.column(name)]
+        drawn = draw_chart(points, width) if len(points) > 1 else ["  fewer than two numbers"]
+        lines += ["", visible(name), *drawn]
+    return lines[1:]

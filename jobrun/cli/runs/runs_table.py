@@ -1,0 +1,192 @@
+"""Render the table of ``jobrun runs`` in the width of the terminal, by leaving columns out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+
+from jobrun.cli.formatting import STATUS_COLOURS, number, span
+from jobrun.cli.terminal import Shell
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.fault_text import visible
+from jobrun.tools.runs.summaries import RunSummary, Value
+from jobrun.tools.runs.table import METRICS, PARAMS, RunGroup
+
+_GAP = 2
+_LEAST_NOTE = 12
+_LONGEST_CELL = 24
+_EMPTY = "-"
+# What is left out last has the lowest rank; those of params and metrics follow, in turn.
+_RANKS = {"run": 0, "status": 1, "best_epoch": 2, "epoch": 3, "left": 4, "age": 8}
+_MENTIONED, _FIRST_VALUE = 2, 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column that may be shown: what it is called, its cells, and how soon it is left out."""
+
+    key: str
+    head: str
+    cells: Sequence[str]
+    rank: int
+    is_right: bool = False
+
+    @property
+    def width(self) -> int:
+        """The width of a column in the table of runs: of its longest cell, or of its head."""
+        return max(len(self.head), max(map(len, self.cells), default=0))
+
+
+class RunsTable:
+    """Renders groups of runs, each with columns of its own.
+
+    Args:
+        shell: Where they are printed.
+        now: The present time.
+        mentioned: Columns that were asked for, as ``find_column`` returns them: shown if possible.
+
+    Attributes:
+        left_out: The heads of the columns that found no room.
+    """
+
+    def __init__(self, shell: Shell, now: datetime, mentioned: Iterable[str] = ()) -> None:
+        self._shell = shell
+        self._now = now
+        self._mentioned = frozenset(mentioned)
+        self.left_out: dict[str, None] = {}
+
+    def render(self, groups: Sequence[RunGroup]) -> list[str]:
+        """Render groups of runs as lines, with an empty line between groups."""
+        # The words of a name find a run as long as no other run has them.
+        words = Counter(run.words for group in groups for run in group.runs)
+        lines: list[str] = []
+        for group in groups:
+            lines += ["", *self._group(group, words)] if lines else self._group(group, words)
+        return lines
+
+    def _group(self, group: RunGroup, words: Counter[str]) -> list[str]:
+        columns = self._columns(group, words)
+        width = self._shell.result_width
+        shown = _fitting(columns, width)
+        self.left_out |= {one.head: None for one in columns if one not in shown}
+        room = width - sum(one.width + _GAP for one in shown)
+        notes = [_note(run) for run in group.runs]
+        has_notes = room >= min(_LEAST_NOTE, max(map(len, notes))) and any(notes)
+        lines = [self._head(shown, has_notes=has_notes)]
+        status = next(at for at, one in enumerate(shown) if one.key == "status")
+        padded = [_padded(one) for one in shown]
+        for at, run in enumerate(group.runs):
+            cells = [cells[at] for cells in padded]
+            cells[status] = self._shell.paint(
+                cells[status], STATUS_COLOURS.get(run.status, "dim"), result=True
+            )
+            if has_notes:
+                cells.append(cut_at_word(notes[at], room))
+            lines.append((" " * _GAP).join(cells).rstrip())
+        return lines
+
+    def _head(self, shown: Sequence[_Column], *, has_notes: bool) -> str:
+        heads = [
+            f"{one.head:>{one.width}}" if one.is_right else f"{one.head:<{one.width}}"
+            for one in shown
+        ]
+        line = (" " * _GAP).join([*heads, *(["note"] if has_notes else [])]).rstrip()
+        return self._shell.paint(line, "bold", result=True)
+
+    def _columns(self, group: RunGroup, words: Counter[str]) -> list[_Column]:
+        runs = group.runs
+        names = [
+            ("  " * (depth - 1) + "└ " if depth else "")
+            + (run.words if words[run.words] == 1 else run.path)
+            for run, depth in zip(runs, group.depths, strict=True)
+        ]
+        found = [_Column("run", visible(group.title), names, 0)]
+        for at, name in enumerate(group.params):
+            seeds = name == "seed" and not any("seed" in run.params for run in runs)
+            found.append(
+                self._values(
+                    "seed" if seeds else PARAMS + name,
+                    name,
+                    [run.seed if seeds else run.params.get(name) for run in runs],
+                    _FIRST_VALUE + 2 * at,
+                )
+            )
+        for at, name in enumerate(group.metrics):
+            values = [run.metrics.get(name) for run in runs]
+            found.append(self._values(METRICS + name, name, values, _FIRST_VALUE + 1 + 2 * at))
+        if any(run.best_epoch is not None for run in runs):
+            found.append(
+                self._values("best_epoch", "best at", [run.best_epoch for run in runs], _MENTIONED)
+            )
+        found.append(_Column("status", "status", [run.status for run in runs], _RANKS["status"]))
+        found.append(self._own("epoch", runs, _epoch))
+        if any(run.left_s is not None for run in runs):
+            found.append(self._own("left", runs, lambda run: _coarse(run.left_s)))
+        found.append(self._own("age", runs, lambda run: _coarse(run.age_s(self._now))))
+        return found
+
+    def _own(
+        self, key: str, runs: Sequence[RunSummary], cell: Callable[[RunSummary], str]
+    ) -> _Column:
+        rank = _MENTIONED if key in self._mentioned else _RANKS[key]
+        return _Column(key, key, [cell(run) for run in runs], rank, is_right=True)
+
+    def _values(self, key: str, head: str, values: Sequence[Value | None], rank: int) -> _Column:
+        are_numbers = all(not isinstance(value, str) for value in values)
+        cells = [_EMPTY if one is None else _cut(visible(number(one))) for one in values]
+        rank = _MENTIONED if key in self._mentioned else rank
+        return _Column(key, _cut(visible(head)), cells, rank, is_right=are_numbers)
+
+
+def _fitting(columns: Sequence[_Column], width: int) -> list[_Column]:
+    """Select the columns of the table of runs that fit, those of the lowest rank first."""
+    room = width + _GAP
+    chosen = []
+    # Sorting is stable: of one rank the first.
+    for one in sorted(columns, key=lambda column: column.rank):
+        if one.rank <= 1 or one.width + _GAP <= room:
+            chosen.append(one)
+            room -= one.width + _GAP
+    return [one for one in columns if one in chosen]
+
+
+def _padded(column: _Column) -> list[str]:
+    width = column.width
+    if column.is_right:
+        return [cell.rjust(width) for cell in column.cells]
+    return [cell.ljust(width) for cell in column.cells]
+
+
+def _epoch(run: RunSummary) -> str:
+    if run.epoch < 0:
+        return _EMPTY
+    return f"{run.epoch}/{run.total_epochs}" if run.total_epochs else str(run.epoch)
+
+
+def _coarse(seconds: float | None) -> str:
+    """Render a duration in the table of runs in its largest unit: ``3 d`` for three days."""
+    return _EMPTY if seconds is None else " ".join(span(seconds).split()[:2])
+
+
+def _note(run: RunSummary) -> str:
+    """Say in a row the tags of a run, of which it is a fork, and why it ended."""
+    # The tags of a sweep repeat its name and its params, which have columns.
+    tags = [tag for tag in run.tags if not (run.sweep and "=" in tag)]
+    fork = f"fork of {run.parent.rpartition('/')[2].split('-', 2)[-1]}@{run.parent_epoch}"
+    parts = [" ".join(f"#{tag}" for tag in tags), fork if run.parent else "", run.reason]
+    return visible("  ".join(filter(None, parts)))
+
+
+def cut_at_word(text: str, room: int) -> str:
+    """Shorten a cell of the table of runs to some columns, between two words if possible."""
+    if len(text) <= room:
+        return text
+    head = text[: max(0, room - 1)]
+    if not text[len(head)].isspace() and " " in head:
+        head = head.rpartition(" ")[0]
+    return f"{head.rstrip()}…"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_CELL else f"{text[: _LONGEST_CELL - 1]}…"

@@ -1,0 +1,1 @@
+"""Implement the commands about a spec that execute nothing: validate, plan, fmt and so on."""

@@ -1,0 +1,57 @@
+"""Implement ``jobrun graph``: draw the tasks of a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jobrun.cli.completions import SPEC
+from jobrun.cli.error_output import print_faults
+from jobrun.cli.options import Command, option, value_options
+from jobrun.cli.specs.loading import override_texts, prepare
+from jobrun.cli.terminal import Shell
+from jobrun.compile.plan.text import blob_lines
+from jobrun.graph.drawing import diagrams as draw
+from jobrun.graph.drawing.svg import svg
+from jobrun.runner.preflight.header_types import infer_header_types
+
+_FORMATS = {"ascii": draw.ascii, "mermaid": draw.mermaid, "dot": draw.dot, "svg": svg}
+
+
+@click.command("graph", cls=Command)
+@click.argument("spec", type=SPEC, metavar="SPEC")
+@value_options
+@option(
+    "--format",
+    "form",
+    type=click.Choice(list(_FORMATS)),
+    default="ascii",
+    show_default=True,
+    help="For a terminal, Mermaid, Graphviz, or as an image.",
+)
+@option("--types", is_flag=True, help="With dtype, shape and size of the blobs that tasks make.")
+@click.pass_obj
+def command(
+    shell: Shell,
+    spec: str,
+    values: tuple[str, ...],
+    overrides: tuple[str, ...],
+    form: str,
+    types: bool,
+) -> None:
+    r"""Draw the tasks of SPEC: groups in their order, tasks by what they wait for.
+
+    \b
+    Examples:
+      jobrun graph kmeans.yaml
+      jobrun graph kmeans.yaml --format svg > kmeans.svg
+    """
+    shell.texts |= override_texts(overrides)
+    prepared = prepare(spec, values, overrides)
+    print_faults(prepared.warnings, shell)
+    more: dict[str, list[str]] = {}
+    if types:
+        made = infer_header_types(prepared.job, Path(prepared.authored.folder)).made
+        more = blob_lines(made)
+    shell.print(_FORMATS[form](prepared.job, more).rstrip("\n"))

@@ -1,0 +1,62 @@
+"""Implement ``jobrun plan``: show what a run would do, without executing anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jobrun.cli.completions import SPEC
+from jobrun.cli.error_output import print_faults
+from jobrun.cli.formatting import render_json, span
+from jobrun.cli.options import Command, json_option, run_dir_option, value_options
+from jobrun.cli.specs.loading import override_texts, prepare
+from jobrun.cli.terminal import Shell
+from jobrun.compile.plan.document import plan_json
+from jobrun.compile.plan.text import plan_text
+from jobrun.core.errors import SpecError, errors_only
+from jobrun.runner.preflight.header_types import infer_header_types
+from jobrun.runner.saving.cadence import measure_loss_bound
+
+# Of the newest run of a job, below its folder.
+_EVENTS = Path("latest", "events.jsonl")
+
+
+@click.command("plan", cls=Command)
+@click.argument("spec", type=SPEC, metavar="SPEC")
+@value_options
+@json_option
+@run_dir_option
+@click.pass_obj
+def command(
+    shell: Shell,
+    spec: str,
+    values: tuple[str, ...],
+    overrides: tuple[str, ...],
+    as_json: bool,
+    run_dir: str,
+) -> int:
+    r"""Show the plan of SPEC: what a run does, in order: tasks, blobs and sizes, exactness.
+
+    How much work a kill loses at most is estimated by the job's newest run, if any.
+
+    \b
+    Examples:
+      jobrun plan kmeans.yaml
+      jobrun plan kmeans.yaml --set params.k=12 --json
+    """
+    shell.texts |= override_texts(overrides)
+    prepared = prepare(spec, values, overrides)
+    print_faults(prepared.warnings, shell)
+    job, folder = prepared.job, Path(prepared.authored.folder)
+    types = infer_header_types(job, folder)
+    print_faults([fault for fault in types.faults if fault not in prepared.warnings], shell)
+    bound_s = measure_loss_bound(Path(run_dir, job.name) / _EVENTS, job.checkpoint)
+    if as_json:
+        document = plan_json(job, types.owned, types.made)
+        shell.print(render_json({**document, "loss_bound_s": bound_s}))
+    else:
+        shell.print(plan_text(job, types.owned, types.made).rstrip("\n"))
+        if bound_s is not None:
+            shell.print(f"by its newest run, a kill loses at most {span(bound_s)} of work")
+    return SpecError.exit_code if errors_only(types.faults) else 0

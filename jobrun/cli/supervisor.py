@@ -1,0 +1,417 @@
+"""Run a command in a child process, relay signals to it, and watch it to its end.
+
+What computes may end in ways that no code of ours in it ever sees: a callable calls ``os._exit``, a
+library crashes, the kernel is out of memory. ::
+
+    make what both processes see: a page of memory, and a file for stacks
+    fork, before anything large is loaded
+    child    dies with its parent; runs the command; notes its exit code in the page
+    parent   passes on signals that reached it alone, and waits
+             ends every process that the child has left behind, also one with a session of its own
+
+Ctrl-C and Ctrl-Z come from the terminal to both, and are not passed on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import mmap
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import NoReturn
+
+from jobrun.cli.watchdog import OverdueDetector
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.relayed_signals import MEANT, RELAYS
+from jobrun.core.system_calls import (
+    ReceivedSignal,
+    adopt_orphans,
+    die_with_parent,
+    has_children,
+    list_processes,
+    open_anonymous_file,
+    peak_memory_bytes,
+    read_process_stat,
+    wait_for_signal,
+)
+
+# siginfo(2): above zero it was the kernel's own, such as a terminal's, which asks the whole group.
+_SENT_BY_A_PROCESS = 0
+_TICK_S = 1.0
+_PARENT_TICK_S = 0.5
+# After a stop of this process has ended, the child's may still be about to begin.
+_CONTINUING_S, _CONTINUE_EVERY_S = 2.0, 0.2
+# A child that got SIGQUIT too has begun to write its stacks by then.
+_QUITTING_S = 0.2
+# A command that has noted its end may be held up by a thread that it cannot end.
+_LINGERING_S = 5.0
+_LEFT_BEHIND_S = 5.0
+# The second signal does not wait for the end of the epoch: the child has this long to react.
+_SECOND_REQUEST = 2
+_REACTION_S = 10.0
+# After the grace: what a session gives tasks to their next step boundary, and exit blocks.
+_ENDING_S = 35.0
+_PAGE_BYTES = 16384
+_SLOT_BYTES = 2048
+_SLOTS = ("run", "group", "exit", "limit", "grace", "hash", "keep")
+_MOST_STACK_BYTES = 1 << 20
+
+
+class SharedState:
+    """Shared memory in which the child leaves its state for the parent; made before the fork.
+
+    Attributes:
+        can_start_again: Whether the command can ask for another hash seed, in the slot ``hash``.
+        spared: Processes of the parent's own, which end by themselves.
+    """
+
+    def __init__(self, *, can_start_again: bool = False) -> None:
+        self.can_start_again = can_start_again
+        self.spared: set[int] = set()
+        self._page = mmap.mmap(-1, _PAGE_BYTES)
+        self._stacks = open_anonymous_file("jobrun-stacks")
+        self._news = open_anonymous_file("jobrun-news")
+        self._news_read = 0
+        self._pid = 0
+
+    def write(self, slot: str, text: str) -> None:
+        """Write a short text from the supervised child to a slot of the shared memory."""
+        data = text.encode(errors="replace")[: _SLOT_BYTES - 1] + b"\0"
+        place = 2 + _SLOT_BYTES * _SLOTS.index(slot)
+        self._page[place : place + len(data)] = data
+
+    def read(self, slot: str) -> str:
+        """Read what the supervised child wrote last to a slot of shared memory, or ""."""
+        place = 2 + _SLOT_BYTES * _SLOTS.index(slot)
+        data = self._page[place : place + _SLOT_BYTES]
+        return data.partition(b"\0")[0].decode(errors="replace")
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of the supervised command; None until it has one."""
+        return self._page[1] if self._page[0] else None
+
+    @property
+    def stacks(self) -> str:
+        """The stacks that faulthandler wrote when the supervised child crashed."""
+        return os.pread(self._stacks, _MOST_STACK_BYTES, 0).decode(errors="replace")
+
+    def keep(self, pid: int) -> None:
+        """Record a process that is not killed when the child has ended; called in the child."""
+        self.write("keep", f"{self.read('keep')} {pid}")
+
+    @property
+    def kept(self) -> set[int]:
+        """The processes that may outlive the child, as they write what they have got."""
+        return {int(pid) for pid in self.read("keep").split()}
+
+    def write_news(self, line: bytes) -> None:
+        """Append a line to the news that the supervised child asks its parent to send."""
+        os.pwrite(self._news, line + b"\n", os.fstat(self._news).st_size)
+
+    def read_news(self) -> list[bytes]:
+        """Read the news that the supervised child wrote since the last call, whole lines."""
+        left = os.fstat(self._news).st_size - self._news_read
+        whole = os.pread(self._news, left, self._news_read).rpartition(b"\n")[0]
+        self._news_read += len(whole) + bool(whole)
+        return whole.splitlines()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the supervised child wrote news that the supervisor has not read."""
+        return os.fstat(self._news).st_size > self._news_read
+
+    def run(self, work: Callable[[], int]) -> int:
+        """Run the command in the supervised child, and record its exit code."""
+        self._pid = os.getpid()
+        faulthandler.enable(self._stacks)
+        if signal.getsignal(signal.SIGQUIT) is signal.SIG_DFL:
+            # Where each thread was; then it ends, as it would have without this.
+            faulthandler.register(signal.SIGQUIT, self._stacks, chain=True)
+        leave = os._exit
+        os._exit = self._record_caller(leave)  # type: ignore[assignment]
+        code = work()
+        if os.getpid() != self._pid:
+            # A callable has forked, and its copy has come all the way out here.
+            leave(code)
+        self._page[1] = code
+        self._page[0] = 1
+        return code
+
+    def _record_caller(self, leave: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
+        """Wrap ``os._exit`` in the supervised child to record who calls it."""
+
+        def _exit(status: int) -> NoReturn:
+            if os.getpid() == self._pid and self.exit_code is None:
+                self.write("exit", f"os._exit({status})")
+                faulthandler.dump_traceback(self._stacks, all_threads=False)
+            leave(status)
+
+        return _exit
+
+
+@dataclass(frozen=True, slots=True)
+class ChildExit:
+    """How the supervised child ended.
+
+    Attributes:
+        status: As ``subprocess`` gives it: negative for the signal that ended it.
+        most_bytes: The most memory that it had at a time.
+        cpu_s: The processor time that it used.
+        ignored_signal: The signal that asked for its end, if it was killed for not reacting to it.
+        is_second: Whether that was the second, which does not wait for any grace.
+        overdue: The task for which it was ended; see ``overdue``.
+    """
+
+    status: int
+    most_bytes: int
+    ignored_signal: int = 0
+    is_second: bool = False
+    overdue: str = ""
+    cpu_s: float = 0.0
+
+
+def run_supervised(
+    work: Callable[[SharedState], int],
+    explain: Callable[[SharedState, ChildExit], int],
+    start_again: Callable[[str], None] | None = None,
+    notify: Callable[[SharedState, int | None], None] = lambda _shared, _code: None,
+) -> int:
+    """Run a command in a supervised child and return its exit code; returns in the child, too.
+
+    Only before any thread was started.
+
+    Args:
+        work: The command.
+        explain: What to do about an end without an exit code; returns one. In the parent.
+        start_again: Replaces the parent by a process with the hash seed that the child has noted;
+            None where that would not run the command again.
+        notify: Sends the news that the child has written, and, given its exit code, that the run
+            has ended. In the parent.
+    """
+    shared = SharedState(can_start_again=start_again is not None)
+    asking = {number for number in (*RELAYS, signal.SIGUSR2) if _is_not_ignored(number)}
+    awaited = asking | {signal.SIGCHLD, signal.SIGCONT}
+    if _is_not_ignored(signal.SIGQUIT):
+        # It ends the child at once; this process stays, to say so.
+        awaited.add(signal.SIGQUIT)
+    # If SIGCHLD is ignored (inherited), the kernel reaps children itself, and waitpid fails.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    is_alone = _adopt_orphans()
+    for stream in (sys.stdout, sys.stderr):
+        # None where it was closed from the start.
+        if stream is not None:
+            stream.flush()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        _set_up_child(parent, asking)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return shared.run(lambda: work(shared))
+    ended = _Supervisor(child, awaited, asking, shared, notify).wait()
+    if is_alone:
+        _kill_remaining_children(awaited, shared.spared | shared.kept)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if start_again is not None and (seed := shared.read("hash")):
+        start_again(seed)
+    code = shared.exit_code
+    if code is None:
+        code = explain(shared, ended)
+    notify(shared, code)
+    return code
+
+
+class _Supervisor:
+    """The parent process: relays signals to the child and enforces its end.
+
+    The second signal that asks for the end means at once. A child is killed from here that does
+    not react to it, or exceeds the grace after the first or the time limit of a task, because it
+    is inside one long call of C code.
+    """
+
+    def __init__(
+        self,
+        child: int,
+        awaited: set[int],
+        asking: set[int],
+        shared: SharedState,
+        notify: Callable[[SharedState, int | None], None],
+    ) -> None:
+        self._notify = notify
+        self._child = child
+        self._awaited = awaited
+        self._asking = asking
+        self._shared = shared
+        self._asked = 0
+        self._first = 0
+        self._ignored_signal = 0
+        self._grace_ends_at = float("inf")
+        self._task_limits = OverdueDetector(lambda: shared.read("limit"))
+        self._grace = OverdueDetector(self._grace_deadline)
+        self._overdue = ""
+        self._end_at = float("inf")
+        self._noted_at = 0.0
+        self._continue_until = 0.0
+
+    def wait(self) -> ChildExit:
+        """Wait for the supervised child to end."""
+        while True:
+            is_continuing = time.monotonic() < self._continue_until
+            wait_s = _CONTINUE_EVERY_S if is_continuing else _TICK_S
+            info = wait_for_signal(self._awaited, wait_s)
+            # Python hands out what it never filled in, when a stop of this process has outlasted
+            # the wait.
+            if info is None or info.si_signo not in self._awaited:
+                self._tick(is_continuing=is_continuing)
+            elif info.si_signo != signal.SIGCHLD:
+                self._count(info.si_signo)
+                self._pass_on(info)
+            if self._shared.has_news:
+                self._notify(self._shared, None)
+            self._check_deadlines()
+            if time.monotonic() > self._end_at:
+                self._end()
+            ended = self._reap()
+            if ended is not None:
+                return ended
+
+    def _reap(self) -> ChildExit | None:
+        """Reap ended processes; return how the supervised child ended, or None while it runs."""
+        while True:
+            pid, status, usage = os.wait4(-1, os.WNOHANG)
+            if pid == 0:
+                return None
+            if pid == self._child:
+                is_ended = time.monotonic() > self._end_at
+                ignored_signal = self._ignored_signal if is_ended else 0
+                code = os.waitstatus_to_exitcode(status)
+                most_bytes = peak_memory_bytes(usage.ru_maxrss)
+                is_second = bool(ignored_signal) and self._asked >= _SECOND_REQUEST
+                cpu_s = usage.ru_utime + usage.ru_stime
+                return ChildExit(code, most_bytes, ignored_signal, is_second, self._overdue, cpu_s)
+
+    def _check_deadlines(self) -> None:
+        if self._end_at < float("inf"):
+            return
+        if task := self._task_limits.poll():
+            self._overdue, self._end_at = task, time.monotonic()
+        elif self._grace.poll():
+            self._ignored_signal, self._end_at = self._first, time.monotonic()
+
+    def _count(self, number: int) -> None:
+        if number in self._asking:
+            self._asked += 1
+            if self._asked == 1:
+                self._first = number
+                self._grace_ends_at = time.monotonic() + float(self._shared.read("grace") or "inf")
+            elif self._asked == _SECOND_REQUEST:
+                self._ignored_signal = number
+                self._end_at = time.monotonic() + _REACTION_S
+
+    def _grace_deadline(self) -> str:
+        """Return the group whose grace has begun in the supervised child, and its deadline.
+
+        Between groups there is nothing: a save that has begun is waited for.
+        """
+        return f"{self._grace_ends_at + _ENDING_S}\n{self._shared.read('group')}"
+
+    def _end(self) -> None:
+        """Kill the supervised child: first with SIGABRT for its stacks, then with SIGKILL."""
+        late_s = time.monotonic() - self._end_at
+        self._send(signal.SIGABRT if late_s < _REACTION_S else signal.SIGKILL)
+
+    def _pass_on(self, info: ReceivedSignal) -> None:
+        if info.si_signo == signal.SIGCONT:
+            self._continue_until = time.monotonic() + _CONTINUING_S
+            self._send(signal.SIGCONT)
+        elif info.si_signo == signal.SIGQUIT:
+            self._relay_quit()
+        elif info.si_code <= _SENT_BY_A_PROCESS:
+            self._send(RELAYS.get(info.si_signo, info.si_signo))
+
+    def _relay_quit(self) -> None:
+        """Relay SIGQUIT to the supervised child, unless it got the signal, too."""
+        wait_for_signal({signal.SIGCHLD}, _QUITTING_S)
+        if not self._shared.stacks:
+            self._send(signal.SIGQUIT)
+
+    def _tick(self, *, is_continuing: bool) -> None:
+        if is_continuing:
+            self._send(signal.SIGCONT)
+        if self._shared.exit_code is None:
+            return
+        self._noted_at = self._noted_at or time.monotonic()
+        if time.monotonic() > self._noted_at + _LINGERING_S:
+            self._send(signal.SIGKILL)
+
+    def _send(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._child, number)
+
+
+def _is_not_ignored(number: int) -> bool:
+    """Return whether the supervisor has to relay a signal: nohup or a shell may ignore it."""
+    return signal.getsignal(number) is not signal.SIG_IGN
+
+
+def _set_up_child(parent: int, asking: set[int]) -> None:
+    """Set the supervised child up to die with the parent, stop with it, and get its signals."""
+    if not die_with_parent(parent):
+        os.kill(os.getpid(), signal.SIGKILL)
+    for number in asking & RELAYS.keys():
+        if RELAYS[number] != number:
+            signal.signal(RELAYS[number], _raise_original_signal)
+    threading.Thread(
+        target=_stop_with_parent, args=(parent,), name="jobrun-guarded", daemon=True
+    ).start()
+
+
+def _raise_original_signal(number: int, frame: FrameType | None) -> None:
+    """Raise in the child the signal that a relayed one represents, until it has a handler."""
+    del frame
+    os.kill(os.getpid(), MEANT[number])
+
+
+def _stop_with_parent(parent: int) -> None:
+    """Stop the supervised child when its parent is stopped (``kill -STOP``)."""
+    while os.getppid() == parent:
+        if read_process_stat(parent)[:1] == [b"T"]:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(_PARENT_TICK_S)
+
+
+def _adopt_orphans() -> bool:
+    """Let the supervisor become the subreaper of orphaned descendants of its child.
+
+    Those belong to the program that became this process by ``exec``.
+    """
+    return not has_children() and adopt_orphans()
+
+
+def _kill_remaining_children(awaited: set[int], spared: set[int]) -> None:
+    """Kill the child's remaining descendants as they are reparented to the supervisor."""
+    deadline = time.monotonic() + _LEFT_BEHIND_S
+    while time.monotonic() < deadline:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        for pid in set(_children()) - spared:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        wait_for_signal(awaited, _CONTINUE_EVERY_S)
+
+
+def _children() -> Iterator[int]:
+    own = str(os.getpid()).encode()
+    for pid in list_processes():
+        if read_process_stat(pid)[1:2] == [own]:
+            yield pid

@@ -1,0 +1,155 @@
+"""Write results to stdout and messages to stderr, as the terminal permits.
+
+A reader that goes away (``| head``, a closed pipe) never ends a command and never shows as
+a traceback: output without a reader is dropped.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING, Literal, TextIO
+
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from jobrun.cli.supervisor import SharedState
+
+_ENDLESS = 1 << 30
+LogFormat = Literal["text", "json", "github"]
+
+
+@dataclass(slots=True)
+class Shell:
+    """The output streams of a command, and how to write to them.
+
+    Attributes:
+        environment: Of the process; ``NO_COLOR``, ``CI`` and ``TERM`` are looked at.
+        debug: Show tracebacks.
+        plain: No colours, whatever the terminal can do.
+        log_format: How events and faults are said; ``github`` adds an annotation to each fault.
+        texts: What was given by options that are no files, by the name that places in the
+            spec give them, such as ``--set #1``.
+        has_reader: Whether results reach anybody; False once their reader has gone away.
+        shared: Shared memory of a supervised process; None without a supervisor.
+    """
+
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    debug: bool = False
+    plain: bool = False
+    log_format: LogFormat = "text"
+    texts: dict[str, str] = field(default_factory=dict)
+    shared: SharedState | None = None
+    has_reader: bool = True
+
+    def print(self, text: str) -> None:
+        """Write a result of the command to the terminal's stdout, with a line end.
+
+        Raises:
+            EnvironmentFaultError: It cannot be written (a full disk); not when the reader is gone.
+        """
+        try:
+            _write(sys.stdout, text + "\n")
+        except OSError as error:
+            _silence(sys.stdout)
+            self.has_reader = False
+            if error.errno not in (errno.EPIPE, errno.ESHUTDOWN):
+                raise EnvironmentFaultError.of(
+                    "E410",
+                    f"cannot write to standard output: {error.strerror}",
+                    "redirect standard output to a place with free space",
+                ) from error
+
+    def say(self, text: str) -> None:
+        """Write a message for people to the terminal's stderr; never raises."""
+        try:
+            _write(sys.stderr, text + "\n")
+        except OSError:
+            _silence(sys.stderr)
+
+    @property
+    def terminal(self) -> bool:
+        """Whether stderr is a terminal."""
+        return sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
+
+    @property
+    def colours(self) -> bool:
+        """Whether messages on the terminal (stderr) may have colours."""
+        return self._colours_on(sys.stderr)
+
+    @property
+    def result_colours(self) -> bool:
+        """Whether results on the terminal (stdout) may have colours."""
+        return self._colours_on(sys.stdout)
+
+    @property
+    def result_width(self) -> int:
+        """The width of stdout in columns; practically unlimited if it is no terminal."""
+        return shutil.get_terminal_size().columns if self.on_terminal else _ENDLESS
+
+    @property
+    def on_terminal(self) -> bool:
+        """Whether stdout is a terminal."""
+        return sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty()
+
+    def _colours_on(self, stream: TextIO | None) -> bool:
+        quiet = self.plain or self.environment.get("NO_COLOR") or self._dumb
+        return stream is not None and not stream.closed and stream.isatty() and not quiet
+
+    @property
+    def live(self) -> bool:
+        """Whether a display that redraws itself can be shown on the terminal (stderr)."""
+        able = self.terminal and not self._dumb and _draws(sys.stderr)
+        return able and not self.environment.get("CI")
+
+    @property
+    def _dumb(self) -> bool:
+        return self.environment.get("TERM") == "dumb"
+
+    def paint(self, text: str, *styles: str, result: bool = False) -> str:
+        """Colour a text with the named styles if the terminal shows colours.
+
+        Args:
+            text: To be said, or printed.
+            styles: Names of styles.
+            result: It goes to stdout.
+        """
+        wanted = self._colours_on(sys.stdout) if result else self.colours
+        if not wanted or not styles:
+            return text
+        codes = ";".join(_STYLES[style] for style in styles)
+        return f"\x1b[{codes}m{text}\x1b[0m"
+
+
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+def _draws(stream: TextIO) -> bool:
+    """Return whether a terminal's stream can encode bars and marks."""
+    return (stream.encoding or "utf-8").lower().replace("-", "").startswith("utf")
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    if stream is None or stream.closed:
+        return
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:
+        # LANG=C on an old libc: better a question mark than no word at all.
+        stream.write(text.encode(stream.encoding, "replace").decode(stream.encoding))
+    stream.flush()
+
+
+def _silence(stream: TextIO | None) -> None:
+    """Redirect an output stream that fails to the null device, with what is still buffered."""
+    if stream is None or stream.closed:
+        return
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
+    stream.flush()

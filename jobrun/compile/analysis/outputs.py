@@ -1,0 +1,222 @@
+"""Check reads of task outputs, and find the node whose task each of them means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from jobrun.compile.analysis.queues import must_run_concurrently
+from jobrun.compile.drafts.definite_assignment import FlowAnalysis
+from jobrun.compile.drafts.draft import GroupDraft, TaskDraft
+from jobrun.compile.faults import Faults, Place
+from jobrun.core.text.names import did_you_mean
+from jobrun.graph.expressions import OutputRead
+from jobrun.graph.steps import Step
+from jobrun.graph.traversal import rewrite_parts
+from jobrun.graph.types import GROUPS, GroupName
+
+_Graph = TypeVar("_Graph")
+
+
+class OutputTable:
+    """All outputs of a job's tasks."""
+
+    def __init__(self, groups: Mapping[GroupName, GroupDraft], faults: Faults) -> None:
+        self._tasks = {task.name: task for group in groups.values() for task in group.tasks}
+        self._outputs = {
+            name: frozenset(output.name for output in task.outputs)
+            for name, task in self._tasks.items()
+        }
+        self._positions = {
+            task.name: position
+            for group in groups.values()
+            for position, task in enumerate(group.tasks)
+        }
+        self._groups = groups
+        self._faults = faults
+        self._nodes = {node for task in self._tasks.values() for node in task.nodes}
+
+    def has_task(self, name: str) -> bool:
+        """Return whether the job has a task of this name, whose outputs could be read."""
+        return name in self._tasks
+
+    def task_names(self) -> Iterable[str]:
+        """Return the names of the tasks that have outputs."""
+        return [name for name, outputs in self._outputs.items() if outputs]
+
+    def resolve(
+        self,
+        read: OutputRead,
+        node: str | None,
+        groups: tuple[GroupName, ...],
+        place: Place,
+        *,
+        in_probe: bool = False,
+    ) -> OutputRead | None:
+        """Return the output that is read, with its node; None, and a fault, if none exists.
+
+        Args:
+            read: The read, as written.
+            node: The node that reads: it means its own task's output where there is one.
+            groups: The groups that have ended when the output is read.
+            place: The place of the read.
+            in_probe: The runner reads it, and not a task.
+        """
+        task = self._tasks[read.task]
+        if read.output not in self._outputs[read.task]:
+            mend = did_you_mean(read.output, self._outputs[read.task])
+            if not self._outputs[read.task]:
+                mend = f"write outputs: [{read.output}] in task '{read.task}'"
+            self._faults.error(
+                "E148", f"task '{read.task}' has no output '{read.output}'", mend, place
+            )
+            return None
+        if task.group not in groups:
+            self._faults.error(
+                "E149",
+                f"task '{read.task}' is in '{task.group}', which has not run yet",
+                "read an output of an earlier group",
+                place,
+            )
+            return None
+        if node in task.nodes:
+            return replace(read, node=node)
+        if len(task.nodes) == 1:
+            return replace(read, node=task.nodes[0])
+        if task.nodes:
+            over = f"write {{of: {read.task}.{read.output}, nodes: …, reduce: …}}"
+            mend = over if in_probe and node is None else f"run '{read.task}' on one node"
+            several = f"task '{read.task}' runs on {len(task.nodes)} nodes"
+            message = f"{several}, so '{read.task}.{read.output}' has several values"
+            self._faults.error("E133", message, mend, place)
+        return None
+
+    def check_reads(self, reader: TaskDraft, nodes: Iterable[str]) -> None:
+        """Check the task outputs that a task reads: they exist, and their tasks ran before."""
+        for (name, output), place in self._output_reads(reader).items():
+            if not self._check_task_exists(name, output, place):
+                continue
+            other = self._tasks[name]
+            if output in self._outputs[name] and not self._check_ordered(reader, other, place):
+                continue
+            ended = GROUPS[: GROUPS.index(reader.group) + 1]
+            for node in nodes:
+                self.resolve(OutputRead(name, output), node, ended, place)
+
+    def check_setup_and_reports(self, group: GroupDraft) -> None:
+        """Check the task outputs that the set-up and the reports of a group read."""
+        reads: dict[int, dict[tuple[str, str], Place]] = {}
+
+        def read_by(steps: tuple[Step, ...], path: str) -> dict[tuple[str, str], Place]:
+            # Nodes share their set-up, so it is scanned once.
+            if id(steps) not in reads:
+                finder = FlowAnalysis()
+                finder.block(steps, path)
+                reads[id(steps)] = finder.uses.outputs
+            return reads[id(steps)]
+
+        for node, setups in group.setups.items():
+            for setup in setups:
+                self._check_outside(read_by(setup.init, setup.name), node, group, at_end=False)
+                self._check_outside(read_by(setup.exit, setup.name), node, group, at_end=True)
+        for node, reports in group.reports.items():
+            for report in reports:
+                self._check_outside(read_by(report.steps, report.path), node, group, at_end=False)
+
+    def _check_outside(
+        self, reads: Mapping[tuple[str, str], Place], node: str, group: GroupDraft, *, at_end: bool
+    ) -> None:
+        """Check the task outputs that are read before, beside or after a node's tasks."""
+        earlier = GROUPS[: GROUPS.index(group.name)]
+        for (name, output), place in reads.items():
+            if not self._check_task_exists(name, output, place):
+                continue
+            other = self._tasks[name]
+            if output not in self._outputs[name] or other.group != group.name:
+                self.resolve(OutputRead(name, output), node, earlier, place)
+            elif not at_end:
+                self._faults.error(
+                    "E149",
+                    f"task '{name}' may not have ended when this is read",
+                    "read it in the exit of the set-up, or read an output of an earlier group",
+                    place,
+                )
+            elif node not in other.nodes and other.nodes:
+                self._faults.error(
+                    "E149",
+                    f"task '{name}' runs on '{other.nodes[0]}', and may not have ended "
+                    f"when those of '{node}' have",
+                    "read it on its own node, or in a later group",
+                    place,
+                )
+            elif not other.rebuild and self._is_rebuilt(group, node):
+                self._faults.error(
+                    "E149",
+                    f"this runs again on resume, but task '{name}' does not",
+                    f"give '{name}' 'rebuild: true' too, or read it in a later group",
+                    place,
+                )
+
+    @staticmethod
+    def _is_rebuilt(group: GroupDraft, node: str) -> bool:
+        """Return whether init makes an output at every start, so that it exists on a resume."""
+        return group.name == "init" and any(
+            task.rebuild and node in task.nodes for task in group.tasks
+        )
+
+    def _check_task_exists(self, name: str, output: str, place: Place) -> bool:
+        if self.has_task(name):
+            return True
+        mend = did_you_mean(name, list(self.task_names()))
+        if name in self._nodes:
+            pull = f"{{pull: {{{output}: {{from: {name}, blob: {output}}}}}}}"
+            mend = f"'{name}' is a node: get its blob with {pull}"
+        self._faults.error("E170", f"unknown task '{name}' in '{name}.{output}'", mend, place)
+        return False
+
+    def bind_nodes(self, graph: _Graph, node: str) -> _Graph:
+        """Fill in the node of each task output that a task, or steps, read."""
+        return rewrite_parts(graph, OutputRead, lambda read: self._bind_node(read, node))
+
+    def _bind_node(self, read: OutputRead, node: str) -> OutputRead:
+        if read.node:
+            return read
+        task = self._tasks[read.task]
+        return replace(read, node=node if node in task.nodes else task.nodes[0])
+
+    @staticmethod
+    def _output_reads(task: TaskDraft) -> dict[tuple[str, str], Place]:
+        flow = task.flow
+        return {**flow.reporting.outputs, **flow.inner.outputs, **flow.once.outputs}
+
+    def reads_outputs(self, task: TaskDraft) -> bool:
+        """Return whether a task reads the output of any task."""
+        return bool(self._output_reads(task))
+
+    def _check_ordered(self, reader: TaskDraft, other: TaskDraft, place: Place) -> bool:
+        if other.group != reader.group:
+            return True
+        name = other.name
+        if other is reader:
+            self._faults.error(
+                "E149",
+                "a task cannot read its own output, which is taken when it ends",
+                "read the blob itself",
+                place,
+            )
+            return False
+        order = self._groups[reader.group].order
+        first, second = self._positions[name], self._positions[reader.name]
+        if order.is_sound and not order.is_before(first, second):
+            mend = f"write needs: [{name}]"
+            if must_run_concurrently(self._groups[reader.group], first, second):
+                mend = (
+                    "a queue connects the two tasks: read it in a later group, or send it "
+                    "as a field"
+                )
+            self._faults.error(
+                "E149", f"task '{name}' may not have ended when this is read", mend, place
+            )
+            return False
+        return True

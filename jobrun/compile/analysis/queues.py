@@ -1,0 +1,340 @@
+"""Analyse the queues between tasks: both ends present, the same fields, and no deadlock.
+
+A writer ends when its last record has room in the queue, so its readers must run; a reader ends
+when its writers have ended. ``needs`` adds that a task starts when others have ended. If these
+form a cycle, the group never ends. The check is complete, so a run needs no deadlock detection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+
+from jobrun.compile.drafts.draft import GroupDraft, TaskDraft
+from jobrun.compile.drafts.task_order import sort_topologically
+from jobrun.compile.faults import Faults, Place
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.readers import Queue, ReadQueue, ReadRecords, WriteQueue
+from jobrun.graph.types import GroupName
+
+
+@dataclass(slots=True)
+class QueueEnds:
+    """The tasks that write to and read from a queue in one group, in the order of the spec."""
+
+    queue: Queue
+    writers: list[tuple[TaskDraft, WriteQueue, Place]] = field(default_factory=list)
+    readers: list[tuple[TaskDraft, Place]] = field(default_factory=list)
+
+
+def find_queue_ends(group: GroupDraft) -> dict[str, QueueEnds]:
+    """Find both ends of every queue of a group: the tasks that write to it and read from it."""
+    found: dict[str, QueueEnds] = {}
+    for task in group.tasks:
+        records = task.records
+        for one, place in zip(records.write, records.write_at, strict=True):
+            found.setdefault(one.queue.name, QueueEnds(one.queue)).writers.append(
+                (task, one, place)
+            )
+        if isinstance(records.read, ReadQueue):
+            queue = records.read.queue
+            found.setdefault(queue.name, QueueEnds(queue)).readers.append((task, records.read_at))
+    return found
+
+
+def must_run_concurrently(group: GroupDraft, first: int, second: int) -> bool:
+    """Return whether queues connect two tasks: neither can end before the other starts."""
+    return second in _find_concurrent(first, _map_successors(find_queue_ends(group)))
+
+
+def check_pipelines(
+    groups: Mapping[GroupName, GroupDraft], queues: Sequence[Queue], faults: Faults
+) -> None:
+    """Check the queues of a job and the tasks at their ends, for deadlocks too."""
+    ends = {name: find_queue_ends(group) for name, group in groups.items()}
+    used = {name for found in ends.values() for name in found}
+    for queue in queues:
+        if queue.name not in used:
+            faults.error(
+                "E192",
+                f"no task writes to queue '{queue.name}' or reads from it",
+                f"write to it with write: {{{queue.name}: [x]}} and read it with read: "
+                f"{queue.name}, or remove it",
+                Place(queue.path, queue.origin),
+            )
+    for name, group in groups.items():
+        elsewhere = {one: other for other, found in ends.items() if other != name for one in found}
+        for found in ends[name].values():
+            _check_ends(found, name, elsewhere, faults)
+            _check_same_names(found, faults)
+            _check_order(found, faults)
+        _DeadlockCheck(group, ends[name], faults).check()
+        for task in group.tasks:
+            _check_on_error(task, faults)
+
+
+def _check_ends(
+    ends: QueueEnds, group: GroupName, elsewhere: Mapping[str, GroupName], faults: Faults
+) -> None:
+    name = ends.queue.name
+    sides = [
+        ("write", "writes to", "reads from", [(task, at) for task, _, at in ends.writers],
+         [task for task, _ in ends.readers]),
+        ("read", "reads from", "writes to", ends.readers, [task for task, _, _ in ends.writers]),
+    ]  # fmt: skip
+    for key, verb, missing, here, there in sides:
+        if here and not there:
+            task, place = here[0]
+            other = elsewhere.get(name)
+            within = f" in '{group}'" if other else ""
+            message = f"task '{task.name}' {verb} queue '{name}', and no task{within} {missing} it"
+            mend = f"{_other_end(key, name)} in another task of '{group}'"
+            if other:
+                mend += f"; each group has its own queue, so '{other}' does not count"
+            faults.error("E192", message, mend, place)
+        elif not ends.queue.shared:
+            _check_nodes(name, verb, missing, here, there, faults)
+
+
+def _other_end(key: str, name: str) -> str:
+    return f"add read: {name}" if key == "write" else f"add write: {{{name}: [x]}}"
+
+
+def _check_nodes(
+    name: str,
+    verb: str,
+    missing: str,
+    here: list[tuple[TaskDraft, Place]],
+    there: list[TaskDraft],
+    faults: Faults,
+) -> None:
+    nodes = {node for task in there for node in task.nodes}
+    for task, place in here:
+        alone = next((node for node in task.nodes if node not in nodes), None)
+        if alone is not None:
+            faults.error(
+                "E192",
+                f"task '{task.name}' {verb} queue '{name}' on node '{alone}', and no task "
+                f"there {missing} it",
+                f"run '{there[0].name}' on that node too, or set "
+                f"'shared: true' to use one queue for all nodes",
+                place,
+            )
+            return
+
+
+def _check_same_names(ends: QueueEnds, faults: Faults) -> None:
+    """Check that all writers and readers of a queue use the same field names."""
+    if not ends.writers:
+        return
+    first, sent, at = ends.writers[0]
+    for task, one, place in ends.writers[1:]:
+        if one.names != sent.names:
+            faults.error(
+                "E193",
+                f"task '{task.name}' sends {', '.join(one.names)} to queue "
+                f"'{ends.queue.name}', and task '{first.name}' sends {', '.join(sent.names)}, at "
+                f"{at.origin}",
+                "send the same blobs in the same order, or use two queues",
+                place,
+            )
+
+    for task, place in ends.readers:
+        read = task.records.read
+        if isinstance(read, ReadQueue) and read.names not in ((), sent.names):
+            faults.error(
+                "E193",
+                f"task '{task.name}' reads {', '.join(read.names)} from queue "
+                f"'{ends.queue.name}', and task '{first.name}' sends {', '.join(sent.names)}",
+                "read the blobs that are sent, in the same order",
+                place,
+            )
+
+
+def _check_order(ends: QueueEnds, faults: Faults) -> None:
+    """Check an ordered queue between tasks: one source must number its records."""
+    queue = ends.queue
+    if not queue.ordered or not ends.writers:
+        return
+    task, _, place = ends.writers[-1]
+    read = task.records.read
+    if len(ends.writers) > 1:
+        message = f"task '{ends.writers[0][0].name}' also writes to it"
+        mend = "use a separate queue for each of them"
+    elif queue.shared and len(task.nodes) > 1:
+        message = f"task '{task.name}' writes to it from {len(task.nodes)} nodes"
+        mend = "remove 'shared' or 'ordered' from the queue"
+    elif task.instances > 1 and isinstance(read, ReadRecords) and (read.reader.shard == "instance"):
+        message = f"each instance of '{task.name}' reads different rows"
+        mend = f"remove 'shard: instance' from the reader '{read.reader.name}'"
+    else:
+        return
+    faults.error(
+        "E124",
+        f"queue '{queue.name}' is ordered, but {message}: the order of their records is undefined",
+        mend,
+        place,
+    )
+
+
+def _check_on_error(task: TaskDraft, faults: Faults) -> None:
+    records = task.records
+    if task.on_error != "warn":
+        return
+    names = [one.queue.name for one in records.write]
+    if isinstance(records.read, ReadQueue):
+        names.append(records.read.queue.name)
+    if names:
+        faults.error(
+            "E122",
+            f"task '{task.name}' has 'on_error: warn' and uses queue '{names[0]}': "
+            f"after a failure, the tasks at the other end would have processed only some "
+            f"of the records",
+            "remove 'on_error': if one task of a pipeline fails, all of it fails",
+            task.place,
+        )
+
+
+def _map_successors(ends: Mapping[str, QueueEnds]) -> dict[int, list[int]]:
+    """Map each task to those that read the queues to which it writes."""
+    found: dict[int, list[int]] = {}
+    for one in ends.values():
+        for writer, _, _ in one.writers:
+            for reader, _ in one.readers:
+                found.setdefault(writer.position, []).append(reader.position)
+                found.setdefault(reader.position, [])
+    return found
+
+
+def _find_reachable(start: int, table: Mapping[int, list[int]]) -> list[int]:
+    """Return the tasks that records of ``start`` can reach through queues."""
+    seen = {start}
+    ready = [start]
+    for one in ready:  # grows while it is read
+        for other in table.get(one, ()):
+            if other not in seen:
+                seen.add(other)
+                ready.append(other)
+    return ready[1:]
+
+
+def _find_concurrent(task: int, table: Mapping[int, list[int]]) -> set[int]:
+    """Return the tasks connected by queues that must have started for this one to end."""
+    previous: dict[int, list[int]] = {}
+    for one, after in table.items():
+        for other in after:
+            previous.setdefault(other, []).append(one)
+    before = {task, *_find_reachable(task, previous)}
+    return {after for one in before for after in _find_reachable(one, table)} | before - {task}
+
+
+class _DeadlockCheck:
+    """Searches for deadlocks: tasks of a group that wait for each other through queues."""
+
+    def __init__(self, group: GroupDraft, ends: Mapping[str, QueueEnds], faults: Faults) -> None:
+        self._group = group
+        self._faults = faults
+        self._next = _map_successors(ends)
+        self._queues: dict[tuple[int, int], str] = {}
+        for name, one in ends.items():
+            for writer, _, _ in one.writers:
+                for reader, _ in one.readers:
+                    pair = (writer.position, reader.position)
+                    self._queues.setdefault(pair, name)
+
+    def check(self) -> None:
+        """Report a deadlock as a fault: a cycle of queues, else of queues and needs."""
+        if self._check_records() and self._group.order.is_sound:
+            self._check_needs()
+
+    def _check_records(self) -> bool:
+        """Return whether no record can come back to its task by queues; else add a fault."""
+        positions = sorted(self._next)
+        index = {position: number for number, position in enumerate(positions)}
+        after = [tuple(index[one] for one in self._next[position]) for position in positions]
+        left = sort_topologically(after)[1]
+        if not left:
+            return True
+        way = self._find_cycle(positions[left[0]], {positions[one] for one in left})
+        names = [self._group.tasks[one].name for one in way]
+        task = self._group.tasks[way[0]]
+        queue = self._queues[way[0], way[1]]
+        if len(way) == 2:
+            message = f"task '{names[0]}' reads from queue '{queue}', and writes to it"
+        else:
+            message = f"queues form a cycle: {' -> '.join(names)}"
+        self._faults.error(
+            "E173",
+            f"{message}; a queue is closed when all tasks that write to it have ended, "
+            f"which would never happen",
+            "do not write to the queue in the last task, or use a loop in its steps",
+            task.records.read_at,
+        )
+        return False
+
+    def _find_cycle(self, start: int, among: set[int]) -> list[int]:
+        """Find a deadlock: tasks that wait for each other through queues and needs."""
+        way = [start]
+        while way.count(way[-1]) < 2:
+            way.append(next(one for one in self._next[way[-1]] if one in among))
+        return way[way.index(way[-1]) :]
+
+    def _check_needs(self) -> None:
+        if self._can_end():
+            return
+        order = self._group.order
+        positions = sorted(self._next)
+        index = {position: number for number, position in enumerate(positions)}
+        beside = {position: _find_concurrent(position, self._next) for position in positions}
+        waits: list[tuple[int, ...]] = []
+        for second in positions:
+            firsts = [one for one in positions if order.is_before(one, second)]
+            direct = [one for one in firsts if second in beside[one]]
+            if direct:
+                self._report_need(direct[0], second)
+            found = {one for first in firsts for one in (first, *beside[first])}
+            waits.append(tuple(index[one] for one in found if not direct))
+        for number in sort_topologically(waits)[1][:1]:
+            self._report_cycle(self._group.tasks[positions[number]])
+
+    def _can_end(self) -> bool:
+        """Return whether no deadlock is possible: all tasks can end. Linear in tasks and needs.
+
+        Sorted are, for each task, its start, its end, and two sets: the tasks at queues from which
+        records reach it, and those which its records reach. A start comes after the ends of the
+        needs; an end after the starts of all that must run beside it, which are those reached from
+        the first set.
+        """
+        size = len(self._group.tasks)
+        start, end, above, below = (range(part * size, (part + 1) * size) for part in range(4))
+        after: list[list[int]] = [[] for _ in range(4 * size)]
+        for task in range(size):
+            after[start[task]] += [end[need] for need in self._group.order.needs[task]]
+            after[end[task]] += [start[task], above[task]]
+            after[above[task]].append(below[task])
+            after[below[task]].append(start[task])
+        for writer, readers in self._next.items():
+            after[below[writer]] += [below[reader] for reader in readers]
+            for reader in readers:
+                after[above[reader]].append(above[writer])
+        return not sort_topologically([tuple(one) for one in after])[1]
+
+    def _report_need(self, first: int, second: int) -> None:
+        one, two = self._group.tasks[first], self._group.tasks[second]
+        name = self._queues.get((first, second)) or self._queues.get((second, first))
+        joined = f"queue '{name}' connects them" if name else "queues connect them"
+        self._faults.error(
+            "E173",
+            f"task '{two.name}' starts when '{one.name}' has ended, but {joined}: they "
+            f"must run concurrently",
+            "remove the need: a task that reads a queue waits for records",
+            two.needs_at,
+        )
+
+    def _report_cycle(self, task: TaskDraft) -> None:
+        self._faults.error(
+            "E173",
+            f"task '{task.name}' waits for tasks that wait for it through queues and needs",
+            "remove one of these needs",
+            task.needs_at,
+        )

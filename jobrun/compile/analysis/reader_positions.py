@@ -1,0 +1,304 @@
+"""Analyse readers: their positions as state, shares of rows, order of reads, and end of data.
+
+The readers themselves are lowered by ``lowering.readers``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from jobrun.compile.analysis.queues import find_queue_ends
+from jobrun.compile.analysis.state import KeptNames
+from jobrun.compile.drafts.definite_assignment import FlowAnalysis
+from jobrun.compile.drafts.draft import GroupDraft, Groups, TaskDraft, walk_readers
+from jobrun.compile.drafts.records import has_finished
+from jobrun.compile.faults import Faults, Place
+from jobrun.core.origin import Origin
+from jobrun.graph.conditions import (
+    CheckpointPolicy,
+    Endless,
+    Probe,
+    StopAfterEpochs,
+    StopAfterTime,
+    StopCondition,
+    StopWhen,
+    StopWithoutImprovement,
+)
+from jobrun.graph.expressions import (
+    Builtin,
+    Call,
+    Const,
+    Draw,
+    Dtype,
+    Expr,
+    LoopIndex,
+    Name,
+    NodeBlob,
+    OutputRead,
+)
+from jobrun.graph.expressions import Sequence as Items
+from jobrun.graph.readers import POSITION, CounterSource, Reader, ReadQueue, ReadRecords, readers_in
+from jobrun.graph.steps import Assign, NameTarget, Net, Step
+from jobrun.graph.traversal import walk_expr
+from jobrun.graph.types import Cluster, NodeSetup, Scope, SetupNets, TaskGroup
+
+_SETUP = "readers"
+_BOUNDS = StopAfterEpochs | StopAfterTime | StopWithoutImprovement | Endless
+_ENDLESS_MEND = "add {epochs: N} to 'stop', or {endless: true}"
+
+
+def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
+    """Divide a reader among a task's nodes: return what one of them reads, and from which share."""
+    read = draft.records.read
+    if not isinstance(read, ReadRecords) or read.reader.shard == "none":
+        return read
+    return replace(read, part=draft.nodes.index(node), parts=len(draft.nodes))
+
+
+def find_state_nodes(
+    groups: Groups, cluster: Cluster, others: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Return the nodes that hold state: those of init, of positions of readers, and ``others``."""
+    used = dict.fromkeys(groups["init"].nodes())
+    read_on = {node for _, task in walk_readers(groups) for node in task.nodes}
+    late = read_on.union(others) - used.keys()
+    return (*used, *(node.name for node in cluster if node.name in late))
+
+
+def add_positions(kept: Mapping[str, KeptNames], groups: Groups) -> dict[str, KeptNames]:
+    """Add the positions of readers to the state at epoch boundaries."""
+    found = dict(kept)
+    for node, shares in _count_shares(groups).items():
+        one = found.get(node, KeptNames())
+        names = (reader.position for reader, _ in shares.values())
+        found[node] = replace(one, state=tuple(sorted({*one.state, *names})))
+    return found
+
+
+def add_position_setup(init: TaskGroup, groups: Groups) -> TaskGroup:
+    """Add set-up to init that creates the positions of all readers, at the first record."""
+    setups = tuple(
+        NodeSetup(
+            node,
+            SetupNets(
+                (Net(tuple(_build_first_position(*one) for one in shares.values())),), (), _SETUP
+            ),
+            tuple((reader.position, Scope.NODE) for reader, _ in shares.values()),
+        )
+        for node, shares in _count_shares(groups).items()
+    )
+    return replace(init, setup=(*setups, *init.setup))
+
+
+def remove_position_setup(init: TaskGroup) -> TaskGroup:
+    """Remove from init the set-up that creates the positions of readers."""
+    return replace(init, setup=tuple(one for one in init.setup if one.nets.name != _SETUP))
+
+
+def check_saved_positions(
+    groups: Groups, policy: CheckpointPolicy, saved_at: Origin, faults: Faults
+) -> None:
+    """Check that the nodes are saved on which readers have positions."""
+    for node, shares in _count_shares(groups).items():
+        if node not in policy.nodes:
+            faults.error(
+                "E120",
+                f"'{node}' holds the position of reader '{next(iter(shares))}', "
+                f"but is not checkpointed",
+                f"add '{node}'",
+                Place("checkpoint.nodes", saved_at),
+            )
+
+
+def check_reader_order(groups: Groups, faults: Faults) -> None:
+    """Check that tasks that read the same reader on a node run one after the other."""
+    for group in groups.values():
+        _check_group_order(group, faults)
+
+
+def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[StopWhen, ...]:
+    """Return the stop condition that holds when readers have no record left, if any.
+
+    It is added if every task of ``epoch`` depends on records of readers that do not restart: with
+    other tasks an epoch without records may be intended, as it is with ``endless``.
+    """
+    if any(isinstance(one, Endless) for one in stop):
+        return ()
+    tasks = groups["epoch"].tasks
+    fed = {task.name for task in tasks if isinstance(task.records.read, ReadRecords)}
+    sources = {
+        reader.name: {writer.name for writer, _, _ in ends.writers}
+        for ends in find_queue_ends(groups["epoch"]).values()
+        for reader, _ in ends.readers
+    }
+    while more := {name for name, writers in sources.items() if writers <= fed} - fed:
+        fed |= more
+    pairs = [*walk_readers({"epoch": groups["epoch"]})]
+    if not tasks or len(fed) < len(tasks) or any(one.restart == "epoch" for one, _ in pairs):
+        return ()
+    parts = dict.fromkeys(
+        has_finished(node, reader) for reader, task in pairs for node in task.nodes
+    )
+    names = " and ".join(f"'{name}'" for name in dict.fromkeys(one.name for one, _ in pairs))
+    found = StopWhen(Probe(f"the data of {names} have ended", tuple(parts), "all", "stop"), "stop")
+    known = [{*one.probe.parts} for one in stop if isinstance(one, StopWhen)]
+    return () if any(one <= {*parts} for one in known) else (found,)
+
+
+def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Faults) -> None:
+    """Check that readers give records and end, where no other condition ends the job."""
+    if not stop or any(isinstance(one, _BOUNDS) for one in stop):
+        return
+    mend = _ENDLESS_MEND
+    named = {part for one in stop if isinstance(one, StopWhen) for part in one.probe.parts}
+    for top, task in walk_readers({"epoch": groups["epoch"]}):
+        for reader in readers_in(top):
+            place = Place(reader.path, reader.origin)
+            if reader.limit == 0:
+                faults.error(
+                    "E512",
+                    f"reader '{reader.name}' has limit: 0, so no epoch reads a record, "
+                    f"and there is no other stop condition",
+                    f"use a limit of 1 or more; or {mend}",
+                    place,
+                )
+            elif (
+                isinstance(reader.source, CounterSource)
+                and reader.source.stop is None
+                and any(has_finished(node, reader) in named for node in task.nodes)
+            ):
+                faults.error(
+                    "E512",
+                    f"reader '{reader.name}' has no stop, so its data are never finished, and "
+                    f"there is no other stop condition",
+                    f"add a stop to the counter; or {mend}",
+                    place,
+                )
+
+
+def check_conditions_change(
+    groups: Groups, stop: Sequence[StopCondition], others: Sequence[Probe], faults: Faults
+) -> None:
+    """Check that epochs can change the stop conditions, where no reader's end ends the job.
+
+    Args:
+        groups: The groups of the job.
+        stop: All conditions, including those added by the compiler.
+        others: Probes that end the job by failing.
+        faults: Where to note them.
+    """
+    conditions = [one for one in stop if isinstance(one, StopWhen)]
+    if not conditions or len(conditions) < len(stop) or others:
+        return
+    epoch = groups["epoch"]
+    changed = {node: _changed_names(epoch, node) for node in epoch.nodes()}
+    tasks = {task.name for task in epoch.tasks}
+    for one in conditions:
+        reads = [part for expr in one.probe.parts for part in walk_expr(expr)]
+        if any(_may_change(part, changed, tasks) for part in reads):
+            return
+        if all(expr == Const(value=True) for expr in one.probe.parts):
+            # It ends after the first epoch.
+            return
+    for one in conditions:
+        reads = [part for expr in one.probe.parts for part in walk_expr(expr)]
+        names = dict.fromkeys(part.name for part in reads if isinstance(part, NodeBlob))
+        blobs = " or ".join(f"'{name}'" for name in names)
+        why = f": no task of 'epoch' changes {blobs}" if names else ""
+        change = f"change {blobs} in a task of 'epoch'; or " if names else ""
+        faults.error(
+            "E521",
+            f"no epoch changes whether '{one.probe.text}' holds{why}, and there is no other "
+            f"stop condition",
+            f"{change}{_ENDLESS_MEND}",
+            Place(one.path, one.probe.origin),
+        )
+
+
+def _changed_names(group: GroupDraft, node: str) -> set[str]:
+    """Return the names on a node that an epoch changes, beside the positions of its readers."""
+    finder = FlowAnalysis()
+    for setup in group.setups.get(node, ()):
+        finder.block(setup.init, setup.name)
+        finder.block(setup.exit, setup.name)
+    for report in group.reports.get(node, ()):
+        finder.block(report.steps, report.path)
+    found = {*finder.uses.writes, *finder.uses.atomic}
+    for task in group.tasks:
+        if node in task.nodes:
+            flow = task.flow
+            found |= flow.made()
+            found.update(flow.once.atomic, flow.inner.atomic, flow.reporting.atomic)
+            found.update(task.records.fields)
+            for around in task.node_setup:
+                found.update(_written_names(around.init), _written_names(around.exit))
+    return found
+
+
+def _written_names(steps: tuple[Step, ...]) -> set[str]:
+    finder = FlowAnalysis()
+    finder.block(steps, "")
+    return {*finder.uses.writes, *finder.uses.atomic}
+
+
+def _may_change(part: Expr, changed: Mapping[str, set[str]], tasks: Collection[str]) -> bool:
+    """Return whether an epoch, or a reader's position, may change a part of a condition."""
+    match part:
+        case NodeBlob():
+            # A position of a reader or a state directory: its name cannot be written in a step.
+            return "/" in part.name or part.name in changed.get(part.node, ())
+        case OutputRead():
+            return part.task in tasks
+        case Const() | Dtype():
+            return False
+        case _:
+            return isinstance(part, Builtin | Draw | LoopIndex | Name)
+
+
+def _build_first_position(reader: Reader, shares: int) -> Assign:
+    shape = Items((Const(shares), Const(len(POSITION))))
+    value = Call("zeros", (shape,), (("dtype", Dtype("int64")),))
+    return Assign((NameTarget(reader.position),), value, f"readers.{reader.name}", reader.origin)
+
+
+def _count_shares(groups: Groups) -> dict[str, dict[str, tuple[Reader, int]]]:
+    """Count, per node and reader with a position there, the shares of the reader's rows."""
+    found: dict[str, dict[str, tuple[Reader, int]]] = {}
+    for reader, task in walk_readers(groups):
+        count = task.instances if reader.shard == "instance" else 1
+        for node in task.nodes:
+            for one in readers_in(reader):
+                found.setdefault(node, {}).setdefault(one.name, (one, count))
+    return found
+
+
+def _check_group_order(group: GroupDraft, faults: Faults) -> None:
+    """Check that a group's tasks that read the same reader on a node are ordered."""
+    seen: dict[tuple[str, str], list[TaskDraft]] = {}
+    for reader, task in walk_readers({group.name: group}):
+        for one in readers_in(reader):
+            for node in task.nodes:
+                others = seen.setdefault((node, one.name), [])
+                for other in others:
+                    if not _is_ordered(group, other, task):
+                        faults.error(
+                            "E120",
+                            f"tasks '{other.name}' and '{task.name}' read '{one.name}' "
+                            f"concurrently, so which of them gets a record would depend on "
+                            f"timing",
+                            f"order them with needs: [{other.name}]; use instances; or declare "
+                            f"a second reader of the same data",
+                            task.records.read_at,
+                        )
+                        return
+                others.append(task)
+
+
+def _is_ordered(group: GroupDraft, one: TaskDraft, two: TaskDraft) -> bool:
+    order = group.order
+    if not order.is_sound:
+        return True
+    return order.is_before(one.position, two.position) or order.is_before(
+        two.position, one.position
+    )

@@ -1,0 +1,149 @@
+"""Find the workspace (scope) that holds each name that a group uses on one node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from jobrun.compile.drafts.definite_assignment import FlowAnalysis, NameUses, Status, Summary
+from jobrun.compile.drafts.draft import FAILED, GroupDraft, TaskDraft
+from jobrun.compile.faults import Place
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.types import Report, Scope, Scopes
+
+
+@dataclass(slots=True)
+class NodeView:
+    """A group as seen on one node: its tasks, and the workspace of each name.
+
+    Attributes:
+        start: Names of the node's global workspace when the group starts.
+        tasks: The group's tasks on the node, by their position in the group.
+        global_names: Names of the node's global workspace that tasks of the group make.
+        group_names: Names that set-up around the group run makes.
+        init: What set-up before the tasks does with names; ``exit``: what that after them does.
+        around: The names that this set-up touches.
+    """
+
+    group: GroupDraft
+    node: str
+    start: frozenset[str]
+    tasks: Mapping[int, TaskDraft]
+    global_names: set[str] = field(default_factory=set)
+    group_names: set[str] = field(default_factory=set)
+    init: Summary = field(default_factory=Summary)
+    exit: Summary = field(default_factory=Summary)
+    around: NameUses = field(default_factory=NameUses)
+    finder: FlowAnalysis = field(default_factory=FlowAnalysis)
+
+    def scope(self, task: TaskDraft, name: str) -> Scope:
+        """Return the workspace (scope) that holds a name of a task on this node."""
+        if name in self.start or name in self.global_names:
+            return Scope.NODE
+        if name in self.group_names:
+            return Scope.GROUP
+        flow = task.flow
+        if name == FAILED and FAILED not in flow.inner.writes:
+            alone = FAILED not in flow.once.reads
+            return Scope.INSTANCE if task.instances > 1 and alone else Scope.TASK
+        if name in flow.once.writes or task.instances == 1:
+            return Scope.TASK
+        return Scope.INSTANCE
+
+    def shared_scope(self, name: str) -> Scope | None:
+        """Return the shared workspace (scope) that holds a name, or None for other names."""
+        if name in self.start or name in self.global_names:
+            return Scope.NODE
+        return Scope.GROUP if name in self.group_names else None
+
+    def report_uses(self, report: Report) -> NameUses:
+        """Collect the names that a report uses, to find their workspaces (scopes)."""
+        finder = FlowAnalysis()
+        finder.block(report.steps, report.path)
+        return finder.uses
+
+    def scopes(self, task: TaskDraft) -> Scopes:
+        """Return the workspaces (scopes) of all names of a task on this node, sorted by name."""
+        return tuple((name, self.scope(task, name)) for name in sorted(task.flow.names()))
+
+    def outer_scopes(self, names: set[str]) -> Scopes:
+        """Return the workspaces (scopes) of names that the set-up around the group uses."""
+        return tuple((name, self.shared_scope(name) or Scope.GROUP) for name in sorted(names))
+
+    def report_scopes(self, names: set[str]) -> Scopes:
+        """Return the workspaces (scopes) that hold the names of a report."""
+        return tuple((name, self.shared_scope(name) or Scope.TASK) for name in sorted(names))
+
+
+def build_node_views(group: GroupDraft, start: Mapping[str, frozenset[str]]) -> dict[str, NodeView]:
+    """Build the view of a group on each node: which workspaces hold which names.
+
+    Args:
+        group: The tasks, lowered.
+        start: Per node, the names of its global workspace when the group starts.
+    """
+    on_node: dict[str, dict[int, TaskDraft]] = {}
+    for position, task in enumerate(group.tasks):
+        for node in task.nodes:
+            on_node.setdefault(node, {})[position] = task
+    views = {}
+    for node, tasks in on_node.items():
+        view = NodeView(group, node, start.get(node, frozenset()), tasks)
+        _analyse_setup(view)
+        for task in tasks.values():
+            if task.is_global:
+                view.global_names |= _global_names(task) - view.group_names
+        views[node] = view
+    return views
+
+
+def own_global_names(task: TaskDraft) -> frozenset[str]:
+    """Return the names whose scope is the node and which a global task makes, not its set-up."""
+    return frozenset(_global_names(task)) if task.is_global else frozenset()
+
+
+def _analyse_setup(view: NodeView) -> None:
+    setups = view.group.setups.get(view.node, ())
+    finder = view.finder
+    for setup in setups:
+        view.init.then(finder.block(setup.init, f"{setup.name}.init"), finder.problems)
+    for setup in reversed(setups):
+        view.exit.end.setdefault(FAILED, Status.SET)
+        view.exit.then(finder.block(setup.exit, f"{setup.name}.exit"), finder.problems)
+    view.exit.end.pop(FAILED, None)
+    view.around = finder.uses
+    made = set(finder.uses.writes) - view.start
+    if view.group.workspace == "global":
+        # Names of a net's own set-up are never state: no other step can use them.
+        view.group_names = {name for name in made if ":" in name}
+        view.global_names = made - view.group_names
+    else:
+        view.group_names = made
+
+
+def _global_names(task: TaskDraft) -> set[str]:
+    flow = task.flow
+    made = set(flow.once.writes)
+    if task.instances == 1:
+        made |= flow.inner.writes.keys()
+    if task.records.is_loop:
+        # Names bound by records, or from them, may not exist: there may be no record.
+        made &= {*flow.total.end, *flow.total.needs}
+        made.difference_update(task.records.fields)
+    return {name for name in made if ":" not in name and not _is_temporary(task, name)}
+
+
+def _is_temporary(task: TaskDraft, name: str) -> bool:
+    """Return whether a name needs no scope outside its task: it is surely deleted by the end."""
+    total = task.flow.total
+    return total.end.get(name) is Status.GONE and name not in total.needs
+
+
+def find_write_place(task: TaskDraft, name: str) -> Place:
+    """Find where a task first writes a name of an outer scope, or else the task's place."""
+    flow = task.flow
+    for uses in (flow.once, flow.inner, flow.reporting):
+        place = uses.writes.get(name) or uses.atomic.get(name)
+        if place is not None:
+            return place
+    return task.place

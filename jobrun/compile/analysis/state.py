@@ -1,0 +1,166 @@
+"""Find the state and constants that init leaves on each node, and check the declared state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jobrun.compile.analysis.scopes import NodeView, find_write_place
+from jobrun.compile.drafts.definite_assignment import Status
+from jobrun.compile.faults import Faults, Place
+from jobrun.compile.types.infer import infer_job_types
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.names import did_you_mean
+from jobrun.graph.readers import POSITION_PREFIX
+from jobrun.graph.state_division import StateLayout
+from jobrun.graph.types import Job, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class KeptNames:
+    """The names of state and constants on one node at epoch boundaries, sorted.
+
+    Attributes:
+        callables: The constants that only callables make; they may be objects.
+    """
+
+    state: tuple[str, ...] = ()
+    constants: tuple[str, ...] = ()
+    callables: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Name:
+    """The status of one name after the steps of init that were walked through."""
+
+    status: Status
+    rebuilt: Place | None = None
+    made: Place | None = None
+    is_called: bool = True
+
+
+def find_state(views: Mapping[str, NodeView], faults: Faults) -> dict[str, KeptNames]:
+    """Find state and constants per node; add faults for names that init may or may not leave."""
+    return {node: _classify(view, faults) for node, view in views.items()}
+
+
+def find_left_names(view: NodeView) -> frozenset[str]:
+    """Return the global names that a group certainly leaves on a node, to be state or constants."""
+    names = _walk_tasks(view)
+    return frozenset(name for name, one in names.items() if one.status is Status.SET)
+
+
+def _classify(view: NodeView, faults: Faults) -> KeptNames:
+    state: list[str] = []
+    constants: list[str] = []
+    names = _walk_tasks(view)
+    for name, one in names.items():
+        place = one.made or one.rebuilt
+        if one.status is Status.MAYBE and place is not None:
+            faults.error(
+                "E179",
+                f"'{name}' may not exist after init, but state must always exist",
+                "make it on every path: in each branch, and before a loop that may have no "
+                "iteration; or set 'workspace: private' on the task if it is not state",
+                place,
+            )
+        elif one.status is Status.SET and one.rebuilt is not None and one.made is not None:
+            faults.error(
+                "E175",
+                f"'{name}' is made by a 'rebuild' task, at {one.rebuilt.path}, but "
+                f"written by another one, so it is neither a constant nor state",
+                "use another blob name",
+                one.made,
+            )
+        if one.status is not Status.GONE:
+            # A name that is both has a fault already, and others would follow from it.
+            (constants if one.made is None else state).append(name)
+    called = [name for name in constants if names[name].is_called]
+    return KeptNames(tuple(sorted(state)), tuple(sorted(constants)), tuple(sorted(called)))
+
+
+def _walk_tasks(view: NodeView) -> dict[str, _Name]:
+    """Return which global names of a node may be state, after init's set-up and tasks."""
+    names: dict[str, _Name] = {}
+    _walk_setup(view, view.init.end, names)
+    for position in sorted(view.tasks, key=view.group.order.rank.__getitem__):
+        task = view.tasks[position]
+        for name in sorted(task.flow.made() | task.flow.inner.atomic.keys()):
+            # What exists before init is state already.
+            if view.shared_scope(name) is not Scope.NODE or name in view.start:
+                continue
+            if task.flow.is_only("lent", name) and _is_made_by_callables(names.get(name)):
+                # A callable that changes an object has not made it.
+                continue
+            one = _touch(names, name, task.flow.total.end.get(name))
+            one.is_called = one.is_called and task.flow.is_only("called", name)
+            if task.rebuild:
+                one.rebuilt = one.rebuilt or find_write_place(task, name)
+            else:
+                one.made = one.made or find_write_place(task, name)
+    _walk_setup(view, view.exit.end, names)
+    return names
+
+
+def _walk_setup(view: NodeView, end: Mapping[str, Status], names: dict[str, _Name]) -> None:
+    for name, place in view.around.writes.items():
+        if name in end and view.shared_scope(name) is Scope.NODE:
+            one = _touch(names, name, end[name])
+            one.made = one.made or place
+
+
+def _is_made_by_callables(known: _Name | None) -> bool:
+    """Return whether only callables of ``rebuild`` tasks have made a name: it is no state."""
+    return known is not None and known.is_called and known.made is None
+
+
+def _touch(names: dict[str, _Name], name: str, status: Status | None) -> _Name:
+    known = names.get(name)
+    if known is None:
+        # Written, but not on every path: it may exist.
+        known = names[name] = _Name(status or Status.MAYBE)
+    elif status is not None:
+        known.status = status
+    return known
+
+
+def check_layouts(
+    layouts: tuple[StateLayout, ...], kept: Mapping[str, KeptNames], faults: Faults
+) -> None:
+    """Check that each name declared under ``state`` of a spec is state that init leaves.
+
+    Args:
+        layouts: The declarations.
+        kept: State and constants, by node.
+        faults: Collects what is wrong.
+    """
+    names = {
+        name
+        for one in kept.values()
+        for name in (*one.state, *one.constants)
+        if not name.startswith(POSITION_PREFIX)
+    }
+    for one in layouts:
+        if one.name not in names:
+            mend = did_you_mean(one.name, names) if names else "make it in init, or remove it"
+            message = f"'{one.name}' is not state: no task of init makes it, or it is not saved"
+            faults.error("E044", message, mend, Place(one.path, one.origin))
+
+
+def check_types(job: Job, faults: Faults) -> None:
+    """Check that state that is declared to be divided by rows has rows: it is no scalar."""
+    types = infer_job_types(job)
+    owned = types.owned
+    for one in job.layouts:
+        flat = [
+            node
+            for (node, name), known in owned.items()
+            if one.layout == "rows" and name == one.name and known.shape == ()
+        ]
+        if flat:
+            faults.error(
+                "E045",
+                f"'{one.name}' on node '{flat[0]}' is a scalar, which has no rows",
+                "declare it replicated if all nodes have the same value, or keep it in an array",
+                Place(one.path, one.origin),
+            )
+    faults.extend(types.faults)

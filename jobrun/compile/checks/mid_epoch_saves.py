@@ -1,0 +1,138 @@
+"""Check that epochs can be saved midway, between two records (``every: N records``).
+
+A point between two records is a safe point of the whole job only if nothing runs beside the task
+that reads: one task, in one instance, on one node, without queues, retries and reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from jobrun.compile.faults import Faults, Place
+from jobrun.graph.expressions import Name
+from jobrun.graph.readers import (
+    BlobSource,
+    CallSource,
+    CounterSource,
+    FileSource,
+    ReadRecords,
+    ZipSource,
+    readers_in,
+)
+from jobrun.graph.types import Job, Task, TaskGroup
+
+_MEND = "use epochs such as 1ep, or a duration such as 10m"
+
+Obstacle = tuple[str, str]
+
+
+def check_mid_epoch_saves(job: Job, place: Place, faults: Faults) -> None:
+    """Check that a job with ``checkpoint.every: N records`` can be saved between records.
+
+    Args:
+        job: The job.
+        place: The place of ``checkpoint.every``.
+        faults: Collects what is wrong.
+    """
+    if job.checkpoint.every_records:
+        if job.checkpoint.upload is not None:
+            faults.warn(
+                "W143",
+                "only complete epochs are uploaded: saves within an epoch stay in the "
+                "directory of the run",
+                "save complete epochs more often if the copy must be more recent",
+                place,
+            )
+        for message, mend in find_obstacles(job):
+            text = f"checkpoints within an epoch are not supported {message}"
+            note_unsupported(faults, text, f"{mend}, or {_MEND}", place)
+
+
+def find_obstacles(job: Job) -> Iterator[Obstacle]:
+    """Yield why an epoch cannot be saved between two records, each with its fix."""
+    group = job.epoch
+    if len(group.tasks) != 1:
+        names = ", ".join(f"'{task.full_name}'" for task in group.tasks)
+        yield (
+            f"if the epoch is not a single task on one node: it is {names or 'empty'}",
+            "merge its tasks",
+        )
+        return
+    task = group.tasks[0]
+    yield from _task_obstacles(task)
+    yield from _other_obstacles(job, group, task)
+    if isinstance(task.read, ReadRecords):
+        yield from _source_obstacles(job, task, task.read)
+
+
+def _task_obstacles(task: Task) -> Iterator[Obstacle]:
+    name = f"'{task.name}'"
+    if not isinstance(task.read, ReadRecords):
+        yield f"if task {name} reads no reader", "add 'read' to the task"
+    if task.instances > 1:
+        yield f"for the {task.instances} instances of task {name}", "run it in one instance"
+    if task.write:
+        yield f"if task {name} writes to a queue", "remove 'write'"
+    if task.retry is not None and task.retry.most:
+        yield f"if task {name} has 'retry'", "remove its 'retry'"
+    if task.on_error == "warn":
+        yield f"if task {name} has 'on_error: warn'", "remove its 'on_error'"
+    if task.reports:
+        yield f"with reports of task {name}", "remove them"
+
+
+def _other_obstacles(job: Job, group: TaskGroup, task: Task) -> Iterator[Obstacle]:
+    if group.reports:
+        yield "with reports of the epoch", "remove them"
+    others = [node for node in job.checkpoint.nodes if node != task.node]
+    if others:
+        yield f"if other nodes have state too: {', '.join(others)}", "keep it on one node"
+
+
+def _source_obstacles(job: Job, task: Task, read: ReadRecords) -> Iterator[Obstacle]:
+    """Yield blobs that a source reads and the epoch changes, which forbids saves within it."""
+    constants = set(dict(job.constants).get(task.node, ()))
+    around = [one.nets for one in job.epoch.setup]
+    used = set(_texts((task.steps, task.setup, task.instance_setup, around)))
+    for reader in readers_in(read.reader):
+        names: set[str] = set()
+        match reader.source:
+            case BlobSource(values=expressions) | CallSource(arguments=expressions):
+                names = set(_names([value for _, value in expressions]))
+            case FileSource(path=path):
+                names = set(_names(path))
+            case CounterSource() | ZipSource():
+                pass
+        for name in sorted((names - constants) & used):
+            yield (
+                f"if reader '{reader.name}' is made from '{name}', which the epoch uses",
+                f"make '{name}' in a task of init with rebuild: true",
+            )
+
+
+def _names(thing: Any) -> Iterator[str]:
+    for one in _walk_values(thing):
+        if isinstance(one, Name):
+            yield from (text for text in _walk_values(one) if isinstance(text, str))
+
+
+def _texts(thing: Any) -> Iterator[str]:
+    """Yield all strings in an epoch, which are no obstacles to mid-epoch saves unless blobs."""
+    return (one for one in _walk_values(thing) if isinstance(one, str))
+
+
+def _walk_values(thing: Any) -> Iterator[Any]:
+    yield thing
+    if isinstance(thing, tuple | list):
+        for item in thing:
+            yield from _walk_values(item)
+    elif is_dataclass(thing):
+        for item in fields(thing):
+            yield from _walk_values(getattr(thing, item.name))
+
+
+def note_unsupported(faults: Faults, message: str, mend: str, place: Place) -> None:
+    """Add a fault for something that mid-epoch saves do not support."""
+    faults.error("E190", message, mend, place)

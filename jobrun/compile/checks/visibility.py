@@ -1,0 +1,257 @@
+"""Check that every blob that is read has been made, and that no protected blob is written.
+
+The flow of a task says which names it needs when it starts; here they are compared with those that
+exist then: the node's state, names made by set-up, and by tasks that have certainly ended.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from functools import cached_property
+
+from jobrun.compile.analysis.missing_blobs import MissingBlobs
+from jobrun.compile.analysis.scopes import NodeView
+from jobrun.compile.drafts.definite_assignment import FlowAnalysis, FlowProblem, Status
+from jobrun.compile.drafts.draft import FAILED, TaskDraft
+from jobrun.compile.faults import Faults, Place
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.readers import BlobSource, ReadRecords
+from jobrun.graph.types import Scope
+
+_OWNERS = {Scope.NODE: "a blob of the node", Scope.GROUP: "a blob of the group run"}
+
+
+@dataclass(slots=True)
+class ProtectedNames:
+    """Names of a node's global workspace that must not be written or deleted freely.
+
+    Attributes:
+        callables: Constants that only callables make. One that is an object may be passed to a
+            callable that changes it; whether it is an object is checked at the call.
+    """
+
+    state: frozenset[str] = frozenset()
+    constants: frozenset[str] = frozenset()
+    callables: frozenset[str] = frozenset()
+
+
+@dataclass
+class VisibilityCheck:
+    """The visibility check of one group on one node."""
+
+    view: NodeView
+    owned: ProtectedNames
+    faults: Faults
+    missing: MissingBlobs
+    _ended: dict[str, bool] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Check that set-up, tasks and reports read only visible blobs: made before."""
+        self._check_setup()
+        for position, task in self.view.tasks.items():
+            self._check_task(position, task)
+        for report in self.view.group.reports.get(self.view.node, ()):
+            finder = FlowAnalysis()
+            summary = finder.block(report.steps, report.path)
+            note_problems(finder.problems, self.faults, hogwild=False)
+            self._check_needs(
+                summary.needs, None, lambda name: name in self._base or name == FAILED
+            )
+            self._check_protected(finder.uses.writes, finder.uses.deletes)
+
+    def is_provided(self, position: int, name: str) -> bool:
+        """Return whether a blob is visible: it has certainly been made when a task starts."""
+        return name in self._base or self._find_maker(position, name) is not None
+
+    @cached_property
+    def _base(self) -> frozenset[str]:
+        made = {name for name, one in self.view.init.end.items() if one is Status.SET}
+        return self.view.start | made
+
+    @cached_property
+    def _makers(self) -> dict[str, list[int]]:
+        """Map each shared blob to the tasks that make it visible, sorted by rank."""
+        makers: dict[str, list[int]] = {}
+        rank = self.view.group.order.rank
+        for position in sorted(self.view.tasks, key=rank.__getitem__):
+            flow = self.view.tasks[position].flow
+            names = {**flow.once.writes, **flow.inner.writes, **flow.reporting.writes}
+            for name in names:
+                if name not in self.view.start and self.view.shared_scope(name) is not None:
+                    makers.setdefault(name, []).append(position)
+        return makers
+
+    def _find_maker(self, position: int, name: str) -> int | None:
+        """Find a task that makes a blob visible: it has certainly ended and made the blob."""
+        makers = self._makers.get(name, [])
+        order = self.view.group.order
+        reader = self.view.tasks[position]
+        end = bisect_left(makers, order.rank[position], key=order.rank.__getitem__)
+        for maker in reversed(makers[:end]):
+            if not order.is_before(maker, position):
+                continue
+            status = self.view.tasks[maker].flow.total.end.get(name)
+            if status in (Status.GONE, Status.MAYBE):
+                return None
+            if status is Status.SET:
+                # A task that runs again on resume cannot use what one that does not has made.
+                rebuilt = self.view.tasks[maker].rebuild
+                return maker if rebuilt or not reader.rebuild else None
+        return None
+
+    def _check_setup(self) -> None:
+        view = self.view
+        note_problems(view.finder.problems, self.faults, hogwild=False)
+        self._check_needs(view.init.needs, None, view.start.__contains__)
+        self._check_needs(view.exit.needs, None, self._is_there_at_end)
+        self._check_protected(view.around.writes, view.around.deletes)
+
+    def _is_there_at_end(self, name: str) -> bool:
+        if name in self._base:
+            return True
+        tasks, makers = self.view.tasks, self._makers.get(name, [])
+        if self.view.group.name == "init" and any(task.rebuild for task in tasks.values()):
+            # Then the exit runs at every start, after the rebuild tasks only.
+            makers = [maker for maker in makers if tasks[maker].rebuild]
+        ends = [tasks[maker].flow.total.end.get(name) for maker in makers]
+        return Status.SET in ends and Status.GONE not in ends
+
+    def _check_task(self, position: int, task: TaskDraft) -> None:
+        flow = task.flow
+
+        def is_there(name: str) -> bool:
+            return self.is_provided(position, name)
+
+        for needs in (flow.total.needs, flow.reports, flow.outputs):
+            self._check_needs(needs, position, is_there)
+        self._check_fields(task)
+        self._check_protected(
+            {
+                name: place
+                for name, place in {
+                    **flow.reporting.writes,
+                    **flow.inner.atomic,
+                    **flow.once.atomic,
+                    **flow.inner.writes,
+                    **flow.once.writes,
+                }.items()
+                if not (name in self.owned.callables and flow.is_only("lent", name))
+            },
+            {**flow.inner.deletes, **flow.once.deletes, **flow.reporting.deletes},
+        )
+        for name, place in flow.exit_needs.items():
+            if self.view.scope(task, name) is Scope.INSTANCE:
+                self.faults.error(
+                    "E187",
+                    f"'{name}' belongs to one instance, and no longer exists when the "
+                    f"task's exit runs",
+                    "read it in the exit of 'instance', or make it in the init of 'task'",
+                    place,
+                )
+
+    def _check_fields(self, task: TaskDraft) -> None:
+        """Check that records do not write over a protected blob that others see."""
+        read = task.records.read
+        for name in task.records.fields:
+            scope = self.view.shared_scope(name)
+            if scope is None or name in self.owned.constants:
+                continue
+            where = task.records.read_at
+            source, mend = "", f"assign '{name}' to a blob of another name, and send that"
+            if isinstance(read, ReadRecords):
+                reader = read.reader
+                key = "blobs" if isinstance(reader.source, BlobSource) else "fields"
+                source = f" of reader '{reader.name}'"
+                mend = f"rename the field, for example {key}: {{{name}_row: …}}"
+                where = Place(reader.path, reader.origin)
+            elif read is not None:
+                source = f" from queue '{read.queue.name}'"
+            # A race on the same name would be a second fault with the same cause.
+            self.missing.unordered.add((task.path, name))
+            owner = _OWNERS[scope] if name not in self.owned.state else "state"
+            self.faults.error(
+                "E510",
+                f"each record{source} that task '{task.name}' reads would overwrite "
+                f"'{name}', which is {owner}",
+                mend,
+                where,
+                name,
+            )
+
+    def _check_needs(
+        self, needs: Mapping[str, Place], position: int | None, is_there: Callable[[str], bool]
+    ) -> None:
+        for name, place in needs.items():
+            if not is_there(name):
+                self.missing.report(self.view, position, name, place)
+
+    def _check_protected(self, writes: Mapping[str, Place], deletes: Mapping[str, Place]) -> None:
+        # Looked up by name: a job may have far more state than one task touches.
+        constants, state = self.owned.constants, self.owned.state
+        for name in sorted(name for name in writes if name in constants):
+            self.faults.error(
+                "E175",
+                f"'{name}' is a constant: a 'rebuild' task makes it at every start",
+                "use another blob name, or remove 'rebuild' from the task",
+                writes[name],
+            )
+        for name in sorted(name for name in deletes if name in state and name not in constants):
+            self.faults.error(
+                "E176",
+                f"'{name}' is state, which must exist at the end of every epoch",
+                "remove the 'del'; to free memory, assign a small value",
+                deletes[name],
+            )
+        own = self.view.around.deletes
+        shared = self.view.group_names
+        for name in sorted(name for name in deletes if name in shared and name not in own):
+            self.faults.error(
+                "E176",
+                f"'{name}' belongs to all tasks of the group on the node",
+                "delete it in the exit of the set-up that makes it",
+                deletes[name],
+            )
+
+
+def note_problems(problems: list[FlowProblem], faults: Faults, *, hogwild: bool) -> None:
+    """Add faults for reads of blobs that are deleted, and writes of protected ones, in steps."""
+    for problem in problems:
+        name = strip_prefix(problem.name)
+        kind, place = problem.kind, problem.place
+        if kind == "deleted":
+            faults.error(
+                "E188",
+                f"'{name}' may have been deleted before it is read here",
+                "delete it later, or assign it again before",
+                place,
+            )
+        elif kind == "endless":
+            faults.error(
+                "E189",
+                "this loop never ends: it contains no stop",
+                "add a 'stop_if', or a count",
+                place,
+            )
+        elif kind == "unreachable":
+            faults.warn(
+                "W131",
+                "this step is unreachable: the one before it always leaves",
+                "remove it, or make the stop conditional",
+                place,
+            )
+        elif not hogwild:
+            other = problem.other or place
+            faults.error(
+                "E185",
+                f"branches of 'parallel' race on '{name}': it is written at {place.path} "
+                f"and used at {other.path}",
+                "use a separate blob in each branch, and combine them afterwards",
+                other,
+            )
+
+
+def strip_prefix(name: str) -> str:
+    """Return a blob's name as the author of the spec sees it, without a net's prefix."""
+    return name.rsplit(":", 1)[-1]

@@ -1,0 +1,116 @@
+"""Warn about jobs that compile but probably do not do what was intended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from jobrun.compile.analysis.state import KeptNames
+from jobrun.compile.drafts.draft import Groups, JobDraft, TaskDraft
+from jobrun.compile.faults import Faults, Place
+from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.expressions import Builtin
+from jobrun.graph.query import walk
+from jobrun.graph.steps import Load, RunProgram, Save
+from jobrun.graph.types import Node
+
+_FETCHERS = re.compile(
+    r"(?:^|[\s/;&|(])(?:curl|wget|rsync|scp|aws|gsutil|gcloud|rclone|kaggle|git\s+clone)(?:\s|$)"
+)
+
+
+def warn_of_mistakes(
+    draft: JobDraft, kept: Mapping[str, KeptNames], policy: CheckpointPolicy, faults: Faults
+) -> None:
+    """Warn of what the author of a job probably did not intend, although it compiles.
+
+    Args:
+        draft: The job.
+        kept: Names that exist at each epoch boundary, by node.
+        policy: The checkpoint policy.
+        faults: Collects the warnings.
+    """
+    groups = draft.groups
+    lent = {name for task in groups["epoch"].tasks for name in task.flow.lent()}
+    if policy.enabled and not any(one.state or lent & {*one.callables} for one in kept.values()):
+        place = Place("init", groups["init"].origin)
+        faults.warn(
+            "W132",
+            "init makes no state, so checkpoints are empty and a resumed run starts without data",
+            "make the blobs that change between epochs in a task of init, "
+            "or write checkpoint: none",
+            place,
+        )
+    for task in groups["download"].tasks:
+        if any(_fetches(task)):
+            faults.warn(
+                "W130",
+                f"task '{task.name}' seems to fetch data, but 'download' runs once, "
+                f"after the last epoch",
+                "move the task to init; 'download' collects results",
+                task.place,
+            )
+    if policy.node_dir:
+        _warn_of_remote_results(groups, faults)
+    _warn_of_unused_nodes(draft, faults)
+
+
+def _warn_of_remote_results(groups: Groups, faults: Faults) -> None:
+    """Warn of files written to the run's directory by nodes that may not see it."""
+    for task in (task for group in groups.values() for task in group.tasks):
+        if any(_writes_into_run(task)):
+            faults.warn(
+                "W139",
+                f"task '{task.name}' writes into ${{run.dir}}, which with 'node_dir' "
+                f"may be a local directory on the node's machine",
+                "save on a node on the master's machine, and pull the values there",
+                task.place,
+            )
+
+
+def _writes_into_run(task: TaskDraft) -> Iterator[bool]:
+    for step in walk(task.steps):
+        match step:
+            case Save(files=files):
+                yield not all(_is_input(file.path.parts) for file in files)
+            case RunProgram(command=command):
+                yield not all(_is_input(text.parts) for text in command)
+                yield any("JOBRUN_RUN_PATH" in str(part) for text in command for part in text.parts)
+            case _:
+                pass
+
+
+def _fetches(task: TaskDraft) -> Iterator[bool]:
+    for step in walk(task.steps):
+        match step:
+            case Load(files=files):
+                yield any(_is_input(file.path.parts) for file in files)
+            case RunProgram(command=command):
+                words = " ".join(
+                    part for text in command for part in text.parts if isinstance(part, str)
+                )
+                yield _FETCHERS.search(words) is not None
+            case _:
+                pass
+
+
+def _is_input(parts: tuple[object, ...]) -> bool:
+    """Return whether a path needs no warning, as it is outside the run's directory."""
+    return not any(isinstance(part, Builtin) and part.name == "run.dir" for part in parts)
+
+
+def _warn_of_unused_nodes(draft: JobDraft, faults: Faults) -> None:
+    used = {node for group in draft.groups.values() for node in group.nodes()}
+    used |= {net.node for group in draft.groups.values() for net in group.remote}
+    families: dict[str, list[Node]] = {}
+    for node in draft.job.cluster:
+        families.setdefault(node.family, []).append(node)
+    for family, members in families.items():
+        if used.isdisjoint(node.name for node in members):
+            place = Place(f"nodes.{family}", members[0].origin)
+            faults.warn(
+                "W133",
+                f"no task runs on node '{family}'",
+                f"remove it, or write node: {family} in a task",
+                place,
+            )

@@ -1,0 +1,70 @@
+"""Resolve texts that mean nodes: a name, a counted name, or a pattern such as ``worker-*``."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from jobrun.compile.faults import Faults, Place
+from jobrun.core.text.names import did_you_mean
+from jobrun.graph.types import Cluster
+
+
+class NodeNames:
+    """A table of a job's nodes by name, counted name and pattern."""
+
+    def __init__(self, nodes: Cluster) -> None:
+        self.cluster = nodes
+        self._all = tuple(node.name for node in nodes)
+        self._single = frozenset(self._all)
+        self._families: dict[str, list[str]] = {}
+        for node in nodes:
+            self._families.setdefault(node.family, []).append(node.name)
+        self._found: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all nodes of the job."""
+        return self._all
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._single
+
+    def find(self, text: str | None) -> tuple[str, ...]:
+        """Return the nodes that a name or pattern like ``worker-*`` means; None: the only one."""
+        if text is None:
+            return self._all if len(self._all) == 1 else ()
+        if text not in self._found:
+            self._found[text] = self._find(text)
+        return self._found[text]
+
+    def note_unknown(self, text: str | None, place: Place, faults: Faults) -> None:
+        """Add the fault that a name or pattern of nodes, such as ``worker-*``, means none."""
+        if text is None:
+            shown = ", ".join(list(self._families)[:8])
+            mend = f"write 'node: NAME', a counted name, or a pattern; the nodes are: {shown}"
+            faults.error("E141", "there are several nodes, so a node is required", mend, place)
+            return
+        message = f"unknown node '{text}'"
+        if _is_pattern(text):
+            message = f"pattern '{text}' matches no node"
+        faults.error("E142", message, did_you_mean(text, [*self._families, *self._all]), place)
+
+    def resolve(self, text: str, place: Place, faults: Faults) -> tuple[str, ...]:
+        """Resolve a name or pattern such as ``worker-*`` to nodes; add a fault if there is none."""
+        found = self.find(text)
+        if not found:
+            self.note_unknown(text, place, faults)
+        return found
+
+    def _find(self, text: str) -> tuple[str, ...]:
+        if text in self._single:
+            return (text,)
+        if text in self._families:
+            return tuple(self._families[text])
+        if _is_pattern(text):
+            return tuple(name for name in self._all if fnmatchcase(name, text))
+        return ()
+
+
+def _is_pattern(text: str) -> bool:
+    return any(sign in text for sign in "*?[")

@@ -1,0 +1,155 @@
+"""Limit the size of expressions and of the integers in them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from jobrun.graph.expressions import (
+    Attribute,
+    Binary,
+    Conditional,
+    Const,
+    Expr,
+    Logical,
+    Sequence,
+    Text,
+    Unary,
+)
+
+MAX_NODES = 2_000
+MAX_ITEMS = 1_000
+MAX_TEXT_BYTES = 64 * 1024
+MAX_INT = 2**64
+# Enough to repeat a shape such as (3,), the only use of multiplying a list.
+_MAX_REPEATS = 64
+_MAX_AXES = 64
+
+_EXACT: dict[str, Callable[[int, int], int]] = {
+    "+": lambda left, right: left + right,
+    "-": lambda left, right: left - right,
+    "*": lambda left, right: left * right,
+    "&": lambda left, right: left & right,
+    "|": lambda left, right: left | right,
+    "^": lambda left, right: left ^ right,
+    ">>": lambda left, right: left >> min(right, 64) if right >= 0 else 0,
+    "//": lambda left, right: left // right if right else 0,
+    "%": lambda left, right: left % right if right else 0,
+}
+
+
+def fits_64_bits(value: int) -> bool:
+    """Return whether an int in an expression keeps the limit of 64 bits."""
+    return abs(value) <= MAX_INT
+
+
+def fold_constant_int(expr: Expr) -> int | None:
+    """Compute an int written with operators, to limit its size; None if it is no int.
+
+    Raises:
+        OverflowError: It has more than 64 bits. Nothing large is computed.
+    """
+    # Not by match, which takes three times as long: a large spec asks for each of its operators.
+    if isinstance(expr, Const):
+        return int(expr.value) if isinstance(expr.value, int) else None
+    if isinstance(expr, Unary):
+        value = fold_constant_int(expr.operand)
+        return None if value is None else _fold_unary(expr.operator, value)
+    if isinstance(expr, Binary):
+        first = fold_constant_int(expr.left)
+        second = None if first is None else fold_constant_int(expr.right)
+        if first is None or second is None:
+            return None
+        return _require_64_bits(_fold_binary(first, expr.operator, second))
+    return None
+
+
+def may_be_text(expr: Expr) -> bool:
+    """Return whether an expression may be text, for the limit on repeated text."""
+    match expr:
+        case Text() | Const(value=str()):
+            return True
+        case Binary(left=left, operator="+" | "%" | "*", right=right):
+            return may_be_text(left) or may_be_text(right)
+        case Conditional(then=then, otherwise=otherwise):
+            return may_be_text(then) or may_be_text(otherwise)
+        case Logical(operands=operands):
+            return any(map(may_be_text, operands))
+        case _:
+            return False
+
+
+def repeats_too_much(expr: Binary) -> bool:
+    """Return whether a product repeats text, or repeats a list beyond the limit."""
+    if expr.operator != "*":
+        return False
+    if may_be_text(expr):
+        return True
+    return (
+        max(_max_length(expr.left), _max_length(expr.right)) > 0 and _max_length(expr) > MAX_ITEMS
+    )
+
+
+def _max_length(expr: Expr) -> float:
+    """Return the largest length of a list in an expression, to limit it; 0 for what is none."""
+    match expr:
+        case Sequence(items=items):
+            return max(1, len(items))
+        case Attribute(name="shape"):
+            return _MAX_AXES
+        case Binary(left=left, operator="+", right=right):
+            # What is added to an array is one itself.
+            lengths = _max_length(left), _max_length(right)
+            return sum(lengths) if all(lengths) else 0
+        case Binary(left=left, operator="*", right=right):
+            if length := _max_length(left):
+                return length * _max_repeats(right)
+            length = _max_length(right)
+            return length * _max_repeats(left) if length else 0
+        case Conditional(then=then, otherwise=otherwise):
+            return max(_max_length(then), _max_length(otherwise))
+        case Logical(operands=operands):
+            return max(map(_max_length, operands))
+        case _:
+            return 0
+
+
+def _max_repeats(expr: Expr) -> float:
+    """Return how often a factor in an expression may repeat a list, to limit its length."""
+    value = expr.value if isinstance(expr, Const) else None
+    if isinstance(value, float):
+        return 0
+    return value if isinstance(value, int) and 0 <= value <= _MAX_REPEATS else math.inf
+
+
+def _fold_unary(operator: str, value: int) -> int | None:
+    if operator == "not":
+        return None
+    return {"-": -value, "+": value, "~": ~value}[operator]
+
+
+def _fold_binary(left: int, operator: str, right: int) -> int | None:
+    if operator == "**":
+        return _fold_power(left, right)
+    if operator == "<<":
+        if left and right > 64:
+            raise OverflowError
+        return left << right if right >= 0 and left else 0
+    compute = _EXACT.get(operator)
+    return None if compute is None else compute(left, right)
+
+
+def _fold_power(base: int, exponent: int) -> int | None:
+    if exponent < 0:
+        return None
+    if abs(base) <= 1:
+        return int(base**exponent)
+    if exponent > 64:
+        raise OverflowError
+    return int(base**exponent)
+
+
+def _require_64_bits(value: int | None) -> int | None:
+    if value is not None and not fits_64_bits(value):
+        raise OverflowError
+    return value

@@ -1,0 +1,379 @@
+"""Translate Python's syntax tree of an expression into our own, node type by node type.
+
+A whitelist: a node type without a method here is refused. Nothing is evaluated.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from typing import Any
+
+from jobrun.compile.expressions import limits
+from jobrun.compile.expressions.calls import DTYPE_WORDS, CallFault, check_call, check_draw
+from jobrun.compile.expressions.names import UNREADABLE, NameTranslator, Params
+from jobrun.compile.expressions.placeholders import split_placeholders
+from jobrun.compile.expressions.python_syntax import MAX_DEPTH, Findings, SourceText
+from jobrun.compile.expressions.unsupported import (
+    LIBRARIES,
+    OTHER_FORM,
+    UNSUPPORTED_FORMS,
+    explain_library_name,
+    explain_unknown_draw,
+    explain_unknown_function,
+    explain_unknown_method,
+)
+from jobrun.core.errors import SpecError
+from jobrun.graph.expressions import (
+    ATTRIBUTES,
+    DTYPES,
+    Attribute,
+    Binary,
+    BinaryOperator,
+    Builtin,
+    Call,
+    Compare,
+    Comparison,
+    Conditional,
+    Const,
+    Draw,
+    Dtype,
+    Expr,
+    Index,
+    Logical,
+    Sequence,
+    Slice,
+    Text,
+    Unary,
+    UnaryOperator,
+)
+from jobrun.ops.plugins import find_operator
+from jobrun.ops.table import DRAWS
+
+BINARY: dict[type[ast.operator], BinaryOperator] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
+    ast.Pow: "**", ast.MatMult: "@", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
+    ast.LShift: "<<", ast.RShift: ">>",
+}  # fmt: skip
+_UNARY: dict[type[ast.unaryop], UnaryOperator] = {
+    ast.USub: "-", ast.UAdd: "+", ast.Invert: "~", ast.Not: "not",
+}  # fmt: skip
+_COMPARISONS: dict[type[ast.cmpop], Comparison] = {
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
+}  # fmt: skip
+
+
+class Translator:
+    """Translates one expression. Faults are collected in ``findings``, and translation continues.
+
+    Args:
+        scalar: The text.
+        params: The params, which are replaced by their values.
+    """
+
+    def __init__(self, scalar: SourceText, params: Params) -> None:
+        self.findings = Findings(scalar)
+        self.names = NameTranslator(self.findings, params)
+        self._scalar = scalar
+        self._depth = 0
+        self._nodes = 0
+        self._text_bytes = 0
+
+    def expression(self, node: ast.expr) -> Expr:
+        """Translate one node of Python's syntax tree into an expression.
+
+        Raises:
+            SpecError: E108, the text is too large to continue; with all faults found so far.
+        """
+        self._nodes += 1
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            self._give_up(f"this expression has more than {MAX_DEPTH} levels of nesting", node)
+        if self._nodes > limits.MAX_NODES:
+            self._give_up(f"this expression has more than {limits.MAX_NODES} parts", node)
+        translate = _TRANSLATIONS.get(type(node))
+        found = self._refuse(node) if translate is None else translate(self, node)
+        self._depth -= 1
+        return found
+
+    def index(self, node: ast.expr) -> Expr:
+        """Translate the index of ``value[index]`` in Python's syntax tree."""
+        if isinstance(node, ast.Tuple):
+            return Sequence(tuple(self._index_item(item) for item in node.elts))
+        return self._index_item(node)
+
+    def _refuse(self, node: ast.AST) -> Expr:
+        refusal = UNSUPPORTED_FORMS.get(type(node), OTHER_FORM)
+        place = node if isinstance(node, ast.expr) else None
+        self.findings.add("E102", *refusal, place)
+        return UNREADABLE
+
+    def _give_up(self, message: str, node: ast.expr) -> None:
+        self.findings.add("E108", message, "split it into several statements", node)
+        raise SpecError(*self.findings.faults)
+
+    def _add_faults(self, faults: list[CallFault], node: ast.Call) -> None:
+        for fault in faults:
+            place = _faulty_argument(node, fault.argument)
+            self.findings.add(fault.code, fault.message, fault.mend, place)
+
+    def _constant(self, node: ast.Constant) -> Expr:
+        value = node.value
+        if isinstance(value, str):
+            return self._text(value, node)
+        if isinstance(value, bytes):
+            self.findings.add("E102", "bytes are not a valid value", "write text", node)
+            return UNREADABLE
+        if value is ...:
+            self.findings.add("E102", "'...' is used outside an index", "write x[..., 0]", node)
+            return UNREADABLE
+        if type(value) is int and not limits.fits_64_bits(value):
+            self._too_large(node)
+            return UNREADABLE
+        if isinstance(value, float | complex) and math.isinf(abs(value)):
+            self.findings.add("E109", "this number is too large", "write inf", node)
+            return UNREADABLE
+        return Const(value)
+
+    def _text(self, value: str, node: ast.Constant) -> Expr:
+        encoded = len(value.encode("utf-8", "replace"))
+        self._text_bytes += encoded
+        if self._text_bytes > limits.MAX_TEXT_BYTES:
+            self._give_up(f"more than {limits.MAX_TEXT_BYTES} bytes of text", node)
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            message = "this text contains characters that cannot be encoded as UTF-8"
+            self.findings.add("E100", message, "write it again", node)
+        if "$" not in value:
+            return Const(value)
+        try:
+            parts = split_placeholders(value, self._scalar, self._scalar.at(node))
+        except SpecError as error:
+            self.findings.faults += error.faults
+            return UNREADABLE
+        if all(isinstance(part, str) for part in parts):
+            return Const("".join(part for part in parts if isinstance(part, str)))
+        return Text(tuple(parts))
+
+    def _name(self, node: ast.Name) -> Expr:
+        return self.names.translate(node)
+
+    def _attribute(self, node: ast.Attribute) -> Expr:
+        base = node.value
+        written = isinstance(base, ast.Name) and base.id in {"node", *LIBRARIES}
+        if node.attr in ATTRIBUTES and not written:
+            return Attribute(self.expression(base), node.attr)
+        if isinstance(base, ast.Name):
+            return self.names.translate_dotted(node, base)
+        if _root_name(node) in LIBRARIES:
+            self.findings.add("E103", *explain_library_name(node.attr), node)
+            return UNREADABLE
+        self.expression(base)
+        message = f"values have no attribute '{node.attr}'"
+        self.findings.add("E103", message, f"they have {', '.join(ATTRIBUTES)}", node)
+        return UNREADABLE
+
+    def _call(self, node: ast.Call) -> Expr:
+        function = node.func
+        if isinstance(function, ast.Name):
+            return self._function(node, function)
+        if isinstance(function, ast.Attribute):
+            if isinstance(function.value, ast.Name) and function.value.id == "rng":
+                return self._draw(node, function)
+            self._method(node, function)
+        else:
+            self.expression(function)
+            message = "only functions of the spec language can be called"
+            self.findings.add("E104", message, "'jobrun ops' lists them", node)
+        self._arguments(node)
+        return UNREADABLE
+
+    def _function(self, node: ast.Call, function: ast.Name) -> Expr:
+        if function.id in DTYPES:
+            return self._cast(node, function.id)
+        operator = find_operator(function.id)
+        if operator is None:
+            self.findings.add("E104", *explain_unknown_function(function.id), function)
+            self._arguments(node)
+            return UNREADABLE
+        if not self.names.check(function.id, function):
+            return UNREADABLE
+        dtype_at = _dtype_position(operator.parameters.positional)
+        args, kwargs = self._arguments(node, dtype_at)
+        call = Call(operator.name, args, kwargs, self._scalar.at(node))
+        checked, faults = check_call(call, operator)
+        self._add_faults(faults, node)
+        return checked
+
+    def _cast(self, node: ast.Call, dtype: str) -> Expr:
+        """Translate a cast, such as ``float32(x)``, to ``astype(x, float32)``."""
+        args, kwargs = self._arguments(node)
+        if len(args) != 1 or kwargs:
+            message = f"{dtype} takes 1 argument"
+            self.findings.add("E105", message, f"write {dtype}(x)", node.func)
+            return UNREADABLE
+        return Call("astype", (args[0], Dtype(dtype)), (), self._scalar.at(node))
+
+    def _draw(self, node: ast.Call, function: ast.Attribute) -> Expr:
+        method = DRAWS.get(function.attr)
+        if method is None:
+            self.findings.add("E115", *explain_unknown_draw(function.attr), function)
+            self._arguments(node)
+            return UNREADABLE
+        args, kwargs = self._arguments(node, _dtype_position(method.parameters.positional))
+        draw = Draw(method.name, args, kwargs, self._scalar.at(node))
+        checked, faults = check_draw(draw, method)
+        self._add_faults(faults, node)
+        return checked
+
+    def _method(self, node: ast.Call, function: ast.Attribute) -> None:
+        if _root_name(function) in LIBRARIES:
+            is_draw = function.attr in DRAWS and isinstance(function.value, ast.Attribute)
+            name = f"rng.{function.attr}" if is_draw else function.attr
+            self.findings.add("E103", *explain_library_name(name), function)
+            return
+        if not isinstance(function.value, ast.Name):
+            self.expression(function.value)
+        shown = self._scalar.written(function.value)
+        self.findings.add("E103", *explain_unknown_method(function.attr, shown or "x"), node)
+
+    def _arguments(
+        self, node: ast.Call, dtype_at: int | None = None
+    ) -> tuple[tuple[Expr, ...], tuple[tuple[str, Expr], ...]]:
+        args = tuple(
+            self._dtype(arg) if position == dtype_at else self.expression(arg)
+            for position, arg in enumerate(node.args)
+        )
+        kwargs = []
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                mend = "write the arguments out"
+                self.findings.add("E102", "'**' is not supported here", mend, keyword)
+                continue
+            is_dtype = keyword.arg == "dtype"
+            value = self._dtype(keyword.value) if is_dtype else self.expression(keyword.value)
+            kwargs.append((keyword.arg, value))
+        return args, tuple(kwargs)
+
+    def _dtype(self, node: ast.expr) -> Expr:
+        # 'float' is a function, except where a dtype is expected.
+        if isinstance(node, ast.Name) and node.id in DTYPE_WORDS:
+            return Dtype(DTYPE_WORDS[node.id])
+        return self.expression(node)
+
+    def _unary(self, node: ast.UnaryOp) -> Expr:
+        operand = self.expression(node.operand)
+        if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+            match operand:
+                case Const(value=bool()):
+                    pass
+                case Const(value=int() | float() | complex() as number):
+                    return Const(-number)
+                case _:
+                    pass
+        return Unary(_UNARY[type(node.op)], operand)
+
+    def _binary(self, node: ast.BinOp) -> Expr:
+        operator = BINARY[type(node.op)]
+        found = Binary(self.expression(node.left), operator, self.expression(node.right))
+        return self.check_size(found, node)
+
+    def check_size(self, found: Binary, node: ast.expr | ast.stmt) -> Expr:
+        """Check the size of a translated expression: no huge constants, no formatted text."""
+        if found.operator == "%" and limits.may_be_text(found.left):
+            mend = "text is formatted by log and message: log: '{x:.3f}'"
+            self.findings.add("E116", "text does not support '%'", mend, node)
+        elif limits.repeats_too_much(found):
+            mend = "write full(length, value) or tile(x, times)"
+            self.findings.add("E116", "text and long lists cannot be multiplied", mend, node)
+        else:
+            try:
+                limits.fold_constant_int(found)
+            except OverflowError:
+                self._too_large(node)
+        return found
+
+    def _too_large(self, node: ast.expr | ast.stmt) -> None:
+        message = "this number has more than 64 bits"
+        self.findings.add("E109", message, "write a float, such as 1e30", node)
+
+    def _compare(self, node: ast.Compare) -> Expr:
+        left = self.expression(node.left)
+        operators: list[Comparison] = []
+        for operator in node.ops:
+            known = _COMPARISONS.get(type(operator))
+            if known is None:
+                self.findings.add("E102", *UNSUPPORTED_FORMS[type(operator)], node)
+            operators.append(known or "==")
+        rest = tuple(self.expression(one) for one in node.comparators)
+        return Compare(left, tuple(operators), rest)
+
+    def _logical(self, node: ast.BoolOp) -> Expr:
+        operands = tuple(self.expression(value) for value in node.values)
+        return Logical("and" if isinstance(node.op, ast.And) else "or", operands)
+
+    def _conditional(self, node: ast.IfExp) -> Expr:
+        parts = (node.test, node.body, node.orelse)
+        return Conditional(*(self.expression(part) for part in parts))
+
+    def _subscript(self, node: ast.Subscript) -> Expr:
+        value, index = self.expression(node.value), self.index(node.slice)
+        broken = isinstance(index, Const) and not isinstance(index.value, bool | int)
+        broken = broken or index in (Builtin("inf"), Builtin("nan"), Builtin("pi"))
+        is_number = isinstance(value, Const) and not isinstance(value.value, str)
+        if is_number or (isinstance(value, Builtin) and value.name != "node.name"):
+            # Python's compiler would issue a SyntaxWarning for it in the middle of a run.
+            self.findings.add("E292", "a number cannot be indexed", "write only the number", node)
+        elif isinstance(value, Const | Sequence) and (broken or isinstance(index, Sequence)):
+            mend = "make it an array first: array([…])[i, j]"
+            self.findings.add("E292", "a list or text cannot be indexed like this", mend, node)
+        return Index(value, index)
+
+    def _index_item(self, node: ast.expr) -> Expr:
+        if isinstance(node, ast.Slice):
+            bounds = (node.lower, node.upper, node.step)
+            return Slice(*(None if one is None else self.expression(one) for one in bounds))
+        if isinstance(node, ast.Constant) and node.value is ...:
+            return Const(None, ellipsis=True)
+        return self.expression(node)
+
+    def _sequence(self, node: ast.Tuple | ast.List) -> Expr:
+        if len(node.elts) > limits.MAX_ITEMS:
+            message = f"this list has more than {limits.MAX_ITEMS} items"
+            self.findings.add("E108", message, "load them from a file", node)
+            return UNREADABLE
+        items = tuple(self.expression(item) for item in node.elts)
+        return Sequence(items, "tuple" if isinstance(node, ast.Tuple) else "list")
+
+
+_TRANSLATIONS: dict[type[ast.expr], Callable[[Translator, Any], Expr]] = {
+    ast.Constant: Translator._constant,
+    ast.Name: Translator._name,
+    ast.Attribute: Translator._attribute,
+    ast.Call: Translator._call,
+    ast.UnaryOp: Translator._unary,
+    ast.BinOp: Translator._binary,
+    ast.Compare: Translator._compare,
+    ast.BoolOp: Translator._logical,
+    ast.IfExp: Translator._conditional,
+    ast.Subscript: Translator._subscript,
+    ast.Tuple: Translator._sequence,
+    ast.List: Translator._sequence,
+}
+
+
+def _root_name(node: ast.expr) -> str:
+    """Return the name with which the dotted name to translate begins, in Python's tree, or ""."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _dtype_position(positional: tuple[str, ...]) -> int | None:
+    return positional.index("dtype") if "dtype" in positional else None
+
+
+def _faulty_argument(node: ast.Call, argument: int | str | None) -> ast.expr | ast.keyword:
+    if isinstance(argument, int) and argument < len(node.args):
+        return node.args[argument]
+    return next((one for one in node.keywords if one.arg == argument), node.func)

@@ -1,0 +1,192 @@
+"""Explain what of Python expressions do not support, with what to write instead."""
+
+from __future__ import annotations
+
+import ast
+from typing import NamedTuple
+
+from jobrun.core.text.names import did_you_mean, nearest
+from jobrun.ops.table import DRAWS, OPERATORS
+
+
+class Refusal(NamedTuple):
+    """Why something cannot be written, and what to write instead."""
+
+    message: str
+    mend: str
+
+
+_CALL_STEP = "write {call: 'module:function', with: {…}, out: …}"
+_WHOLE_ARRAYS = f"use operations on whole arrays, or {_CALL_STEP}"
+_OWN_STEP = "assign in a statement of its own"
+_NO_FUNCTION = Refusal("functions cannot be defined here", f"write a net, or {_CALL_STEP}")
+_NO_COMPREHENSION = Refusal("comprehensions are not supported", _WHOLE_ARRAYS)
+_NO_IMPORT = Refusal(
+    "imports are not supported",
+    f"write functions without a module: sqrt(x); otherwise {_CALL_STEP}",
+)
+
+UNSUPPORTED_FORMS: dict[type[ast.AST], Refusal] = {
+    ast.Lambda: _NO_FUNCTION,
+    ast.ListComp: _NO_COMPREHENSION,
+    ast.SetComp: _NO_COMPREHENSION,
+    ast.DictComp: _NO_COMPREHENSION,
+    ast.GeneratorExp: _NO_COMPREHENSION,
+    ast.NamedExpr: Refusal("':=' is not supported", _OWN_STEP),
+    ast.JoinedStr: Refusal(
+        "f-strings are not supported", "use the text of a log step: log: 'x is {x}'"
+    ),
+    ast.Dict: Refusal("mappings are not supported", "use one blob per value"),
+    ast.Set: Refusal("sets are not supported", "write a list, and use unique(…) if needed"),
+    ast.Starred: Refusal("'*' is not supported here", "write the items out, or concatenate([a, "
+        "b])"),
+    ast.Slice: Refusal("a slice is used outside an index", "write x[start:stop]"),
+    ast.Await: Refusal("'await' is not supported", _CALL_STEP),
+    ast.Yield: Refusal("'yield' is not supported", _CALL_STEP),
+    ast.YieldFrom: Refusal("'yield' is not supported", _CALL_STEP),
+    ast.In: Refusal("'in' is not supported", "write isin(x, values)"),
+    ast.NotIn: Refusal("'not in' is not supported", "write not any(isin(x, values))"),
+    ast.Is: Refusal("'is' is not supported", "write =="),
+    ast.IsNot: Refusal("'is not' is not supported", "write !="),
+    ast.AnnAssign: Refusal("type annotations are not supported", "write name = value"),
+    ast.If: Refusal("'if' is a separate step", "write {if: condition, then: […]}"),
+    ast.For: Refusal("'for' is not supported", "write {loop: count, as: i, steps: […]}"),
+    ast.While: Refusal("'while' is a separate step",
+                       "write {while: condition, steps: […]}"),
+    ast.Assert: Refusal("'assert' is a separate step",
+                        "write {assert: condition, message: text}"),
+    ast.Import: _NO_IMPORT,
+    ast.ImportFrom: _NO_IMPORT,
+    ast.FunctionDef: _NO_FUNCTION,
+    ast.AsyncFunctionDef: _NO_FUNCTION,
+    ast.ClassDef: Refusal("classes cannot be defined here", _CALL_STEP),
+    ast.Return: Refusal("'return' is not supported", "write stop"),
+    ast.Break: Refusal("'break' is not supported", "write {stop_if: condition}"),
+    ast.Continue: Refusal("'continue' is not supported",
+                          "put the rest of the iteration into {if: condition, then: […]}"),
+    ast.Pass: Refusal("'pass' is not supported", "remove the step"),
+    ast.Raise: Refusal("'raise' is not supported",
+                       "write {assert: condition, message: text}"),
+    ast.Try: Refusal("'try' is not supported", _CALL_STEP),
+    ast.With: Refusal("'with' is not supported", _CALL_STEP),
+    ast.Global: Refusal("'global' is not supported",
+                        "an assignment writes to the blob of the node of that name"),
+    ast.Nonlocal: Refusal("'nonlocal' is not supported",
+                          "an assignment writes to the blob of the node of that name"),
+    ast.Match: Refusal("'match' is not supported", "write {if: …, elif: […]}"),
+}  # fmt: skip
+
+OTHER_FORM = Refusal("this syntax is not supported", "write assignments and calls of functions")
+
+LIBRARIES = frozenset(("np", "numpy", "math", "jnp", "scipy"))
+
+# Functions of Python and other libraries → the operator or step that does the same.
+_FUNCTIONS = {
+    "print": "use a log step: log: 'x is {x}'",
+    "range": "write arange(…), or a loop step",
+    "pow": "write x ** y",
+    "sorted": "write sort(x)",
+    "reversed": "write flip(x)",
+    "open": "use a load or save step",
+    "input": "use params",
+    "str": "format values in a log step",
+    "format": "format values in a log step",
+    "list": "write array(…)",
+    "tuple": "write the items in brackets",
+    "map": _WHOLE_ARRAYS,
+    "filter": "write x[condition]",
+    "zip": "write stack([a, b], axis=1)",
+    "enumerate": "write arange(len(x))",
+    "empty": "write zeros(…): the contents of empty are undefined",
+    "scatter": "write index_set(…) or index_add(…)",
+    "fill": "write full(…), or x[:] = value",
+    "const": "write the value",
+    "ln": "write log(x)",
+    "shape": "write x.shape",
+    "size": "write x.size",
+    "ndim": "write x.ndim",
+    "append": "write concatenate([a, b])",
+}
+
+# Methods → the function that does the same; any other has the name of its function.
+_METHODS = {
+    "append": "write concatenate([{x}, …])",
+    "flatten": "write ravel({x})",
+    "item": "write float({x}) or int({x})",
+    "tolist": "blobs hold arrays; remove it",
+    "astype": "write astype({x}, float32)",
+    "view": "write astype({x}, dtype)",
+    "fill": "write {x}[:] = value",
+    "shuffle": "write x = rng.permutation(x)",
+    "keys": "a blob is not a mapping",
+    "format": "text is formatted by log and message: log: '{{x:.3f}}'",
+}
+
+_OF_TEXT = frozenset((
+    "upper", "lower", "strip", "split", "join", "replace", "startswith", "endswith", "encode",
+    "title", "find", "zfill", "removeprefix", "removesuffix",
+))  # fmt: skip
+
+FOREIGN_WORDS = {
+    "true": "write True", "false": "write False", "null": "write None", "none": "write None",
+    "newaxis": "write None", "self": "name the blob itself",
+}  # fmt: skip
+
+_BAD_DRAWS = {
+    "shuffle": "write x = rng.permutation(x)",
+    "rand": "write rng.random(size)",
+    "randn": "write rng.standard_normal(size)",
+    "randint": "write rng.integers(low, high, size)",
+    "random_sample": "write rng.random(size)",
+    "sample": "write rng.choice(x, size, replace=False)",
+    "seed": "give the job another seed: seed: 7",
+    "spawn": "every task, instance and branch has its own stream",
+    "bytes": "write rng.integers(0, 256, size, dtype=uint8)",
+    "bit_generator": "the stream belongs to jobrun",
+}
+
+
+def explain_unknown_function(name: str) -> Refusal:
+    """Explain a call of a function that expressions do not have, with what to write instead."""
+    message = f"unknown function '{name}'"
+    mend = _FUNCTIONS.get(name)
+    if mend is None:
+        match = nearest(name, OPERATORS)
+        mend = (
+            f"did you mean '{match}'?"
+            if match
+            else f"'jobrun ops' lists them; otherwise {_CALL_STEP}"
+        )
+    return Refusal(message, mend)
+
+
+def explain_unknown_method(name: str, value: str) -> Refusal:
+    """Explain that expressions do not support methods of values, and what to write."""
+    message = "values have no methods"
+    shown = value if len(value) <= 20 else "x"
+    if name in _METHODS:
+        return Refusal(message, _METHODS[name].format(x=shown))
+    if name in _OF_TEXT:
+        return Refusal(
+            message, f"text is concatenated with + and formatted by log; otherwise {_CALL_STEP}"
+        )
+    if name in OPERATORS:
+        return Refusal(message, f"write {name}({shown})")
+    return Refusal(message, f"write a function, such as sum({shown}); 'jobrun ops' lists them")
+
+
+def explain_library_name(name: str) -> Refusal:
+    """Explain that expressions do not support ``np.name`` and the like, and what to write."""
+    message = "functions are written without a module"
+    if name in ("random", "linalg", "fft"):
+        return Refusal(message, "remove the module: norm(x), rng.normal(size=3)")
+    if name == "newaxis":
+        return Refusal(message, "write None")
+    return Refusal(message, f"write {name}" if name else "remove the module")
+
+
+def explain_unknown_draw(name: str) -> Refusal:
+    """Explain an unsupported ``rng.name``, which is no method of the random stream."""
+    return Refusal(
+        f"unknown method of rng '{name}'", _BAD_DRAWS.get(name) or did_you_mean(name, DRAWS)
+    )

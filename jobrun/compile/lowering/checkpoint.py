@@ -1,0 +1,240 @@
+"""Lower ``checkpoint`` of a spec: what is saved, kept, collected from nodes, and uploaded."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Literal
+from urllib.parse import unquote
+
+from jobrun.compile.faults import Faults, Place
+from jobrun.compile.lowering.context import Context
+from jobrun.core.compression import Rules
+from jobrun.core.object_url import SCHEMES, is_object_url, parse_object_url, scheme_of
+from jobrun.core.origin import Origin
+from jobrun.core.text.names import did_you_mean
+from jobrun.graph.conditions import (
+    CheckpointPolicy,
+    UploadPolicy,
+)
+from jobrun.spec.models.job import CheckpointSpec, JobSpec, KeepSpec, UploadSpec
+from jobrun.spec.yaml.source_map import path_text
+
+MASTER = "master"
+_DIR = ("checkpoint", "node_dir")
+_COLLECT = ("checkpoint", "collect")
+
+
+def lower_saved_nodes(spec: JobSpec, context: Context) -> tuple[str, ...] | None:
+    """Lower ``checkpoint.nodes``: the nodes to save; None for all that hold state."""
+    written = spec.checkpoint
+    if not isinstance(written, CheckpointSpec) or written.nodes is None:
+        return None
+    found: list[str] = []
+    for index, name in enumerate(written.nodes):
+        place = context.at("checkpoint", "nodes", index)
+        found += context.nodes.resolve(name, place, context.faults)
+    # Of nodes that are not known, one fault is enough: the others are as without the key.
+    return tuple(dict.fromkeys(found)) if len(found) >= len(written.nodes) else None
+
+
+def lower_checkpoint(spec: JobSpec, context: Context) -> CheckpointPolicy:
+    """Lower ``checkpoint`` to a policy, without the nodes; see ``lower_saved_nodes``."""
+    written = spec.checkpoint
+    if not isinstance(written, CheckpointSpec):
+        return CheckpointPolicy(enabled=False)
+    every = written.every
+    keep = written.keep or KeepSpec.model_construct()
+    unit, amount = (every.unit, every.amount) if every is not None else ("auto", 1)
+    policy = CheckpointPolicy(
+        directory=written.dir or "",
+        # Checkpoints within an epoch are in addition to those at its end.
+        every_epochs={"epochs": int(amount), "records": 1}.get(unit, 0),
+        every_s=amount if unit == "seconds" else 0.0,
+        every_records=int(amount) if unit == "records" else 0,
+        keep_last=keep.last or 0,
+        keep_every=_keep_every(keep, context),
+        keep_best=_keep_best(keep, spec.metrics, context),
+        on_error=written.on_error,
+        upload=lower_upload(written.upload, context),
+        compression=_compression(written.compression),
+        compression_at=context.source.at(("checkpoint", "compression")),
+        upload_at=context.source.at(("checkpoint", "upload", "to")),
+        asynchronous=written.asynchronous,
+    )
+    return lower_node_dir(policy, written, context)
+
+
+def _compression(written: str | Mapping[str, str] | None) -> Rules:
+    if written is None:
+        return ()
+    return (("*", written),) if isinstance(written, str) else tuple(written.items())
+
+
+def _keep_every(keep: KeepSpec, context: Context) -> int:
+    if keep.every is None:
+        return 0
+    if keep.every.unit != "epochs":
+        place = context.at("checkpoint", "keep", "every")
+        context.faults.error(
+            "E136", "'keep.every' must be a number of epochs", "write for example 10ep", place
+        )
+        return 0
+    return int(keep.every.amount)
+
+
+def _keep_best(
+    keep: KeepSpec, metrics: Collection[str], context: Context
+) -> tuple[str, Literal["min", "max"], int]:
+    if keep.best is None:
+        return CheckpointPolicy().keep_best
+    place = context.at("checkpoint", "keep", "best", "metric")
+    check_metric(keep.best.metric, metrics, place, context.faults)
+    return (keep.best.metric, keep.best.mode, keep.best.n)
+
+
+def check_metric(name: str, metrics: Collection[str], place: Place, faults: Faults) -> None:
+    """Check that a metric named by ``checkpoint.keep`` or a stop condition is one of the job's."""
+    if name not in metrics:
+        mend = did_you_mean(name, metrics) if metrics else f"write metrics: {{{name}: …}}"
+        faults.error("E138", f"unknown metric '{name}'", mend, place)
+
+
+_FILE = "file://"
+_MEND = "write a directory such as /backup/checkpoints, or a URL such as s3://bucket/runs"
+
+
+def lower_upload(written: UploadSpec | None, context: Context) -> UploadPolicy | None:
+    """Lower ``checkpoint.upload``; a destination that is not supported is a fault."""
+    if written is None:
+        return None
+    at = ("checkpoint", "upload", "to")
+    policy = UploadPolicy(written.to, written.when, written.required)
+    return resolve_upload(policy, Place(path_text(at), context.source.at(at)), context.faults)
+
+
+def resolve_upload(policy: UploadPolicy, place: Place, faults: Faults) -> UploadPolicy | None:
+    """Normalise the destination of ``checkpoint.upload``: a local path, or an object store's URL.
+
+    A destination that is not supported is a fault.
+    """
+    try:
+        if is_object_url(policy.to):
+            return replace(policy, to=str(parse_object_url(policy.to)))
+        return replace(policy, to=local_directory(policy.to))
+    except ValueError as error:
+        faults.error("E127", str(error), _MEND, place)
+        return None
+
+
+def local_directory(text: str) -> str:
+    """Return the local directory that ``checkpoint.upload`` names, by a path or a file:// URL.
+
+    Raises:
+        ValueError: It is not a directory of this machine; the message says why.
+    """
+    if not text:
+        raise ValueError("'upload.to' is empty")
+    scheme = scheme_of(text)
+    if not scheme:
+        return text
+    if scheme != "file":
+        known = ", ".join(f"{one}://" for one in SCHEMES)
+        raise ValueError(f"'{scheme}://' is not supported; use a path, file://, {known}")
+    rest = text[len(_FILE) :].removeprefix("localhost")
+    if not rest.startswith("/"):
+        raise ValueError(f"'{text}' names another machine, not a directory of this one")
+    return unquote(rest)
+
+
+def lower_node_dir(
+    policy: CheckpointPolicy, written: CheckpointSpec, context: Context
+) -> CheckpointPolicy:
+    """Lower ``checkpoint.node_dir`` and ``collect``; add a fault where state could be lost.
+
+    Without ``collect`` a node's file would be lost with the node.
+    """
+    faults = context.faults
+    if written.node_dir is not None and written.collect is None:
+        message = (
+            "a file that is only in 'node_dir' is lost with its node, so no epoch could "
+            "be committed"
+        )
+        mend = "add collect: master; or remove it if all nodes have access to 'dir'"
+        faults.error("E127", message, mend, context.at(*_DIR))
+    elif written.node_dir is None and written.collect is not None:
+        message = "'collect' has no effect without 'node_dir'"
+        mend = "write node_dir: /a/directory/of/each/node as well, or remove it"
+        faults.error("E127", message, mend, context.at(*_COLLECT))
+    elif written.node_dir == "":
+        # An empty text would count as not written.
+        _note_relative(written.node_dir, context.at(*_DIR), faults)
+    if written.node_dir is None or written.collect is None:
+        return policy
+    url = _normalise_url(written.collect)
+    policy = replace(policy, node_dir=written.node_dir, collect_to=url)
+    check_collection(policy, context.at(*_DIR), context.at(*_COLLECT), faults)
+    return add_manifest_upload(policy, context.source.at(_COLLECT)) if url else policy
+
+
+def check_collection(policy: CheckpointPolicy, place: Place, at: Place, faults: Faults) -> None:
+    """Check ``checkpoint.collect``: whether files in the nodes' directories can be collected.
+
+    Args:
+        policy: The policy, as written.
+        place: The place of ``node_dir``.
+        at: The place of ``collect``.
+        faults: Collects what is wrong.
+    """
+    if policy.node_dir and not policy.node_dir.startswith("/"):
+        _note_relative(policy.node_dir, place, faults)
+    if policy.collect_to:
+        _check_store(policy, at, faults)
+    elif policy.node_dir and policy.upload is not None and not is_object_url(policy.upload.to):
+        message = (
+            "nodes upload to a directory from the checkpoint directory, to which they "
+            "have no access with 'node_dir'"
+        )
+        mend = "upload to an object store (s3://bucket/runs), or set 'dir' to that directory"
+        faults.error("E127", message, mend, place)
+
+
+def add_manifest_upload(policy: CheckpointPolicy, at: Origin) -> CheckpointPolicy:
+    """Add to the checkpoint policy the upload of manifests to where nodes upload their files."""
+    upload = UploadPolicy(policy.collect_to, "committed", required=True)
+    return replace(policy, upload=upload, upload_at=at)
+
+
+def _normalise_url(collect: str) -> str:
+    """Normalise the URL in ``checkpoint.collect``: "" for the master; an invalid one stays."""
+    try:
+        return "" if collect == MASTER else str(parse_object_url(collect))
+    except ValueError:
+        return collect
+
+
+def _check_store(policy: CheckpointPolicy, at: Place, faults: Faults) -> None:
+    mend = "write collect: master, or a URL such as s3://bucket/runs"
+    try:
+        if parse_object_url(policy.collect_to).scheme == "memory":
+            message = "memory:// is lost with its process, and so would be all epochs"
+            faults.error("E127", message, mend, at)
+    except ValueError:
+        message = f"'{policy.collect_to}' is neither 'master' nor a URL of an object store"
+        mend = f"{mend}; for a directory that all nodes can access use 'dir', without 'node_dir'"
+        faults.error("E127", message, mend, at)
+    if not policy.node_dir:
+        message = "'collect' takes the files in 'node_dir', which is not set"
+        faults.error("E127", message, "set 'node_dir'", at)
+    if policy.upload is not None:
+        message = "'collect' already sends each epoch to an object store, so 'upload' has no effect"
+        faults.error("E127", message, "remove 'upload', or write collect: master", at)
+    if policy.every_records:
+        message = "saves within an epoch are not collected into an object store"
+        mend = "write collect: master, or save after epochs (every: 1ep)"
+        faults.error("E127", message, mend, at)
+
+
+def _note_relative(node_dir: str, place: Place, faults: Faults) -> None:
+    message = f"'{node_dir}' is not an absolute path, and every node has another working directory"
+    faults.error("E127", message, "write for example /var/tmp", place)

@@ -1,0 +1,116 @@
+"""Define the context of lowering: tables of the job, and surroundings of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field, replace
+
+from jobrun.compile.drafts.node_names import NodeNames
+from jobrun.compile.expressions.reserved import find_name_refusal
+from jobrun.compile.faults import Faults, Place
+from jobrun.compile.lowering.net_table import NetDef
+from jobrun.compile.lowering.queues import QueueTable
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.types import Cluster
+from jobrun.spec.yaml.nodes import path_text
+from jobrun.spec.yaml.source_map import SourceMap
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The tables of a job that lowering fills and uses, and the collector of its faults."""
+
+    source: SourceMap
+    params: Mapping[str, bool | int | float | str]
+    faults: Faults
+    nets: Mapping[str, NetDef]
+    queues: QueueTable = field(default_factory=QueueTable)
+    nodes: NodeNames = field(default_factory=lambda: NodeNames(Cluster(())))
+
+    def place(self, path: str, *spec_path: str | int) -> Place:
+        """Return the place in the spec that is being lowered, of a step or task with this path."""
+        return Place(path, self.source.at(spec_path))
+
+    def at(self, *spec_path: str | int) -> Place:
+        """Return the place of a key of the spec during lowering, from its path."""
+        return Place(path_text(spec_path), self.source.at(spec_path))
+
+    def check_blob_name(self, name: str, place: Place) -> None:
+        """Add a fault during lowering if a blob cannot have this name."""
+        refused = find_name_refusal(name, self.params)
+        if refused is not None:
+            self.faults.error(refused.code, refused.message, refused.mend, place)
+
+
+@dataclass(frozen=True, slots=True)
+class NetRenaming:
+    """The renaming of a net's own names, for one use of it.
+
+    Names that the net's set-up makes are shared by all uses in a task; the others are new
+    at each use, so that no use sees what an earlier one left. Counters are passed by reference:
+    ``counters`` has the caller's name of each parameter that is one.
+    """
+
+    net: str
+    use: str
+    shared: frozenset[str] = frozenset()
+    counters: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, name: str) -> str:
+        """Rename a net's own name to that in the task, for lowering."""
+        if name in self.counters:
+            return self.counters[name]
+        return f"nets/{self.net}:{name}" if name in self.shared else f"{self.use}:{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """The surroundings of a list of steps during lowering: blocks, loops, nets and names.
+
+    Attributes:
+        blocks: Name (or empty) and path of each block around it, innermost last.
+        loops: Paths of the loops around it, innermost last.
+        indices: Loop variables named by ``as``, and their loops' paths.
+        rename: From a name in a net of its own names to one in the task.
+        nets: The nets around it, innermost last.
+        depth: The number of steps around it.
+        is_loose: A net read outside any use: a stop may mean a block that is not around it.
+        used: Collects, in order, the nets that the task uses; shared by all lists of a task.
+    """
+
+    blocks: tuple[tuple[str, str], ...]
+    loops: tuple[str, ...] = ()
+    indices: Mapping[str, str] = field(default_factory=dict)
+    rename: NetRenaming | None = None
+    nets: tuple[str, ...] = ()
+    depth: int = 0
+    is_loose: bool = False
+    used: dict[str, None] = field(default_factory=dict)
+
+    def block(self, name: str | None, path: str) -> Env:
+        """Return the lowering context of steps inside a further block."""
+        return replace(self, blocks=(*self.blocks, (name or "", path)), depth=self.depth + 1)
+
+    def loop(self, name: str | None, path: str, index: str | None) -> Env:
+        """Return the lowering context of steps inside a further loop."""
+        inner = self.block(name, path)
+        indices = {**self.indices, index: path} if index else self.indices
+        return replace(inner, loops=(*self.loops, path), indices=indices)
+
+    def branch(self) -> Env:
+        """Return the lowering context of steps inside a step that is no block."""
+        return replace(self, depth=self.depth + 1)
+
+    def net(self, name: str, rename: NetRenaming | None) -> Env:
+        """Return the lowering context of steps inside a net; its own names hide others."""
+        indices = self.indices if rename is None else {}
+        rename = rename or self.rename
+        return replace(
+            self, rename=rename, indices=indices, nets=(*self.nets, name), depth=self.depth + 1
+        )
+
+    def target(self, name: str | None) -> str | None:
+        """Return the path of the block that a stop in this lowering context leaves, or None."""
+        if name is None:
+            return self.blocks[-1][1]
+        return next((path for given, path in reversed(self.blocks) if given == name), None)

@@ -1,0 +1,233 @@
+"""Lower the groups of a spec: tasks, their order, and set-up and reports around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from jobrun.compile.drafts.draft import GroupDraft, TaskDraft, Workspace
+from jobrun.compile.drafts.task_order import TaskOrder, resolve_needs
+from jobrun.compile.faults import Place
+from jobrun.compile.lowering.context import Context, Env
+from jobrun.compile.lowering.readers import ReaderTable
+from jobrun.compile.lowering.remote_nets import RemoteLowering
+from jobrun.compile.lowering.steps import StepLowering
+from jobrun.compile.lowering.tasks import TaskLowering
+from jobrun.graph.types import GROUPS, GroupName, Report, SetupNets
+from jobrun.spec.models.job import GroupSpec, JobSpec
+from jobrun.spec.yaml.source_map import Path
+
+_Part = TypeVar("_Part")
+_Setups = dict[str, list[SetupNets]]
+_Reports = dict[str, list[Report]]
+_DEFAULT: dict[str, Workspace] = {
+    "init": "global", "epoch": "private", "download": "global", "exit": "private",
+}  # fmt: skip
+
+
+class GroupLowering:
+    """Lowers the groups of a spec."""
+
+    def __init__(self, context: Context, readers: ReaderTable) -> None:
+        self._context = context
+        self._nodes = context.nodes
+        self._steps = StepLowering(context)
+        self._tasks = TaskLowering(context, self._steps, readers)
+        self._remote = RemoteLowering(context, self._steps)
+        # The path of each task in the spec.
+        self._paths: dict[TaskDraft, Path] = {}
+
+    @property
+    def steps(self) -> StepLowering:
+        """The lowering of steps that all groups share, with the nets that it has used."""
+        return self._steps
+
+    def drafts(self, spec: JobSpec) -> dict[GroupName, GroupDraft]:
+        """Lower all groups of a spec to drafts, and check the needs of their tasks."""
+        found: dict[GroupName, GroupDraft] = {}
+        for name in GROUPS:
+            written = getattr(spec, name)
+            long_form = written if isinstance(written, GroupSpec) else None
+            found[name] = self._group(
+                name,
+                long_form or GroupSpec.model_construct(tasks=written),
+                is_long=long_form is not None,
+            )
+        self._check_names(found)
+        owners = {task.name: name for name, group in found.items() for task in group.tasks}
+        for name, group in found.items():
+            found[name] = replace(group, order=self._resolve_needs(name, group.tasks, owners))
+        self._check_rebuilt(found["init"])
+        self._check_nets()
+        return found
+
+    def _check_rebuilt(self, init: GroupDraft) -> None:
+        rebuilt = {task.name: task.rebuild for task in init.tasks}
+        for task in init.tasks:
+            for index, need in enumerate(task.needs if task.rebuild else ()):
+                if rebuilt.get(need) is False:
+                    at = (*self._paths[task], "needs", index)
+                    place = self._context.place(task.path, *at)
+                    message = f"'{task.name}' runs again on resume, but '{need}' does not"
+                    mend = f"give '{need}' 'rebuild: true' too, or remove the need"
+                    self._context.faults.error("E140", message, mend, place)
+
+    def _check_nets(self) -> None:
+        """Lower nets that no task of a group uses, only for their faults; check parameters."""
+        inner = {name for net in self._context.nets.values() for name in net.uses}
+        for name, net in self._context.nets.items():
+            for key, declared in (("in", net.inputs), ("out", net.outputs)):
+                for index, one in enumerate(declared):
+                    place = self._context.place(f"nets.{name}", *net.path, key, index)
+                    self._context.check_blob_name(one, place)
+            if name not in self._steps.used and name not in inner and net.sound:
+                place = Place(f"nets.{name}", self._context.source.key(net.path))
+                mend = f"remove it, or use it: {{net: {name}}}"
+                self._context.faults.warn("W134", f"net '{name}' is unused", mend, place)
+                self._steps.read_net(net)
+
+    def _group(self, name: GroupName, spec: GroupSpec, *, is_long: bool) -> GroupDraft:
+        workspace = spec.workspace or _DEFAULT[name]
+        tasks: list[TaskDraft] = []
+        for index, task in enumerate(spec.tasks):
+            at: Path = (name, "tasks", index) if is_long else (name, index)
+            self._check_workspace(spec, f"{name}/{task.task}", task.workspace, at)
+            is_global = (task.workspace or workspace) == "global"
+            draft = self._tasks.draft(task, at, name, index, is_global=is_global)
+            self._paths[draft] = at
+            tasks.append(draft)
+        group = GroupDraft(
+            name,
+            workspace,
+            tuple(tasks),
+            remote=self._remote.nets(spec, name),
+            origin=self._context.source.key((name,)),
+        )
+        setups, reports = self._around(spec, group)
+        return replace(group, setups=_frozen(setups), reports=_frozen(reports))
+
+    def _check_workspace(
+        self, spec: GroupSpec, path: str, workspace: Workspace | None, at: Path
+    ) -> None:
+        if workspace is None or spec.workspace is None or workspace == spec.workspace:
+            return
+        other = self._context.source.at((at[0], "workspace"))
+        place = self._context.place(path, *at, "workspace")
+        self._context.faults.error(
+            "E167",
+            f"workspace '{workspace}' here, but '{spec.workspace}' on the group at {other}",
+            "remove one of the two",
+            place,
+        )
+
+    def _around(self, spec: GroupSpec, group: GroupDraft) -> tuple[_Setups, _Reports]:
+        """Lower what is around the tasks of a group: set-up and reports, node by node."""
+        setups: _Setups = {}
+        reports: _Reports = {}
+        written = spec.setup if isinstance(spec.setup, tuple) else (spec.setup,)
+        used: dict[str, None] = {}
+        for index, setup in enumerate(written):
+            single = not isinstance(spec.setup, tuple)
+            at: Path = (group.name, "setup") if single else (group.name, "setup", index)
+            path = f"{group.name}/setup" if single else f"{group.name}/setup[{index}]"
+            nets = self._steps.setup(setup, at, path, Env((), used=used))
+            for node in self._nodes_of(setup.node, group, (*at, "node"), path):
+                setups.setdefault(node, []).append(nets)
+        for index, report in enumerate(spec.report):
+            at = (group.name, "report", index)
+            path = f"{group.name}/report[{index}]"
+            lowered = self._tasks.report(report, at, path, used)
+            for node in self._nodes_of(report.node, group, (*at, "node"), path):
+                reports.setdefault(node, []).append(lowered)
+        self._check_levels(used, group)
+        self._add_node_setups(used, group, setups)
+        return setups, reports
+
+    def _add_node_setups(self, used: dict[str, None], group: GroupDraft, setups: _Setups) -> None:
+        """Add each set-up of a net to a group once per node, however many tasks use the net."""
+        found: dict[str, dict[str, SetupNets]] = {}
+        for nets in self._steps.net_setups(used, "node"):
+            for node in group.nodes():
+                found.setdefault(node, {}).setdefault(nets.name, nets)
+        for task in group.tasks:
+            for nets in task.node_setup:
+                for node in task.nodes:
+                    found.setdefault(node, {}).setdefault(nets.name, nets)
+        for node, by_name in found.items():
+            setups.setdefault(node, []).extend(by_name.values())
+
+    def _check_levels(self, used: dict[str, None], group: GroupDraft) -> None:
+        for name in used:
+            levels = [level for level in self._context.nets[name].setup if level != "node"]
+            if levels:
+                message = (
+                    f"net '{name}' has set-up for each {levels[0]}, but is used outside a task"
+                )
+                self._context.faults.error(
+                    "E168",
+                    message,
+                    "use the net in a task, or move its set-up to the node",
+                    Place(group.name, group.origin),
+                )
+
+    def _nodes_of(
+        self, node: str | None, group: GroupDraft, at: Path, path: str
+    ) -> tuple[str, ...]:
+        used = group.nodes()
+        place = Place(path, self._context.source.at(at))
+        if node is None:
+            if not used:
+                self._context.faults.error(
+                    "E169", f"this never runs: '{group.name}' has no task", "add a task", place
+                )
+            return used
+        found = self._nodes.resolve(node, place, self._context.faults)
+        idle = [name for name in found if name not in set(used)]
+        if idle:
+            message = f"this never runs: no task of '{group.name}' is on node '{idle[0]}'"
+            mend = f"the nodes of '{group.name}' are: {', '.join(used[:8])}"
+            self._context.faults.error("E169", message, mend, place)
+        # After an unknown node it counts as being on all nodes: one fault, not many.
+        return found or used
+
+    def _check_names(self, groups: dict[GroupName, GroupDraft]) -> None:
+        taken: dict[str, TaskDraft] = {}
+        for group in groups.values():
+            for task in group.tasks:
+                # The log file has the task's name; a file system may not distinguish `A` from `a`.
+                other = taken.setdefault(task.name.casefold(), task)
+                if other is task:
+                    continue
+                same = (
+                    "is already a task"
+                    if other.name == task.name
+                    else f"differs from '{other.name}' only in case"
+                )
+                place = Place(task.path, self._context.source.at((*self._paths[task], "task")))
+                self._context.faults.error(
+                    "E174",
+                    f"'{task.name}' {same}, at {other.place.origin}",
+                    "give each task of the job a unique name",
+                    place,
+                )
+
+    def _resolve_needs(
+        self, name: GroupName, tasks: tuple[TaskDraft, ...], owners: dict[str, GroupName]
+    ) -> TaskOrder:
+        table: dict[str, tuple[tuple[str, ...], Sequence[Place]]] = {}
+        for task in tasks:
+            at = self._paths[task]
+            places = [
+                Place(task.path, self._context.source.at((*at, "needs", i)))
+                for i in range(len(task.needs))
+            ]
+            # Of two tasks of one name the second has a fault already.
+            key = task.name if task.name not in table else f"{task.name} at {at}"
+            table[key] = (task.needs, places)
+        elsewhere = {task: group for task, group in owners.items() if group != name}
+        return resolve_needs(table, elsewhere, self._context.faults)
+
+
+def _frozen(lists: dict[str, list[_Part]]) -> dict[str, tuple[_Part, ...]]:
+    return {node: tuple(parts) for node, parts in lists.items()}

@@ -1,0 +1,116 @@
+"""Lower a loaded spec to the draft of a job, with ``state`` and ``notify``."""
+
+from __future__ import annotations
+
+from jobrun.compile.drafts.draft import Groups, JobDraft, walk_readers
+from jobrun.compile.drafts.node_names import NodeNames
+from jobrun.compile.faults import Faults, Place
+from jobrun.compile.lowering.checkpoint import lower_checkpoint, lower_saved_nodes
+from jobrun.compile.lowering.conditions import ConditionLowering, lower_deadline
+from jobrun.compile.lowering.context import Context
+from jobrun.compile.lowering.groups import GroupLowering
+from jobrun.compile.lowering.net_table import build_net_table
+from jobrun.compile.lowering.nodes import build_cluster, check_node_settings
+from jobrun.compile.lowering.queues import build_queue_table
+from jobrun.compile.lowering.readers import build_reader_table
+from jobrun.core.notify_target import NotifyTarget, check_target
+from jobrun.graph.readers import readers_in
+from jobrun.graph.state_division import StateLayout
+from jobrun.graph.types import Job, TaskGroup
+from jobrun.spec.load import LoadedSpec
+from jobrun.spec.models.job import JobSpec, NotifySpec
+from jobrun.spec.yaml.source_map import SourceMap, path_text
+
+_NOTIFY_MEND = (
+    "write for example post: https://ntfy.sh/my-topic, or run: [mail, -s, jobrun, me@example.org]"
+)
+
+
+def lower_spec(loaded: LoadedSpec, faults: Faults) -> JobDraft:
+    """Lower a loaded spec to the draft of a job, without the parts that have a fault."""
+    spec, source = loaded.spec, loaded.source
+    nodes = build_cluster(spec, source)
+    context = Context(
+        source,
+        loaded.params,
+        faults,
+        build_net_table(spec, source, faults),
+        build_queue_table(spec, source, faults),
+        NodeNames(nodes),
+    )
+    lowering = GroupLowering(context, build_reader_table(spec, context))
+    groups = lowering.drafts(spec)
+    check_node_settings(spec, source, faults)
+    _check_readers_used(spec, groups, source, faults)
+    conditions = ConditionLowering(context, lowering.steps.read, groups)
+    job = Job(
+        name=spec.name,
+        cluster=nodes,
+        init=TaskGroup("init"),
+        epoch=TaskGroup("epoch"),
+        seed=spec.seed,
+        description=spec.description,
+        stop=conditions.stop(spec),
+        fail_if=conditions.conditions("fail_if", spec.fail_if),
+        metrics=conditions.metrics(spec),
+        expect=conditions.conditions("expect", spec.expect),
+        checkpoint=lower_checkpoint(spec, context),
+        blas_threads=spec.blas_threads,
+        params=tuple(loaded.shown_params.items()),
+        folder=loaded.folder,
+        queues=tuple(context.queues.queues.values()),
+        deadline=lower_deadline(spec, context),
+        layouts=_layouts(spec, source),
+        notify=lower_notify(spec, context),
+        listeners=spec.listeners,
+    )
+    return JobDraft(
+        job,
+        groups,
+        loaded.params,
+        lower_saved_nodes(spec, context),
+        saved_nodes_at=source.at(("checkpoint", "nodes")),
+        every_at=source.key(("checkpoint", "every")),
+        stop_is_whole=len(job.stop) == len(spec.stop),
+    )
+
+
+def _check_readers_used(spec: JobSpec, groups: Groups, source: SourceMap, faults: Faults) -> None:
+    used = {one.name for reader, _ in walk_readers(groups) for one in readers_in(reader)}
+    for name in spec.readers:
+        if name not in used:
+            place = Place(f"readers.{name}", source.key(("readers", name)))
+            faults.warn(
+                "W137",
+                f"reader '{name}' is never read",
+                f"remove it, or write read: {name} in a task",
+                place,
+            )
+
+
+def _layouts(spec: JobSpec, source: SourceMap) -> tuple[StateLayout, ...]:
+    return tuple(
+        StateLayout(
+            name,
+            "replicated" if declared == "replicated" else "rows",
+            path_text(("state", name)),
+            source.key(("state", name)),
+        )
+        for name, declared in spec.state.items()
+    )
+
+
+def lower_notify(spec: JobSpec, context: Context) -> tuple[NotifyTarget, ...]:
+    """Lower ``notify`` of a job's spec: targets of news; one that cannot exist is a fault."""
+    is_one = isinstance(spec.notify, NotifySpec)
+    written: tuple[NotifySpec, ...] = (spec.notify,) if is_one else spec.notify  # type: ignore[assignment]
+    found = []
+    for index, one in enumerate(written):
+        target = NotifyTarget(one.on, one.post or "", one.run or ())
+        if why := check_target(target):
+            at: tuple[str | int, ...] = ("notify",) if is_one else ("notify", index)
+            key = ("post",) if one.post is not None else ()
+            context.faults.error("E223", why, _NOTIFY_MEND, context.at(*at, *key))
+            continue
+        found.append(target)
+    return tuple(found)

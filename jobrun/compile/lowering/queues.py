@@ -1,0 +1,158 @@
+"""Lower ``queues`` of a spec, and the ``read`` and ``write`` of tasks that name queues.
+
+What the tasks of a group must agree on is checked by ``analysis.pipelines``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
+
+from jobrun.compile.faults import Faults, Place
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.names import did_you_mean
+from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
+from jobrun.graph.types import GROUPS, GroupName, TaskGroup
+from jobrun.spec.models.job import GroupSpec, JobSpec, TaskSpec
+from jobrun.spec.yaml.source_map import Path, SourceMap
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTable:
+    """The queues of a job.
+
+    Attributes:
+        queues: The queues by name.
+        sent: For each group and queue the names that its first writing task sends.
+        readers: The names of the readers.
+    """
+
+    queues: Mapping[str, Queue] = field(default_factory=dict)
+    sent: Mapping[tuple[GroupName, str], tuple[str, ...]] = field(default_factory=dict)
+    readers: tuple[str, ...] = ()
+
+    def read(self, name: str, group: GroupName) -> ReadQueue | None:
+        """Lower the ``read`` of a queue; None if there is no queue of that name."""
+        queue = self.queues.get(name)
+        return None if queue is None else ReadQueue(queue, self.sent.get((group, name), ()))
+
+    def check_read(self, name: str, place: Place, faults: Faults) -> None:
+        """Check that the name in a task's ``read`` is a queue or a reader of the spec."""
+        if name not in self.queues and name not in self.readers:
+            known = {**dict.fromkeys(self.readers), **self.queues}
+            faults.error(
+                "E192", f"unknown reader or queue '{name}'", did_you_mean(name, known), place
+            )
+
+    def lower_writes(
+        self, spec: TaskSpec, at: Path, path: str, source: SourceMap, faults: Faults
+    ) -> tuple[tuple[WriteQueue, ...], tuple[Place, ...]]:
+        """Lower the writes of a task to queues, and the place of each; refuse unknown queues."""
+        found: list[WriteQueue] = []
+        places: list[Place] = []
+        for name, names in spec.write.items():
+            place = Place(f"{path}/write.{name}", source.key((*at, "write", name)))
+            if name in self.queues:
+                check_names(name, names, place, faults)
+                found.append(WriteQueue(self.queues[name], tuple(dict.fromkeys(names))))
+                places.append(place)
+            else:
+                self._note_unknown(name, place, faults)
+        return tuple(found), tuple(places)
+
+    def find_sent_places(
+        self, spec: TaskSpec, at: Path, path: str, source: SourceMap
+    ) -> dict[tuple[str, str], Place]:
+        """Return the place of each name that a task writes to a queue, by queue."""
+        return {
+            (queue, name): Place(f"{path}/write.{queue}", source.at((*at, "write", queue, number)))
+            for queue, names in spec.write.items()
+            for number, name in reversed(tuple(enumerate(names)))
+        }
+
+    def _note_unknown(self, name: str, place: Place, faults: Faults) -> None:
+        if name in self.readers:
+            faults.error(
+                "E192",
+                f"'{name}' is a reader; only queues can be written to",
+                "write to a queue, or save the values with a 'save' step",
+                place,
+            )
+        else:
+            mend = did_you_mean(name, self.queues)
+            if not self.queues:
+                mend = f"declare it at the top of the spec: queues: {{{name}: {{}}}}"
+            faults.error("E192", f"unknown queue '{name}'", mend, place)
+
+
+def build_queue_table(spec: JobSpec, source: SourceMap, faults: Faults) -> QueueTable:
+    """Build the table of a spec's queues; refuse those that have the name of a reader."""
+    queues: dict[str, Queue] = {}
+    for name, one in spec.queues.items():
+        origin = source.key(("queues", name))
+        path = f"queues.{name}"
+        queues[name] = Queue(
+            name, one.capacity, one.shared, one.ordered, one.batch or 0, path, origin
+        )
+        if name in spec.readers:
+            faults.error(
+                "E192",
+                f"'{name}' is also a reader, at {source.key(('readers', name))}, so "
+                f"'read' would be ambiguous",
+                "rename one of them",
+                Place(path, origin),
+            )
+    sent: dict[tuple[GroupName, str], tuple[str, ...]] = {}
+    for group, task in _walk_tasks(spec):
+        for name, names in task.write.items():
+            sent.setdefault((group, name), tuple(dict.fromkeys(names)))
+    return QueueTable(queues, sent, tuple(spec.readers))
+
+
+def collect_queues(groups: Iterable[TaskGroup], faults: Faults) -> tuple[Queue, ...]:
+    """Collect the queues that tasks built in Python use, and check their settings."""
+    found: dict[str, Queue] = {}
+    for task in (task for group in groups for task in group.tasks):
+        place = Place(task.path, task.origin)
+        ends: list[WriteQueue | ReadQueue] = [*task.write]
+        if isinstance(task.read, ReadQueue):
+            ends.append(task.read)
+        for one in ends:
+            queue = one.queue
+            if queue.name not in found and (queue.capacity < 1 or queue.batch < 0):
+                message = f"a capacity of {queue.capacity} and a batch of {queue.batch}"
+                mend = "use a capacity of 1 or more, and 0 for no batch"
+                faults.error("E123", f"queue '{queue.name}' has {message}", mend, place)
+            if found.setdefault(queue.name, queue) != queue:
+                faults.error(
+                    "E197",
+                    f"there are two different queues '{queue.name}'",
+                    "rename one of them",
+                    place,
+                )
+            check_names(queue.name, one.names, place, faults)
+    return tuple(found.values())
+
+
+def check_names(queue: str, names: tuple[str, ...], place: Place, faults: Faults) -> None:
+    """Check the names that a task's ``write`` sends to a queue: at least one, none twice."""
+    if not names:
+        faults.error(
+            "E193",
+            f"a record of queue '{queue}' would be empty",
+            f"name the blobs to send, for example {queue}: [x]",
+            place,
+        )
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        faults.error(
+            "E193", f"'{twice[0]}' would be sent twice in one record", "name it once", place
+        )
+
+
+def _walk_tasks(spec: JobSpec) -> Iterator[tuple[GroupName, TaskSpec]]:
+    for name in GROUPS:
+        written = getattr(spec, name)
+        for task in written.tasks if isinstance(written, GroupSpec) else written:
+            yield name, task

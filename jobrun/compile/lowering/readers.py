@@ -1,0 +1,403 @@
+"""Lower ``readers`` of a spec, one by one: sources, fields and options.
+
+What the tasks that read them must agree on is checked by ``analysis.reader_positions``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import field, replace
+from typing import Any
+
+from jobrun.compile.drafts.definite_assignment import FINDER
+from jobrun.compile.faults import Place
+from jobrun.compile.lowering.context import Context, Env
+from jobrun.compile.lowering.expressions import ExpressionLowering
+from jobrun.core.codes import Code
+from jobrun.core.file_formats import FILE_FORMATS, endings_of
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.names import did_you_mean
+from jobrun.graph.expressions import Builtin, Draw, Expr, Text
+from jobrun.graph.readers import (
+    BlobSource,
+    CallSource,
+    CounterSource,
+    Field,
+    FileSource,
+    Reader,
+    ReadRecords,
+    Source,
+    ZipSource,
+)
+from jobrun.graph.traversal import walk_expr
+from jobrun.spec.models.job import READER_SOURCES, JobSpec, RaggedField, ReaderSpec
+from jobrun.spec.yaml.source_map import Path
+
+_MAX_NUMBER = 2**62
+# Source → why it has no ragged fields, and the mend.
+_NOT_RAGGED = {
+    "csv": ("the columns of a table all have one length",
+            "keep the values and their lengths in an npz or HDF5 file"),
+    "parquet": ("the columns of a table all have one length",
+                "keep the values and their lengths in an npz or HDF5 file"),
+    "npy": ("npy has one column", "keep the values and their lengths in an npz or HDF5 file"),
+    "counter": ("a counter has one column", "name the field: fields: [i]"),
+    "call": ("the records of a class may differ in length by themselves",
+             "let the class give one array a record, and name the field: fields: [x]"),
+    "zip": ("a ragged field belongs to one of the readers that are zipped", "move it there"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderTable:
+    """The valid readers of a job by name; ``names`` has those of all readers."""
+
+    readers: Mapping[str, Reader] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+
+    def read(self, name: str) -> ReadRecords | None:
+        """Lower the ``read`` of a reader; None if there is no valid one of that name."""
+        reader = self.readers.get(name)
+        return None if reader is None else ReadRecords(reader)
+
+
+def build_reader_table(spec: JobSpec, context: Context) -> ReaderTable:
+    """Lower all readers of a spec to a table, and add faults for invalid ones."""
+    lowering = _ReaderLowering(context)
+    plain: dict[str, Reader] = {}
+    for name, one in spec.readers.items():
+        if one.zip is None:
+            reader = lowering.lower_reader(name, one)
+            if reader is not None:
+                plain[name] = reader
+    found = dict(plain)
+    for name, one in spec.readers.items():
+        if one.zip is not None:
+            zipped = lowering.lower_zip(name, one, plain, spec.readers)
+            if zipped is not None:
+                found[name] = zipped
+    return ReaderTable(found, tuple(spec.readers))
+
+
+class _ReaderLowering:
+    """Lowers readers one by one; a reader with a fault is left out."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._faults = context.faults
+        self._read = ExpressionLowering(context)
+
+    def lower_reader(self, name: str, spec: ReaderSpec) -> Reader | None:
+        """Lower a reader of the spec with a source of its own, such as a file."""
+        before = len(self._faults)
+        kind = next(key for key in READER_SOURCES if key in spec.model_fields_set)
+        at: Path = ("readers", name)
+        place = self._place(at)
+        self._check_keys(spec, kind, at)
+        source = self._source(spec, kind, at, place)
+        fields = self._fields(spec, kind, source, at)
+        made = _reader(name, spec, source, fields, place)
+        self._check_whole(made, at)
+        return made if len(self._faults) == before else None
+
+    def lower_zip(
+        self,
+        name: str,
+        spec: ReaderSpec,
+        plain: Mapping[str, Reader],
+        written: Mapping[str, ReaderSpec],
+    ) -> Reader | None:
+        """Lower a reader of the spec that zips other readers."""
+        before = len(self._faults)
+        at: Path = ("readers", name)
+        for key in ("batch", "drop_last", "shuffle", "restart", "shard", "delay", "arguments"):
+            if key in spec.model_fields_set:
+                written_as = "with" if key == "arguments" else key
+                self._error(
+                    f"'{written_as}' belongs on the readers that are zipped",
+                    "move it there",
+                    (*at, written_as),
+                )
+        inner = [
+            self._find_zipped(one, plain, written, (*at, "zip", i))
+            for i, one in enumerate(spec.zip or ())
+        ]
+        found = [one for one in inner if one is not None]
+        if not spec.zip or len(found) < len(spec.zip):
+            if not spec.zip:
+                self._error(
+                    "'zip' needs at least two readers", "name two or more readers", (*at, "zip")
+                )
+            return None
+        self._check_alike(found, (*at, "zip"))
+        source = ZipSource(tuple(found))
+        fields = self._fields(spec, "zip", source, at)
+        made = _reader(name, spec, source, fields, self._place(at))
+        if len(self._faults) > before:
+            return None
+        return replace(made, restart=found[0].restart, shard=found[0].shard)
+
+    def _find_zipped(
+        self, name: str, plain: Mapping[str, Reader], written: Mapping[str, ReaderSpec], at: Path
+    ) -> Reader | None:
+        if name not in written:
+            self._error(f"unknown reader '{name}'", did_you_mean(name, written), at)
+        elif written[name].zip is not None:
+            self._error(f"'{name}' is itself a zip", "name the readers that it zips", at)
+        return plain.get(name)
+
+    def _check_alike(self, readers: list[Reader], at: Path) -> None:
+        twice = [name for name, count in Counter(one.name for one in readers).items() if count > 1]
+        if twice:
+            self._error(
+                f"'{twice[0]}' cannot be zipped with itself: it has one position",
+                "declare a second reader of the same data",
+                at,
+            )
+        for key in ("restart", "shard"):
+            values = {one.name: getattr(one, key) for one in readers}
+            if len(set(values.values())) > 1:
+                shown = ", ".join(f"'{value}' of {name}" for name, value in values.items())
+                self._error(
+                    f"zipped readers must have the same '{key}': {shown}",
+                    f"use the same '{key}' for all of them",
+                    at,
+                )
+
+    def _source(self, spec: ReaderSpec, kind: str, at: Path, place: Place) -> Source:
+        env = Env(())
+        if kind in FILE_FORMATS:
+            path = str(getattr(spec, kind))
+            if "::" in path:
+                self._error(
+                    "the members of a data file are named in 'fields'",
+                    "write only the path, and fields: {x: member}",
+                    (*at, kind),
+                )
+            text = self._read.text(path, (*at, kind), place.path, env, holes=False)
+            if "::" not in path:
+                self._check_ending(kind, text, (*at, kind))
+            return FileSource(kind, text)
+        if kind == "blobs":
+            return BlobSource(self._values(spec.blobs or {}, (*at, "blobs"), place.path))
+        if kind == "counter":
+            given = {str(key): value for key, value in (spec.counter or {}).items()}
+            return self._counter(CounterSource(**given), at)
+        return CallSource(str(spec.call), self._values(spec.arguments, (*at, "with"), place.path))
+
+    def _check_ending(self, kind: str, text: Text, at: Path) -> None:
+        last = text.parts[-1] if text.parts else ""
+        endings = endings_of(kind)
+        if isinstance(last, str) and not last.lower().endswith(endings):
+            shown = " or ".join(endings)
+            self._error(
+                f"'{last}' does not look like {kind}: its name does not end in {shown}",
+                "use the key of its format, or rename the file",
+                at,
+            )
+
+    def _counter(self, source: CounterSource, at: Path) -> CounterSource:
+        if source.step == 0:
+            self._error(
+                "the step of a counter cannot be 0", "use another step", (*at, "counter", "step")
+            )
+        if any(abs(one) > _MAX_NUMBER for one in (source.start, source.step, source.stop or 0)):
+            self._error(
+                "the numbers of a counter must fit into 62 bits",
+                "use smaller numbers",
+                (*at, "counter"),
+            )
+        return source
+
+    def _values(
+        self, values: Mapping[str, Any], at: Path, path: str
+    ) -> tuple[tuple[str, Expr], ...]:
+        found = [
+            (name, self._read.expression(value, (*at, name), path, Env(())))
+            for name, value in values.items()
+        ]
+        for name, value in found:
+            if any(isinstance(part, Draw) for part in walk_expr(value)):
+                self._error(
+                    "a reader has no random stream", "draw in a task, and use the blob", (*at, name)
+                )
+        return tuple(found)
+
+    def _fields(self, spec: ReaderSpec, kind: str, source: Source, at: Path) -> tuple[Field, ...]:
+        known = _members(source)
+        written = spec.fields
+        single = kind in ("npy", "counter")
+        if not written:
+            if known is not None:
+                found = tuple(Field(name, name) for name in known)
+                self._check_ragged(found, kind, at)
+                return self._check_fields(found, at)
+            example = "[x]" if single else "{x: data, y: target}"
+            self._error(
+                f"reader '{at[1]}' has no fields", f"add fields, for example fields: {example}", at
+            )
+            return ()
+        at = (*at, "fields")
+        places: dict[Path, str] = {}
+        if isinstance(written, tuple):
+            found = tuple(Field(name, "" if single else name) for name in written)
+            places = {(*at, number): name for number, name in enumerate(written)}
+        else:
+            found = tuple(_field(name, one) for name, one in written.items())
+            for name, one in written.items():
+                if isinstance(one, RaggedField):
+                    places[*at, name, "values"] = one.values
+                    places[*at, name, "lengths"] = one.lengths
+                else:
+                    places[*at, name] = one
+        if single and len(found) > 1:
+            self._error(f"{kind} has one column, but 'fields' names {len(found)}", "name one", at)
+        for place, member in places.items() if known is not None else ():
+            if known is not None and member not in known:
+                self._error(
+                    f"reader '{at[1]}' has no member '{member}'", did_you_mean(member, known), place
+                )
+        self._check_ragged(found, kind, at)
+        return self._check_fields(found, at)
+
+    def _check_ragged(self, fields: tuple[Field, ...], kind: str, at: Path) -> None:
+        """Check ``ragged`` of a reader in the spec, and fields that lack it."""
+        ragged = [one for one in fields if one.lengths is not None]
+        for one in ragged[:1] if kind in _NOT_RAGGED else ():
+            why, mend = _NOT_RAGGED[kind]
+            self._error(f"'{one.name}' cannot be ragged: {why}", mend, (*at, one.name), "E513")
+        uses = Counter(member for one in fields for member in one.members)
+        for one in ragged:
+            if uses.pop(one.member, 0) > 1:
+                if one.member == one.lengths:
+                    message = f"'{one.member}' cannot hold both values and their lengths"
+                else:
+                    message = (
+                        f"'{one.member}' holds the values of '{one.name}', and is used "
+                        "again: its rows are not records"
+                    )
+                mend = (
+                    "use it for one field; a second reader of the same source can read it "
+                    "in another way"
+                )
+                self._error(message, mend, (*at, one.name, "values"), "E513")
+        if kind in _NOT_RAGGED:
+            return
+        rows = {one.member: number for number, one in enumerate(fields) if one.lengths is None}
+        for values, number in rows.items():
+            lengths = values.removesuffix("values") + "lengths"
+            if values.endswith("values") and lengths in rows:
+                name = fields[number].name
+                # Equal lengths prove nothing: there may be as many flat values as records.
+                mend = (
+                    f"write fields: {{{name}: {{values: {values}, lengths: {lengths}}}}}; if "
+                    "each of the values is a record, give the members other names, or zip "
+                    "two readers"
+                )
+                message = (
+                    f"'{values}' and '{lengths}' are read row by row, but their names suggest "
+                    "that one holds the lengths of the other"
+                )
+                self._error(message, mend, at, "E515")
+
+    def _check_fields(self, fields: tuple[Field, ...], at: Path) -> tuple[Field, ...]:
+        place = self._place(at)
+        for one in fields:
+            self._context.check_blob_name(one.name, place)
+        twice = [name for name, n in Counter(one.name for one in fields).items() if n > 1]
+        if twice:
+            self._error(
+                f"'{twice[0]}' is the name of two fields",
+                "give each field a unique name: fields: {a: …, b: …}",
+                at,
+            )
+        return fields
+
+    def _check_keys(self, spec: ReaderSpec, kind: str, at: Path) -> None:
+        if "arguments" in spec.model_fields_set and kind != "call":
+            self._error("'with' is only for readers with 'call'", "remove it", (*at, "with"))
+        if spec.drop_last and spec.batch is None:
+            self._error(
+                "'drop_last' has no effect without 'batch'",
+                "set 'batch', or remove it",
+                (*at, "drop_last"),
+            )
+        if kind != "call":
+            return
+        for key in ("shuffle", "shard"):
+            if getattr(spec, key) not in (False, None, "none"):
+                self._error(
+                    f"'{key}' needs a known number of rows, which a class does not have",
+                    "implement it in the class, and pass values with 'with'",
+                    (*at, key),
+                )
+
+    def _check_whole(self, reader: Reader, at: Path) -> None:
+        source = reader.source
+        endless = isinstance(source, CounterSource) and source.stop is None
+        for key in ("shuffle", "shard"):
+            if endless and getattr(reader, key) not in (False, "none"):
+                self._error(
+                    f"'{key}' needs an end, but this counter has none",
+                    "add a stop to the counter",
+                    (*at, key),
+                )
+        if reader.restart == "never" and isinstance(source, CallSource):
+            for name, value in source.arguments:
+                if _varies(value):
+                    self._error(
+                        f"'{name}' may differ between epochs, but with restart: never the "
+                        f"class is instantiated once, and again on resume",
+                        "pass only params and constants of the spec, or use restart: epoch",
+                        (*at, "with", name),
+                    )
+
+    def _place(self, at: Path) -> Place:
+        return Place(f"readers.{at[1]}", self._context.source.key(at))
+
+    def _error(self, message: str, mend: str, at: Path, code: Code = "E119") -> None:
+        self._faults.error(code, message, mend, self._place(at))
+
+
+def _field(name: str, written: str | RaggedField) -> Field:
+    if isinstance(written, RaggedField):
+        return Field(name, written.values, written.lengths)
+    return Field(name, written)
+
+
+def _members(source: Source) -> tuple[str, ...] | None:
+    """Return the names of the columns that a reader's source has, if the spec defines them."""
+    match source:
+        case BlobSource(values=values):
+            return tuple(name for name, _ in values)
+        case ZipSource(readers=readers):
+            return tuple(one.name for reader in readers for one in reader.fields)
+        case _:
+            return None
+
+
+def _reader(
+    name: str, spec: ReaderSpec, source: Source, fields: tuple[Field, ...], place: Place
+) -> Reader:
+    return Reader(
+        name,
+        source,
+        fields,
+        spec.batch or 0,
+        spec.drop_last,
+        spec.shuffle,
+        spec.restart,
+        spec.limit,
+        spec.time_limit or 0.0,
+        spec.delay or 0.0,
+        spec.shard or "none",
+        place.path,
+        place.origin,
+    )
+
+
+def _varies(value: Expr) -> bool:
+    access = FINDER.of_expr(value)
+    changing = (*access.reads, *access.atomic, *access.outputs)
+    return bool(changing) or any(isinstance(part, Builtin) for part in walk_expr(value))

@@ -1,0 +1,228 @@
+"""Assign paths to the steps of a job built in Python, as the compiler does for a spec.
+
+Existing paths are kept, as are stops that name a block and loop indices that name a loop; others
+mean the innermost block or loop around them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from jobrun.compile.faults import Faults, Place
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.expressions import Expr, LoopIndex
+from jobrun.graph.query import expressions
+from jobrun.graph.readers import record_path
+from jobrun.graph.steps import (
+    Guard,
+    If,
+    Loop,
+    Net,
+    Parallel,
+    Step,
+    Stop,
+    UseNet,
+    While,
+)
+from jobrun.graph.traversal import rewrite_parts, walk_expr
+from jobrun.graph.types import NodeReport, NodeSetup, RemoteNet, Report, SetupNets, Task
+
+_Part = TypeVar("_Part")
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """The paths of the blocks around a step, innermost last; ``loops`` has those of loops."""
+
+    blocks: tuple[str, ...]
+    loops: tuple[str, ...] = ()
+
+    def block(self, path: str) -> _Blocks:
+        """Return the paths of blocks around a step of a Python job, with one further block."""
+        return _Blocks((*self.blocks, path), self.loops)
+
+    def loop(self, path: str) -> _Blocks:
+        """Return the paths of blocks around a step of a Python job, with one further loop."""
+        return _Blocks((*self.blocks, path), (*self.loops, path))
+
+
+class PathAssignment:
+    """The assignment of paths to tasks, set-up and reports of one job."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+
+    def task(self, task: Task, group: str) -> Task:
+        """Assign paths to a task built in Python and its steps; its own is ``group/name``."""
+        path = task.path or f"{group}/{task.name}"
+        blocks = (path,) if task.read is None else (path, record_path(path))
+        return replace(
+            task,
+            path=path,
+            steps=self._steps(task.steps, f"{path}/steps", _Blocks(blocks)),
+            setup=self._setups(task.setup, f"{path}/setup.task"),
+            instance_setup=self._setups(task.instance_setup, f"{path}/setup.instance"),
+            reports=tuple(
+                self._report(report, f"{path}/report[{index}]")
+                for index, report in enumerate(task.reports)
+            ),
+        )
+
+    def node_setups(self, setups: tuple[NodeSetup, ...], group: str) -> tuple[NodeSetup, ...]:
+        """Assign paths to the set-up around a group, numbered on each node."""
+        return tuple(
+            replace(one, nets=self._setup(one.nets, f"{group}/setup[{number}]"))
+            for one, number in _number_by_node(setups)
+        )
+
+    def node_reports(self, reports: tuple[NodeReport, ...], group: str) -> tuple[NodeReport, ...]:
+        """Assign paths to the reports of a group, numbered on each node."""
+        return tuple(
+            replace(one, report=self._report(one.report, f"{group}/report[{number}]"))
+            for one, number in _number_by_node(reports)
+        )
+
+    def remote_nets(self, nets: tuple[RemoteNet, ...], group: str) -> tuple[RemoteNet, ...]:
+        """Assign paths to the remote nets of a group, numbered by their names."""
+        numbers: dict[str, int] = {}
+        found = []
+        for net in nets:
+            number = numbers.setdefault(net.name, len(numbers))
+            path = net.path or f"{group}/remote[{number}]"
+            steps = self._steps(net.steps, f"{path}.{net.name}", _Blocks((path,)))
+            setup = self._setups(net.setup, f"{path}.setup")
+            found.append(replace(net, path=path, steps=steps, setup=setup))
+        return tuple(found)
+
+    def _setups(self, setups: tuple[SetupNets, ...], path: str) -> tuple[SetupNets, ...]:
+        return tuple(
+            self._setup(one, path if number == 0 else f"{path}[{number}]")
+            for number, one in enumerate(setups)
+        )
+
+    def _setup(self, nets: SetupNets, path: str) -> SetupNets:
+        name = nets.name or path
+        init, leave = (
+            self._steps(steps, f"{name}.{part}", _Blocks((f"{name}.{part}",)))
+            for part, steps in (("init", nets.init), ("exit", nets.exit))
+        )
+        return SetupNets(init, leave, name)
+
+    def _report(self, report: Report, path: str) -> Report:
+        path = report.path or path
+        return replace(
+            report,
+            path=path,
+            steps=self._steps(report.steps, f"{path}.steps", _Blocks((path,))),
+        )
+
+    def _steps(self, steps: tuple[Step, ...], prefix: str, around: _Blocks) -> tuple[Step, ...]:
+        found: list[Step] = []
+        index = 0
+        for step in steps:
+            if isinstance(step, Net):
+                found.append(self._net(step, prefix, index, around))
+                # Each operator counts, as in a spec, where each is a step.
+                index += len(step.ops)
+            else:
+                found.append(self._step(step, step.path or f"{prefix}[{index}]", around))
+                index += 1
+        return tuple(found)
+
+    def _step(self, step: Step, path: str, around: _Blocks) -> Step:
+        match step:
+            case UseNet():
+                steps = self._steps(step.steps, f"{path}.{step.net}", around)
+                return replace(step, path=path, steps=steps)
+            case Loop():
+                steps = self._steps(step.steps, f"{path}.steps", around.loop(path))
+                count = step.count and self._resolve_indices(step.count, step, path, around)
+                return replace(step, path=path, steps=steps, count=count)
+            case While():
+                steps = self._steps(step.steps, f"{path}.steps", around.loop(path))
+                condition = self._resolve_indices(step.condition, step, path, around)
+                return replace(step, path=path, steps=steps, condition=condition)
+            case Guard():
+                steps = self._steps(step.steps, f"{path}.steps", around.block(path))
+                return replace(step, path=path, steps=steps)
+            case If():
+                return self._if(step, path, around)
+            case Parallel():
+                branches = tuple(
+                    self._steps(branch, f"{path}[{i}].steps", around.block(f"{path}[{i}]"))
+                    for i, branch in enumerate(step.branches)
+                )
+                return replace(step, path=path, branches=branches)
+            case Stop():
+                target = self._target(step, path, around)
+                return self._resolve_indices(
+                    replace(step, path=path, target=target), step, path, around
+                )
+            case _:
+                return self._resolve_indices(replace(step, path=path), step, path, around)
+
+    def _net(self, net: Net, prefix: str, first: int, around: _Blocks) -> Net:
+        path = net.path or f"{prefix}[{first}]"
+        ops = tuple(
+            replace(op, path=op.path or f"{prefix}[{index}]")
+            for index, op in enumerate(net.ops, first)
+        )
+        return self._resolve_indices(replace(net, path=path, ops=ops), net, path, around)
+
+    def _if(self, step: If, path: str, around: _Blocks) -> If:
+        branches = []
+        for index, (condition, then) in enumerate(step.branches):
+            branch_path = f"{path}.elif[{index - 1}]" if index else path
+            found = self._resolve_indices(condition, step, path, around)
+            branches.append((found, self._steps(then, f"{branch_path}.then", around)))
+        otherwise = self._steps(step.otherwise, f"{path}.else", around)
+        return replace(step, path=path, branches=tuple(branches), otherwise=otherwise)
+
+    def _target(self, step: Stop, path: str, around: _Blocks) -> str:
+        if step.target and step.target not in around.blocks:
+            mend = (
+                f"omit 'target' for the innermost block; enclosing blocks are: "
+                f"{', '.join(around.blocks)}"
+            )
+            message = f"no enclosing block has the path '{step.target}'"
+            self._faults.error("E156", message, mend, Place(path, step.origin))
+        return step.target or around.blocks[-1]
+
+    def _resolve_indices(self, part: _Part, step: Step, path: str, around: _Blocks) -> _Part:
+        """Give each loop index in a step or expression the path that was assigned to its loop."""
+        if not any(_uses_index(expr) for expr in expressions(step)):
+            return part
+        place = Place(path, step.origin)
+
+        def named(index: LoopIndex) -> LoopIndex:
+            if index.loop in around.loops:
+                return index
+            if index.loop or not around.loops:
+                self._faults.error(
+                    "E154",
+                    "'iter' is used outside a loop",
+                    "use it inside 'loop' or 'while'",
+                    place,
+                )
+                return index
+            return LoopIndex(around.loops[-1])
+
+        return rewrite_parts(part, LoopIndex, named)
+
+
+def _uses_index(expr: Expr) -> bool:
+    return any(isinstance(part, LoopIndex) for part in walk_expr(expr))
+
+
+_OnNode = TypeVar("_OnNode", NodeSetup, NodeReport)
+
+
+def _number_by_node(parts: tuple[_OnNode, ...]) -> list[tuple[_OnNode, int]]:
+    counts: dict[str, int] = {}
+    found = []
+    for one in parts:
+        number = counts.get(one.node, 0)
+        counts[one.node] = number + 1
+        found.append((one, number))
+    return found

@@ -1,0 +1,293 @@
+"""Infer dtype, shape and value of expressions from those of blobs, without numpy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, assert_never
+
+from jobrun.compile.types.arithmetic import (
+    infer_binary,
+    infer_comparison,
+    infer_unary,
+    require_truth_value,
+)
+from jobrun.compile.types.indexing import infer_index
+from jobrun.graph.expressions import (
+    Attribute,
+    Binary,
+    Builtin,
+    Call,
+    Compare,
+    Conditional,
+    Const,
+    Draw,
+    Dtype,
+    Expr,
+    Hole,
+    Index,
+    Logical,
+    LoopIndex,
+    Name,
+    NodeBlob,
+    OutputRead,
+    Sequence,
+    Slice,
+    Text,
+    Unary,
+)
+from jobrun.ops.abstract_values import (
+    COUNTER,
+    DTYPE,
+    NONE,
+    TEXT,
+    UNKNOWN,
+    Known,
+    as_array,
+    dtype_name,
+    join,
+    scalar,
+)
+from jobrun.ops.arguments import KINDS, Arguments, MisfitError, UnclearError
+from jobrun.ops.definition import DrawDef, OpDef
+from jobrun.ops.plugins import find_operator
+from jobrun.ops.signatures import wrong_kind
+from jobrun.ops.table import DRAWS
+
+
+class Misfit(NamedTuple):
+    """A part of an expression whose types do not fit, so that it cannot be computed."""
+
+    expr: Expr
+    error: MisfitError
+    # It occurs only if a condition holds whose value is not known.
+    is_perhaps: bool
+
+
+Report = Callable[[Misfit], None]
+
+
+def infer_expression(
+    expr: Expr,
+    names: Mapping[str, Known],
+    report: Report = lambda _: None,
+    outside: Mapping[str, Known] = MappingProxyType({}),
+) -> Known:
+    """Infer dtype, shape and, if possible, value of an expression.
+
+    Args:
+        expr: The expression.
+        names: Blob → what is known of it.
+        report: Called for each part that cannot be computed; its value is unknown.
+        outside: What is known of outputs, under ``output_key``, and of nodes' blobs as the
+            runner sees them, under ``blob_key``.
+    """
+    return _ExpressionInference(names, report, outside).infer(expr)
+
+
+def output_key(node: str, task: str, output: str) -> str:
+    """Return the key under which the type of a task's output is known to expressions."""
+    return f"{node}/{task}.{output}"
+
+
+def blob_key(node: str, name: str) -> str:
+    """Return the key under which the type of a node's blob is known to the runner's expressions."""
+    return f"{node}//{name}"
+
+
+def _leaf_key(leaf: OutputRead | NodeBlob) -> str:
+    if isinstance(leaf, NodeBlob):
+        return blob_key(leaf.node, leaf.name)
+    return output_key(leaf.node, leaf.task, leaf.output)
+
+
+class _ExpressionInference:
+    """The inference of one expression."""
+
+    def __init__(
+        self, names: Mapping[str, Known], report: Report, outside: Mapping[str, Known]
+    ) -> None:
+        self._names = names
+        self._outside = outside
+        self._report = report
+        self._doubt = 0
+
+    def infer(self, expr: Expr) -> Known:
+        """Infer the type of a part of an expression; report a misfit if it cannot be computed."""
+        try:
+            return self._value(expr)
+        except MisfitError as error:
+            self._report(Misfit(expr, error, self._doubt > 0))
+        except UnclearError:
+            pass
+        return UNKNOWN
+
+    def _value(self, expr: Expr) -> Known:
+        match expr:
+            # First what most parts are.
+            case Name():
+                return self._names.get(expr.name, UNKNOWN)
+            case Binary(left=left, operator=sign, right=right):
+                return infer_binary(self._infer_operand(left), sign, self._infer_operand(right))
+            case Call() | Draw():
+                return self._call(expr)
+            case Compare():
+                return self._compare(expr)
+            case Unary(operator=sign, operand=operand):
+                return infer_unary(sign, self._infer_operand(operand))
+            case Index(value=value, index=index):
+                return infer_index(self.infer(value), index, self.infer)
+            case Attribute(value=value, name=name):
+                return _infer_attribute(self.infer(value), name)
+            case Conditional():
+                return self._conditional(expr)
+            case Logical(operands=operands):
+                return self._logical(operands, expr.operator)
+            case _:
+                return self._leaf(expr)
+
+    def _infer_operand(self, expr: Expr) -> Known:
+        """Infer the operand of a part of an expression, which must not be a counter."""
+        known = self.infer(expr)
+        if known.dtype == COUNTER:
+            message = "a counter does not support arithmetic and comparisons"
+            raise MisfitError(KINDS, message, "read it first: count_value(c)")
+        return known
+
+    def _leaf(
+        self,
+        expr: Const | Builtin | LoopIndex | OutputRead | NodeBlob | Dtype | Text | Sequence | Slice,
+    ) -> Known:
+        match expr:
+            case Const(value=value, ellipsis=ellipsis):
+                return UNKNOWN if ellipsis else scalar(value)
+            case Builtin(name=name):
+                return _infer_builtin(name)
+            case LoopIndex():
+                return Known("int64", (), weak=True)
+            case OutputRead() | NodeBlob():
+                return self._outside.get(_leaf_key(expr), UNKNOWN)
+            case Dtype(name=name):
+                return Known(DTYPE, (), dtype_name(name))
+            case Text(parts=parts):
+                for part in parts:
+                    if isinstance(part, Hole):
+                        self.infer(part.value)
+                return Known(TEXT, (), weak=True)
+            case Sequence(items=items, form=form):
+                return Known(items=tuple(map(self.infer, items)), sequence=form)
+            case Slice():
+                return UNKNOWN
+            case _:
+                assert_never(expr)
+
+    def _compare(self, expr: Compare) -> Known:
+        operands = [self._infer_operand(one) for one in (expr.left, *expr.rest)]
+        found = [
+            infer_comparison(left, sign, right)
+            for left, sign, right in zip(operands, expr.operators, operands[1:], strict=False)
+        ]
+        if len(found) == 1:
+            return found[0]
+        for one in found[:-1]:
+            require_truth_value(one)
+        return UNKNOWN
+
+    def _conditional(self, expr: Conditional) -> Known:
+        condition = self._truth(expr.condition)
+        if condition is not None:
+            return self.infer(expr.then if condition else expr.otherwise)
+        self._doubt += 1
+        found = join(self.infer(expr.then), self.infer(expr.otherwise))
+        self._doubt -= 1
+        return found
+
+    def _logical(self, operands: tuple[Expr, ...], word: str) -> Known:
+        """Infer ``and`` and ``or`` lazily: operands after a deciding one are not looked at."""
+        doubt = self._doubt
+        values = []
+        for operand in operands[:-1]:
+            value = self.infer(operand)
+            require_truth_value(value)
+            if value.value is not None and bool(value.value) is (word == "or"):
+                break
+            if value.value is None:
+                values.append(value)
+                self._doubt = doubt + 1
+        else:
+            value = self.infer(operands[-1])
+        self._doubt = doubt
+        for other in values:
+            value = join(value, other)
+        return value
+
+    def _truth(self, condition: Expr) -> bool | None:
+        known = self.infer(condition)
+        require_truth_value(known)
+        return None if known.value is None else bool(known.value)
+
+    def _call(self, call: Call | Draw) -> Known:
+        is_draw = isinstance(call, Draw)
+        operator = DRAWS.get(call.method) if is_draw else find_operator(call.function)  # type: ignore[union-attr]
+        given = [self.infer(one) for one in call.args]
+        named = {name: self.infer(value) for name, value in call.kwargs}
+        if operator is None:
+            return UNKNOWN
+        arguments = _bind_arguments(operator, given, named)
+        _check_kinds(operator, arguments)
+        if operator.rule is None:
+            return UNKNOWN
+        found = operator.rule(arguments)
+        return found if isinstance(found, Known) else Known(items=found, sequence="tuple")
+
+
+def _bind_arguments(
+    operator: OpDef | DrawDef, given: Iterable[Known], named: Mapping[str, Known]
+) -> Arguments:
+    positional = operator.parameters.positional
+    values = list(given)
+    by_name = dict(zip(positional, values, strict=False)) | dict(named)
+    return Arguments(by_name, tuple(values[len(positional) :]))
+
+
+def _check_kinds(operator: OpDef | DrawDef, arguments: Arguments) -> None:
+    for name, known in arguments.given.items():
+        wrong = wrong_kind(operator.name, name, known)
+        if wrong is not None:
+            article = "an" if wrong.wanted[0] in "ai" else "a"
+            message = f"'{name}' must be {article} {wrong.wanted}, not {wrong.found}"
+            raise MisfitError(
+                KINDS, message, f"its signature is {operator.name}{operator.signature}"
+            )
+
+
+def _infer_builtin(name: str) -> Known:
+    if name in ("inf", "nan", "pi"):
+        return scalar(float(getattr(math, name)))
+    if name == "node.name":
+        return Known(TEXT, (), weak=True)
+    return Known("int64", (), weak=True)
+
+
+def _infer_attribute(value: Known, name: str) -> Known:
+    if value.sequence:
+        message = f"a {value.sequence} has no '{name}'"
+        raise MisfitError(KINDS, message, f"make an array of it, array(x).{name}; or write len(x)")
+    if name == "shape":
+        if value.shape is None:
+            return Known(sequence="tuple")
+        lengths = tuple(Known("int64", (), length, weak=True) for length in value.shape)
+        return Known(items=lengths, sequence="tuple")
+    known = as_array(value)
+    if name == "dtype":
+        return Known(DTYPE, (), known.dtype if known.dtype not in (TEXT, NONE) else None)
+    if name == "T":
+        return Known(
+            known.dtype, None if known.shape is None else known.shape[::-1], weak=known.weak
+        )
+    if known.shape is None or (name == "size" and None in known.shape):
+        return Known("int64", (), weak=True)
+    if name == "ndim":
+        return scalar(len(known.shape))
+    return scalar(math.prod(length for length in known.shape if length is not None))

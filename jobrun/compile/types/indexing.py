@@ -1,0 +1,192 @@
+"""Infer dtype and shape of ``x[…]``: basic indices, index arrays and masks, by numpy's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.expressions import Const, Expr, Sequence, Slice
+from jobrun.ops.abstract_values import TEXT, UNKNOWN, Known, Shape, as_array, kind_of
+from jobrun.ops.arguments import (
+    INDICES,
+    KINDS,
+    SHAPES,
+    MisfitError,
+    UnclearError,
+    clash,
+    integer,
+    joint_shape,
+    shape_text,
+    sure,
+)
+
+Infer = Callable[[Expr], Known]
+_NEW_AXIS, _REST = Const(None), Const(None, ellipsis=True)
+
+
+def infer_index(value: Known, index: Expr, infer: Infer) -> Known:
+    """Infer dtype and shape of ``value[index]``.
+
+    Args:
+        value: The value before the brackets.
+        index: The index; several are a ``Sequence`` of form tuple.
+        infer: Infers an expression inside the index.
+
+    Raises:
+        MisfitError: There are no such items.
+        UnclearError: Nothing is known of the result.
+    """
+    if value.sequence:
+        known = UNKNOWN if isinstance(index, Slice) else infer(index)
+        if known.sequence or known.shape:
+            message = f"a {value.sequence} cannot be indexed like this"
+            raise MisfitError(INDICES, message, "make it an array first: array(x)[i, j]")
+        at = integer(known)
+        if isinstance(index, Slice):
+            return Known(sequence=value.sequence)
+        if value.items is None or at is None or not -len(value.items) <= at < len(value.items):
+            raise UnclearError
+        return value.items[at]
+    if value.dtype == TEXT:
+        raise UnclearError
+    shape = sure(value.shape)
+    parts = _split_index(index)
+    if value.weak is not False and set(parts) <= {_NEW_AXIS, _REST}:
+        # A numpy scalar can be indexed by None and '...', a Python number cannot.
+        raise UnclearError
+    return Known(value.dtype, _IndexedShape(shape, infer).shape(parts))
+
+
+def _split_index(index: Expr) -> tuple[Expr, ...]:
+    several = isinstance(index, Sequence) and index.form == "tuple"
+    return index.items if isinstance(index, Sequence) and several else (index,)
+
+
+@dataclass(frozen=True, slots=True)
+class _ArrayIndex:
+    """An index that is an array or a number.
+
+    Attributes:
+        shape: The shape of the index itself.
+        value: The index, if it is a known number.
+        is_mask: Its dtype is bool; it consumes as many axes as it has.
+    """
+
+    shape: Shape
+    value: int | None = None
+    is_mask: bool = False
+
+    @property
+    def axes(self) -> int:
+        """The number of axes of ``x`` that the index array in ``x[…]`` consumes."""
+        return len(self.shape) if self.is_mask else 1
+
+    @property
+    def result_shape(self) -> Shape:
+        """The shape of ``x[…]`` for an index array; unknown for a mask's items."""
+        return (None,) if self.is_mask else self.shape
+
+
+class _IndexedShape:
+    """The shape of one array, while it is indexed from its first axis to its last."""
+
+    def __init__(self, whole: Shape, infer: Infer) -> None:
+        self._whole = whole
+        self._infer = infer
+        self._at = 0
+        self._lengths: list[int | None] = []
+
+    def shape(self, parts: tuple[Expr, ...]) -> Shape:
+        """Compute the shape of ``x[…]``, the indexed result."""
+        found = [self._infer_array_index(part) for part in parts]
+        spare = len(self._whole) - self._count_axes(parts, found)
+        has_arrays = any(one is not None and one.shape for one in found)
+        together: Shape = ()
+        places: list[int] = []
+        start = 0
+        for number, (part, one) in enumerate(zip(parts, found, strict=True)):
+            if one is None:
+                self._basic(part, spare)
+                continue
+            self._require_valid(one, has_arrays=has_arrays)
+            together = joint_shape(together, one.result_shape)
+            start = start if places else len(self._lengths)
+            places.append(number)
+            self._at += one.axes
+        rest = [*self._lengths, *self._whole[self._at :]]
+        # Index arrays that are not adjacent put their axes first.
+        is_apart = bool(places) and places[-1] - places[0] >= len(places)
+        before = 0 if is_apart else start
+        return (*rest[:before], *together, *rest[before:])
+
+    def _count_axes(self, parts: tuple[Expr, ...], found: list[_ArrayIndex | None]) -> int:
+        taken = sum(1 if one is None else one.axes
+                    for part, one in zip(parts, found, strict=True)
+                    if part not in (_NEW_AXIS, _REST))  # fmt: skip
+        if taken > len(self._whole):
+            message = f"{taken} indices are too many for shape {shape_text(self._whole)}"
+            if len(self._whole) == 0:
+                message = "a scalar cannot be indexed"
+            raise MisfitError(INDICES, message, "use at most one index per axis")
+        if parts.count(_REST) > 1:
+            raise MisfitError(
+                INDICES, "an index can contain '...' only once", "write : for each axis"
+            )
+        return taken
+
+    def _basic(self, part: Expr, spare: int) -> None:
+        """Apply a basic index to the shape: a slice, a new axis, or '...'."""
+        if part == _NEW_AXIS:
+            self._lengths.append(1)
+            return
+        if part == _REST:
+            self._lengths += self._whole[self._at : self._at + spare]
+            self._at += spare
+            return
+        self._lengths.append(self._slice_length(part, self._whole[self._at]))
+        self._at += 1
+
+    def _infer_array_index(self, part: Expr) -> _ArrayIndex | None:
+        if isinstance(part, Slice) or part in (_NEW_AXIS, _REST):
+            return None
+        known = self._infer(part)
+        is_empty_list = known.items == ()
+        known = as_array(known)
+        if is_empty_list:
+            return _ArrayIndex((0,))
+        shape, kind = known.shape, kind_of(known.dtype)
+        if kind in ("f", "c") or known.dtype == TEXT:
+            message = f"an index cannot be {known.dtype}"
+            raise MisfitError(KINDS, message, "use integers, bools or slices; int(x) converts")
+        if shape is None or not kind or (kind == "b" and not shape):
+            raise UnclearError
+        return _ArrayIndex(shape, integer(known), is_mask=kind == "b")
+
+    def _require_valid(self, one: _ArrayIndex, *, has_arrays: bool) -> None:
+        if one.is_mask:
+            part = self._whole[self._at : self._at + one.axes]
+            if any(clash(length, wanted) for length, wanted in zip(one.shape, part, strict=True)):
+                message = (
+                    f"a mask of shape {shape_text(one.shape)} does not match {shape_text(part)}"
+                )
+                raise MisfitError(
+                    SHAPES, message, "a mask must have the lengths of the axes that it selects from"
+                )
+            return
+        length = self._whole[self._at]
+        inside = length is None or one.value is None or -length <= one.value < length
+        if not inside and not has_arrays:
+            message = f"index {one.value} is out of range for an axis of length {length}"
+            raise MisfitError(INDICES, message, "count from 0, or from the end with -1")
+
+    def _slice_length(self, part: Expr, length: int | None) -> int | None:
+        bounds = (part.start, part.stop, part.step) if isinstance(part, Slice) else ()
+        numbers: list[int | None] = []
+        for bound in bounds:
+            known = None if bound is None or bound == _NEW_AXIS else self._infer(bound)
+            if known is not None and integer(known) is None:
+                return None
+            numbers.append(None if known is None else integer(known))
+        if length is None or 0 in numbers[2:]:
+            return None
+        return len(range(length)[slice(*numbers)])

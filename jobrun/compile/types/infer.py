@@ -1,0 +1,274 @@
+"""Infer dtypes and shapes of all blobs of a job, by a walk through its groups on each node.
+
+An abstract interpreter: it walks through init's tasks in order, through epochs until nothing
+changes, then through download and exit, and follows what is ``Known`` of each blob. What cannot
+be computed, whatever the values are, is noted with its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+
+from jobrun.compile.faults import Faults
+from jobrun.compile.types.condition_types import check_probes
+from jobrun.compile.types.expressions import blob_key, output_key
+from jobrun.compile.types.queues import NodeQueues, QueueTypes, Shared, sort_tasks
+from jobrun.compile.types.records import Headers, infer_record
+from jobrun.compile.types.steps import Names, StepInference
+from jobrun.compile.types.type_faults import TypeFaults
+from jobrun.core.errors import Fault
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.query import ops
+from jobrun.graph.readers import ReadQueue, ReadRecords
+from jobrun.graph.steps import Assign, Augment, NameTarget, Step
+from jobrun.graph.types import GroupName, Job, Scope, Task, TaskGroup
+from jobrun.ops.abstract_values import UNKNOWN, Known, join, without_value
+
+__all__ = ["Headers", "Types", "infer_job_types", "infer_state_types", "no_headers"]
+
+_WIDENING_PASSES = 4
+# Passes over the job for shared queues: a pipeline through this many nodes is inferred.
+_ROUNDS = 4
+_Owned = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """The inferred types of a job's blobs, and the faults found by inference.
+
+    Attributes:
+        owned: (node, blob) → what is known of it at an epoch boundary, for each blob of the
+            job's state and constants.
+        made: (task's path, blob) → what is known of the values that the task binds it to.
+        faults: What cannot be computed: errors; warnings if it depends on an unknown condition.
+    """
+
+    owned: Mapping[tuple[str, str], Known] = field(default_factory=dict)
+    made: Mapping[tuple[str, str], Known] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+
+
+def no_headers(path: str, member: str) -> None:
+    """Infer nothing from file headers: no dtype and shape, for a compilation that reads no file."""
+    del path, member
+
+
+def infer_state_types(job: Job, headers: Headers) -> Mapping[tuple[str, str], Known]:
+    """Infer dtypes and shapes of a job's state and constants at an epoch boundary.
+
+    Args:
+        job: The checked job.
+        headers: Returns dtype and shape of a data file's member; called with path and member.
+
+    Returns:
+        (node, blob) → what is known of it, for each blob of ``job.state`` and ``job.constants``.
+    """
+    return infer_job_types(job, headers).owned
+
+
+def infer_job_types(job: Job, headers: Headers = no_headers) -> Types:
+    """Infer dtypes and shapes of all blobs of a job; add faults for what cannot be computed.
+
+    Of nodes with the same tasks one is walked through.
+
+    Args:
+        job: The checked job.
+        headers: Returns dtype and shape of a data file's member; called with path and member.
+    """
+    walk = _JobInference(job, headers, {})
+    types = walk.types()
+    for _ in range(_ROUNDS if walk.shared else 0):
+        # Now what comes from other nodes is known.
+        before, walk = walk.shared, _JobInference(job, headers, walk.shared)
+        types = walk.types()
+        if walk.shared == before:
+            break
+    return types
+
+
+class _JobInference:
+    """One walk through the groups of a job on each of its nodes."""
+
+    def __init__(self, job: Job, headers: Headers, shared: Shared) -> None:
+        self._job = job
+        self._headers = headers
+        self._faults = TypeFaults(Faults())
+        self._sent = QueueTypes(self._faults.faults, shared)
+        self._made: dict[tuple[str, str], Known] = {}
+        self._outputs: Names = {}
+        self._groups = {group.name: _by_node(group) for group in job.groups}
+        self._state, self._constants = dict(job.state), dict(job.constants)
+
+    @property
+    def shared(self) -> Shared:
+        """The inferred types of records in each queue that nodes of the job share."""
+        return self._sent.shared
+
+    def types(self) -> Types:
+        """Infer the types of blobs by a walk through the job on all nodes."""
+        owned: dict[tuple[str, str], Known] = {}
+        seen: dict[object, Names] = {}
+        for node in self._job.cluster:
+            alike = self._equivalence_key(node.name)
+            if alike not in seen:
+                seen[alike] = self._node(node.name)
+            names = seen[alike]
+            owned |= {
+                (node.name, name): names.get(name, UNKNOWN) for name in self._owned(node.name)
+            }
+        seen_from_outside = {blob_key(*place): known for place, known in owned.items()}
+        check_probes(self._job, {**self._outputs, **seen_from_outside}, self._faults)
+        return Types(owned, self._made, self._faults.faults.all())
+
+    def _equivalence_key(self, node: str) -> object:
+        """Return a key equal for nodes on which a job does the same, inferred once."""
+        tasks = tuple(
+            (name, tuple(task.path for task in by_node.get(node, ())))
+            for name, by_node in self._groups.items()
+        )
+        around = tuple(
+            (group.name, setup.nets.name) for group in self._job.groups
+            for setup in group.setup if setup.node == node
+        )  # fmt: skip
+        return (tasks, around, self._owned(node))
+
+    def _owned(self, node: str) -> tuple[str, ...]:
+        return (*self._state.get(node, ()), *self._constants.get(node, ()))
+
+    def _node(self, node: str) -> Names:
+        """Infer the types of one node's blobs by a walk through the groups of the job."""
+        names = self._at_epoch_boundary(node, self._group("init", node, {}))
+        for _ in range(_WIDENING_PASSES):
+            after = self._at_epoch_boundary(node, self._group("epoch", node, names))
+            joined = {name: join(names[name], after.get(name, UNKNOWN)) for name in names}
+            if joined == names:
+                break
+            names = joined
+        else:
+            after = self._at_epoch_boundary(node, self._group("epoch", node, names))
+            names = {
+                name: known if after.get(name) == known else UNKNOWN
+                for name, known in names.items()
+            }
+        self._group("exit", node, self._group("download", node, names))
+        return names
+
+    def _at_epoch_boundary(self, node: str, names: Names) -> Names:
+        """Infer the types that all epochs of a job start with, without values."""
+        return {name: without_value(names.get(name, UNKNOWN)) for name in self._owned(node)}
+
+    def _group(self, name: GroupName, node: str, start: Names) -> Names:
+        group: TaskGroup = getattr(self._job, name)
+        tasks = self._groups[name].get(node, ())
+        volatile = _volatile(group, node, tasks)
+        around = [setup.nets for setup in group.setup if setup.node == node]
+        names = dict(start)
+        for nets in around:
+            names = self._steps(nets.init, names, volatile)
+        queues = self._sent.on_node(name, tasks)
+        for task in sort_tasks(tasks):
+            self._task(task, names, volatile, queues)
+        for nets in reversed(around):
+            names = self._steps(nets.exit, names, volatile)
+        kept = {name for task in tasks for name, scope in task.scopes if scope is Scope.NODE}
+        return {name: known for name, known in names.items() if name in kept or name in start}
+
+    def _steps(self, steps: tuple[Step, ...], names: Names, volatile: frozenset[str]) -> Names:
+        walk = StepInference(names, self._faults, self._headers, volatile, outputs=self._outputs)
+        walk.block("", steps)
+        return walk.names
+
+    def _task(self, task: Task, names: Names, volatile: frozenset[str], queues: NodeQueues) -> None:
+        touched = {name for name, _ in task.scopes}
+        shared = [name for name, scope in task.scopes if scope in (Scope.NODE, Scope.GROUP)]
+        # Only names that the task touches: a job may have as many names as tasks.
+        inner = {name: names[name] for name in shared if name in names}
+        own = frozenset(_bound_names(report.steps for report in task.reports))
+
+        def bound(name: str, known: Known) -> None:
+            key = (task.path, name)
+            self._made[key] = join(self._made[key], known) if key in self._made else known
+
+        walk = StepInference(
+            inner, self._faults, self._headers, (volatile & touched) | own, bound, self._outputs
+        )
+        around = (*task.setup, *task.instance_setup)
+        for nets in around:
+            walk.block("", nets.init)
+        self._body(task, walk, queues)
+        self._note_outputs(task, walk)
+        for nets in reversed(around):
+            walk.block("", nets.exit)
+        for report in task.reports:
+            beside = StepInference(
+                dict(walk.names), self._faults, self._headers, own, outputs=self._outputs
+            )
+            beside.block("", report.steps)
+        for name in shared:
+            if name in walk.names:
+                names[name] = walk.names[name]
+            else:
+                names.pop(name, None)
+
+    def _body(self, task: Task, walk: StepInference, queues: NodeQueues) -> None:
+        """Infer the types that a task's body leaves, in the walk through all groups of a job."""
+        match task.read:
+            case ReadRecords(reader=reader):
+                fields = infer_record(reader, walk.names, self._headers, self._outputs)
+            case ReadQueue():
+                fields = queues.read(task.read)
+            case None:
+                walk.block(task.path, task.steps)
+                queues.send(task, walk.names)
+                return
+        sending = {name for write in task.write for name in write.names}
+        sent: Names = {}
+
+        def one_record() -> bool:
+            for name, known in fields.items():
+                walk.bind(name, known)
+            falls = walk.block(task.path, task.steps)
+            for name in sending & walk.names.keys():
+                known = walk.names[name]
+                sent[name] = join(sent[name], known) if name in sent else known
+            return falls
+
+        walk.repeat(task.path, one_record)
+        queues.send(task, sent)
+
+    def _note_outputs(self, task: Task, walk: StepInference) -> None:
+        for output in task.outputs:
+            known = without_value(walk.output(output.value, task))
+            key = output_key(task.node, task.name, output.name)
+            if task.instances > 1:
+                known = UNKNOWN
+            self._outputs[key] = join(self._outputs[key], known) if key in self._outputs else known
+
+
+def _by_node(group: TaskGroup) -> dict[str, tuple[Task, ...]]:
+    found: dict[str, list[Task]] = {}
+    for task in group.tasks:
+        found.setdefault(task.node, []).append(task)
+    return {node: tuple(tasks) for node, tasks in found.items()}
+
+
+def _volatile(group: TaskGroup, node: str, tasks: tuple[Task, ...]) -> frozenset[str]:
+    """Return blobs of a job whose types cannot be inferred: reports or hogwild tasks write them."""
+    reports = [one.report.steps for one in group.reports if one.node == node]
+    reports += [report.steps for task in tasks for report in task.reports]
+    return frozenset(
+        (*_bound_names(reports), *_bound_names(task.steps for task in tasks if task.hogwild))
+    )
+
+
+def _bound_names(bodies: Iterator[tuple[Step, ...]] | list[tuple[Step, ...]]) -> Iterator[str]:
+    for steps in bodies:
+        for op in ops(steps):
+            match op:
+                case Assign(targets=targets):
+                    yield from (one.name for one in targets if isinstance(one, NameTarget))
+                case Augment(target=NameTarget(name=name)):
+                    yield name
+                case _:
+                    continue

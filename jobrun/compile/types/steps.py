@@ -1,0 +1,450 @@
+"""Infer types through steps: an abstract interpreter that walks with types in place of values.
+
+What it has no rule for becomes unknown; it never guesses. What cannot be computed is noted:
+as an error where the step is certainly reached, else as a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import chain
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import assert_never
+
+from jobrun.compile.faults import Place
+from jobrun.compile.types.arithmetic import infer_binary, require_in_place
+from jobrun.compile.types.expressions import Misfit, infer_expression
+from jobrun.compile.types.indexing import infer_index
+from jobrun.compile.types.records import Headers
+from jobrun.compile.types.type_faults import TypeFaults, render_short
+from jobrun.graph.effects.effect import Effect
+from jobrun.graph.expressions import Binary, Expr, Index, Name
+from jobrun.graph.steps import (
+    Assign,
+    Augment,
+    DataFile,
+    Delete,
+    Guard,
+    If,
+    ItemTarget,
+    Load,
+    Loop,
+    NameTarget,
+    Net,
+    Op,
+    Parallel,
+    Perform,
+    Step,
+    Stop,
+    Target,
+    UseNet,
+    While,
+)
+from jobrun.graph.types import Task
+from jobrun.ops.abstract_values import (
+    NONE,
+    UNKNOWN,
+    Known,
+    as_array,
+    broadcast,
+    dtype_name,
+    join,
+    kind_of,
+)
+from jobrun.ops.arguments import KINDS, SHAPES, MisfitError, UnclearError, shape_text
+
+Names = dict[str, Known]
+# What a part of the steps leaves in names; None where it has deleted one.
+_Changes = dict[str, Known | None]
+# Widening: names that still change after this many passes of a loop become unknown.
+_WIDENING_PASSES = 4
+
+
+class _Frame:
+    """A block, a loop, a pass through a loop or a branch that is being walked through.
+
+    Names are kept in one dict, which is changed and changed back: with a copy for each branch, a
+    task of many branches and many names would take the product of both.
+
+    Attributes:
+        path: Of the block or loop, which a stop may leave; None for what no stop leaves.
+        before: What was known at its start of the names that have changed since.
+        left: The changes since its start, where stops have left it.
+    """
+
+    __slots__ = ("before", "left", "path")
+
+    def __init__(self, path: str | None) -> None:
+        self.path = path
+        self.before: _Changes = {}
+        self.left: list[_Changes] = []
+
+
+class StepInference:
+    """An abstract interpretation of the steps of one task.
+
+    Args:
+        names: What is known of blobs; updated as the steps bind and delete them.
+        faults: Collects what cannot be computed.
+        headers: Returns dtype and shape of a data file's member.
+        volatile: Names that other threads may bind at any time.
+        bound: Called for each name that a step binds.
+        outputs: What is known of the outputs of tasks, under ``output_key``.
+    """
+
+    def __init__(
+        self,
+        names: Names,
+        faults: TypeFaults,
+        headers: Headers,
+        volatile: frozenset[str] = frozenset(),
+        bound: Callable[[str, Known], None] = lambda _name, _known: None,
+        outputs: Mapping[str, Known] = MappingProxyType({}),
+    ) -> None:
+        self.names = names
+        self._faults = faults
+        self._headers = headers
+        self._volatile = volatile
+        self._bound = bound
+        self._outputs = outputs
+        self._frames = [_Frame(None)]
+        for name in volatile:
+            names[name] = UNKNOWN
+
+    def block(self, path: str, steps: tuple[Step, ...]) -> bool:
+        """Infer the types that the steps of a block leave; return if its end is reached."""
+        frame = self._enter(path)
+        falls = self.steps(steps)
+        if frame.left:
+            self._join(frame, frame.left, also_here=falls)
+        self._leave()
+        return falls or bool(frame.left)
+
+    def steps(self, steps: tuple[Step, ...]) -> bool:
+        """Infer types through a list of steps; return if the end of the last is reached."""
+        return all(self._step(step) for step in steps)
+
+    def repeat(self, path: str, body: Callable[[], bool]) -> None:
+        """Infer types through a loop's steps until nothing changes; what does is unknown."""
+        frame = self._enter(path)
+        for _ in range(_WIDENING_PASSES):
+            falls, after = self._try_branch(body)
+            if not falls or not self._join(_Frame(None), [after], also_here=True):
+                break
+        else:
+            _, after = self._try_branch(body)
+            for name, known in after.items():
+                if known is not None and known != self.names.get(name):
+                    self._set(name, UNKNOWN)
+        if frame.left:
+            self._join(frame, frame.left, also_here=True)
+        self._leave()
+
+    def value(self, expr: Expr, step: Step | Op) -> Known:
+        """Infer the type of an expression in a step, with the types known there."""
+        origin, path = step.origin, step.path
+        return infer_expression(
+            expr,
+            self.names,
+            lambda one: self._faults.add_misfit(one, path, origin),
+            self._outputs,
+        )
+
+    def output(self, expr: Expr, task: Task) -> Known:
+        """Infer the type of a task's output after the last of its steps."""
+        return infer_expression(
+            expr,
+            self.names,
+            lambda one: self._faults.add_misfit(one, task.path, task.origin),
+            self._outputs,
+        )
+
+    def bind(self, name: str, known: Known) -> None:
+        """Bind a name to a type for the steps that follow."""
+        if name in self._volatile or known.dtype == NONE:
+            known = UNKNOWN
+        self._set(name, known)
+        self._bound(name, known)
+
+    def _set(self, name: str, known: Known | None) -> None:
+        before = self._frames[-1].before
+        if name not in before:
+            before[name] = self.names.get(name)
+        if known is None:
+            self.names.pop(name, None)
+        else:
+            self.names[name] = known
+
+    def _enter(self, path: str | None) -> _Frame:
+        self._frames.append(_Frame(path))
+        return self._frames[-1]
+
+    def _leave(self) -> None:
+        """End a block or branch while types are inferred; its changes count around it, too."""
+        ended = self._frames.pop()
+        around = self._frames[-1].before
+        for name, known in ended.before.items():
+            around.setdefault(name, known)
+
+    def _try_branch(self, body: Callable[[], bool]) -> tuple[bool, _Changes]:
+        """Infer types through the steps of a branch and undo it; return the changes."""
+        frame = self._enter(None)
+        falls = body()
+        changes = {name: self.names.get(name) for name in frame.before}
+        for name, known in frame.before.items():
+            self._set(name, known)
+        self._frames.pop()
+        return falls, changes
+
+    def _join(self, frame: _Frame, ends: list[_Changes], *, also_here: bool) -> bool:
+        """Join the types that the steps of several branches leave.
+
+        Args:
+            frame: What the changes have been made since.
+            ends: The changes at each end.
+            also_here: The present names are one more end, the first.
+
+        Returns:
+            Whether any name has changed by that.
+        """
+        changed = False
+        for name in dict.fromkeys(chain(frame.before, *ends)):
+            here = self.names.get(name)
+            start = frame.before.get(name, here)
+            found = here if also_here else None
+            for end in ends:
+                known = end.get(name, start)
+                if found is None:
+                    found = known
+                elif known is not None and known is not found:
+                    found = join(found, known)
+            if found != here:
+                self._set(name, found)
+                changed = True
+        return changed
+
+    def _step(self, step: Step) -> bool:
+        match step:
+            case Net(ops=ops):
+                for op in ops:
+                    self._op(op)
+                return True
+            case UseNet(steps=steps):
+                return self.steps(steps)
+            case If():
+                return self._if(step)
+            case Guard():
+                falls = self.block(step.path, step.steps)
+                self.bind(step.flag, Known("bool", (), weak=True))
+                return falls
+            case Loop() | While():
+                return self._loop(step)
+            case Parallel(branches=branches):
+                branched = [
+                    self.block(f"{step.path}[{number}]", branch)
+                    for number, branch in enumerate(branches)
+                ]
+                return all(branched)
+            case Stop():
+                return self._stop(step)
+            case Load(files=files):
+                for file in files:
+                    self.bind(file.blob, self._infer_file(file))
+                return True
+            case Effect():
+                for expr in step.expressions():
+                    self.value(expr, step)
+                for name in (*step.binds(), *step.lends()):
+                    self.bind(name, UNKNOWN)
+                return True
+            case _:
+                assert_never(step)
+
+    def _if(self, step: If) -> bool:
+        ends: list[_Changes] = []
+        doubt = self._faults.doubt
+        decided = False
+        for condition, then in step.branches:
+            holds = self._condition(condition, step)
+            if holds is not False:
+                self._faults.doubt += holds is None
+                falls, changes = self._try_branch(partial(self.steps, then))
+                ends += [changes] if falls else []
+            if holds:
+                decided = True
+                break
+            self._faults.doubt += holds is None
+        if not decided:
+            falls, changes = self._try_branch(partial(self.steps, step.otherwise))
+            ends += [changes] if falls else []
+        self._faults.doubt = doubt
+        if ends:
+            self._join(_Frame(None), ends, also_here=False)
+        return bool(ends)
+
+    def _condition(self, condition: Expr, step: Step) -> bool | None:
+        """Infer whether a step's condition holds, or None; add a fault if it is not one bool."""
+        known = self.value(condition, step)
+        kind = kind_of(known.dtype)
+        if (known.dtype is not None and kind != "b") or known.shape:
+            what = (
+                known.dtype if not known.shape else f"an array of shape {shape_text(known.shape)}"
+            )
+            message = f"a condition must be one bool, but {render_short(condition)} is {what}"
+            mend = "compare it with something, or reduce it with any() or all()"
+            error = MisfitError(KINDS, message, mend)
+            self._faults.add(error, "", Place(step.path, step.origin))
+            return None
+        return None if known.value is None else bool(known.value)
+
+    def _loop(self, step: Loop | While) -> bool:
+        if isinstance(step, While):
+            runs = self._condition(step.condition, step)
+        else:
+            runs = None if step.count is None else self._count(step.count, step)
+        if runs is False:
+            return True
+
+        def body() -> bool:
+            if isinstance(step, While):
+                self._condition(step.condition, step)
+            return self.steps(step.steps)
+
+        # If it is not known whether there is an iteration, a while is like an if.
+        in_doubt = isinstance(step, While) and runs is None
+        self._faults.doubt += in_doubt
+        self.repeat(step.path, body)
+        self._faults.doubt -= in_doubt
+        return True
+
+    def _count(self, count: Expr, step: Step) -> bool | None:
+        known = self.value(count, step)
+        if (known.dtype is not None and kind_of(known.dtype) not in ("i", "u", "b")) or known.shape:
+            message = (
+                f"the count of a loop must be one integer, but {render_short(count)} is "
+                f"{known.dtype}"
+            )
+            error = MisfitError(KINDS, message, "divide with //, or write int(x)")
+            self._faults.add(error, "", Place(step.path, step.origin))
+            return None
+        return None if not isinstance(known.value, int) else known.value > 0
+
+    def _stop(self, step: Stop) -> bool:
+        holds = True if step.condition is None else self._condition(step.condition, step)
+        if holds is not False:
+            self._note_leaving(step.target)
+        return not holds
+
+    def _note_leaving(self, target: str) -> None:
+        """Note the types with which a stop leaves the block of that path."""
+        changed: dict[str, None] = {}
+        for frame in reversed(self._frames):
+            changed |= dict.fromkeys(frame.before)
+            if frame.path == target:
+                frame.left.append({name: self.names.get(name) for name in changed})
+                return
+
+    def _infer_file(self, file: DataFile) -> Known:
+        parts = file.path.parts
+        if len(parts) != 1 or not isinstance(parts[0], str):
+            return UNKNOWN
+        path = str(PurePosixPath(file.folder) / parts[0]) if file.folder else parts[0]
+        found = self._headers(path, file.member)
+        return Known(dtype_name(found[0]), found[1]) if found else UNKNOWN
+
+    def _op(self, op: Op) -> None:
+        match op:
+            case Assign(targets=targets, value=value):
+                self._assign(op, targets, self.value(value, op))
+            case Augment():
+                self._augment(op)
+            case Delete(names=deleted):
+                for name in deleted:
+                    self._set(name, None)
+            case Perform(value=value):
+                self.value(value, op)
+            case _:
+                assert_never(op)
+
+    def _assign(self, op: Assign, targets: tuple[Target, ...], known: Known) -> None:
+        if len(targets) == 1:
+            self._assign_target(op, targets[0], known)
+            return
+        items = known.items
+        if items is None and known.shape:
+            length = known.shape[0]
+            row = Known(known.dtype, known.shape[1:])
+            items = (row,) * (len(targets) if length is None else min(length, 64))
+        if items is not None and len(items) != len(targets):
+            message = f"{len(items)} values cannot be assigned to {len(targets)} names"
+            error = MisfitError(SHAPES, message, "use one name for each value")
+            self._faults.add(error, "", Place(op.path, op.origin))
+            items = None
+        for target, one in zip(targets, items or (UNKNOWN,) * len(targets), strict=True):
+            self._assign_target(op, target, one)
+
+    def _assign_target(self, op: Assign, target: Target, known: Known) -> None:
+        if isinstance(target, NameTarget):
+            self.bind(target.name, known)
+            return
+        with_index = Index(Name(target.name), target.index)
+        self._try_infer(
+            op, with_index, lambda: self._require_fitting_item(op, target, as_array(known))
+        )
+
+    def _require_fitting_item(self, op: Op, target: ItemTarget, value: Known) -> None:
+        array = self.names.get(target.name, UNKNOWN)
+        if array.sequence:
+            # The items of a list can have any type, so one of them is unknown from here on.
+            self.bind(target.name, Known(sequence=array.sequence))
+            return
+        if array.weak:
+            raise MisfitError(KINDS, "a scalar cannot be indexed", "make an array: zeros(n)")
+        place = infer_index(array, target.index, lambda expr: self.value(expr, op)).shape
+        if place is None or value.shape is None:
+            return
+        shape = value.shape
+        while len(shape) > len(place) and shape[0] == 1:
+            shape = shape[1:]
+        together = broadcast(shape, place)
+        if together is None or len(together) > len(place):
+            message = f"a value of shape {shape_text(value.shape)} does not fit into "
+            raise MisfitError(
+                SHAPES, f"{message}{shape_text(place)}", "assign one value, or one per item"
+            )
+
+    def _augment(self, op: Augment) -> None:
+        value = self.value(op.value, op)
+        target = op.target
+        if isinstance(target, ItemTarget):
+            expr: Expr = Index(Name(target.name), target.index)
+            left = self.value(expr, op)
+        else:
+            expr = Name(target.name)
+            left = self.names.get(target.name, UNKNOWN)
+        whole = Binary(expr, op.operator, op.value)  # type: ignore[arg-type]
+        result = (
+            self._try_infer(op, whole, lambda: infer_binary(left, op.operator, value)) or UNKNOWN
+        )
+        holder = self.names.get(target.name, UNKNOWN)
+        if isinstance(target, ItemTarget) and holder.sequence:
+            self.bind(target.name, Known(sequence=holder.sequence))
+            return
+        if left.shape:
+            self._try_infer(op, whole, lambda: require_in_place(left, result, op.operator))
+        elif isinstance(target, NameTarget):
+            # x += y binds a Python scalar again, but an array without axes keeps its dtype.
+            same = left.weak or left.dtype == result.dtype
+            known = result if left.shape == () else UNKNOWN
+            self.bind(target.name, known if same else Known(None, known.shape))
+
+    def _try_infer(self, op: Op, expr: Expr, find: Callable[[], Known | None]) -> Known | None:
+        try:
+            return find()
+        except MisfitError as error:
+            self._faults.add_misfit(Misfit(expr, error, is_perhaps=False), op.path, op.origin)
+        except UnclearError:
+            pass
+        return None

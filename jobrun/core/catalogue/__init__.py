@@ -1,0 +1,83 @@
+"""Read the catalogue of error codes: the Markdown files of this folder, one per area.
+
+A file has one section per code::
+
+    ## E009: a spec is a mapping
+
+    What the fault means and why it is one, in a few sentences.
+
+    Fix: What to do about it.
+
+    ```yaml
+    an example that provokes it, if there is one
+    ```
+
+Nothing is read when the module is imported: only ``jobrun explain`` and tests need the texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from jobrun.core.lazy_dataclass import dataclass
+
+_FOLDER = Path(__file__).parent
+_SECTION = re.compile(r"^## ([A-Z]\d{3}): (.+)\n", re.MULTILINE)
+_EXAMPLE = re.compile(r"^```\w*\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
+_FIX = "Fix: "
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The section of one error code in the catalogue.
+
+    Attributes:
+        title: The fault in a few words.
+        explanation: What it means and why it is a fault; paragraphs are separated by an empty line.
+        fix: What to do about it.
+        example: The smallest spec, command or program that provokes it; may be empty.
+        area: The name of its file without the ending, such as ``spec``.
+    """
+
+    title: str
+    explanation: str
+    fix: str
+    example: str
+    area: str
+
+
+def read_catalogue() -> dict[str, Entry]:
+    """Read the entries of all error codes from the catalogue, sorted by code.
+
+    Raises:
+        ValueError: Two sections have the same code.
+    """
+    found: dict[str, Entry] = {}
+    for path in sorted(_FOLDER.glob("*.md")):
+        for code, entry in parse_area(path.read_text(encoding="utf-8"), path.stem):
+            if code in found:
+                raise ValueError(f"{code} is in {found[code].area}.md and in {path.name}")
+            found[code] = entry
+    return dict(sorted(found.items()))
+
+
+def parse_area(text: str, area: str) -> Iterator[tuple[str, Entry]]:
+    """Yield the error codes and entries of one catalogue file, in the order of its sections."""
+    _, *pieces = _SECTION.split(text)
+    for code, title, body in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
+        match = _EXAMPLE.search(body)
+        prose = body[: match.start()] if match else body
+        paragraphs = [" ".join(one.split()) for one in prose.strip().split("\n\n")]
+        fixes = [one.removeprefix(_FIX) for one in paragraphs if one.startswith(_FIX)]
+        yield (
+            code,
+            Entry(
+                title=title,
+                explanation="\n\n".join(one for one in paragraphs if not one.startswith(_FIX)),
+                fix="\n\n".join(fixes),
+                example=match[1] if match else "",
+                area=area,
+            ),
+        )

@@ -1,0 +1,29 @@
+"""List the formats of data files (npy, csv, …) with the file name endings of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+FileFormat = Literal["npy", "npz", "hdf5", "csv", "parquet"]
+FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
+
+_ENDINGS: Mapping[str, tuple[str, ...]] = {"hdf5": (".h5", ".hdf5"), "csv": (".csv", ".tsv")}
+
+
+def endings_of(file_format: str) -> tuple[str, ...]:
+    """Return the file name endings of a data format, the usual one first.
+
+    >>> endings_of("csv")
+    ('.csv', '.tsv')
+    """
+    return _ENDINGS.get(file_format, (f".{file_format}",))
+
+
+def format_of(ending: str) -> FileFormat | None:
+    """Return the data format of files with this (lower case) ending, or None if it is unknown.
+
+    >>> format_of(".tsv")
+    'csv'
+    """
+    return next((one for one in FILE_FORMATS if ending in endings_of(one)), None)

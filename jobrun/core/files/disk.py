@@ -1,0 +1,427 @@
+"""Write files durably (``fsync``) and atomically, rename them, and read regular files only."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import functools
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from jobrun.core.codes import Code
+from jobrun.core.errors import EnvironmentFaultError
+
+_DEVICE = "the device or file system reports an I/O error; check dmesg and the mount, then resume"
+_MEMORY = "raise the limits of memory and processes (ulimit -v, ulimit -u), or use less"
+_MENDS = {
+    errno.ENOSPC: "free space on the disk, then resume",
+    errno.EDQUOT: "free space within your quota, then resume",
+    errno.EROFS: "the file system is read-only; choose another place, or check dmesg and the mount",
+    errno.EACCES: "check the owner and the permissions",
+    errno.EPERM: "check the owner and the permissions",
+    errno.ENOENT: "check the path",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f), then resume",
+    errno.EMFILE: "raise the limit on open files (ulimit -n), then resume",
+    errno.ENFILE: "the machine has too many open files (sysctl fs.file-max)",
+    errno.EIO: _DEVICE,
+    errno.ENXIO: _DEVICE,
+    errno.ENODEV: _DEVICE,
+    errno.EREMOTEIO: _DEVICE,
+    errno.ESTALE: "the network file system was remounted or is gone; check the mount",
+    errno.ENOTCONN: "the file system has lost its server; check the mount, then resume",
+    errno.ENOMEM: _MEMORY,
+    errno.EAGAIN: _MEMORY,
+}
+_COPIED_BYTES = 1 << 20
+# Of a temporary name: 60 characters of 4 bytes, and its suffix, fit into the 255 of a name.
+_NAME_LENGTH = 60
+# Far more than any file that is read as a whole.
+MOST_BYTES = 64 << 20
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+# The kernel, the C library or the file system does not know the call or its flag.
+_UNKNOWN = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
+
+
+def mend_of(error: OSError, otherwise: str) -> str:
+    """Return how to fix an ``OSError`` of a file (disk full, permissions), or ``otherwise``.
+
+    Faults of a device are distinguished from limits of the process.
+    """
+    return _MENDS.get(error.errno or 0, otherwise)
+
+
+@contextlib.contextmanager
+def disk_faults(code: Code, what: str, *, place: str = "", needed_bytes: int = 0) -> Iterator[None]:
+    """Convert an ``OSError`` of disk access in the block to a fault that says what was done.
+
+    Args:
+        code: The catalogue's code.
+        what: The act and the file, such as ``write /data/x.npy``.
+        place: A directory on the disk in question, to say how much is free there.
+        needed_bytes: How much the act needs there.
+
+    Raises:
+        EnvironmentFaultError: The body raised an ``OSError``.
+    """
+    try:
+        yield
+    except OSError as error:
+        message = f"cannot {what}: {error.strerror or error}"
+        if error.errno in _FULL:
+            # Of the nodes of a job each may write on the disk of its own machine.
+            machine = f"on machine {os.uname().nodename}"
+            needs = f"needs {needed_bytes} bytes, {_free_bytes(place)} are free "
+            message += f" ({needs if place and needed_bytes else ''}{machine})"
+        mend = mend_of(error, "see to the disk, then resume")
+        raise EnvironmentFaultError.of(code, message, mend) from error
+
+
+def open_regular(path: str | os.PathLike[str]) -> int:
+    """Open a file on disk for reading if it is a regular one; refuse links, pipes and devices.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        OSError: It is not there, is a link, a pipe, a device or a directory, or cannot be read.
+    """
+    # O_NONBLOCK: opening a pipe would wait for its writer for ever.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        # ELOOP: a symbolic link. ENXIO: a socket, or a device that is not there.
+        if error.errno in {errno.ELOOP, errno.ENXIO, errno.EMLINK}:
+            raise _irregular(path) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _irregular(path)
+    return descriptor
+
+
+def _irregular(path: str | os.PathLike[str]) -> OSError:
+    return OSError(errno.EINVAL, "it is a symbolic link, or no regular file", str(path))
+
+
+def read_regular(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> bytes:
+    """Read all bytes of a file on disk if it is a regular one; refuse links and devices.
+
+    Raises:
+        OSError: See ``open_regular``; or EFBIG, it is longer than ``most_bytes``.
+    """
+    with os.fdopen(open_regular(path), "rb") as file:
+        is_long = os.fstat(file.fileno()).st_size > most_bytes
+        data = b"" if is_long else file.read(most_bytes + 1)
+    if is_long or len(data) > most_bytes:
+        raise OSError(errno.EFBIG, f"it is longer than {most_bytes} bytes", str(path))
+    return data
+
+
+def open_append(path: str | os.PathLike[str], mode: int = 0o644) -> int:
+    """Open a regular file on disk for appending and reading; create it where it is missing.
+
+    Returns:
+        The descriptor. No other name leads to its file: see ``unshare``.
+
+    Raises:
+        OSError: Something else has the name, or the system refuses.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, mode)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO, errno.EMLINK, errno.EISDIR}:
+            raise _irregular(path) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _irregular(path)
+    try:
+        return unshare(path, descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def unshare(path: str | os.PathLike[str], descriptor: int) -> int:
+    """Replace a file on disk that has other names (hard links) by a copy, before it is changed.
+
+    A snapshot made of hard links (``cp -al``) has the same file: what one appends would appear in
+    the other.
+
+    Args:
+        path: The name that gets the copy.
+        descriptor: The file, open to read and write; it is closed if a copy was made.
+
+    Returns:
+        A descriptor of the file that ``path`` leads to now, open to append; the same one where the
+        file had no other name.
+
+    Raises:
+        OSError: The system refuses, or ``path`` leads to another file; nothing was changed.
+    """
+    facts = os.fstat(descriptor)
+    if facts.st_nlink <= 1:
+        return descriptor
+    final = Path(path)
+    named = final.lstat()
+    if (named.st_dev, named.st_ino) != (facts.st_dev, facts.st_ino):
+        raise OSError(errno.ESTALE, "another file has its name now", str(path))
+    beside = final.with_name(f".{final.name}.{os.urandom(4).hex()}")
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    copy = os.open(beside, flags, stat.S_IMODE(facts.st_mode))
+    try:
+        at = 0
+        while data := os.pread(descriptor, _COPIED_BYTES, at):
+            write_all(copy, data)
+            at += len(data)
+        sync_file(copy)
+        beside.replace(final)
+    except BaseException:
+        os.close(copy)
+        beside.unlink(missing_ok=True)
+        raise
+    sync_directory(final.parent)
+    os.close(descriptor)
+    return copy
+
+
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
+    """Write every byte to a file on disk, however many ``write`` calls that takes."""
+    view = memoryview(data).cast("B")
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def sync_file(descriptor: int) -> None:
+    """Make the contents of an open file durable with ``fsync``, on macOS with ``F_FULLFSYNC``.
+
+    There, ``fsync`` leaves the data in the cache of the disk, see fsync(2).
+
+    Raises:
+        OSError: The data may be lost.
+    """
+    if _FULL_SYNC is not None:
+        # Network file systems do not know it.
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(descriptor, _FULL_SYNC)
+            return
+    os.fsync(descriptor)
+
+
+def sync_directory(path: str | Path) -> None:
+    """Make the names in a directory durable on disk with ``fsync``."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        sync_file(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_directory(path: str | Path, mode: int = 0o777, *, own: int = 1) -> None:
+    """Make a directory and its missing parents on disk, their names durable.
+
+    Args:
+        path: The directory.
+        mode: Of those that are made.
+        own: See ``sync_names``.
+
+    Raises:
+        OSError: The system refuses.
+    """
+    wanted = Path(path).absolute()
+    missing = [one for one in (wanted, *wanted.parents) if not one.exists()]
+    wanted.mkdir(mode=mode, parents=True, exist_ok=True)
+    for one in missing:
+        sync_directory(one.parent)
+    sync_names(missing[-1].parent if missing else wanted, own=own - len(missing))
+
+
+def sync_names(path: str | Path, *, own: int = 1) -> None:
+    """Make the names of a directory and of those above it durable on disk with ``fsync``.
+
+    Who made them may have been killed before it came to that. Then nothing else is beside them;
+    what is, was there before. So was what belongs to another user, or is on another file system.
+
+    Args:
+        path: The directory.
+        own: So many names, from the last one of the path, are synced whatever is beside them.
+
+    Raises:
+        OSError: The system refuses.
+    """
+    wanted = Path(path).absolute()
+    user, device = os.geteuid(), wanted.stat().st_dev
+    for count, one in enumerate((wanted, *wanted.parents[:-1]), start=1):
+        facts = one.stat()
+        is_ours = facts.st_uid == user and facts.st_dev == device
+        if not is_ours or (count > own and not _is_alone(one)):
+            return
+        # What may not be read holds no name that we have given.
+        with contextlib.suppress(PermissionError):
+            sync_directory(one.parent)
+
+
+def _is_alone(path: Path) -> bool:
+    try:
+        with os.scandir(path.parent) as entries:
+            return all(one.name == path.name for one in entries)
+    except PermissionError:
+        return False
+
+
+def create_file(path: str | os.PathLike[str], mode: int = 0o644) -> int:
+    """Create a file on disk that must not exist yet, and return a descriptor to write it.
+
+    Raises:
+        OSError: EEXIST, something has the name, be it a dangling link; or the system refuses.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(path, flags, mode)
+
+
+def write_new_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Create a file and ``fsync`` its bytes to disk, but not yet its name in the directory.
+
+    Raises:
+        OSError: Something has the name, or the system refuses.
+    """
+    descriptor = create_file(path)
+    try:
+        write_all(descriptor, data)
+        sync_file(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_file(path: Path, data: bytes, *, private: bool = False) -> None:
+    """Write bytes to a file on disk atomically and durably, replacing the file if it exists.
+
+    A reader, or a crash, sees the old file or the new one. A symbolic link at ``path`` is
+    replaced. Only the owner may write the file.
+
+    Args:
+        path: The file.
+        data: All of it.
+        private: Only the owner may read it either, whatever the umask is.
+
+    Raises:
+        OSError: The system refuses; what was there is unchanged.
+    """
+    with _replacement(path, 0o600 if private else 0o644) as descriptor:
+        write_all(descriptor, data)
+
+
+def replace_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Replace a file on disk atomically and durably by what ``write`` writes.
+
+    A reader, or a crash, sees the old file or the new one. A symbolic link at ``path``
+    stays a link, and its target is replaced. The umask decides who may read the file.
+
+    Raises:
+        OSError: The system refuses; what was there is unchanged.
+    """
+    with (
+        _replacement(Path(path).resolve(), 0o666) as descriptor,
+        os.fdopen(descriptor, "w+b", closefd=False) as file,
+    ):
+        write(file)
+
+
+@contextlib.contextmanager
+def _replacement(final: Path, mode: int) -> Iterator[int]:
+    """Yield the descriptor of a temporary file on disk, renamed durably to ``final`` at the end."""
+    beside = final.with_name(f".{final.name[:_NAME_LENGTH]}.{os.urandom(8).hex()}")
+    descriptor = create_file(beside, mode)
+    try:
+        try:
+            yield descriptor
+            sync_file(descriptor)
+        finally:
+            os.close(descriptor)
+        beside.replace(final)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
+    sync_directory(final.parent)
+
+
+def list_directory(path: str | Path) -> list[Path]:
+    """Return the sorted names of files on disk in a directory; none if it does not exist.
+
+    Raises:
+        OSError: It may not be read.
+    """
+    try:
+        return sorted(Path(path).iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _free_bytes(place: str) -> int:
+    try:
+        facts = os.statvfs(place)
+    except OSError:
+        return 0
+    return facts.f_bavail * facts.f_frsize
+
+
+def rename_noreplace(source: str, target: str) -> None:
+    """Rename a directory on disk to a name that must not exist.
+
+    ``renameat2`` with RENAME_NOREPLACE does it in one act. Where that is not known, a look
+    and a plain rename do: between the two, only an empty directory could come to be
+    replaced, since ``rename`` itself refuses all others; and the directories renamed here
+    are never empty, so no two of them can take one name.
+
+    Raises:
+        FileExistsError: Something has the name.
+        OSError: The system refuses.
+    """
+    code = _renameat2(source, target)
+    if code in _UNKNOWN:
+        _look_and_rename(source, target)
+    elif code:
+        raise OSError(code, os.strerror(code), source, None, target)
+
+
+def _renameat2(source: str, target: str) -> int:
+    """Call ``renameat2`` with ``RENAME_NOREPLACE``, and return its errno; 0 on success."""
+    # Costs milliseconds, which commands that rename nothing should not pay.
+    import ctypes  # noqa: PLC0415
+
+    call = getattr(_c_library(), "renameat2", None)
+    if call is None:
+        return errno.ENOSYS
+    arguments = (_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target))
+    done = call(*arguments, ctypes.c_uint(_RENAME_NOREPLACE))
+    return ctypes.get_errno() if done else 0
+
+
+@functools.cache
+def _c_library() -> Any:
+    import ctypes  # noqa: PLC0415 - see above
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _look_and_rename(source: str, target: str) -> None:
+    if os.path.lexists(target):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), source, None, target)
+    try:
+        Path(source).rename(target)
+    except OSError as error:
+        if error.errno in {errno.ENOTEMPTY, errno.ENOTDIR}:
+            raise FileExistsError(errno.EEXIST, error.strerror, source, None, target) from error
+        raise

@@ -1,0 +1,233 @@
+"""Read JSON files that may be damaged or hostile: regular files only, bounded, types checked.
+
+The files beside a run are for people and other programs to look at, so any of them may be damaged,
+replaced by a pipe, or made to hurt. Nothing here waits for a pipe, follows a link, or recurses as
+deep as a text asks for; whatever is wrong is an ``OSError`` or a ``ValueError``.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, Literal, TypeVar, Union
+
+from jobrun.core.files.disk import MOST_BYTES, read_regular
+from jobrun.core.text.big_integers import parse_hex
+
+# What jobrun writes has at most ten levels, and ``json`` itself fails at a thousand.
+MOST_DEPTH = 100
+_INT64 = range(-(1 << 63), 1 << 63)
+# The type of a metric's value: the only place for integers of any size, and for NaN.
+_VALUE = frozenset({float, int, bool, str})
+# JSON has no number for these: they are written as text, as long integers are (``0x…``).
+_NOT_FINITE = frozenset({"nan", "inf", "-inf"})
+T = TypeVar("T")
+_Check = Callable[[Any], Any]
+
+
+def read_json(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> Any:
+    """Read and parse a small JSON file, which may be damaged or hostile.
+
+    Raises:
+        OSError: It is not there, is no regular file, or cannot be read.
+        ValueError: It is too long, too deep, or no JSON.
+    """
+    return parse_json(read_regular(path, most_bytes))
+
+
+def parse_json(text: bytes | str, most_depth: int = MOST_DEPTH) -> Any:
+    """Parse JSON of bounded nesting depth, so that walking it cannot exhaust the stack.
+
+    Raises:
+        ValueError: It is deeper, or no JSON.
+    """
+    try:
+        content = json.loads(text)
+    except RecursionError:
+        raise _too_deep(most_depth) from None
+    marks = (b"[", b"{") if isinstance(text, bytes) else ("[", "{")
+    # With fewer brackets than levels there is nothing to measure.
+    if sum(text.count(mark) for mark in marks) > most_depth:  # type: ignore[arg-type,misc]
+        _require_shallow(content, most_depth)
+    return content
+
+
+def _too_deep(most_depth: int) -> ValueError:
+    return ValueError(f"it is nested deeper than {most_depth} levels")
+
+
+def _require_shallow(content: Any, most_depth: int) -> None:
+    level = [content]
+    for _ in range(most_depth + 1):
+        if not level:
+            return
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                inner += one.values()
+            elif isinstance(one, list):
+                inner += one
+        level = inner
+    raise _too_deep(most_depth)
+
+
+def build(kind: type[T], content: Any) -> T:
+    """Build a dataclass from an object read from JSON, with checked types; ignore other keys.
+
+    Lists become tuples; an int is accepted for a ``float`` field, a bool for no number. An
+    integer has at most 64 bits and a float is finite, but for ``float | int | bool | str``.
+
+    Args:
+        kind: A dataclass with fields of ``str``, ``int``, ``float``, ``bool``, ``None``, ``Any``,
+            ``Literal``, ``Mapping``, ``tuple``, dataclasses, and unions of these.
+        content: What was parsed.
+
+    Raises:
+        ValueError: It is no object, or a field is missing, or not of its type.
+    """
+    if not isinstance(content, dict):
+        raise ValueError("it is no JSON object")  # noqa: TRY004 - one error for all that is wrong
+    values = {}
+    for name, (check, is_required) in _checks_of(typing.cast("Any", kind)).items():
+        if name in content:
+            try:
+                values[name] = check(content[name])
+            except ValueError as error:
+                raise ValueError(f"field '{name}' {error}") from None
+        elif is_required:
+            raise ValueError(f"field '{name}' is missing")
+    return kind(**values)
+
+
+@functools.cache
+def _checks_of(kind: type[Any]) -> dict[str, tuple[_Check, bool]]:
+    hints = typing.get_type_hints(kind)
+    return {
+        one.name: (
+            _check_of(hints[one.name]),
+            one.default is MISSING and one.default_factory is MISSING,
+        )
+        for one in fields(kind)
+    }
+
+
+def _check_of(hint: Any) -> _Check:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (Union, types.UnionType):
+        if frozenset(inner) >= _VALUE:
+            return _value_check(is_optional=type(None) in inner)
+        return _union_check([_check_of(one) for one in inner])
+    if origin is Literal:
+        return _literal_check(inner)
+    if origin is tuple:
+        return _tuple_check(inner)
+    if origin is not None and issubclass(origin, Mapping):
+        return _mapping_check(_check_of(inner[1]))
+    if is_dataclass(hint):
+        return functools.partial(build, typing.cast("type[Any]", hint))
+    return _PLAIN.get(hint, _any)
+
+
+def _any(value: Any) -> Any:
+    return value
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise ValueError("is not text")
+    return value
+
+
+def _integer(value: Any) -> int:
+    if type(value) is not int or value not in _INT64:
+        raise ValueError("is not an integer of 64 bits")
+    return value
+
+
+def _number(value: Any) -> float:
+    if type(value) is int and value in _INT64:
+        return float(value)
+    if type(value) is not float or not math.isfinite(value):
+        raise ValueError("is not a finite number")
+    return value
+
+
+def _truth(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError("is not true or false")
+    return value
+
+
+def _nothing(value: Any) -> None:
+    if value is not None:
+        raise ValueError("is not null")
+
+
+_PLAIN: dict[Any, _Check] = {
+    str: _text, int: _integer, float: _number, bool: _truth, type(None): _nothing,
+}  # fmt: skip
+
+
+def _value_check(*, is_optional: bool) -> _Check:
+    def check(value: Any) -> Any:
+        if type(value) is str:
+            long = parse_hex(value)
+            return float(value) if value in _NOT_FINITE else value if long is None else long
+        if type(value) not in _VALUE and not (is_optional and value is None):
+            raise ValueError("is not a number or text")
+        return value
+
+    return check
+
+
+def _union_check(checks: list[_Check]) -> _Check:
+    def check(value: Any) -> Any:
+        reasons = []
+        for one in checks:
+            try:
+                return one(value)
+            except ValueError as error:
+                reasons.append(str(error))
+        raise ValueError(", and ".join(dict.fromkeys(reasons)))
+
+    return check
+
+
+def _literal_check(known: tuple[Any, ...]) -> _Check:
+    def check(value: Any) -> Any:
+        if type(value) is not str or value not in known:
+            raise ValueError(f"is none of {', '.join(map(str, known))}")
+        return value
+
+    return check
+
+
+def _tuple_check(inner: tuple[Any, ...]) -> _Check:
+    is_open = len(inner) == 2 and inner[1] is Ellipsis
+    checks = [_check_of(one) for one in inner[:1] if is_open] or [_check_of(one) for one in inner]
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, list):
+            raise ValueError("is not a list")  # noqa: TRY004
+        if is_open:
+            return tuple(map(checks[0], value))
+        if len(value) != len(checks):
+            raise ValueError(f"is not a list of {len(checks)}")
+        return tuple(one(item) for one, item in zip(checks, value, strict=True))
+
+    return check
+
+
+def _mapping_check(inner: _Check) -> _Check:
+    def check(value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise ValueError("is no JSON object")  # noqa: TRY004
+        return value if inner is _any else {key: inner(item) for key, item in value.items()}
+
+    return check

@@ -1,0 +1,32 @@
+"""Pause the cyclic garbage collector while many values are made and none is thrown away."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# Values made, and not released again, from which on it pays to leave them out of a search.
+_MANY = 50_000
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause garbage collection, and count what is made meanwhile as old.
+
+    Reading and compiling a spec make millions of small values and no cycles among them: to search
+    them again and again, or once at the end, takes as long as making them.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            # get_freeze_count() walks all that is frozen, which takes milliseconds.
+            if gc.get_count()[0] > _MANY and not gc.get_freeze_count():
+                # To the oldest generation, all at once. The next collection of the youngest would
+                # search all of them.
+                gc.freeze()
+                gc.unfreeze()
+            gc.enable()

@@ -1,0 +1,47 @@
+"""Read and fix the hash seed of this process (``PYTHONHASHSEED``), which decides set order.
+
+Python draws a new one at each start unless ``PYTHONHASHSEED`` is set, and it cannot be changed
+later. The command line therefore starts ``run``, ``resume`` and ``fork`` with a fixed one: that of
+the environment, else 0, else the one that the run recorded. It is a constant and not the job's
+seed, since it has to be known before any file is read, and the order of a set is no draw.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from jobrun.core.system_calls import read_proc
+
+VARIABLE = "PYTHONHASHSEED"
+DEFAULT = "0"
+RANDOM = "random"
+
+
+def hash_seed() -> str:
+    """Return the ``PYTHONHASHSEED`` that this process was started with, or ``random``.
+
+    The environment as it is now does not count: a program may set the variable too late.
+    """
+    if sys.flags.ignore_environment:
+        return RANDOM
+    started_with = read_proc("self", "environ").split(b"\0")
+    if started_with == [b""]:
+        return os.environ.get(VARIABLE) or RANDOM
+    prefix = f"{VARIABLE}=".encode()
+    values = [one.removeprefix(prefix) for one in started_with if one.startswith(prefix)]
+    return values[0].decode(errors="replace") if values and values[0] else RANDOM
+
+
+def described_hash_seed() -> str:
+    """Describe the hash seed with a sample of what it makes, such as ``0 (b3a1f9c4)``.
+
+    The samples of two processes whose seeds are random differ, as their sets do.
+    """
+    return f"{hash_seed()} ({hash('jobrun') & 0xFFFFFFFF:08x})"
+
+
+def recorded_seed(described: str) -> str:
+    """Return the hash seed in a recorded description; empty for a random one, or none."""
+    seed = described.partition(" ")[0]
+    return "" if seed == RANDOM else seed

@@ -1,0 +1,80 @@
+"""Define where news of a run is sent: a URL that gets JSON, or a command that gets it on stdin."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Literal, get_args
+from urllib.parse import urlsplit
+
+from jobrun.core.lazy_dataclass import dataclass
+
+News = Literal["finished", "failed", "stopped", "no_progress", "node_lost"]
+ALL_NEWS: tuple[News, ...] = get_args(News)
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyTarget:
+    """One receiver of news of a run.
+
+    Attributes:
+        on: Which news it gets.
+        post: An http or https URL; empty where ``run`` is given.
+        run: A command, as an argument list.
+    """
+
+    on: tuple[News, ...] = ALL_NEWS
+    post: str = ""
+    run: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """Name a notification target without what may be secret: path, query, password."""
+        if self.post:
+            parts = urlsplit(self.post)
+            return f"{parts.scheme}://{parts.hostname or '?'}/…"
+        return f"the command '{self.run[0]}'"
+
+
+def check_target(target: NotifyTarget) -> str:
+    """Return what is wrong with a notification target, without its secrets; "" if nothing."""
+    if bool(target.post) == bool(target.run):
+        return "a notification needs either 'post' (a URL) or 'run' (a command)"
+    if target.run:
+        return "" if target.run[0] else "the command of a notification is empty"
+    try:
+        parts = urlsplit(target.post)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        return f"the URL of a notification cannot be read: {error}"
+    if not parts.scheme:
+        return "the URL of a notification has no scheme"
+    if parts.scheme not in ("http", "https"):
+        return f"'{parts.scheme}:' is no scheme for a notification"
+    if not host or any(one.isspace() or not one.isprintable() for one in target.post):
+        return "the URL of a notification names no host"
+    return ""
+
+
+def describe_target(text: str) -> str:
+    """Describe a notification target of a command line, without what may be secret."""
+    try:
+        (target,) = parse_targets([text])
+    except ValueError:
+        return "…"
+    return target.describe() if target.post else target.run[0]
+
+
+def parse_targets(texts: Sequence[str]) -> tuple[NotifyTarget, ...]:
+    """Parse the notification targets of a command line: URLs, or commands.
+
+    Raises:
+        ValueError: One is neither; the message says why, without its secrets.
+    """
+    found = []
+    for text in texts:
+        is_url = "://" in text.partition(" ")[0]
+        target = NotifyTarget(post=text) if is_url else NotifyTarget(run=tuple(shlex.split(text)))
+        if why := check_target(target):
+            raise ValueError(why)
+        found.append(target)
+    return tuple(found)

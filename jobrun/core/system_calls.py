@@ -1,0 +1,235 @@
+"""Make the system calls that only some systems have, with a substitute on the others.
+
+Linux has all of them. macOS has no ``/proc``, ``prctl``, ``sigtimedwait``, ``memfd_create``,
+``posix_fadvise`` and ``posix_fallocate``, no ``SOCK_SEQPACKET`` for local sockets, no signals from
+``SIGRTMIN`` on, and ``waitid`` only from Python 3.13 on. Code that needs one of these
+calls it here and nowhere else: ``tests/e2e/test_other_systems.py`` takes each of them away.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Set
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import socket
+
+# <linux/prctl.h>
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_POLL_S = 0.02
+_PARENT_POLL_S = 0.2
+
+
+class ReceivedSignal(NamedTuple):
+    """A signal that was waited for.
+
+    Attributes:
+        si_signo: Its number.
+        si_code: As in ``siginfo_t``: above zero if the kernel sent it, such as for Ctrl-C.
+    """
+
+    si_signo: int
+    si_code: int
+
+
+def wait_for_signal(numbers: Set[int], limit_s: float) -> ReceivedSignal | None:
+    """Wait for one of several blocked signals (``sigtimedwait``); return None if none came.
+
+    Where there is no ``sigtimedwait``, it returns None after a few milliseconds already, since
+    some systems drop a blocked SIGCHLD: the caller looks for ended children itself.
+    """
+    wait = getattr(signal, "sigtimedwait", None)
+    if wait is not None:
+        info = wait(numbers, limit_s)
+        return info and ReceivedSignal(info.si_signo, info.si_code)
+    pending = signal.sigpending() & numbers
+    if not pending:
+        time.sleep(min(limit_s, _POLL_S))
+        pending = signal.sigpending() & numbers
+    if not pending:
+        return None
+    number = signal.sigwait(pending)
+    return ReceivedSignal(number, int(number == signal.SIGINT and _is_in_foreground()))
+
+
+def _is_in_foreground() -> bool:
+    """Return whether Ctrl-C on the terminal reaches this process and all of its group."""
+    for descriptor in (0, 1, 2):
+        try:
+            return os.tcgetpgrp(descriptor) == os.getpgrp()
+        except OSError:
+            continue
+    return False
+
+
+def die_with_parent(parent: int, number: int = signal.SIGKILL) -> bool:
+    """Request a signal for this process when its parent ends; return whether that still lives.
+
+    Where there is no ``prctl``, a thread watches the parent; it sees the end a moment later, and
+    not while a call of C code holds the GIL.
+
+    Args:
+        parent: The process ID of the parent, as it was before this process could ask.
+        number: The signal.
+    """
+    has_prctl = bind_parent_death_signal()(number)
+    if os.getppid() != parent:
+        # It ended before the call took effect.
+        return False
+    if not has_prctl:
+        import threading  # noqa: PLC0415 - seldom
+
+        def watch() -> None:
+            while os.getppid() == parent:
+                time.sleep(_PARENT_POLL_S)
+            os.kill(os.getpid(), number)
+
+        threading.Thread(target=watch, name="jobrun-parent", daemon=True).start()
+    return True
+
+
+def bind_parent_death_signal() -> Callable[[int], bool]:
+    """Look up ``prctl(PR_SET_PDEATHSIG)``, and return the function that calls it.
+
+    That may be called between ``fork`` and ``exec``; it returns False where there is no ``prctl``.
+    """
+    call = find_c_function("prctl")
+    return lambda number: call is not None and call(_PR_SET_PDEATHSIG, number, 0, 0, 0) == 0
+
+
+def adopt_orphans() -> bool:
+    """Become the parent of descendants whose own parent ends (``PR_SET_CHILD_SUBREAPER``)."""
+    call = find_c_function("prctl")
+    return call is not None and call(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+
+def find_c_function(name: str) -> Callable[..., int] | None:
+    """Return a function of the C library by its name; None if it has none of that name."""
+    # Costs milliseconds, which commands that call nothing should not pay.
+    import ctypes  # noqa: PLC0415
+
+    try:
+        found: Callable[..., int] = getattr(ctypes.CDLL(None, use_errno=True), name)
+    except AttributeError:
+        return None
+    return found
+
+
+def read_proc(*path: object) -> bytes:
+    """Read a file below ``/proc``, such as ``read_proc("self", "maps")``; empty if it cannot be."""
+    try:
+        # Opening through pathlib takes longer than the read.
+        with open("/".join(("/proc", *map(str, path))), "rb") as file:  # noqa: PTH123
+            return file.read()
+    except OSError:
+        return b""
+
+
+def read_process_stat(pid: int) -> list[bytes]:
+    """Read the fields of ``/proc/PID/stat`` from the state on; none if that is impossible."""
+    return read_proc(pid, "stat").rpartition(b") ")[2].split()
+
+
+def list_processes() -> list[int]:
+    """List the IDs of all processes, from ``/proc``; none without it."""
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+    except OSError:
+        return []
+
+
+def usable_cpus() -> int:
+    """Return how many processors this process may use (``sched_getaffinity``); at least 1."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def peak_memory_bytes(max_rss: int) -> int:
+    """Convert ``ru_maxrss`` to bytes: it counts KiB, on macOS bytes."""
+    return max_rss if sys.platform == "darwin" else max_rss << 10
+
+
+def open_anonymous_file(name: str) -> int:
+    """Open a file without a name on any disk (``memfd_create``), else an unlinked temporary one."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name, os.MFD_CLOEXEC)
+    import tempfile  # noqa: PLC0415 - not on Linux
+
+    descriptor, path = tempfile.mkstemp(prefix=name)
+    os.unlink(path)  # noqa: PTH108
+    return descriptor
+
+
+def has_ended(pid: int, poll: Callable[[], object]) -> bool:
+    """Return whether a child has ended, without reaping it, so that its PID stays taken.
+
+    Args:
+        pid: The child's process ID.
+        poll: Reaps the child if it has ended, and returns None as long as it has not; called only
+            where there is no ``waitid``.
+
+    Raises:
+        ChildProcessError: There is no such child.
+    """
+    if not hasattr(os, "waitid"):
+        return poll() is not None
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def has_children() -> bool:
+    """Return whether this process has children, none of which is reaped."""
+    if hasattr(os, "waitid"):
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        except ChildProcessError:
+            return False
+    return True
+
+
+def open_message_sockets() -> tuple[socket.socket, socket.socket]:
+    """Open a pair of local sockets that keep the limits of messages, and carry descriptors."""
+    import socket  # noqa: PLC0415 - only with several processes
+
+    kind = getattr(socket, "SOCK_SEQPACKET", None)
+    if kind is not None:
+        try:
+            return socket.socketpair(socket.AF_UNIX, kind)
+        except OSError:
+            pass
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+
+
+def allocate_file(descriptor: int, size_bytes: int) -> None:
+    """Allocate the blocks of a new file of that size (``posix_fallocate``), where possible.
+
+    Raises:
+        OSError: There is no room (``ENOSPC``).
+    """
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size_bytes)
+
+
+def advise_sequential(descriptor: int) -> None:
+    """Announce to the kernel that a file will be read from its beginning to its end."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+
+
+def advise_needed(descriptor: int, begin: int, length: int) -> None:
+    """Ask the kernel to read a part of a file ahead."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, begin, length, os.POSIX_FADV_WILLNEED)
+
+
+def read_into(descriptor: int, views: list[memoryview], offset: int) -> int:
+    """Read into several buffers from an offset of a file (``preadv``); return the bytes read."""
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, views, offset)
+    data = os.pread(descriptor, len(views[0]), offset)
+    views[0][: len(data)] = data
+    return len(data)

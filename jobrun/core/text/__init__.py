@@ -1,0 +1,5 @@
+"""Render values as text for people: faults, sizes, durations, long integers, name suggestions.
+
+- ``fault_text``: a fault with its source line. ``names``: "did you mean".
+- ``units``: sizes and durations. ``big_integers``: integers that Python refuses to print.
+"""

@@ -1,0 +1,35 @@
+"""Check names by a pattern, and suggest the nearest known name for an unknown one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+# A name becomes part of a file name, so it may not be able to leave a directory, hide
+# a file, or be an option of a command.
+FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+# A blob's name is used in expressions.
+BLOB_NAME = re.compile(r"[^\W\d]\w{0,63}")
+# No name is longer; comparing a text of megabytes would take minutes.
+_LONGEST_COMPARED = 128
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most similar to a misspelt one, or None."""
+    if len(name) > _LONGEST_COMPARED:
+        return None
+    matches = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return matches[0] if matches else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Suggest the nearest known name for an unknown one, or list all known names."""
+    names = sorted(set(known))
+    match = nearest(name, names)
+    if match is not None:
+        return f"did you mean '{match}'?"
+    if not names:
+        return "there is none to choose from"
+    shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    return f"known here: {shown}"

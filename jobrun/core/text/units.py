@@ -1,0 +1,53 @@
+"""Render sizes in bytes, durations and numbers for people."""
+
+from __future__ import annotations
+
+from jobrun.core.text.big_integers import integer_text
+
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZES = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def size(count: int) -> str:
+    """Render a number of bytes with its unit: ``1.5 MiB``."""
+    value = float(count)
+    for unit in _SIZES:
+        if value < 1024 or unit == _SIZES[-1]:
+            break
+        value /= 1024
+    return f"{count} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
+
+
+def span(seconds: float) -> str:
+    """Render a duration with its units: ``30 ms``, ``4.2 s``, ``3 m 05 s``, ``2 h 07 m``."""
+    if seconds < 0.9995:
+        return f"{max(0, round(seconds * 1000))} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for limit, large, small in ((3600, (60, "m"), (1, "s")), (86400, (3600, "h"), (60, "m"))):
+        if whole < 60:
+            return f"{whole} s"
+        if whole < limit:
+            return f"{whole // large[0]} {large[1]} {whole % large[0] // small[0]:02} {small[1]}"
+    return f"{whole // 86400} d {whole % 86400 // 3600:02} h"
+
+
+def parse_span(text: str) -> float | None:
+    """Parse a duration with its unit, such as ``90s``, ``1.5h`` or ``30d``; None if it is none.
+
+    Returns:
+        Seconds.
+    """
+    digits = text.rstrip("smhd")
+    unit = text[len(digits) :]
+    if unit not in _UNITS_S or not digits.replace(".", "", 1).isdecimal() or not text.isascii():
+        return None
+    return float(digits) * _UNITS_S[unit]
+
+
+def number(value: float | int | bool | str) -> str:
+    """Render a number for people in a few characters, such as a metric's value."""
+    if isinstance(value, float):
+        return f"{value:.5g}"
+    return integer_text(value) if type(value) is int else str(value)

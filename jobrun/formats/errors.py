@@ -1,0 +1,158 @@
+"""Build the errors of data files, each with the file, the member and the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
+from jobrun.core.text.names import did_you_mean
+
+UNEVEN_MEND = (
+    "read them with readers of their own, or make them one length; where one holds lengths of "
+    "parts of the other, name both in one field: {values: …, lengths: …}"
+)
+
+
+def missing_file(path: str) -> EnvironmentFaultError:
+    """Build the error for a data file that does not exist; suggest the nearest name."""
+    folder = Path(path).parent
+    if not folder.is_dir():
+        return EnvironmentFaultError.of(
+            "E280", f"there is no file {path}", f"there is no folder {folder}"
+        )
+    near = did_you_mean(Path(path).name, [item.name for item in folder.iterdir()])
+    return EnvironmentFaultError.of("E280", f"there is no file {path}", near)
+
+
+def missing_member(path: str, member: str, known: Iterable[str]) -> EnvironmentFaultError:
+    """Build the error for a member that the data file does not have."""
+    return EnvironmentFaultError.of(
+        "E281", f"{path} has no member '{member}'", did_you_mean(member, known)
+    )
+
+
+def unnamed_member(path: str, known: Iterable[str]) -> EnvironmentFaultError:
+    """Build the error for a data file of several members, or none, when the spec names none."""
+    names = sorted(known)
+    if not names:
+        return EnvironmentFaultError.of("E281", f"{path} has no members", "see how it was made")
+    shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    return EnvironmentFaultError.of(
+        "E281", f"{path} has several members", f"write '{path}::{names[0]}'; there are {shown}"
+    )
+
+
+def no_members(path: str, member: str) -> EnvironmentFaultError:
+    """Build the error for a member of a data file whose format has no members."""
+    return EnvironmentFaultError.of(
+        "E281", f"{path} holds one array and has no member '{member}'", f"write '{path}' alone"
+    )
+
+
+def unreadable(path: str, why: object) -> EnvironmentFaultError:
+    """Build the error for a data file that is damaged, or not of the format of its suffix."""
+    return EnvironmentFaultError.of(
+        "E282", f"cannot read {path}: {why}", "see whether it is whole and what its name says"
+    )
+
+
+def cut_short(path: str, size_bytes: int, expected_bytes: int) -> EnvironmentFaultError:
+    """Build the error for a data file that ends before its data do."""
+    return unreadable(path, f"it is cut short: {size_bytes} bytes, expected {expected_bytes}")
+
+
+def no_format(path: str) -> EnvironmentFaultError:
+    """Build the error for a file name suffix that no data format has."""
+    suffix = Path(path).suffix
+    kind = f"'{suffix}' files" if suffix else "a name without an ending"
+    return EnvironmentFaultError.of(
+        "E283",
+        f"no data format is known for {kind}: {path}",
+        "use .npy, .npz, .csv, .tsv, .h5 or .hdf5; .parquet is read, and never written",
+    )
+
+
+def holds_objects(path: str, member: str = "") -> EnvironmentFaultError:
+    """Build the error for a data file with pickled objects: loading them could run any code."""
+    what = f"{path}::{member}" if member else path
+    return EnvironmentFaultError.of(
+        "E284",
+        f"{what} holds Python objects",
+        "save it again with one numeric dtype, or one array per member",
+    )
+
+
+def hostile(path: str, member: str, how: str) -> EnvironmentFaultError:
+    """Build the error for a data file that could read other files, or exhaust the memory."""
+    return EnvironmentFaultError.of(
+        "E287", f"refused to read {path}::{member}: {how}", "copy the data into a plain dataset"
+    )
+
+
+def uneven(path: str, one: tuple[str, int], other: tuple[str, int]) -> EnvironmentFaultError:
+    """Build the error for two members of a data file that should have the same length."""
+    return EnvironmentFaultError.of(
+        "E288",
+        f"the members of {path} differ in length: '{one[0]}' has {one[1]} rows, '{other[0]}' "
+        f"{other[1]}",
+        UNEVEN_MEND,
+    )
+
+
+def lengths(path: str, name: str, why: str, mend: str) -> EnvironmentFaultError:
+    """Build the error for lengths in a data file that do not fit the values of a ragged field."""
+    return EnvironmentFaultError.of("E514", f"'{name}' of {path} {why}", mend)
+
+
+def flat_values(path: str, values: str, name: str) -> EnvironmentFaultError:
+    """Build the error for values of ragged rows in a data file that would be read one row each."""
+    return EnvironmentFaultError.of(
+        "E515",
+        f"'{values}' of {path} would be read row by row, but '{name}' adds up to as many values: "
+        "by their names and numbers, each record is several of the values, or none",
+        f"write fields: {{{values}: {{values: {values}, lengths: {name}}}}}; if each of the values "
+        f"is a record, give '{name}' another name in the file, or zip two readers",
+    )
+
+
+def no_rows(path: str, member: str) -> EnvironmentFaultError:
+    """Build the error for a member that is a single number where rows are needed."""
+    what = f"{path}::{member}" if member else path
+    return EnvironmentFaultError.of(
+        "E288", f"{what} is a single value and has no rows", "load it in init instead"
+    )
+
+
+def too_large(path: str, member: str, size: int, most: int) -> EnvironmentFaultError:
+    """Build the error for a member of a data file that would need too much memory."""
+    return EnvironmentFaultError.of(
+        "E289",
+        f"{path}::{member} is compressed, so it can only be read whole: {size} bytes, and {most} "
+        "are the most",
+        "save it with numpy.savez instead of savez_compressed, or as an .npy or .h5 file",
+    )
+
+
+def needs_extra(path: str, package: str) -> EnvironmentFaultError:
+    """Build the error for a data format that needs an optional package."""
+    return EnvironmentFaultError.of(
+        "E293",
+        f"reading {path} needs the package '{package}'",
+        "install it: pip install 'jobrun[parquet]'",
+    )
+
+
+def no_column(path: str, name: str, why: str) -> EnvironmentFaultError:
+    """Build the error for a column of a table that is no array of numbers or text."""
+    return EnvironmentFaultError.of(
+        "E288",
+        f"cannot read the rows of {path}::{name}: {why}",
+        "convert the column to numbers or text, or select other fields",
+    )
+
+
+def unwritable(path: str, member: str, why: str, mend: str) -> TaskFailedError:
+    """Build the error for a value that the data format cannot hold."""
+    what = f"{path}::{member}" if member else path
+    return TaskFailedError.of("E286", f"cannot save to {what}: {why}", mend)

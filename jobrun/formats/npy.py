@@ -1,0 +1,121 @@
+"""Read and write npy and npz files, never with pickled Python objects in them."""
+
+from __future__ import annotations
+
+import ast
+import math
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from jobrun.formats import errors as faults
+from jobrun.formats.headers import NpyHeader, choose_member, npz_members, open_zip, read_npy_header
+
+Array = np.ndarray[Any, Any]
+_SHORT_HEADER = 1 << 15
+# The oldest a zip file knows: equal values give equal bytes.
+NO_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def read_npy(path: str) -> Array:
+    """Read the array of an npy file.
+
+    Raises:
+        EnvironmentFaultError: It is damaged, cut short, or holds Python objects.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            header = read_npy_header(file, path)
+            size = os.fstat(file.fileno()).st_size
+            expect_data(path, "", header, size)
+            file.seek(0)
+            return _read_array(file, path)
+    except OSError as error:
+        raise faults.unreadable(path, error.strerror or error) from error
+
+
+def read_npz(path: str, member: str) -> Array:
+    """Read one array of an npz file.
+
+    Raises:
+        EnvironmentFaultError: It is not there, damaged, cut short, or holds Python objects.
+    """
+    with open_zip(path) as archive:
+        known = npz_members(archive)
+        name = choose_member(path, member, tuple(known))
+        what = f"{path}::{name}"
+        try:
+            with archive.open(known[name]) as file:
+                header = read_npy_header(file, what)
+            expect_data(path, name, header, known[name].file_size)
+            with archive.open(known[name]) as file:
+                return _read_array(file, what)
+        # RuntimeError: encrypted, or compressed in a way that zipfile does not know.
+        except (zipfile.BadZipFile, OSError, EOFError, RuntimeError) as error:
+            raise faults.unreadable(what, error) from error
+
+
+def write_npy(file: IO[bytes], array: Array) -> None:
+    """Write an array as an npy stream to a file."""
+    np.lib.format.write_array(file, array, version=_version(array), allow_pickle=False)
+
+
+def write_npz(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
+    """Write arrays as an npz stream, not compressed. Equal arrays give equal bytes."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for name, array in arrays.items():
+            entry = zipfile.ZipInfo(f"{name}.npy", NO_TIME)
+            entry.external_attr = 0o644 << 16
+            with archive.open(entry, "w", force_zip64=True) as stream:
+                write_npy(stream, array)
+
+
+def _version(array: Array) -> tuple[int, int]:
+    # The oldest that can hold it; numpy, left to choose, warns of the others.
+    header = repr(np.lib.format.dtype_to_descr(array.dtype))
+    if not header.isascii():
+        return (3, 0)
+    return (1, 0) if len(header) < _SHORT_HEADER else (2, 0)
+
+
+def expect_data(path: str, member: str, header: NpyHeader, size: int) -> None:
+    """Check that the data of an npy file are what its header promises; no objects.
+
+    Args:
+        path: The file.
+        member: The member, or empty.
+        header: Its header.
+        size: How many bytes header and data have.
+
+    Raises:
+        EnvironmentFaultError: It is cut short, holds Python objects, or has no known dtype.
+    """
+    if header.objects:
+        raise faults.holds_objects(path, member)
+    what = f"{path}::{member}" if member else path
+    try:
+        dtype = np.lib.format.descr_to_dtype(descr(header))
+    except (ValueError, TypeError, SyntaxError) as error:
+        raise faults.unreadable(what, "its npy header is damaged") from error
+    # Before memory is asked for: a damaged header may promise terabytes.
+    expected = header.size + math.prod(header.info.shape) * dtype.itemsize
+    if size < expected:
+        raise faults.unreadable(what, f"it is cut short: {size} bytes, expected {expected}")
+
+
+def descr(header: NpyHeader) -> Any:
+    """Return the dtype in an npy file's header in the form that ``descr_to_dtype`` takes."""
+    text = header.info.dtype
+    return ast.literal_eval(text) if text.startswith(("[", "(")) else text
+
+
+def _read_array(file: Any, what: str) -> Array:
+    try:
+        array: Array = np.lib.format.read_array(file, allow_pickle=False)
+    except (ValueError, TypeError, KeyError) as error:
+        raise faults.unreadable(what, error) from error
+    return array

@@ -1,0 +1,322 @@
+"""Read rows of npy and npz files, and of any contiguous array in a file or in memory."""
+
+from __future__ import annotations
+
+import ast
+import math
+import mmap
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.system_calls import read_into
+from jobrun.formats import errors as faults
+from jobrun.formats import npy as arrays
+from jobrun.formats.headers import (
+    NpyHeader,
+    choose_member,
+    npz_members,
+    open_zip,
+    read_npy_header,
+    suffix_of,
+)
+from jobrun.formats.rows.source import Array, Column, Piece, common_length
+
+MOST_COMPRESSED_BYTES = 1 << 30
+# Rows in any order are taken from a mapping of what is no larger than this; of larger files they
+# are read one by one, for Linux maps much more around each than is asked for.
+_MAPPED_BYTES = 256 << 20
+# What is mapped counts as this process's memory until it is given back.
+_GIVE_BACK_BYTES = 128 << 20
+_AROUND_BYTES = 1 << 16
+_LOCAL_HEADER_BYTES = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """An array that lies contiguously in a file.
+
+    Attributes:
+        member: Its name in the file; for messages.
+        offset: Of its first byte.
+        fortran: Its first axis is the one that changes fastest.
+    """
+
+    member: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    offset: int
+    fortran: bool = False
+
+
+def open_file(path: str, members: tuple[str, ...]) -> ArrayRows:
+    """Open arrays in an npy or npz file to read rows; see ``source.open_rows``."""
+    with Path(path).open("rb") as file:
+        is_zip = file.read(2) == b"PK"
+    if suffix_of(path) == ".npy" or not is_zip:
+        for member in members:
+            if member:
+                raise faults.no_members(path, member)
+        return ArrayRows(path, tuple(_npy_part(path) for _ in members))
+    with open_zip(path) as archive:
+        parts = tuple(_npz_part(archive, path, member) for member in members)
+    return ArrayRows(path, parts)
+
+
+class ArrayRows:
+    """Rows of arrays that are contiguous, in a file or in memory.
+
+    Args:
+        path: For messages, and of the file in which extents lie.
+        parts: The columns.
+        names: What they are called; else as the extents say.
+    """
+
+    def __init__(
+        self, path: str, parts: tuple[Extent | Array, ...], names: tuple[str, ...] = ()
+    ) -> None:
+        self._path = path
+        self._names = names or tuple(one.member if isinstance(one, Extent) else "" for one in parts)
+        for name, part in zip(self._names, parts, strict=True):
+            if not part.shape:
+                raise faults.no_rows(path, name)
+        lengths = [(name, part.shape[0]) for name, part in zip(self._names, parts, strict=True)]
+        self._length = common_length(path, lengths)
+        self._columns = tuple(
+            Column(name, part.dtype, tuple(part.shape[1:]))
+            for name, part in zip(self._names, parts, strict=True)
+        )
+        in_file = any(isinstance(part, Extent) for part in parts)
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if in_file else -1
+        self._sources = tuple(
+            _Extent(self._file, path, part) if isinstance(part, Extent) else _InMemory(part)
+            for part in parts
+        )
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Dtype and shape of a row of each array."""
+        return self._columns
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def is_indexable(self) -> bool:
+        """Whether rows in any order are gathered from memory or a mapping, not read one by one."""
+        return all(source.is_indexable for source in self._sources)
+
+    def take(self, start: int, stop: int) -> Piece:
+        """Read consecutive rows of contiguous arrays."""
+        return tuple(source.take(start, stop) for source in self._sources)
+
+    def pick(self, rows: Array) -> Piece:
+        """Read rows of contiguous arrays in any order."""
+        return tuple(source.pick(rows) for source in self._sources)
+
+    def close(self) -> None:
+        """Close the file of the arrays whose rows were read."""
+        for source in self._sources:
+            source.close()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+class _InMemory:
+    """The rows of an array in memory, which does not change meanwhile."""
+
+    is_indexable = True
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+
+    def take(self, start: int, stop: int) -> Array:
+        """Return consecutive rows of an array in memory."""
+        return self._array[start:stop].copy(order="C")
+
+    def pick(self, rows: Array) -> Array:
+        """Return rows of an array in memory in any order."""
+        return self._array.take(rows, axis=0)
+
+    def close(self) -> None:
+        """Release the array in memory whose rows were read."""
+        self._array = self._array[:0]
+
+
+class _Extent:
+    """Rows of an array that lies contiguously in a file.
+
+    Rows in order are read rather than mapped: a mapping of a file that someone cuts short
+    ends the process, and its pages count as memory in use.
+    """
+
+    def __init__(self, file: int, path: str, extent: Extent) -> None:
+        self._file = file
+        self._path = path
+        self._extent = extent
+        self._row_bytes = extent.dtype.itemsize * math.prod(extent.shape[1:])
+        self._map: Any = None
+        self._rows: Any = None
+        self._touched_bytes = 0
+
+    @property
+    def is_indexable(self) -> bool:
+        """Whether the array in the file is small enough to be mapped."""
+        return self._row_bytes * self._extent.shape[0] <= _MAPPED_BYTES
+
+    def take(self, start: int, stop: int) -> Array:
+        """Read consecutive rows of an array that is contiguous in a file."""
+        if self._extent.fortran and len(self._extent.shape) > 1:
+            found = self._mapped()[start:stop].copy("C")
+            self._release_pages(found.nbytes)
+            return np.asarray(found)
+        extent = self._extent
+        rows = np.empty((stop - start, *extent.shape[1:]), extent.dtype)
+        if rows.nbytes:
+            self._fill(rows, extent.offset + start * self._row_bytes)
+        return rows
+
+    def pick(self, rows: Array) -> Array:
+        """Read rows, in any order, of an array that is contiguous in a file."""
+        extent = self._extent
+        self._check_size()
+        if extent.fortran and len(extent.shape) > 1:
+            found = np.ascontiguousarray(self._mapped()[rows])
+            self._release_pages(len(rows) * _AROUND_BYTES)
+            return found
+        found = np.empty((len(rows), *extent.shape[1:]), extent.dtype)
+        if found.nbytes:
+            self._gather(rows, _as_bytes(found))
+        return found
+
+    def _gather(self, rows: Array, target: Array) -> None:
+        """Read rows of an array as bytes, by the offsets at which they begin in the file."""
+        extent = self._extent
+        if self.is_indexable:
+            # No row is out of bounds; to have that checked would take a copy.
+            self._mapped().take(rows, axis=0, out=target, mode="clip")
+            return
+        # Through the file once, each row to where it was asked for.
+        order = np.argsort(rows, kind="stable")
+        for at, row in zip(order.tolist(), rows[order].tolist(), strict=True):
+            self._fill(target[at : at + 1], extent.offset + row * self._row_bytes)
+
+    def close(self) -> None:
+        """Release the mapped memory of an array in a file."""
+        self._map = self._rows = None
+
+    def _fill(self, found: Array, offset: int) -> None:
+        view = _as_bytes(found).reshape(-1).data
+        while view:
+            count = read_into(self._file, [view], offset)
+            if count == 0:
+                raise self._cut_short()
+            view = view[count:]
+            offset += count
+
+    def _mapped(self) -> Any:
+        """Map an array's rows: as numbers if their axis is the fastest in memory, else as bytes."""
+        if self._map is None:
+            extent = self._extent
+            if extent.fortran and len(extent.shape) > 1:
+                self._map = np.memmap(
+                    self._path, extent.dtype, "r", extent.offset, extent.shape, "F"
+                )
+            else:
+                shape = (extent.shape[0], self._row_bytes)
+                self._map = np.memmap(self._path, np.uint8, "r", extent.offset, shape)
+                # Rows will be asked for in any order: the disk had better give them in its own.
+                self._map._mmap.madvise(mmap.MADV_WILLNEED)
+            # What is mapped, without what numpy's class for it costs at each use.
+            self._rows = np.asarray(self._map)
+        return self._rows
+
+    def _release_pages(self, touched_bytes: int) -> None:
+        """Release mapped pages of array rows before they add up; the page cache keeps them."""
+        self._touched_bytes += touched_bytes
+        if self._touched_bytes > _GIVE_BACK_BYTES:
+            self._touched_bytes = 0
+            self._map._mmap.madvise(mmap.MADV_DONTNEED)
+
+    def _check_size(self) -> None:
+        expected = self._extent.offset + self._row_bytes * self._extent.shape[0]
+        if os.fstat(self._file).st_size < expected:
+            raise self._cut_short()
+
+    def _cut_short(self) -> Exception:
+        return faults.unreadable(self._path, "it has been cut short since it was opened")
+
+
+def _as_bytes(array: Array) -> Array:
+    """Return the memory of an array as bytes, row by row."""
+    return array.reshape(len(array), -1).view(np.uint8)
+
+
+def _npy_part(path: str) -> Extent:
+    try:
+        with Path(path).open("rb") as file:
+            header, fortran = _header(file, path)
+            size = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise faults.unreadable(path, error.strerror or error) from error
+    arrays.expect_data(path, "", header, size)
+    return _extent("", header, header.size, fortran=fortran)
+
+
+def _npz_part(archive: zipfile.ZipFile, path: str, member: str) -> Extent | Array:
+    known = npz_members(archive)
+    name = choose_member(path, member, tuple(known))
+    info = known[name]
+    what = f"{path}::{name}"
+    if info.compress_type != zipfile.ZIP_STORED:
+        if info.file_size > MOST_COMPRESSED_BYTES:
+            raise faults.too_large(path, name, info.file_size, MOST_COMPRESSED_BYTES)
+        return arrays.read_npz(path, name)
+    try:
+        with archive.open(info) as file:
+            header, fortran = _header(file, what)
+    except (zipfile.BadZipFile, OSError, EOFError, RuntimeError) as error:
+        raise faults.unreadable(what, error) from error
+    arrays.expect_data(path, name, header, info.file_size)
+    return _extent(name, header, _data_offset(path, info) + header.size, fortran=fortran)
+
+
+def _extent(member: str, header: NpyHeader, offset: int, *, fortran: bool) -> Extent:
+    dtype = np.lib.format.descr_to_dtype(arrays.descr(header))
+    return Extent(member, dtype, header.info.shape, offset, fortran)
+
+
+def _header(file: Any, what: str) -> tuple[NpyHeader, bool]:
+    kept = _RecordingFile(file)
+    header = read_npy_header(kept, what)  # type: ignore[arg-type]
+    fields = ast.literal_eval(kept.last.decode("latin1"))
+    return header, bool(fields.get("fortran_order"))
+
+
+class _RecordingFile:
+    """A file that remembers what was last read: the text of an npy header."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.last = b""
+
+    def read(self, count: int) -> bytes:
+        """Read the next bytes of an npy file's header, and remember them."""
+        self.last = self._file.read(count)
+        return self.last
+
+
+def _data_offset(path: str, info: zipfile.ZipInfo) -> int:
+    """Return where the rows of an npz member begin in the file, by its local zip header."""
+    with Path(path).open("rb") as file:
+        file.seek(info.header_offset)
+        header = file.read(_LOCAL_HEADER_BYTES)
+    if len(header) < _LOCAL_HEADER_BYTES or not header.startswith(b"PK\x03\x04"):
+        raise faults.unreadable(path, "its local headers are damaged")
+    name, extra = (int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
+    return info.header_offset + _LOCAL_HEADER_BYTES + name + extra

@@ -1,0 +1,166 @@
+"""Find the blobs that a step reads, binds, changes in place and deletes.
+
+A callable or a program uses what the step declares. Steps inside a step are not included: the
+caller knows in which order they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import field
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.effects.effect import Effect
+from jobrun.graph.expressions import Call, Expr, Name, OutputRead
+from jobrun.graph.query import expressions
+from jobrun.graph.steps import (
+    Assign,
+    Augment,
+    CallPython,
+    Delete,
+    Guard,
+    ItemTarget,
+    NameTarget,
+    Net,
+    Op,
+    Perform,
+    Step,
+)
+from jobrun.graph.traversal import children
+
+
+@dataclass(slots=True)
+class Access:
+    """The names that one step uses, in the order of its text; a name may occur several times.
+
+    Attributes:
+        reads: Names that must hold a value before.
+        binds: Names that hold a value afterwards.
+        changes: Names whose array is changed in place; these are in ``reads`` too.
+        atomic: Names that only an atomic operator uses here; they must hold a value.
+        deletes: Names that hold no value afterwards.
+        called: Names that a callable's result is bound to; these are in ``binds`` too.
+        lent: Names that a callable may change in place; these are in ``changes`` too.
+        outputs: Outputs of other tasks that are read.
+    """
+
+    reads: list[str] = field(default_factory=list)
+    binds: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
+    atomic: list[str] = field(default_factory=list)
+    deletes: list[str] = field(default_factory=list)
+    outputs: list[OutputRead] = field(default_factory=list)
+    called: list[str] = field(default_factory=list)
+    lent: list[str] = field(default_factory=list)
+
+
+class AccessFinder:
+    """Finds the blobs that steps read, bind and change, with the help of a table of operators.
+
+    Args:
+        mutating: Operator → positions of the arguments that it changes in place.
+        atomic: Those of them that may be used by several threads at once.
+    """
+
+    def __init__(self, mutating: Mapping[str, tuple[int, ...]], atomic: Collection[str]) -> None:
+        self._mutating = mutating
+        self._atomic = frozenset(atomic)
+
+    def of_expr(self, *exprs: Expr) -> Access:
+        """Find the blobs to which expressions have access: which they read, or change in place."""
+        access = Access()
+        for expr in exprs:
+            self._scan(expr, access)
+        return access
+
+    def counted(self, call: Call) -> tuple[str, ...]:
+        """Return the blobs that an operator on a counter accesses to change; empty for others."""
+        if call.function not in self._atomic:
+            return ()
+        arguments = [call.args[at] for at in self._mutating[call.function] if at < len(call.args)]
+        return tuple(one.name for one in arguments if isinstance(one, Name))
+
+    def of_op(self, op: Op) -> Access:
+        """Find the blobs that one operator of a net reads, binds, changes and deletes."""
+        access = Access()
+        match op:
+            case Assign():
+                self._scan(op.value, access)
+                for target in op.targets:
+                    self._add_target(target, access)
+            case Augment():
+                access.reads.append(op.target.name)
+                self._scan(op.value, access)
+                self._add_target(op.target, access)
+                if isinstance(op.target, NameTarget):
+                    access.changes.append(op.target.name)
+            case Perform():
+                self._scan(op.value, access)
+            case Delete():
+                access.reads += op.names
+                access.deletes += op.names
+        return access
+
+    def of_step(self, step: Step) -> Access:
+        """Find the blobs that one step reads, binds and changes, without the steps inside it."""
+        if isinstance(step, Net):
+            return _join(self.of_op(op) for op in step.ops)
+        access = self.of_expr(*expressions(step))
+        if isinstance(step, Effect):
+            lent = step.lends()
+            access.reads += step.reads()
+            access.lent += lent
+            access.changes += lent
+            access.binds += step.binds()
+        if isinstance(step, CallPython):
+            access.called += step.outputs
+        if isinstance(step, Guard):
+            access.binds.append(step.flag)
+        return access
+
+    def _add_target(self, target: NameTarget | ItemTarget, access: Access) -> None:
+        if isinstance(target, NameTarget):
+            access.binds.append(target.name)
+            return
+        access.reads.append(target.name)
+        access.changes.append(target.name)
+        self._scan(target.index, access)
+
+    def _scan(self, expr: Expr, access: Access) -> None:
+        if isinstance(expr, Name):
+            access.reads.append(expr.name)
+            return
+        if isinstance(expr, OutputRead):
+            access.outputs.append(expr)
+            return
+        if isinstance(expr, Call) and expr.function in self._mutating:
+            self._scan_mutating_call(expr, access)
+            return
+        for part in children(expr):
+            self._scan(part, access)
+
+    def _scan_mutating_call(self, call: Call, access: Access) -> None:
+        positions = self._mutating[call.function]
+        for position, argument in enumerate(call.args):
+            if position in positions and isinstance(argument, Name):
+                if call.function in self._atomic:
+                    access.atomic.append(argument.name)
+                else:
+                    access.reads.append(argument.name)
+                    access.changes.append(argument.name)
+            else:
+                self._scan(argument, access)
+        for _, value in call.kwargs:
+            self._scan(value, access)
+
+
+def _join(parts: Iterable[Access]) -> Access:
+    joined = Access()
+    for part in parts:
+        joined.reads += part.reads
+        joined.binds += part.binds
+        joined.changes += part.changes
+        joined.atomic += part.atomic
+        joined.deletes += part.deletes
+        joined.outputs += part.outputs
+    return joined

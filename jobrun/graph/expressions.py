@@ -1,0 +1,220 @@
+"""Define the expressions of a spec as frozen trees, one class per kind of node.
+
+The compiler builds these trees from the text of a spec; the runtime turns them into
+Python code. There is no node for attribute access, import, lambda or comprehension in
+general, so the safety of an expression does not rest on a list of forbidden things.
+Offsets (``at``) count characters from the start of the expression's text; they serve
+error messages and never take part in comparison.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Literal
+
+from jobrun.core.lazy_dataclass import dataclass
+
+_TYPE_NAMES = (
+    "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
+    "float16 float32 float64 longdouble complex64 complex128"
+)
+DTYPES: tuple[str, ...] = tuple(_TYPE_NAMES.split())
+ATTRIBUTES: tuple[str, ...] = ("T", "shape", "size", "ndim", "dtype")
+# Readable everywhere without being blobs. ``iter`` and ``rng`` have nodes of their own.
+BUILTINS: tuple[str, ...] = (
+    "epoch", "instance", "instances", "node.name", "node.index", "node.count", "inf", "nan", "pi",
+)  # fmt: skip
+
+UnaryOperator = Literal["-", "+", "~", "not"]
+BinaryOperator = Literal["+", "-", "*", "/", "//", "%", "**", "@", "&", "|", "^", "<<", ">>"]
+Comparison = Literal["<", "<=", ">", ">=", "==", "!="]
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A literal: bool, int, float, complex, text, None; ``...`` is Ellipsis (in indices)."""
+
+    value: bool | int | float | complex | str | None
+    ellipsis: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dtype:
+    """One of ``DTYPES``, by name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A blob, looked up in the workspace that its task's scopes say."""
+
+    name: str
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """One of ``BUILTINS``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoopIndex:
+    """The iteration number (int, from 0) of an enclosing loop, given by the loop's path."""
+
+    loop: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRead:
+    """A task's output, a snapshot taken when that task ended.
+
+    ``node`` is empty until the compiler has found which node's task is meant.
+    """
+
+    task: str
+    output: str
+    node: str = ""
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBlob:
+    """A state blob of a named node, in stop conditions, metrics and expectations."""
+
+    node: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    operator: UnaryOperator
+    operand: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    left: Expr
+    operator: BinaryOperator
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A chain: ``left op[0] rest[0] op[1] rest[1] …``."""
+
+    left: Expr
+    operators: tuple[Comparison, ...]
+    rest: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Logical:
+    """``and`` / ``or`` over two or more operands, evaluated lazily."""
+
+    operator: Literal["and", "or"]
+    operands: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Conditional:
+    """``then if condition else otherwise``."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A registered function, by its name in the operator table."""
+
+    function: str
+    args: tuple[Expr, ...] = ()
+    kwargs: tuple[tuple[str, Expr], ...] = ()
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A method of the task's random stream, such as ``rng.choice(…)``."""
+
+    method: str
+    args: tuple[Expr, ...] = ()
+    kwargs: tuple[tuple[str, Expr], ...] = ()
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One of ``ATTRIBUTES`` of a value."""
+
+    value: Expr
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    start: Expr | None = None
+    stop: Expr | None = None
+    step: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """``value[index]``; several indices are a ``Sequence`` of form tuple."""
+
+    value: Expr
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """``(a, b)`` or ``[a, b]``."""
+
+    items: tuple[Expr, ...]
+    form: Literal["tuple", "list"] = "tuple"
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """``{expr:format}`` inside a text."""
+
+    value: Expr
+    format: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text with parts that are filled in at run time.
+
+    A part is literal text, a ``Hole``, or one of the ``Builtin`` names ``epoch``,
+    ``instance``, ``node.name`` and ``run.dir``.
+    """
+
+    parts: tuple[str | Hole | Builtin, ...]
+
+
+Expr = (
+    Const
+    | Dtype
+    | Name
+    | Builtin
+    | LoopIndex
+    | OutputRead
+    | NodeBlob
+    | Unary
+    | Binary
+    | Compare
+    | Logical
+    | Conditional
+    | Call
+    | Draw
+    | Attribute
+    | Slice
+    | Index
+    | Sequence
+    | Text
+)

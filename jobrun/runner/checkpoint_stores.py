@@ -1,0 +1,101 @@
+"""Open the store of a run's checkpoints, and find where they are written and uploaded to."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobrun.checkpoint.store import CheckpointStore
+from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.core.files.disk import disk_faults, make_directory
+from jobrun.core.object_url import ObjectUrl, is_object_url, parse_object_url
+from jobrun.graph.types import Job
+from jobrun.runner.rundir.runs import Run
+from jobrun.runner.stop_requests import StopRequests
+from jobrun.session.wire.file_messages import NodeFiles
+
+if TYPE_CHECKING:
+    from jobrun.checkpoint.upload_groups import UploadBuilder
+    from jobrun.runner.saving.object_upload import ObjectUpload
+
+
+def open_store(run: Run, job: Job, folder: Path) -> CheckpointStore:
+    """Open the store of a run's checkpoints: where its spec says, or inside the run.
+
+    Args:
+        run: The run.
+        job: What it runs.
+        folder: That of its spec, where a relative ``checkpoint.dir`` starts.
+
+    Raises:
+        EnvironmentFaultError: A directory outside the run cannot be made.
+    """
+    if not job.checkpoint.directory:
+        return DirectoryStore(str(run.path / "checkpoints"))
+    root = _run_place(run, folder / job.checkpoint.directory)
+    with disk_faults("E354", f"make {root}"):
+        # Of the job, and of the run: see below.
+        make_directory(root, own=3)
+    return DirectoryStore(str(root))
+
+
+def node_files(job: Job, store: CheckpointStore, run: Run) -> NodeFiles:
+    """Return where the nodes of a run write checkpoint files on their way to the store."""
+    policy = job.checkpoint
+    if not policy.enabled:
+        return NodeFiles()
+    if policy.node_dir:
+        # Of this run alone: what a killed node leaves there belongs to no other run.
+        own = str(Path(policy.node_dir) / f"jobrun-{run.record.run_id}")
+        objects = ""
+        if policy.collect_to:
+            # Only who uploads needs these; so below.
+            from jobrun.runner.saving.object_upload import generation_url  # noqa: PLC0415
+
+            objects = str(
+                generation_url(find_objects(run, policy.collect_to), run.record.generation)
+            )
+        return NodeFiles(policy.nodes, node_dir=own, objects=objects)
+    return NodeFiles(policy.nodes, epochs_dir=str(Path(store.path(0)).parent))
+
+
+def open_upload(
+    run: Run, job: Job, folder: Path, requests: StopRequests | None = None
+) -> UploadBuilder | ObjectUpload | None:
+    """Open what uploads checkpoints to the store that ``checkpoint.upload`` names, or None.
+
+    Args:
+        run: The run.
+        job: What it runs.
+        folder: That of its spec, where a relative directory starts.
+        requests: Tell whether the run is to end at once, and not to wait for an upload.
+    """
+    policy = job.checkpoint.upload
+    if policy is None:
+        return None
+    if is_object_url(policy.to):
+        from jobrun.runner.rundir.object_store_lease import RunLease  # noqa: PLC0415
+        from jobrun.runner.rundir.object_store_run import upload_record  # noqa: PLC0415
+        from jobrun.runner.saving.object_upload import ObjectUpload  # noqa: PLC0415
+
+        url = find_objects(run, policy.to)
+        return ObjectUpload(
+            url,
+            partial(upload_record, run),
+            lambda: bool(requests and requests.dropping),
+            RunLease(run.path, url) if job.checkpoint.collect_to else None,
+        )
+    from jobrun.checkpoint.upload_groups import DirectoryUpload  # noqa: PLC0415
+
+    return DirectoryUpload(str(_run_place(run, folder / policy.to)), job.cluster.nodes[0].name)
+
+
+def find_objects(run: Run, to: str) -> ObjectUrl:
+    """Return the URL of a run's checkpoints in the object store ``to``."""
+    return parse_object_url(to) / run.record.job / run.path.name
+
+
+def _run_place(run: Run, place: Path) -> Path:
+    # Under the run's name: two runs never share a place.
+    return place / run.record.job / run.path.name

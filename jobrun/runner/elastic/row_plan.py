@@ -1,0 +1,369 @@
+"""Plan which rows of which file each node of one resized family reads.
+
+A *family* is the nodes of one counted name. Declared state is redistributed by rows, or copied;
+anything else is a fault with its place. Only reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from jobrun.checkpoint.checkpoint_file import read_state
+from jobrun.checkpoint.hdf5.dataset_names import blob_names
+from jobrun.checkpoint.hdf5.index import BlobType
+from jobrun.checkpoint.save_load_groups import checkpointed_blobs
+from jobrun.checkpoint.store import Manifest, StoredFile
+from jobrun.checkpoint.stores.object_references import open_checkpoint
+from jobrun.core.codes import Code
+from jobrun.core.errors import Fault
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.origin import Origin
+from jobrun.graph.readers import POSITION_PREFIX
+from jobrun.graph.state_division import FilePart, Layout, Rows
+from jobrun.graph.types import Job, OutputRef
+from jobrun.runner.locate_faults import iter_bindings
+from jobrun.runner.progress import from_json
+from jobrun.values import compare
+from jobrun.values.kinds import Value, describe, same_bits
+from jobrun.values.objects import ObjectState
+
+Blob = tuple[str, str]
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ResizedFamily:
+    """A family of nodes whose number differs from that in the checkpoint.
+
+    Attributes:
+        before: Those with a file, in their order.
+        after: Those that are to have state now.
+        layouts: Of the blobs that are redistributed or copied.
+    """
+
+    name: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    layouts: tuple[tuple[str, Layout], ...] = ()
+
+    def __str__(self) -> str:
+        words = [
+            f"{name} {'redistributed by rows' if layout == 'rows' else 'the same on all'}"
+            for name, layout in self.layouts
+        ]
+        counts = f"{len(self.before)} before, {len(self.after)} now"
+        return f"nodes of '{self.name}': {counts}; {', '.join(words)}"
+
+
+class FamilyPlan:
+    """Plans which rows of which files the nodes of a resized family read.
+
+    Args:
+        job: The job.
+        family: Its nodes before and now.
+        manifest: Of the epoch.
+        directory: Where its files are.
+        compare: See whether what is declared to be the same on all nodes is.
+
+    Attributes:
+        layouts: Of the blobs that are to be moved.
+        types: What they will be.
+        faults: What cannot be moved, and why.
+    """
+
+    def __init__(
+        self, job: Job, family: ResizedFamily, manifest: Manifest, directory: str, *, compare: bool
+    ) -> None:
+        self.family = family
+        self.layouts: dict[str, Layout] = {}
+        self.types: dict[Blob, BlobType] = {}
+        self.faults: list[Fault] = []
+        self._job = job
+        self._manifest = manifest
+        self._directory = Path(directory)
+        self._compare = compare
+        self._files = {file.node: file for file in manifest.files}
+        self._there = {node: self._stored(self._files[node]) for node in family.before}
+        self._wanted = checkpointed_blobs(job)
+        self._declared = {one.name: one for one in job.layouts}
+        self._rows: dict[str, list[Rows]] = {}
+
+    def make(self) -> None:
+        """Plan the rows of each blob that the resized family has saved and will have."""
+        stored = dict.fromkeys(name for one in self._there.values() for name in one)
+        for name in stored:
+            # Positions are a matter of ``resize``; blobs that no node is to have stay unread.
+            if self._holders(name) and not name.startswith(POSITION_PREFIX):
+                self._look(name, self._sources(name))
+        lacking = {
+            name
+            for node in self.family.after
+            for name in self._wanted[node]
+            if name not in stored and not name.startswith(POSITION_PREFIX)
+        }
+        for name in sorted(lacking):
+            self._fault(
+                name,
+                "E307",
+                f"epoch {self._manifest.epoch} has no blob '{name}'",
+                "continue with the spec that it was saved with, or fork the run",
+            )
+        self._check_outputs()
+
+    def parts(self) -> dict[str, tuple[FilePart, ...]]:
+        """Return which rows of which files each node of the resized family reads."""
+        found: dict[str, dict[str, list[Rows]]] = {node: {} for node in self.family.after}
+        for name, layout in self.layouts.items():
+            holders = self._holders(name)
+            sources = self._sources(name)
+            for place, node in enumerate(holders):
+                if layout == "replicated":
+                    source = node if node in sources else sources[0]
+                    found[node].setdefault(source, []).append(Rows(name))
+                    continue
+                for source, rows in self._pieces(name, sources, place, len(holders)):
+                    found[node].setdefault(source, []).append(rows)
+        return {
+            node: tuple(
+                self._part(source, files[source])
+                for source in self.family.before
+                if source in files
+            )
+            for node, files in found.items()
+        }
+
+    def _sources(self, name: str) -> list[str]:
+        return [node for node in self.family.before if name in self._there[node]]
+
+    def _holders(self, name: str) -> list[str]:
+        """Return the nodes of the resized family that will have a blob of this name."""
+        made = dict(self._job.constants)
+        return [
+            node
+            for node in self.family.after
+            if name in self._wanted[node] or name in made.get(node, ())
+        ]
+
+    def _stored(self, file: StoredFile) -> dict[str, BlobType | None]:
+        """Read which blobs a file of the resized family has, with types of single values."""
+        with open_checkpoint(str(self._directory / file.name)) as opened:
+            opened.require_digest(file.digest)
+            index = opened.index
+            return {
+                name: index.type_of(index.rows[name]) if name in index.rows else None
+                for name in blob_names(index.names)
+            }
+
+    def _look(self, name: str, sources: list[str]) -> None:
+        declared = self._declared.get(name)
+        if declared is None:
+            self._refuse(name, sources)
+        elif declared.layout == "rows":
+            self._divide(name, sources)
+        else:
+            self._take_over(name, sources)
+
+    def _refuse(self, name: str, sources: list[str]) -> None:
+        nodes = ", ".join(sources[:_MOST_NAMED]) + (" …" if len(sources) > _MOST_NAMED else "")
+        counts = f"{len(self.family.before)} nodes of '{self.family.name}' to "
+        counts += str(len(self.family.after))
+        kind = self._there[sources[0]][name]
+        rows = f"'state: {{{name}: {{partition: rows}}}}' if the nodes have parts of one array, "
+        self._fault(
+            name,
+            "E387",
+            f"'{name}' of {nodes} is declared neither partitioned nor replicated, so it cannot go "
+            f"from {counts}",
+            f"declare it: {rows if kind is not None and kind.shape else ''}"
+            f"'state: {{{name}: replicated}}' if all have the same; or keep the count",
+        )
+
+    def _divide(self, name: str, sources: list[str]) -> None:
+        kinds = {node: self._there[node][name] for node in sources}
+        first = kinds[sources[0]]
+        for node, kind in kinds.items():
+            if kind is None or kind.kind != "array" or not kind.shape:
+                self._fault(
+                    name,
+                    "E387",
+                    f"'{name}' of {node} is no array with rows, and is "
+                    "declared to be divided by rows",
+                    "declare it replicated, or keep it in an array",
+                    declared=True,
+                )
+                return
+            if first and (kind.dtype, kind.shape[1:]) != (first.dtype, first.shape[1:]):
+                self._fault(
+                    name,
+                    "E387",
+                    f"the rows of '{name}' do not fit together: {first.dtype} {first.shape} of "
+                    f"{sources[0]}, {kind.dtype} {kind.shape} of {node}",
+                    "give the rows one dtype and one shape on all nodes, or keep the count",
+                    declared=True,
+                )
+                return
+        self.layouts[name] = "rows"
+        holders = self._holders(name)
+        for place, node in enumerate(holders):
+            begin, end = _row_range(self._total(name, sources), place, len(holders))
+            assert first is not None  # noqa: S101 - seen above
+            self.types[node, name] = replace(first, shape=(end - begin, *first.shape[1:]))
+
+    def _take_over(self, name: str, sources: list[str]) -> None:
+        files = [
+            (node, str(self._directory / self._files[node].name), self._files[node].digest)
+            for node in sources
+        ]
+        difference = find_first_difference(name, files, self._manifest) if self._compare else ""
+        if difference:
+            self._fault(
+                name,
+                "E388",
+                f"'{name}' is declared replicated, and is not the same on all nodes: {difference}",
+                "make it the same on all nodes before the end of an epoch, or declare what it is, "
+                "or keep the count",
+                declared=True,
+            )
+            return
+        self.layouts[name] = "replicated"
+        kind = self._there[sources[0]][name]
+        if kind is not None:
+            self.types |= {(node, name): kind for node in self._holders(name)}
+
+    def _total(self, name: str, sources: list[str]) -> int:
+        return sum(self._count(name, node) for node in sources)
+
+    def _count(self, name: str, source: str) -> int:
+        kind = self._there[source][name]
+        return kind.shape[0] if kind is not None else 0
+
+    def _pieces(
+        self, name: str, sources: list[str], place: int, places: int
+    ) -> Iterator[tuple[str, Rows]]:
+        """Yield the ranges of rows in the family's files that make up one node's share."""
+        begin, end = _row_range(self._total(name, sources), place, places)
+        at, is_empty = 0, True
+        for source in sources:
+            count = self._count(name, source)
+            first, stop = max(begin - at, 0), min(end - at, count)
+            if first < stop:
+                is_empty = False
+                yield source, Rows(name, first, stop)
+            at += count
+        if is_empty:
+            yield sources[0], Rows(name, 0, 0)
+
+    def _part(self, source: str, blobs: list[Rows]) -> FilePart:
+        file = self._files[source]
+        return FilePart(str(self._directory / file.name), source, file.digest, tuple(blobs))
+
+    def _check_outputs(self) -> None:
+        """Collect faults of planned rows: outputs read later are on one node only."""
+        there = from_json(self._manifest.runner).outputs
+        known = {(ref.task, ref.output) for ref in there if ref.node in self.family.before}
+        for task in (*self._job.init.tasks, *self._job.epoch.tasks):
+            for one in task.outputs if task.node in self.family.after else ():
+                ref = OutputRef(task.name, task.node, one.name)
+                if (task.name, one.name) in known and ref not in there:
+                    self.faults.append(
+                        Fault(
+                            "E387",
+                            f"the output '{task.name}.{one.name}' is read later, and "
+                            f"{task.node} has not given one yet",
+                            "read a blob instead of an output, or keep the count",
+                            task.origin,
+                            task.path,
+                        )
+                    )
+
+    def _fault(
+        self, name: str, code: Code, message: str, mend: str, *, declared: bool = False
+    ) -> None:
+        path, where = self._place(name)
+        if declared and name in self._declared:
+            path, where = self._declared[name].path, self._declared[name].origin
+        self.faults.append(Fault(code, message, mend, where, path))
+
+    def _place(self, name: str) -> tuple[str, Origin | None]:
+        """Return the path and origin of the step in init that makes the family's blob."""
+        for node in self.family.after:
+            for path, origin in iter_bindings(self._job, node, name):
+                return path, origin
+        return f"state.{name}", None
+
+
+def _row_range(count: int, place: int, places: int) -> tuple[int, int]:
+    """Return the first and last row of a node's share, as ``reader_position`` divides rows."""
+    return count * place // places, count * (place + 1) // places
+
+
+_MOST_CHARACTERS = 40
+
+
+def find_first_difference(
+    name: str, files: Sequence[tuple[str, str, str]], manifest: Manifest
+) -> str:
+    """Describe how the first node of a family differs, whose values are to be equal, or "".
+
+    Two values at a time are in memory.
+
+    Args:
+        name: Of the blob.
+        files: Node, path and digest of each file that holds it.
+        manifest: Of the epoch.
+
+    Raises:
+        CheckpointError: A file is missing or damaged.
+    """
+    first: Value = None
+    for place, (node, path, digest) in enumerate(files):
+        value = read_state(
+            path,
+            node=node,
+            epoch=manifest.epoch,
+            run_id=manifest.run_id,
+            digest=digest,
+            names=[name],
+        )[name]
+        if place == 0:
+            first = value
+        elif text := describe_difference(first, value):
+            return text.format(first=files[0][0], second=node)
+    return ""
+
+
+def describe_difference(first: Value, second: Value) -> str:
+    """Describe where the values of two nodes of a family differ, or return ""."""
+    differs = compare.find_difference(first, second)
+    if differs is None:
+        return ""
+    if isinstance(first, ObjectState) or differs.path or same_bits(first, second):
+        return f"{{second}} differs from {{first}}: {_escape_braces(str(differs))}"
+    if describe(first) != describe(second):
+        one, other = _escape_braces(describe(first)), _escape_braces(describe(second))
+        return f"{one} on {{first}}, {other} on {{second}}"
+    if isinstance(first, np.ndarray) and first.size:
+        return _first_element(first, second)
+    return f"{_short_repr(first)} on {{first}}, {_short_repr(second)} on {{second}}"
+
+
+def _first_element(first: Value, second: Value) -> str:
+    for place in np.ndindex(first.shape):
+        one, other = first[place], second[place]
+        if not same_bits(np.asarray(one), np.asarray(other)):
+            at = ", ".join(map(str, place))
+            return f"[{at}] is {_short_repr(one)} on {{first}}, {_short_repr(other)} on {{second}}"
+    return "{first} and {second} have other bits"
+
+
+def _short_repr(value: Value) -> str:
+    text = value.item() if isinstance(value, np.generic) else value
+    return _escape_braces(repr(text)[:_MOST_CHARACTERS])
+
+
+def _escape_braces(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")

@@ -1,0 +1,7 @@
+"""Identify what decides a run's result, and compare it at each resume.
+
+- ``authored``: the spec or Python job. ``code_digests``, ``callable_sources``: the user's code.
+- ``environment``: interpreter, numpy, BLAS, CPU. ``data_fingerprints``, ``data_lock``: data
+  files.
+- ``provenance``: command line and version control. ``drift``: the comparison.
+"""

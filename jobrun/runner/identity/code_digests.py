@@ -1,0 +1,420 @@
+"""Digest all user code that decides a job's result, following its imports without executing them.
+
+Decided from the text alone, so that it is the same before a run and before each resume, and in
+every session: what the modules of the called functions import, however deep, inside functions
+too. What is only loaded at some point of a run would come too late to be compared.
+
+- A module that is not installed (beside the spec, on ``PYTHONPATH``, an editable install) counts
+  with the digest of its file: Python source, a compiled extension, bytecode, an archive.
+- One that is installed counts with the version of its distribution, and so does what that requires.
+- The standard library counts with Python's version.
+
+An import of a computed name counts as an import of every module that it may mean.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import hashlib
+import marshal
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
+from functools import lru_cache
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.expressions import Call
+from jobrun.graph.query import iter_steps
+from jobrun.graph.steps import CallPython, RunProgram
+from jobrun.graph.traversal import find_parts
+from jobrun.graph.types import Job
+from jobrun.ops.plugins import has_loaded, module_of
+from jobrun.runner.identity.callable_sources import (
+    Module,
+    digest_file,
+    digest_scripts,
+    find_module,
+    list_modules,
+)
+from jobrun.runner.identity.data_fingerprints import literal_text
+
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+# Its version is recorded by itself.
+_OWN = "jobrun"
+_BYTECODE_HEADER_BYTES = 16
+_REQUIREMENT = re.compile(r"Requires-Dist:\s*([A-Za-z0-9][A-Za-z0-9._-]*)(.*)")
+
+
+@dataclass(slots=True)
+class CodeDigests:
+    """The digests of all code of a job.
+
+    Attributes:
+        sources: ``sha256:…`` by ``module:function`` for each callable, by module for what they
+            import, by ``./path`` for scripts beside the spec.
+        packages: The versions of the distributions they import, by name.
+    """
+
+    sources: dict[str, str] = field(default_factory=dict)
+    packages: dict[str, str] = field(default_factory=dict)
+
+
+def digest_code(job: Job, folder: Path) -> CodeDigests:
+    """Digest the code of every callable, reader, program and plug-in operator of a job.
+
+    Args:
+        job: The job.
+        folder: The spec's folder, absolute.
+    """
+    walk = _ImportWalker()
+    scripts: dict[str, str] = {}
+    for step in iter_steps(job):
+        if isinstance(step, CallPython):
+            base = folder / step.folder
+            module = step.target.partition(":")[0]
+            walk.follow(module, base, shown=step.target)
+        elif isinstance(step, RunProgram):
+            scripts |= _digest_scripts(step, folder / step.folder, walk)
+    for module in _operator_modules(job):
+        walk.follow(module, folder)
+    sources = {**walk.sources, **scripts}
+    return CodeDigests(
+        dict(sorted(sources.items())), dict(sorted(_versions(walk.installed).items()))
+    )
+
+
+class _ImportWalker:
+    """Follows the imports of a job's code.
+
+    Attributes:
+        sources: Digests by module, of what is not installed.
+        installed: The files of modules that are.
+    """
+
+    def __init__(self) -> None:
+        self.sources: dict[str, str] = {}
+        self.installed: set[Path] = set()
+        self._seen: set[tuple[str, Path]] = set()
+
+    def add(self, name: str, digest: str) -> None:
+        """Add the digest of a source of the job's code under its name."""
+        known = self.sources.get(name)
+        if known not in (None, digest):
+            # Two folders of included files have a module of one name.
+            both = "".join(sorted((known, digest)))
+            digest = f"sha256:{hashlib.sha256(both.encode()).hexdigest()}"
+        self.sources[name] = digest
+
+    def follow(self, module: str, base: Path, *, shown: str = "", only_below: bool = False) -> None:
+        """Add a module, the packages around it, and all that these import, to the code.
+
+        Args:
+            module: Its name.
+            base: Where it is looked for first.
+            shown: The name of the module itself in ``sources``, if it is not its own.
+            only_below: Leave out what is not in ``base``: another interpreter may run it.
+        """
+        waiting = list(_with_packages(module))
+        while waiting:
+            name = waiting.pop()
+            if (name, base) in self._seen:
+                continue
+            self._seen.add((name, base))
+            found = self._found(name, base, only_below=only_below)
+            if found is not None and found.file is not None:
+                self.add(shown if shown and name == module else name, digest_file(found.file))
+                waiting += self._imports(name, found, base)
+        if shown and shown not in self.sources:
+            # Another callable of the same module came first.
+            found = self._found(module, base, only_below=only_below)
+            if found is not None and found.file is not None:
+                self.add(shown, digest_file(found.file))
+
+    def _found(self, name: str, base: Path, *, only_below: bool) -> Module | None:
+        """Return a module of the user, whose text is digested; note an installed one."""
+        found = find_module(name, base)
+        if found is None or found.file is None or found.file.is_relative_to(base):
+            return found
+        top = name.partition(".")[0]
+        if only_below or top == _OWN or top in sys.stdlib_module_names:
+            return None
+        if _is_installed(found.file):
+            self.installed.add(found.file)
+            return None
+        return found
+
+    def _imports(self, name: str, found: Module, base: Path) -> Iterator[str]:
+        file = found.file
+        if file is None:
+            return
+        try:
+            data = file.read_bytes()
+        except OSError:
+            return
+        is_package = file.name.partition(".")[0] == "__init__"
+        imports = _imports_of(data, name, is_package, file.suffix)
+        yield from (part for one in imports.names for part in _with_packages(one))
+        for prefix in imports.computed:
+            yield from _list_candidates(prefix, name, base)
+
+
+def _list_candidates(prefix: str, name: str, base: Path) -> Iterator[str]:
+    """Yield every module that code may mean by an import of a computed name."""
+    package = prefix or name.partition(".")[0]
+    found = find_module(package, base)
+    if found is None or (found.file is not None and _is_installed(found.file)):
+        return
+    if found.search:
+        yield from list_modules(found.search, package)
+    else:
+        yield from list_modules((base,))
+
+
+@dataclass(frozen=True, slots=True)
+class _Imports:
+    """What a module's text imports.
+
+    Attributes:
+        names: Full names that may be modules.
+        computed: For each import of a computed name, the package it begins with, or nothing.
+    """
+
+    names: tuple[str, ...]
+    computed: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=4096)
+def _imports_of(data: bytes, module: str, is_package: bool, suffix: str) -> _Imports:
+    package = module if is_package else module.rpartition(".")[0]
+    if suffix == ".pyc":
+        return _Imports(tuple(_bytecode_imports(data, package)))
+    if suffix != ".py":
+        return _Imports(())
+    try:
+        tree = ast.parse(data)
+    except (SyntaxError, ValueError, RecursionError):
+        # Importing it will say where.
+        return _Imports(())
+    names: list[str] = []
+    computed: list[str] = []
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and _is_type_checking(node.test):
+            waiting += node.orelse
+            continue
+        waiting += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(package, node.module or "", node.level)
+            # What is imported from a package may be a module of it.
+            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Call) and _is_import_call(node.func) and node.args:
+            literal, prefix = _import_argument(node.args[0], package)
+            names += [literal] if literal else []
+            computed += [] if literal else [prefix]
+    return _Imports(tuple(dict.fromkeys(names)), tuple(dict.fromkeys(computed)))
+
+
+def _is_type_checking(test: ast.expr) -> bool:
+    name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
+    return name == "TYPE_CHECKING"
+
+
+def _is_import_call(function: ast.expr) -> bool:
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name in {"import_module", "__import__"}
+
+
+def _import_argument(argument: ast.expr, package: str) -> tuple[str, str]:
+    """Return the module that code names as text in ``import_module``, or its package."""
+    match argument:
+        case ast.Constant(value=str() as text):
+            level = len(text) - len(text.lstrip("."))
+            return _absolute(package, text.lstrip("."), level), ""
+        case (
+            ast.JoinedStr(values=[ast.Constant(value=str() as text), *_])
+            | ast.BinOp(left=ast.Constant(value=str() as text))
+            | ast.Call(func=ast.Attribute(value=ast.Constant(value=str() as text)))
+        ):
+            begin = re.split(r"[%{]", text)[0]
+            level = len(begin) - len(begin.lstrip("."))
+            return "", _absolute(package, begin.lstrip(".").rpartition(".")[0], level)
+        case _:
+            return "", ""
+
+
+def _absolute(package: str, name: str, level: int) -> str:
+    if not level:
+        return name
+    parts = package.split(".")[: len(package.split(".")) - level + 1]
+    return ".".join(part for part in (*parts, name) if part)
+
+
+def _bytecode_imports(data: bytes, package: str) -> Iterator[str]:
+    try:
+        waiting = [marshal.loads(data[_BYTECODE_HEADER_BYTES:])]  # noqa: S302 - what would be run
+    except (EOFError, ValueError, TypeError):
+        return
+    while waiting:
+        code = waiting.pop()
+        if not isinstance(code, CodeType):
+            continue
+        waiting += code.co_consts
+        base = ""
+        for one in dis.get_instructions(code):
+            if one.opname == "IMPORT_NAME":
+                base = str(one.argval)
+                yield from (base, f"{package}.{base}")
+            elif one.opname == "IMPORT_FROM":
+                yield from (f"{base}.{one.argval}", f"{package}.{base}.{one.argval}")
+                yield f"{package}.{one.argval}"
+
+
+def _with_packages(name: str) -> Iterator[str]:
+    parts = name.strip(".").split(".")
+    for count in range(1, len(parts) + 1):
+        if all(part.isidentifier() for part in parts[:count]):
+            yield ".".join(parts[:count])
+
+
+def _operator_modules(job: Job) -> list[str]:
+    """Return the modules of the plug-in operators that a job's code uses."""
+    calls: Any = Call
+    names = {call.function for call in find_parts(job.groups, calls)} if has_loaded() else ()
+    return sorted({module for name in names if (module := module_of(name))})
+
+
+def _digest_scripts(step: RunProgram, folder: Path, walk: _ImportWalker) -> dict[str, str]:
+    """Digest the scripts in the spec's folder that the job starts programs with."""
+    texts = [text for word in step.command if (text := literal_text(word))]
+    words = [word for text in texts for word in _shell_words(text)] if step.shell else texts
+    found = digest_scripts(words, folder)
+    for name in found:
+        path = folder / name
+        if path.suffix.lower() == ".py":
+            walk.follow(path.stem, path.parent, shown=name, only_below=True)
+    return found
+
+
+def _shell_words(line: str) -> list[str]:
+    try:
+        return shlex.split(line, comments=True)
+    except ValueError:
+        return line.split()
+
+
+def _is_installed(path: Path | None) -> bool:
+    return path is not None and not _INSTALLED.isdisjoint(path.parts)
+
+
+def _versions(files: Iterable[Path]) -> dict[str, str]:
+    """Return the versions of the distributions that the job's code imports or requires."""
+    by_site: dict[Path, set[str]] = {}
+    for file in files:
+        at = max(number for number, part in enumerate(file.parts) if part in _INSTALLED)
+        by_site.setdefault(Path(*file.parts[: at + 1]), set()).add(
+            Path(*file.parts[at + 1 :]).as_posix()
+        )
+    found: dict[str, str] = {}
+    known = _distributions(by_site)
+    waiting: list[str] = []
+    for site, names in by_site.items():
+        owners, orphans = _owners(known, site, names)
+        waiting += owners
+        found |= {f"{site.name}/{name}": digest_file(site / name) for name in orphans}
+    while waiting:
+        name = waiting.pop()
+        info = known.get(name)
+        if info is not None and name not in found:
+            found[name] = _version(info)
+            waiting += _list_required(info)
+    return found
+
+
+def _distributions(sites: Iterable[Path]) -> dict[str, Path]:
+    """Return the metadata directory of each installed distribution by name, in path order."""
+    places = dict.fromkeys([*(Path(one) for one in sys.path if one), *sites])
+    known: dict[str, Path] = {}
+    for place in places:
+        if _INSTALLED.isdisjoint(place.parts) or not place.is_dir():
+            continue
+        for info in sorted((*place.glob("*.dist-info"), *place.glob("*.egg-info"))):
+            known.setdefault(_normal(info.name.partition("-")[0].removesuffix(".egg")), info)
+    return known
+
+
+def _owners(known: Mapping[str, Path], site: Path, names: set[str]) -> tuple[set[str], set[str]]:
+    """Return the distributions that files of the code belong to, and the files of none."""
+    owners: set[str] = set()
+    left = {name: f"\n{name},".encode() for name in names}
+    tops = {_normal(name.partition("/")[0].partition(".")[0]) for name in names}
+    # Most distributions have the name of their package.
+    likely = sorted(known.items(), key=lambda item: item[0] not in tops)
+    for name, info in likely:
+        if not left:
+            break
+        if info.parent != site:
+            continue
+        try:
+            listed = b"\n" + (info / "RECORD").read_bytes()
+        except OSError:
+            continue
+        here = {one for one, line in left.items() if line in listed}
+        if here:
+            owners.add(name)
+            left = {one: line for one, line in left.items() if one not in here}
+    if left:
+        # Installed without a list of files, as by some systems' package managers.
+        from importlib.metadata import packages_distributions  # noqa: PLC0415 - seldom
+
+        by_top = packages_distributions()
+        for one in tuple(left):
+            if tops_of := by_top.get(one.partition("/")[0].partition(".")[0]):
+                owners.update(map(_normal, tops_of))
+                del left[one]
+    return owners, set(left)
+
+
+def _version(info: Path) -> str:
+    version = info.name.rpartition(".")[0].partition("-")[2].partition("-py")[0]
+    if not version:
+        from importlib.metadata import version as installed  # noqa: PLC0415 - seldom
+
+        version = installed(info.name.removesuffix(".egg-info"))
+    if (info / "direct_url.json").is_file():
+        # Built from a folder or a repository: the same version may be other code.
+        version += f" {_code_digest(info)}"
+    return version
+
+
+def _code_digest(info: Path) -> str:
+    lines = sorted(
+        line for line in (info / "RECORD").read_text().splitlines()
+        if ",sha256=" in line and not line.startswith(("..", info.name))
+    )  # fmt: skip
+    return f"sha256:{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:16]}"
+
+
+def _list_required(info: Path) -> Iterator[str]:
+    """Yield the names of the distributions that one requires, without its extras."""
+    for name in ("METADATA", "PKG-INFO"):
+        try:
+            text = (info / name).read_text(errors="replace")
+        except OSError:
+            continue
+        for line in text.partition("\n\n")[0].splitlines():
+            found = _REQUIREMENT.match(line)
+            if found and "extra" not in found[2].partition(";")[2]:
+                yield _normal(found[1])
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

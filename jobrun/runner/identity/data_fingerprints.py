@@ -1,0 +1,105 @@
+"""Fingerprint the data files that a run reads in every epoch.
+
+A file is known by its size and a digest of its bytes; of a large one, of its beginning and end.
+The time of its last change only saves the reading: a file that was touched is the same file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jobrun.graph.expressions import Text
+from jobrun.graph.query import iter_steps
+from jobrun.graph.steps import DataFile, Load, RunProgram, Save
+from jobrun.graph.types import Job, TaskGroup
+
+# A whole file up to this size is read; of a larger one, this much at each end.
+_WHOLE_BYTES = 64 << 20
+_END_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 20
+
+
+def fingerprint_data(
+    job: Job, folder: Path, known: Mapping[str, Any] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return size, time and digest of each data file that a resumed run would read.
+
+    Left out are files that the job itself writes, all files where programs run (which may write
+    any of them), and what init reads: its constants have digests of their own.
+
+    Args:
+        job: The job.
+        folder: The spec's folder, absolute; keys are paths relative to it.
+        known: Fingerprints from before; a file with the same size and time is not read again.
+    """
+    steps = tuple(iter_steps(job))
+    if any(isinstance(step, RunProgram) for step in steps):
+        return {}
+    written = {
+        literal_path(file, folder)
+        for step in steps
+        if isinstance(step, Save)
+        for file in step.files
+    }
+    later = replace(job, init=TaskGroup("init"))
+    found: dict[str, dict[str, Any]] = {}
+    for path in dict.fromkeys(_loaded(later, folder)):
+        if path not in written and path.is_file():
+            name = os.path.relpath(path, folder)
+            found[name] = _fingerprint(path, (known or {}).get(name, {}))
+    return found
+
+
+def literal_path(file: DataFile, folder: Path) -> Path | None:
+    """Return the path of a data file to fingerprint; None if only the run computes it."""
+    text = literal_text(file.path)
+    if text is None:
+        return None
+    base = Path(file.folder) if file.folder else folder
+    return Path(os.path.normpath(folder / base / text))
+
+
+def literal_text(text: Text) -> str | None:
+    """Return a data file's path text to fingerprint it, if the run fills nothing in; else None."""
+    if all(isinstance(part, str) for part in text.parts):
+        return "".join(part for part in text.parts if isinstance(part, str))
+    return None
+
+
+def _loaded(job: Job, folder: Path) -> Iterator[Path]:
+    for step in iter_steps(job):
+        if isinstance(step, Load):
+            for file in step.files:
+                path = literal_path(file, folder)
+                if path is not None:
+                    yield path
+
+
+def _fingerprint(path: Path, known: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        facts = path.stat()
+        if (known.get("size_bytes"), known.get("mtime_ns")) == (facts.st_size, facts.st_mtime_ns):
+            return dict(known)
+        digest = _digest(path, facts.st_size)
+    except OSError:
+        # The step that reads it reports the error.
+        return dict(known)
+    return {"size_bytes": facts.st_size, "mtime_ns": facts.st_mtime_ns, "digest": digest}
+
+
+def _digest(path: Path, size_bytes: int) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        if size_bytes <= _WHOLE_BYTES:
+            while piece := file.read(_PIECE_BYTES):
+                digest.update(piece)
+            return f"sha256:{digest.hexdigest()}"
+        digest.update(file.read(_END_BYTES))
+        file.seek(-_END_BYTES, os.SEEK_END)
+        digest.update(file.read(_END_BYTES))
+    return f"ends-sha256:{digest.hexdigest()}"

@@ -1,0 +1,305 @@
+"""Compare a run's recorded spec, code, data and environment with the present, and refuse drift.
+
+Four classes: *safe* changes are applied; *declared safe* ones are those of params that say
+``drift: safe``; *numerics* are warned of, or refused when strict; *semantic* ones are
+refused unless accepted by name. Comments, key order and written-out defaults never count.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Literal
+
+from jobrun.core.codes import Code
+from jobrun.core.errors import DriftError, Fault
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.origin import Origin
+from jobrun.spec.load import LoadedSpec
+from jobrun.spec.yaml.nodes import Scalar
+from jobrun.spec.yaml.source_map import path_text
+
+Kind = Literal["safe", "declared safe", "numerics", "semantic"]
+_Path = tuple[str | int, ...]
+
+_ABSENT = object()
+# What a change below these keys alters is when the run ends, what it keeps, and what it
+# reports; never a bit of the state.
+_SAFE_KEYS = frozenset(
+    {
+        "stop",
+        "metrics",
+        "fail_if",
+        "expect",
+        "deadline",
+        "margin",
+        "description",
+        "checkpoint",
+        "state",
+        "notify",
+        "listeners",
+    }
+)
+# What becomes of a task that fails: a group run that ends well has the same bits.
+_SAFE_TASK_KEYS = frozenset({"timeout", "retry", "on_error"})
+_SAFE_PARAM_KEYS = frozenset({"help", "min", "max", "choices", "drift"})
+_NUMERIC_KEYS = (
+    "numpy", "blas", "blas_kernel", "blas_threads", "cpu_features", "machine", "byte_order",
+    "python", "jobrun", "hash_seed",
+)  # fmt: skip
+# Compared for every job, among the keys above.
+_NUMERIC_PACKAGES = frozenset({"numpy", "h5py"})
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference between a run as recorded and as it would continue.
+
+    Attributes:
+        field: Its path in the spec, or ``numerics.numpy``, ``callables.m:f``,
+            ``packages.scipy``, ``env.HOME``, ``constants.local.X``.
+        before: As recorded, in words; empty for nothing.
+        after: As it is now.
+    """
+
+    field: str
+    kind: Kind
+    before: str
+    after: str
+    where: Origin | None = None
+
+    def __str__(self) -> str:
+        return f"{self.field}: was {self.before or 'not there'}, is {self.after or 'not there'}"
+
+
+def compare_specs(recorded: LoadedSpec, present: LoadedSpec) -> tuple[Change, ...]:
+    """Compare the meaning of two specs; return the drift in the order of the spec."""
+    before, after = recorded.spec.model_dump(by_alias=True), present.spec.model_dump(by_alias=True)
+    changes = []
+    for path, old, new in _differences(recorded.merged, present.merged, ()):
+        if path[0] == "params":
+            continue
+        meant_before, meant_after = _at(before, path), _at(after, path)
+        if meant_before is not _ABSENT and meant_before == meant_after:
+            continue
+        kind: Kind = "numerics" if _moves_safe_points(path, old, new) else _kind(path)
+        changes.append(
+            Change(path_text(path), kind, _shown(old), _shown(new), present.source.at(path))
+        )
+    return (*_param_changes(recorded, present), *changes)
+
+
+def compare_mappings(
+    prefix: str, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> tuple[Change, ...]:
+    """Compare two mappings of recorded and present digests, and return the drift."""
+    return tuple(
+        Change(f"{prefix}.{name}", "semantic", _short(before.get(name)), _short(after.get(name)))
+        for name in sorted({*before, *after})
+        if before.get(name) != after.get(name)
+    )
+
+
+def compare_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
+    """Compare recorded and present data files by size and digest, to find drift."""
+    return tuple(
+        Change(f"data.{name}", "semantic", _file(before[name]), _file(after[name]))
+        for name in sorted({*before} & {*after})
+        if _file(before[name]) != _file(after[name])
+    )
+
+
+def compare_numerics(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
+    """Compare recorded and present numerics, whose drift may change the last bits."""
+    keys: list[tuple[str, Kind]] = [(key, "numerics") for key in _NUMERIC_KEYS]
+    # It stores and reads bits, and makes none.
+    keys.append(("h5py", "safe"))
+    return tuple(
+        Change(f"numerics.{key}", kind, _shown(_numeric(before, key)), _shown(_numeric(after, key)))
+        for key, kind in keys
+        if _numeric(before, key) not in (None, _numeric(after, key))
+    )
+
+
+def compare_packages(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
+    """Compare recorded and present versions of packages that callables import: drift."""
+    return tuple(
+        Change(f"packages.{name}", "numerics", before.get(name, ""), after.get(name, ""))
+        for name in sorted({*before, *after} - _NUMERIC_PACKAGES)
+        if before.get(name) != after.get(name)
+    )
+
+
+def require_no_drift(
+    changes: tuple[Change, ...],
+    *,
+    strict: bool = False,
+    accept: tuple[str, ...] = (),
+    commands: tuple[str, str] = ("", ""),
+    explained: Mapping[str, tuple[Fault, ...]] = MappingProxyType({}),
+) -> tuple[Change, ...]:
+    """Refuse changes that are not allowed at a resume; return the rest, to be reported.
+
+    Args:
+        changes: All there are.
+        strict: Refuse numerics, too.
+        accept: Fields that may change all the same; one includes those below it.
+        commands: Those that resume and that fork, for people to choose from.
+        explained: By field, what is said of it instead, if it is refused.
+
+    Raises:
+        DriftError: With every change that is refused.
+    """
+    refused = find_refused(changes, strict=strict, accept=accept)
+    if refused:
+        plain = tuple(change for change in refused if change.field not in explained)
+        faults = [_fault(change) for change in plain]
+        if faults:
+            # Once, at the end: one command accepts all of them.
+            faults[-1] = replace(faults[-1], mend=_choices(faults[-1].mend, plain, commands))
+        faults += [one for change in refused for one in explained.get(change.field, ())]
+        raise DriftError(*dict.fromkeys(faults))
+    return changes
+
+
+def find_refused(
+    changes: tuple[Change, ...], *, strict: bool = False, accept: tuple[str, ...] = ()
+) -> tuple[Change, ...]:
+    """Return the drift that ``require_no_drift`` refuses at a resume."""
+    return tuple(
+        change
+        for change in changes
+        if (change.kind == "semantic" or (strict and change.kind == "numerics"))
+        and not _accepted(change.field, accept)
+    )
+
+
+def require_same_constants(
+    recorded: Mapping[str, str], rebuilt: Mapping[str, str], accept: tuple[str, ...] = ()
+) -> None:
+    """Require that no drift changed the constants that ``rebuild`` tasks make.
+
+    Raises:
+        DriftError: They did not: the data, or the code, is another.
+    """
+    require_no_drift(compare_mappings("constants", recorded, rebuilt), accept=accept)
+
+
+def _differences(before: Any, after: Any, path: _Path) -> Iterator[tuple[_Path, Any, Any]]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in [*before, *(key for key in after if key not in before)]:
+            old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
+            yield from _differences(old, new, (*path, key))
+    elif isinstance(before, list) and isinstance(after, list):
+        for place in range(max(len(before), len(after))):
+            old = before[place] if place < len(before) else _ABSENT
+            new = after[place] if place < len(after) else _ABSENT
+            yield from _differences(old, new, (*path, place))
+    elif type(before) is not type(after) or before != after:
+        yield path, before, after
+
+
+def _param_changes(recorded: LoadedSpec, present: LoadedSpec) -> Iterator[Change]:
+    for name in {**recorded.params, **present.params}:
+        if name in recorded.secrets or name in present.secrets:
+            # Their digests are compared.
+            continue
+        old = recorded.params.get(name, _ABSENT)
+        new = present.params.get(name, _ABSENT)
+        if type(old) is type(new) and old == new:
+            continue
+        declared = present.source.node(("params", name, "drift"))
+        is_safe = isinstance(declared, Scalar) and declared.value == "safe"
+        kind: Kind = "declared safe" if is_safe else "semantic"
+        where = present.source.at(("params", name, "default"))
+        yield Change(f"params.{name}", kind, _shown(old), _shown(new), where)
+
+
+def _moves_safe_points(path: _Path, *values: Any) -> bool:
+    """Return whether drift of the spec moves safe points: arrays get another layout.
+
+    In which order the numbers of an array lie decides in which order they are added.
+    """
+    if path == ("checkpoint",):
+        found = [one.get("every") for one in values if isinstance(one, dict)]
+    else:
+        found = list(values) if path == ("checkpoint", "every") else []
+    return any("record" in str(one) for one in found)
+
+
+def _kind(path: _Path) -> Kind:
+    match path:
+        case ("blas_threads", *_):
+            return "numerics"
+        case ("checkpoint", ("dir" | "nodes"), *_):
+            return "semantic"
+        case (str() as key, *_) if key in _SAFE_KEYS:
+            return "safe"
+        case (*_, ("log" | "message")):
+            return "safe"
+        case (_, int(), str() as key, *_) | (_, "tasks", int(), str() as key, *_) if (
+            key in _SAFE_TASK_KEYS
+        ):
+            return "safe"
+        case ("nodes", _, ("host" | "resources"), *_):
+            return "safe"
+        case _:
+            return "semantic"
+
+
+def _at(tree: Any, path: _Path) -> Any:
+    for segment in path:
+        try:
+            tree = tree[segment]
+        except (KeyError, IndexError, TypeError):
+            return _ABSENT
+    return tree
+
+
+def _numeric(environment: Mapping[str, Any], key: str) -> Any:
+    value = environment.get(key)
+    # Patch releases of Python do not change arithmetic.
+    return value.rpartition(".")[0] if key == "python" and isinstance(value, str) else value
+
+
+def _accepted(field: str, accept: tuple[str, ...]) -> bool:
+    return any(
+        field == item or field.startswith((f"{item}.", f"{item}[")) for item in accept if item
+    )
+
+
+def _shown(value: Any) -> str:
+    if value is _ABSENT or value is None:
+        return ""
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _short(digest: Any) -> str:
+    return str(digest)[:19] if digest else ""
+
+
+def _choices(mend: str, refused: tuple[Change, ...], commands: tuple[str, str]) -> str:
+    resume, fork = commands
+    if not resume or all(change.kind == "numerics" for change in refused):
+        return mend
+    fields = dict.fromkeys(change.field for change in refused if change.kind != "numerics")
+    accepted = " ".join(f"--accept-drift {shlex.quote(field)}" for field in fields)
+    return f"undo it; or continue all the same: {resume} {accepted} · or in a new run: {fork}"
+
+
+def _file(facts: Mapping[str, Any]) -> str:
+    return f"{facts.get('size_bytes', 0)} bytes, {_short(facts.get('digest'))}"
+
+
+def _fault(change: Change) -> Fault:
+    code: Code = "E370" if change.kind == "numerics" else "E369"
+    if change.field.startswith("constants."):
+        code = "E371"
+    mend = f"undo it; or accept it with --accept-drift {change.field}; or fork the run"
+    if change.kind == "numerics":
+        mend = "resume where the run was made, or without --strict"
+    was, now = change.before or "not there", change.after or "not there"
+    return Fault(code, f"was {was}, is {now}", mend, change.where, change.field)

@@ -1,0 +1,154 @@
+"""Record the provenance of a run: command line, version control, lock files.
+
+None of it decides whether a run may continue: what counts is compared by itself. It is there to
+find the code of a result again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shlex
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jobrun.core.notify_target import describe_target
+from jobrun.runner.rundir.run_record import RunRecord
+
+if TYPE_CHECKING:
+    from jobrun.runner.identity.authored import Authored
+
+_LOCK_FILES = (
+    "uv.lock", "poetry.lock", "pdm.lock", "pixi.lock", "Pipfile.lock", "conda-lock.yml",
+    "requirements.txt",
+)  # fmt: skip
+# A repository on a slow disk must not hold up a start.
+_MOST_S = 5.0
+# What a repository's own configuration could make git run.
+_HARMLESS = ("-c", "core.fsmonitor=false", "-c", "diff.external=", "-c", "core.hooksPath=/dev/null")
+
+
+def collect_provenance(present: Authored) -> dict[str, Any]:
+    """Collect the provenance of an invocation as JSON values.
+
+    Args:
+        present: What is run.
+
+    Returns:
+        ``command``: the words of the command line. ``git``, where the folder is in a repository
+        and git answers: ``commit``, ``dirty`` (tracked files differ from it), ``diff`` (digest of
+        that difference). ``lock_files``: digests, by path relative to the folder.
+    """
+    # Not where it is only shown.
+    from jobrun.runner.identity.authored import hide_secrets  # noqa: PLC0415
+    from jobrun.runner.identity.callable_sources import digest_file  # noqa: PLC0415
+
+    folder = Path(present.folder)
+    top = _repository(folder)
+    words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]  # noqa: PTH119
+    found: dict[str, Any] = {"command": list(hide_secrets(_hide_targets(words), present))}
+    git = _git(top) if top is not None else {}
+    if git:
+        found["git"] = git
+    places = dict.fromkeys(place for place in (folder, top) if place is not None)
+    locks = {}
+    for place in places:
+        for name in _LOCK_FILES:
+            with contextlib.suppress(OSError):
+                locks[os.path.relpath(place / name, folder)] = digest_file(place / name)
+    if locks:
+        found["lock_files"] = locks
+    return found
+
+
+def _repository(folder: Path) -> Path | None:
+    """Find the git repository around a folder, for the provenance of a run; None without one."""
+    for place in (folder, *folder.parents):
+        if (place / ".git").exists():
+            return place
+    return None
+
+
+def _git(top: Path) -> dict[str, Any]:
+    """Return the git commit and what differs from it; nothing if git does not answer."""
+    states = ("status", "--porcelain=v2", "--branch", "--untracked-files=no")
+    answer, data, _ = _ask_git(top, *states)
+    if not answer:
+        return {}
+    lines = data.decode(errors="replace").splitlines()
+    commits = [line.split()[-1] for line in lines if line.startswith("# branch.oid ")]
+    if not commits or commits[0] == "(initial)":
+        return {}
+    dirty = any(not line.startswith("#") for line in lines)
+    found: dict[str, Any] = {"commit": commits[0], "dirty": dirty}
+    if dirty:
+        difference = ("diff", "HEAD", "--binary", "--no-ext-diff", "--no-textconv", "--no-color")
+        answer, _, digest = _ask_git(top, *difference)
+        if answer:
+            found["diff"] = digest
+    return found
+
+
+def _ask_git(top: Path, *words: str) -> tuple[bool, bytes, str]:
+    """Run a git command for a run's provenance; return if it answered, its output, a digest."""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("GIT_")
+    } | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    try:
+        process = subprocess.Popen(  # noqa: S603 - git, with words of our own
+            ["git", "-C", str(top), *_HARMLESS, *words],  # noqa: S607 - as the user's PATH has it
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env=environment,
+        )  # fmt: skip
+    except OSError:
+        return False, b"", ""
+    limit = threading.Timer(_MOST_S, process.kill)
+    limit.daemon = True
+    limit.start()
+    begin, digest = b"", hashlib.sha256()
+    try:
+        with process:
+            while process.stdout and (piece := process.stdout.read(1 << 20)):
+                digest.update(piece)
+                begin = begin or piece
+    finally:
+        limit.cancel()
+    return process.returncode == 0, begin, f"sha256:{digest.hexdigest()}"
+
+
+def _hide_targets(words: Sequence[str]) -> list[str]:
+    """Hide the values of ``--notify`` in a recorded command line: paths are often passwords."""
+    found = list(words)
+    for index, word in enumerate(found):
+        name, equals, value = word.partition("=")
+        if name == "--notify" and equals:
+            found[index] = f"{name}={describe_target(value)}"
+        elif word == "--notify" and index + 1 < len(found):
+            found[index + 1] = describe_target(found[index + 1])
+    return found
+
+
+def iter_code_rows(record: RunRecord) -> Iterator[tuple[str, str]]:
+    """Yield the rows of a run's recorded provenance, command and code, as labels and texts."""
+    facts = record.provenance
+    command = facts.get("command")
+    if isinstance(command, list | tuple) and command:
+        yield "start", shlex.join(map(str, command))
+    words = []
+    git = facts.get("git")
+    if isinstance(git, Mapping):
+        diff = str(git.get("diff", "")).removeprefix("sha256:")[:12]
+        changed = f" with changes{f' ({diff})' if diff else ''}" if git.get("dirty") else ""
+        words.append(f"commit {str(git.get('commit', ''))[:12]}{changed}")
+    if record.packages:
+        one = len(record.packages) == 1
+        words.append(f"{len(record.packages)} package{'' if one else 's'}")
+    locks = facts.get("lock_files")
+    words += [str(name) for name in locks] if isinstance(locks, Mapping) else []
+    if words:
+        yield "code", ", ".join(words)

@@ -1,0 +1,253 @@
+"""Turn the events of a run into what its listeners get, and send it to their processes.
+
+::
+
+    run's process                        a process for each listener
+    events -> ListenerFanOut -> pipe --> host.main -> begin, record, end
+                             <-- pipe -- one line: why it has failed
+
+A listener imports large packages, has threads, and may hang or crash; in a process of its own it
+can neither slow down nor change what is computed. Nothing here waits for one before the run's end:
+what a full pipe does not take is kept until the next epoch, up to a limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jobrun.core.events import (
+    EpochEnded,
+    Event,
+    GroupRetried,
+    GroupStarted,
+    Measured,
+    NodeReplaced,
+    RunEnded,
+    RunStarted,
+)
+from jobrun.runner.listeners.listener import Number
+from jobrun.runner.rundir.event_lines import metric_name
+from jobrun.runner.rundir.runs import METRICS_NAME
+
+# Each listener's own output, in the run's directory.
+FOLDER = "listeners"
+_MOST_WAITING_BYTES = 64 << 20
+_LAST_S, _LAST_WHEN_STOPPED_S = 60.0, 10.0
+
+
+class ListenerFanOut:
+    """Sends the metrics of a run to its listeners; use as a listener of events, in any thread.
+
+    Args:
+        run: The run's directory.
+        names: Of the listeners.
+        facts: What they get as ``ListenedRun``, without the directory.
+        keep: Is given the number of each process that may outlive this one.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        names: Sequence[str],
+        facts: Mapping[str, Any],
+        keep: Callable[[int], None] | None = None,
+    ) -> None:
+        self._run = run
+        self._names = names
+        self._facts = dict(facts)
+        self._keep = keep
+        self._lock = threading.Lock()
+        self._processes: list[_ListenerProcess] = []
+        # Of epochs that have not ended: epoch, name and value in their order.
+        self._waiting: list[tuple[int, str, Number]] = []
+        self._begun: dict[str, int] = {}
+        self._epoch = -1
+
+    def __call__(self, event: Event) -> list[str]:
+        """Send what an event means for listeners; return a message for each that has failed."""
+        if not self._names:
+            return []
+        with self._lock:
+            self._take(event)
+            failed = [one for one in self._processes if one.failure]
+            is_over = isinstance(event, RunEnded)
+            self._processes = [one for one in self._processes if not (one.failure or is_over)]
+            return [
+                f"the listener '{one.name}' is switched off: {one.failure} (its output: "
+                f"{self._run / FOLDER / one.name}.log)"
+                for one in failed
+            ]
+
+    def close(self) -> None:
+        """Close the pipes to all listeners; one that got no end takes the run for killed."""
+        with self._lock:
+            self._finish(_LAST_S)
+            self._processes = []
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self._processes = [
+                    _ListenerProcess(name, self._run / FOLDER / f"{name}.log")
+                    for name in self._names
+                ]
+                if self._keep is not None:
+                    for one in self._processes:
+                        self._keep(one.pid)
+                self._begin(event.epoch)
+            case Measured():
+                self._waiting.append((event.epoch, metric_name(event), event.value))
+            case GroupStarted():
+                self._begun[event.group] = len(self._waiting)
+            case GroupRetried():
+                del self._waiting[self._begun.get(event.group, 0) :]
+            case NodeReplaced():
+                self._begin(event.epoch)
+            case EpochEnded():
+                self._epoch = event.epoch
+                self._record()
+            case RunEnded():
+                self._record()
+                self._send({"end": event.outcome})
+                # A batch system that has asked for the end does not wait; a resume sends the rest.
+                is_asked = event.outcome in {"stopped", "interrupted"}
+                self._finish(_LAST_WHEN_STOPPED_S if is_asked else _LAST_S)
+            case _:
+                pass
+
+    def _finish(self, longest_s: float) -> None:
+        """Wait for all listeners to end, at most ``longest_s`` in total."""
+        deadline = time.monotonic() + longest_s
+        for one in self._processes:
+            one.finish(deadline)
+
+    def _begin(self, epoch: int) -> None:
+        """Send listeners what the run's file of metrics holds now, with which they begin."""
+        self._epoch = epoch
+        self._waiting.clear()
+        self._begun.clear()
+        size_bytes = 0
+        with contextlib.suppress(OSError):
+            size_bytes = (self._run / METRICS_NAME).stat().st_size
+        facts = {**self._facts, "directory": str(self._run)}
+        self._send({"begin": facts, "epoch": epoch, "metrics_bytes": size_bytes})
+
+    def _record(self) -> None:
+        """Send the metrics of epochs that have ended."""
+        rows: dict[int, dict[str, Number]] = {}
+        for epoch, name, value in self._waiting:
+            if epoch <= self._epoch:
+                rows.setdefault(epoch, {})[name] = value
+        self._waiting = [one for one in self._waiting if one[0] > self._epoch]
+        self._begun.clear()
+        # Also one without metrics: those that a start before this one measured may wait for it.
+        rows.setdefault(self._epoch, {})
+        for epoch, values in sorted(rows.items()):
+            self._send({"record": epoch, "at": time.time(), "values": values})
+
+    def _send(self, content: Mapping[str, Any]) -> None:
+        line = json.dumps(content, default=str).encode() + b"\n"
+        for one in self._processes:
+            one.send(line)
+
+
+class _ListenerProcess:
+    """The process of one listener, and the pipe to it, which is never waited for.
+
+    Args:
+        name: Of the listener.
+        log: Gets what the listener and its packages print.
+
+    Attributes:
+        name: Of the listener.
+        failure: Why it does not listen any more; empty while it does.
+    """
+
+    def __init__(self, name: str, log: Path) -> None:
+        self.name = name
+        self.failure = ""
+        self._waiting = bytearray()
+        log.parent.mkdir(exist_ok=True)
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603 - a module of ours
+                # -P: what lies beside the spec is not a module of Python. A session of its own:
+                # Ctrl-C is for the run, which then says that it ends.
+                [sys.executable, "-P", "-m", "jobrun.runner.listeners.host", name],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output,
+                start_new_session=True,
+            )  # fmt: skip
+        self.pid = self._process.pid
+        assert self._process.stdin is not None  # noqa: S101 - for the type checker
+        self._pipe = self._process.stdin
+        os.set_blocking(self._pipe.fileno(), False)
+
+    def send(self, line: bytes) -> None:
+        """Send a line to the listener's process, or keep it until its pipe has room."""
+        if self.failure:
+            return
+        self._waiting += line
+        self._flush()
+        if len(self._waiting) > _MOST_WAITING_BYTES:
+            self._fail("it does not keep up with the run")
+
+    def finish(self, deadline: float) -> None:
+        """Send what waits, close the pipe, and wait for the listener's process to end."""
+        while self._waiting and not self.failure and time.monotonic() < deadline:
+            time.sleep(0.01)
+            self._flush()
+        self.close()
+        if self.failure:
+            return
+        try:
+            self._process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self._fail("it did not end in time")
+            return
+        if self._process.returncode:
+            self._fail(self._reason())
+        elif self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def close(self) -> None:
+        """Close the pipe to the listener's process; may be called twice."""
+        with contextlib.suppress(OSError):
+            self._pipe.close()
+
+    def _flush(self) -> None:
+        try:
+            while self._waiting:
+                written = os.write(self._pipe.fileno(), self._waiting)
+                del self._waiting[:written]
+        except BlockingIOError:
+            pass
+        except OSError:
+            # The process has ended; why, it says on its way out.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_LAST_S)
+            self._fail(self._reason())
+
+    def _reason(self) -> str:
+        """Return why the listener's process has ended, in its own words."""
+        assert self._process.stdout is not None  # noqa: S101 - for the type checker
+        os.set_blocking(self._process.stdout.fileno(), False)
+        said = (self._process.stdout.read() or b"").decode(errors="replace").strip()
+        return said or f"its process ended with {self._process.returncode}"
+
+    def _fail(self, why: str) -> None:
+        self.failure = why
+        self.close()
+        self._waiting.clear()
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        assert self._process.stdout is not None  # noqa: S101 - for the type checker
+        self._process.stdout.close()

@@ -1,0 +1,122 @@
+"""Send the metrics of a live run to MLflow (extra ``jobrun[mlflow]``).
+
+The server and the experiment are those of MLflow's own variables, ``MLFLOW_TRACKING_URI`` and
+``MLFLOW_EXPERIMENT_NAME`` (else the job's name). A run of jobrun is one run of MLflow, found again
+by its tag ``jobrun.run_id``. MLflow cannot take a point back: where it holds points that the run
+has not (a process was killed after it had sent them), the MLflow run is moved to the trash, and a
+new one is made with the whole history.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from jobrun.runner.listeners.listener import EpochMetrics, ListenedRun, Outcome, to_float
+
+TAG = "jobrun.run_id"
+_STATUS = {"finished": "FINISHED", "failed": "FAILED", "stopped": "KILLED", "interrupted": "KILLED"}
+# Limits of MLflow's: of a request, and of texts.
+_MOST_METRICS, _MOST_PARAMS, _MOST_TEXT = 1000, 100, 5000
+_NOT_ALLOWED = re.compile(r"[^\w\-. :/]")
+_NAN, _LARGEST = float("nan"), 1.7976931348623157e308
+_Point = tuple[str, int, float]
+
+
+class MlflowListener:
+    """Logs a run's metrics to an MLflow run of its own; the last value of a text as a tag."""
+
+    def __init__(self) -> None:
+        self._entities = import_module("mlflow.entities")
+        self._client: Any = import_module("mlflow.tracking").MlflowClient()
+        self._run = ""
+
+    def begin(self, run: ListenedRun, history: Sequence[EpochMetrics]) -> None:
+        """Find the run in MLflow and add what it lacks; or make one, if it has too much."""
+        experiment = self._experiment(run)
+        found = self._client.search_runs([experiment], f"tags.`{TAG}` = '{run.run_id}'")
+        known = {point: at for one in history for point, at in _points(one)}
+        self._run = ""
+        for one in found:
+            there = self._points_of(one)
+            is_part = all(point in known and count == 1 for point, count in there.items())
+            if is_part and not self._run:
+                self._run = one.info.run_id
+                self._client.update_run(self._run, status="RUNNING")
+                known = {point: at for point, at in known.items() if point not in there}
+            else:
+                self._client.delete_run(one.info.run_id)
+        if not self._run:
+            self._run = self._create(experiment, run)
+        self._log(list(known.items()))
+        for one in history[-1:]:
+            self._log_texts(one)
+
+    def record(self, metrics: EpochMetrics) -> None:
+        """Log the metrics of an epoch."""
+        self._log(_points(metrics))
+        self._log_texts(metrics)
+
+    def end(self, outcome: Outcome) -> None:
+        """Give the MLflow run its status."""
+        self._client.set_terminated(self._run, _STATUS[outcome])
+
+    def _experiment(self, run: ListenedRun) -> str:
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or run.job
+        found = self._client.get_experiment_by_name(name)
+        made: str = found.experiment_id if found else self._client.create_experiment(name)
+        return made
+
+    def _create(self, experiment: str, run: ListenedRun) -> str:
+        tags = {TAG: run.run_id, "jobrun.directory": str(run.directory)}
+        made = self._client.create_run(experiment, tags=tags, run_name=run.name)
+        params = [
+            self._entities.Param(_plain(name), str(value)[:_MOST_TEXT])
+            for name, value in run.params.items()
+        ]
+        for first in range(0, len(params), _MOST_PARAMS):
+            self._client.log_batch(made.info.run_id, params=params[first : first + _MOST_PARAMS])
+        found: str = made.info.run_id
+        return found
+
+    def _points_of(self, found: Any) -> Counter[_Point]:
+        return Counter(
+            (name, one.step, _kept(one.value))
+            for name in found.data.metrics
+            for one in self._client.get_metric_history(found.info.run_id, name)
+        )
+
+    def _log(self, points: Sequence[tuple[_Point, int]]) -> None:
+        metrics = [
+            self._entities.Metric(name, value, at, step) for (name, step, value), at in points
+        ]
+        for first in range(0, len(metrics), _MOST_METRICS):
+            self._client.log_batch(self._run, metrics=metrics[first : first + _MOST_METRICS])
+
+    def _log_texts(self, metrics: EpochMetrics) -> None:
+        for name, value in metrics.values.items():
+            if isinstance(value, str):
+                self._client.set_tag(self._run, _plain(name), value[:_MOST_TEXT])
+
+
+def _points(metrics: EpochMetrics) -> list[tuple[_Point, int]]:
+    """Return the points of an epoch, each with its time in ms."""
+    at = round(metrics.at.timestamp() * 1000)
+    numbers = ((name, to_float(value)) for name, value in metrics.values.items())
+    return [((_plain(name), metrics.epoch, _kept(x)), at) for name, x in numbers if x is not None]
+
+
+def _kept(value: float) -> float:
+    """Return a number as all stores of MLflow return it: the largest one in place of infinity."""
+    # One object: NaN equals no other.
+    return _NAN if math.isnan(value) else max(-_LARGEST, min(value, _LARGEST))
+
+
+def _plain(name: str) -> str:
+    """Replace the characters of a name that MLflow refuses."""
+    return _NOT_ALLOWED.sub("_", name)

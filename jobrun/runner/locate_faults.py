@@ -1,0 +1,80 @@
+"""Find the place in the spec that makes a blob, for the faults of saves and loads that name it.
+
+What blobs share is known between groups, when no step runs that could be pointed at. The step that
+makes the blob is what the author has to change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+
+from jobrun.core.errors import Fault, JobrunError
+from jobrun.core.origin import Origin
+from jobrun.graph.query import makers, walk
+from jobrun.graph.steps import Assign, CallPython, Load, Net, Step
+from jobrun.graph.types import Job
+
+# Faults of values between groups; others that have no place are not about blobs.
+_OF_BLOBS = frozenset({
+    "E202", "E216", "E240", "E241", "E242", "E247", "E256", "E257", "E258", "E337"
+})  # fmt: skip
+_OF_TWO = frozenset({"E256", "E257"})
+# A blob, or a place inside one: 'k', 'k'.rng, 'k/0'.
+_NAMED = re.compile(r"'([^'/\s]+)[/']")
+
+
+def locate_faults(error: JobrunError, job: Job) -> JobrunError:
+    """Add to faults about blobs the place in the spec where init makes the blob.
+
+    Returns:
+        The error itself where nothing is to be added. Else one of the same class, with its notes.
+    """
+    if all(fault.where or fault.code not in _OF_BLOBS for fault in error.faults):
+        return error
+    groups = (job.init, job.epoch)
+    made = makers(chain.from_iterable(group.tasks for group in groups))
+    faults = [_locate(fault, made) for fault in error.faults]
+    placed = type(error)(*faults)
+    placed.tasks = error.tasks
+    for note in getattr(error, "__notes__", ()):
+        placed.add_note(note)
+    return placed
+
+
+def _locate(fault: Fault, made: dict[str, tuple[str, Origin]]) -> Fault:
+    if fault.where or fault.code not in _OF_BLOBS:
+        return fault
+    names = list(dict.fromkeys(name for name in _NAMED.findall(fault.message) if name in made))
+    if not names:
+        return fault
+    (path, origin), *others = (made[name] for name in names)
+    message = fault.message
+    if fault.code in _OF_TWO and others and others[0][1] != origin and others[0][1].line:
+        message += f"; '{names[1]}' is made at {others[0][1]}"
+    return replace(fault, message=message, path=path, where=origin if origin.line else None)
+
+
+def iter_bindings(job: Job, node: str, name: str) -> Iterator[tuple[str, Origin]]:
+    """Locate what binds a blob: yield path and origin of steps in init, for faults about it."""
+    for task in job.init.tasks:
+        for step in walk(task.steps) if task.node == node else ():
+            for bound, path, origin in _bound(step):
+                if bound == name:
+                    yield path, origin
+
+
+def _bound(step: Step) -> Iterator[tuple[str, str, Origin]]:
+    match step:
+        case Net():
+            for op in step.ops:
+                if isinstance(op, Assign):
+                    yield from ((one.name, op.path, op.origin) for one in op.targets)
+        case CallPython():
+            yield from ((one, step.path, step.origin) for one in step.outputs)
+        case Load():
+            yield from ((one.blob, step.path, step.origin) for one in step.files)
+        case _:
+            pass

@@ -1,0 +1,213 @@
+"""Evaluate metrics and conditions between epochs: stop conditions, patience, expectations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, assert_never
+
+import numpy as np
+
+from jobrun.core.codes import Code
+from jobrun.core.errors import Fault, TaskFailedError
+from jobrun.graph.conditions import (
+    Endless,
+    Probe,
+    StopAfterEpochs,
+    StopAfterTime,
+    StopCondition,
+    StopWhen,
+    StopWithoutImprovement,
+)
+from jobrun.graph.expressions import NodeBlob, OutputRead
+from jobrun.graph.types import OutputRef
+from jobrun.runner.progress import Patience, Progress, Scalar
+from jobrun.runtime.codegen.evaluate import evaluate
+from jobrun.session.base import Outputs, Session
+from jobrun.values.kinds import Value
+from jobrun.values.objects import ObjectFacts
+
+
+def find_stop_reasons(
+    conditions: tuple[StopCondition, ...], progress: Progress, holds: Callable[[Probe], bool]
+) -> tuple[str, ...]:
+    """Return which stop conditions hold after an epoch, in their order; empty to continue.
+
+    Never after init alone: the conditions are looked at after each epoch, so a run that was
+    killed right after init must not look at them either.
+    """
+    if progress.epoch == 0:
+        return ()
+    found = (_find_reason(condition, progress, holds) for condition in conditions)
+    return tuple(reason for reason in found if reason)
+
+
+def update_patience(
+    conditions: tuple[StopCondition, ...],
+    before: tuple[Patience, ...],
+    metrics: Mapping[str, Scalar],
+) -> tuple[Patience, ...]:
+    """Update the patience of each ``no_improvement`` condition after one more epoch.
+
+    Raises:
+        TaskFailedError: A metric is not a number.
+    """
+    known = {one.condition: one for one in before}
+    return tuple(
+        _update_one(condition, known.get(_condition_text(condition)), metrics[condition.metric])
+        for condition in conditions
+        if isinstance(condition, StopWithoutImprovement)
+    )
+
+
+def total_epochs(conditions: tuple[StopCondition, ...]) -> int | None:
+    """Return the greatest number of epochs that the stop conditions allow, or None."""
+    totals = [one.epochs for one in conditions if isinstance(one, StopAfterEpochs)]
+    return min(totals, default=None)
+
+
+def is_better(value: float, than: float | None, mode: str, min_delta: float = 0.0) -> bool:
+    """Return whether a metric improves on the best one, for ``no_improvement``. NaN never does."""
+    if math.isnan(value):
+        return False
+    if than is None:
+        return True
+    return value < than - min_delta if mode == "min" else value > than + min_delta
+
+
+def _find_reason(
+    condition: StopCondition, progress: Progress, holds: Callable[[Probe], bool]
+) -> str | None:
+    match condition:
+        case StopAfterEpochs(epochs=epochs):
+            return _epochs_text(epochs) if progress.epoch >= epochs else None
+        case StopWhen(probe=probe):
+            return probe.text if holds(probe) else None
+        case StopAfterTime(seconds=seconds):
+            return f"it has run for {seconds:g} s" if progress.elapsed_s >= seconds else None
+        case StopWithoutImprovement(epochs=epochs):
+            words = _condition_text(condition)
+            waited = max(
+                (one.waited_epochs for one in progress.patience if one.condition == words),
+                default=0,
+            )
+            return words if waited >= epochs else None
+        case Endless():
+            return None
+        case _:
+            assert_never(condition)
+
+
+def _epochs_text(epochs: int) -> str:
+    return "1 epoch has run" if epochs == 1 else f"{epochs} epochs have run"
+
+
+def _condition_text(condition: StopWithoutImprovement) -> str:
+    # ``epochs`` is left out: a condition with more patience keeps its count.
+    delta = f" by {condition.min_delta:g}" if condition.min_delta else ""
+    return f"no improvement of {condition.metric} ({condition.mode}){delta}"
+
+
+def _update_one(
+    condition: StopWithoutImprovement, before: Patience | None, value: Scalar
+) -> Patience:
+    before = before or Patience(_condition_text(condition))
+    if isinstance(value, str):
+        raise TaskFailedError.of(
+            "E367",
+            f"metric '{condition.metric}' must be a number to improve, and is {value!r}",
+            "measure a number",
+            path=condition.path,
+        )
+    if is_better(float(value), before.best, condition.mode, condition.min_delta):
+        return Patience(before.condition, float(value))
+    return Patience(before.condition, before.best, before.waited_epochs + 1)
+
+
+class ProbeEvaluator:
+    """Evaluates probes (metrics, stop conditions) on a session's present state and outputs."""
+
+    def __init__(self, session: Session, outputs: Outputs, epoch: int = 0) -> None:
+        self._epoch = epoch
+        self._session = session
+        self._outputs = outputs
+
+    def value(self, probe: Probe) -> Value:
+        """Evaluate a metric or condition between epochs, reduced over its nodes.
+
+        Raises:
+            TaskFailedError: It cannot be evaluated.
+        """
+        try:
+            parts = [evaluate(part, self._read, epoch=self._epoch) for part in probe.parts]
+            return _reduce(parts, probe.reduce)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise TaskFailedError(
+                _fault("E366", f"'{probe.text}' cannot be evaluated: {error}", probe)
+            ) from error
+
+    def holds(self, probe: Probe) -> bool:
+        """Evaluate a condition between epochs, whose value must be a bool.
+
+        Raises:
+            TaskFailedError: It is something else.
+        """
+        value = self.value(probe)
+        if isinstance(value, np.ndarray) and value.shape == ():
+            value = value[()]
+        if not isinstance(value, bool | np.bool_):
+            message = f"'{probe.text}' must be true or false, and is {_describe(value)}"
+            mend = "write a comparison; any(…) and all(…) make one bool of many"
+            raise TaskFailedError(_fault("E366", message, probe, mend))
+        return bool(value)
+
+    def scalar(self, name: str, probe: Probe) -> Scalar:
+        """Evaluate a metric between epochs as one Python number, bool or text.
+
+        Raises:
+            TaskFailedError: It is something else.
+        """
+        value = self.value(probe)
+        if isinstance(value, np.generic | np.ndarray) and value.size == 1:
+            value = value.item()
+        if not isinstance(value, bool | int | float | str):
+            message = f"metric '{name}' must be one number, and is {_describe(value)}"
+            mend = "reduce it, for example with mean(…) or max(…)"
+            raise TaskFailedError(_fault("E367", message, probe, mend))
+        return value
+
+    def _read(self, leaf: NodeBlob | OutputRead) -> Value:
+        if isinstance(leaf, NodeBlob):
+            return self._session.read(leaf.node, (leaf.name,))[leaf.name]
+        return self._outputs[OutputRef(leaf.task, leaf.node, leaf.output)]
+
+
+def _reduce(parts: list[Any], reduce: str) -> Any:
+    match reduce:
+        case "max":
+            return np.max(parts, axis=0)
+        case "min":
+            return np.min(parts, axis=0)
+        case "mean":
+            return np.mean(parts, axis=0)
+        case "sum":
+            return np.sum(parts, axis=0)
+        case "any":
+            return any(bool(part) for part in parts)
+        case "all":
+            return all(bool(part) for part in parts)
+        case _:
+            return parts[0]
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}"
+    if isinstance(value, ObjectFacts):
+        return f"an object of class {value.class_name}"
+    return f"{value!r}"
+
+
+def _fault(code: Code, message: str, probe: Probe, mend: str = "") -> Fault:
+    mend = mend or "see what its blobs hold: jobrun inspect-checkpoint RUN"
+    return Fault(code, message, mend, probe.origin, probe.path)

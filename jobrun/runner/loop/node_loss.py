@@ -1,0 +1,166 @@
+"""Fail over when a node is lost: replace it and restart from a saved epoch, a few times.
+
+The loop restarts from the point found here, as a resume does in a new process, so that the bits are
+those of a run in which nothing was lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import NamedTuple
+
+from jobrun.checkpoint.store import CheckpointStore
+from jobrun.core.events import Listener, NodeReplaced, Noted
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.types import Job, TaskGroup
+from jobrun.runner.progress import Progress
+from jobrun.runner.saving.mid_epoch_saver import MidEpochSaver
+from jobrun.runner.saving.saver import Saver
+from jobrun.runner.stop_requests import StopRequests
+from jobrun.session.base import Session
+from jobrun.session.errors import NodeLostError
+
+# How soon a request to end is seen while nothing runs.
+_POLL_S = 0.05
+_LONGEST_WAIT_S = 60.0
+
+
+class RestartPoint(NamedTuple):
+    """A save from which a run can restart after a lost node.
+
+    Attributes:
+        progress: At the end of an epoch.
+        load: Brings the state into the session.
+        records: It is the state after so many records of the next epoch; 0: at that end.
+        unknown: Fields of constants of which it says nothing, as by ``restore_progress``.
+    """
+
+    progress: Progress
+    load: TaskGroup
+    records: int = 0
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """What has been saved, and how it is loaded.
+
+    Attributes:
+        accept: Fields whose drift is accepted.
+        midway: Has what was saved between two records; None where nothing is.
+    """
+
+    job: Job
+    store: CheckpointStore
+    saver: Saver
+    accept: tuple[str, ...] = ()
+    midway: MidEpochSaver | None = None
+
+    def newest(self) -> RestartPoint | None:
+        """Return the newest save to restart from after the loss of a node, and its load group.
+
+        Waits for a save that is under way; one that has lost its node is none.
+        """
+        if self.midway:
+            self.midway.leave()
+        with contextlib.suppress(NodeLostError):
+            self.saver.settle(Progress())
+        epoch = self.saver.saved
+        if epoch < 0:
+            return None
+        within = self.midway.reenter(epoch) if self.midway else None
+        if within is not None:
+            return RestartPoint(*within)
+        from jobrun.runner.elastic.resize import restore_progress  # noqa: PLC0415 - seldom
+
+        manifest, place = self.store.manifest(epoch), self.store.path(epoch)
+        # It may have been saved on another number of nodes.
+        progress, load, unknown = restore_progress(self.job, manifest, place)
+        return RestartPoint(progress, load, unknown=unknown)
+
+
+class NodeFailover:
+    """Counts lost nodes and replaces them.
+
+    Args:
+        session: Has lost a node.
+        saves: What there is to go back to.
+        requests: Requests to end, which cut the wait short.
+        listen: Receives events.
+        most: How many in a row, with nothing saved in between, are borne.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        saves: SavedState,
+        requests: StopRequests,
+        listen: Listener,
+        most: int,
+    ) -> None:
+        self.saves = saves
+        self._session = session
+        self._requests = requests
+        self._listen = listen
+        self._most = most
+        self._count = 0
+        self._saved = (-1, 0)
+
+    def replace_lost_nodes(self, error: NodeLostError) -> RestartPoint | None:
+        """Replace lost nodes, empty all workspaces, and return where to restart, None for init.
+
+        Raises:
+            NodeLostError: The one too many.
+        """
+        while True:
+            newest = self._count_loss(error)
+            try:
+                nodes = self._session.renew()
+            except NodeLostError as another:
+                # Lost while the first one was replaced.
+                error = another
+                continue
+            for node in nodes:
+                self._listen(NodeReplaced(node, *_position(newest)))
+            return newest
+
+    def _count_loss(self, error: NodeLostError) -> RestartPoint | None:
+        """Count and report a lost node, wait, and return where to restart."""
+        newest = self.saves.newest()
+        place = _position(newest)
+        if place > self._saved:
+            self._saved, self._count = place, 0
+        self._count += 1
+        if self._count > self._most:
+            error.add_note(f"that is more than {self._most} losses with nothing saved in between")
+            raise error
+        self._tell(error, *place)
+        self._pause()
+        return newest
+
+    def _tell(self, error: NodeLostError, epoch: int, records: int) -> None:
+        said = "; ".join(fault.message for fault in error.faults)
+        where = f"from epoch {epoch}, the last that is saved" if epoch >= 0 else "from init"
+        if records:
+            where = f"in epoch {epoch + 1}, after {records} of its records"
+        wait_s = self._wait_s()
+        when = f" in {wait_s:g} s" if wait_s else ""
+        count = f"loss {self._count} of {self._most} at most"
+        self._listen(Noted(f"{said}; the run continues{when} {where} ({count})", "warning"))
+
+    def _wait_s(self) -> float:
+        """Return the wait before a lost node is replaced: 0 s, then 1 s, 2 s, 4 s and so on."""
+        if self._count <= 1:
+            return 0.0
+        return float(min(2.0 ** (self._count - 2), _LONGEST_WAIT_S))
+
+    def _pause(self) -> None:
+        end = time.monotonic() + self._wait_s()
+        while not self._requests.reason and (left_s := end - time.monotonic()) > 0:
+            time.sleep(min(left_s, _POLL_S))
+
+
+def _position(newest: RestartPoint | None) -> tuple[int, int]:
+    """Return where to restart after the loss of a node: last whole epoch, records of the next."""
+    return (newest.progress.epoch, newest.records) if newest else (-1, 0)

@@ -1,0 +1,107 @@
+"""Define the options and the result of one invocation: ``RunOptions``, ``RunResult``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+from jobrun.core.errors import Fault
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.notify_target import NotifyTarget
+
+if TYPE_CHECKING:
+    from jobrun.checkpoint.metadata_handler import MetadataHandler
+    from jobrun.checkpoint.upload_groups import UploadBuilder
+    from jobrun.runtime.codegen.step_times import StepProfiler
+
+# Receives the targets of notifications, the run's directory, and why it makes no progress.
+Announce = Callable[[tuple[NotifyTarget, ...], str, str], None]
+Resume = Literal["auto", "must", "never", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Options of ``run`` and ``resume``.
+
+    Attributes:
+        run_dir: Where runs live.
+        session: The kind of session.
+        epochs: A stop item added to this run (a total); 0 for none, or as recorded.
+        max_epochs: How many epochs this invocation may run; 0 for no limit.
+        time_s: How long this invocation may take; 0 for no limit.
+        grace_s: How long an epoch may still take after a request to end.
+        epoch: (resume) Continue from exactly this epoch; None for the newest good one.
+        strict: (resume) Refuse other numerics instead of warning.
+        accept: (resume) Fields whose drift is accepted; a field includes those below it.
+        given: (resume) The words of the command line that say what is run, for messages, such as
+            ``--spec kmeans.yaml``.
+        allow_lost: (resume) Continue from an older epoch when the newest that was saved is gone.
+        trust: Work in a run although others may write into it.
+        imports: Import callables before the start, not only look for their files.
+        upload: Uploads epochs, in place of what ``checkpoint.upload`` means; when, and
+            what a failure means, stays as it says (without it: at the end, required).
+        metadata: A handler that is asked about the run's checkpoints and notified of them,
+            beside the run's own journal.
+        max_failures: How many losses of nodes in a row, with nothing saved between, are tolerated.
+        places: ``NODE=OTHER`` each: the node runs in the process of the other one, where each would
+            have its own.
+        restart: Starts the process again with the hash seed that a run was begun with, and does
+            not return; None where that cannot be done, as in a program of the user.
+        notify: Where news of the run is sent, beside what the job says.
+        announce: Is given all such targets when the run starts, its directory, and a text if it
+            makes no progress; the caller sends the news.
+        listeners: Names of what gets the run's metrics, live, beside those of the job.
+        keep: Is given the number of each process that may outlive this one for a while, as it
+            writes what it has got.
+        profiler: Gives what measures the steps; None for code without any of that.
+        started: When the command began, on the clock of ``time.monotonic``: the time until init
+            counts as start-up.
+    """
+
+    run_dir: Path = field(default_factory=lambda: Path("runs"))
+    session: str = "threads"
+    epochs: int = 0
+    max_epochs: int = 0
+    time_s: float = 0.0
+    grace_s: float = 25.0
+    epoch: int | None = None
+    strict: bool = False
+    accept: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    allow_lost: bool = False
+    trust: bool = False
+    imports: bool = False
+    upload: UploadBuilder | None = None
+    metadata: MetadataHandler | None = None
+    profiler: StepProfiler | None = None
+    max_failures: int = 3
+    places: tuple[str, ...] = ()
+    restart: Callable[[str], NoReturn] | None = None
+    notify: tuple[NotifyTarget, ...] = ()
+    announce: Announce | None = None
+    listeners: tuple[str, ...] = ()
+    keep: Callable[[int], None] | None = None
+    started: float = field(default_factory=time.monotonic, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How an invocation ended, when it ended in good order.
+
+    Attributes:
+        exit_code: 0 finished · 9 finished, but an ``expect`` does not hold · 75 stopped on
+            request · 130 interrupted. Everything else is raised.
+        run_path: The run's directory, absolute.
+        epoch: The last epoch that is saved (that ran, with ``checkpoint: none``).
+        reason: Why it ended, in words.
+        faults: With 9, each ``expect`` that does not hold; with 75 and 130, what to do next.
+    """
+
+    exit_code: int
+    run_path: str
+    epoch: int
+    reason: str
+    faults: tuple[Fault, ...] = ()

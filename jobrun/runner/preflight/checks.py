@@ -1,0 +1,197 @@
+"""Check what a job needs of the machine before it runs, without executing any step.
+
+Data files and members, callables, programs, memory, a place to write, free space. All faults
+together; what a step of the job may still make is only a warning.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from jobrun.core.compression import PLUGIN, needs_plugin
+from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError
+from jobrun.core.files.disk import disk_faults, sync_file
+from jobrun.core.text.names import did_you_mean
+from jobrun.core.text.units import size
+from jobrun.graph.query import iter_steps
+from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save
+from jobrun.graph.types import Job
+from jobrun.runner.identity.callable_sources import Source, find_definition, find_source
+from jobrun.runner.identity.data_fingerprints import literal_path, literal_text
+from jobrun.runner.preflight.header_types import check_types, raise_type_errors
+from jobrun.runner.preflight.memory import check_memory
+from jobrun.runner.preflight.readers import check_readers
+
+_LITTLE_SPACE_BYTES = 256 << 20
+
+
+def preflight(
+    job: Job, folder: Path, listeners: tuple[str, ...] = (), *, imports: bool = False
+) -> tuple[Fault, ...]:
+    """Check everything that a job needs and is seen to lack on this machine; return faults.
+
+    Args:
+        job: The job.
+        folder: The spec's folder, absolute.
+        listeners: Names of listeners, beside those of the job.
+        imports: Import the callables' modules too, which runs their code.
+    """
+    steps = tuple(iter_steps(job))
+    makers = any(isinstance(step, CallPython | RunProgram) for step in steps)
+    saving = [file for step in steps if isinstance(step, Save) for file in step.files]
+    saved = {literal_path(file, folder) for file in saving}
+    faults = [
+        *check_memory(job, folder), *check_types(job, folder), *check_readers(job, folder)
+    ]  # fmt: skip
+    for step in steps:
+        match step:
+            case Load():
+                for file in step.files:
+                    path = literal_path(file, folder)
+                    if path is not None and path not in saved:
+                        faults += _check_data_file(step, file, path, may_appear=makers)
+            case CallPython():
+                faults += _check_callable(step, folder, imports=imports)
+            case RunProgram():
+                faults += _check_program(step)
+            case _:
+                pass
+    faults += _check_codec(job)
+    if names := (*job.listeners, *listeners):
+        # Most jobs have none.
+        faults += importlib.import_module("jobrun.runner.listeners.registry").check_listeners(names)
+    return tuple(dict.fromkeys(faults))
+
+
+def probe_directory(directory: Path) -> tuple[Fault, ...]:
+    """Write, sync and remove a small file before the run: a full disk fails now.
+
+    Returns:
+        Warnings.
+
+    Raises:
+        EnvironmentFaultError: Nothing can be written there.
+    """
+    probe = directory / f".probe.{os.getpid()}"
+    with disk_faults("E354", f"write in {directory}"):
+        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(descriptor, b"x" * 4096)
+            sync_file(descriptor)
+        finally:
+            os.close(descriptor)
+            probe.unlink()
+        free_bytes = shutil.disk_usage(directory).free
+    if free_bytes >= _LITTLE_SPACE_BYTES:
+        return ()
+    message = f"only {size(free_bytes)} are free in {directory}"
+    mend = "free space, keep fewer checkpoints, or choose another --run-dir"
+    return (Fault("W181", message, mend, severity="warning"),)
+
+
+def _check_data_file(
+    step: Load, file: DataFile, path: Path, *, may_appear: bool
+) -> Iterator[Fault]:
+    if not path.is_file():
+        near = [item.name for item in path.parent.iterdir()] if path.parent.is_dir() else []
+        mend = did_you_mean(path.name, near) if near else f"there is no folder {path.parent}"
+        message = f"no data file {literal_text(file.path)}"
+        fault = Fault("E372", message, mend, step.origin, step.path)
+        may_appear = may_appear and not path.exists()
+        yield replace(fault, severity="warning") if may_appear else fault
+        return
+    describe = importlib.import_module("jobrun.formats.headers").describe
+    try:
+        describe(str(path), file.member)
+    except JobrunError as error:
+        for fault in error.faults:
+            yield Fault(fault.code, fault.message, fault.mend, step.origin, step.path)
+    except (OSError, ValueError) as error:
+        message = f"cannot read {literal_text(file.path)}: {error}"
+        yield Fault("E373", message, "see whether the file is whole", step.origin, step.path)
+
+
+def _check_callable(step: CallPython, folder: Path, *, imports: bool) -> Iterator[Fault]:
+    module, _, function = step.target.partition(":")
+    base = folder / step.folder
+    source = find_source(module, base)
+    if source is None:
+        message = f"no module '{module}' for {step.target}"
+        mend = f"put {module.replace('.', '/')}.py beside the spec, or install it"
+        yield Fault("E374", message, mend, step.origin, step.path)
+    elif imports:
+        yield from _check_import(step, module, function, base)
+    else:
+        yield from _check_definition(step, source, function)
+
+
+def _check_definition(step: CallPython, source: Source, function: str) -> Iterator[Fault]:
+    if source.path is None or source.path.suffix != ".py":
+        return
+    found, known = find_definition(source.path, function.partition(".")[0])
+    if not found:
+        message = f"{source.path.name} has no '{function}'"
+        yield Fault("E374", message, did_you_mean(function, known), step.origin, step.path)
+
+
+def _check_import(step: CallPython, module: str, function: str, base: Path) -> Iterator[Fault]:
+    sys.path.insert(0, str(base))
+    try:
+        found: object = importlib.import_module(module)
+        for name in function.split("."):
+            found = getattr(found, name)
+    except Exception as error:  # noqa: BLE001 - a module's own code may raise anything
+        message = f"{step.target} cannot be imported: {type(error).__name__}: {error}"
+        mend = "fix the module, or install what it needs"
+        yield Fault("E374", message, mend, step.origin, step.path)
+    finally:
+        sys.path.remove(str(base))
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ValueError:
+        # It is put out of reach.
+        return False
+
+
+def _check_codec(job: Job) -> Iterator[Fault]:
+    """Check that the compression codec of the spec is installed, before init runs for nothing."""
+    codec = needs_plugin(job.checkpoint.compression)
+    if codec and not _is_installed(PLUGIN):
+        yield Fault(
+            "E326",
+            f"checkpoints are to be compressed with {codec}, which the package {PLUGIN} makes, and "
+            "it is not installed",
+            "pip install 'jobrun[hdf5plugin]', or write compression: deflate",
+            job.checkpoint.compression_at,
+            "checkpoint.compression",
+        )
+
+
+def _check_program(step: RunProgram) -> Iterator[Fault]:
+    name = "bash" if step.shell else literal_text(step.command[0])
+    if name is None or "/" in name or shutil.which(name) is not None:
+        return
+    message = f"no program '{name}' on PATH"
+    yield Fault("W180", message, "install it, or see PATH", step.origin, step.path, "warning")
+
+
+def raise_errors(faults: tuple[Fault, ...]) -> None:
+    """Raise the errors among the faults of a preflight check, if there are any.
+
+    Raises:
+        SpecError: Shapes or dtypes do not fit.
+        EnvironmentFaultError: There are others.
+    """
+    raise_type_errors(faults)
+    errors = tuple(fault for fault in faults if fault.severity == "error")
+    if errors:
+        raise EnvironmentFaultError(*errors)

@@ -1,0 +1,61 @@
+"""Find which kind of file system a run is on, and warn of its dangers."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from jobrun.core.errors import Fault
+from jobrun.core.system_calls import read_proc
+
+_NETWORK = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "9p", "afs", "ceph", "lustre", "beegfs", "gpfs", "glusterfs"}
+)
+# Parallel file systems of clusters keep locks over all hosts when they are mounted so.
+_WITHOUT_CERTAIN_LOCKS = _NETWORK - {"gpfs"}
+_IN_MEMORY = frozenset({"tmpfs", "ramfs"})
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+def find_file_system(path: Path, mounts: str | None = None) -> str:
+    """Return the kind of file system that holds a path, such as ``ext4``; empty if unknown.
+
+    Args:
+        path: An existing directory.
+        mounts: The text of ``/proc/self/mountinfo``, if it is not to be read.
+    """
+    if mounts is None:
+        mounts = read_proc("self", "mountinfo").decode(errors="replace")
+    real = os.path.realpath(path)
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        fields, dash, rest = line.partition(" - ")
+        words = fields.split()
+        if not dash or len(words) < 5 or not rest:
+            continue
+        point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), words[4])
+        # A later mount on the same point hides the earlier one.
+        if _is_below(real, point) and len(point) >= len(best):
+            best, kind = point, rest.split()[0]
+    return kind
+
+
+def check_file_system(path: Path, kind: str) -> tuple[Fault, ...]:
+    """Warn of what this kind of file system (NFS, tmpfs, …) endangers in a run."""
+    if kind in _WITHOUT_CERTAIN_LOCKS:
+        message = f"{path} is on {kind}, where a lock can be lost when the server restarts"
+        mend = "never start this run on two hosts; a local --run-dir is safer and faster"
+        return (Fault("W182", message, mend, severity="warning"),)
+    if kind in _IN_MEMORY:
+        message = f"{path} is on {kind}: it is in memory, and does not survive a reboot"
+        return (Fault("W182", message, "choose a --run-dir on a disk", severity="warning"),)
+    if kind == "overlay":
+        message = f"{path} is on an overlay: it ends with its container"
+        mend = "choose a --run-dir on a volume, if the run is to outlive the container"
+        return (Fault("W182", message, mend, severity="warning"),)
+    return ()
+
+
+def _is_below(path: str, point: str) -> bool:
+    return path == point or path.startswith(point.rstrip("/") + "/")

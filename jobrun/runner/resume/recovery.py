@@ -1,0 +1,248 @@
+"""Plan which stored epoch a run continues from and what to move aside; then apply the plan.
+
+Nothing is ever deleted here, and nothing starts over by itself: a run that has lost what
+the user was promised stops, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from jobrun.checkpoint.store import CheckpointStore, Damage
+from jobrun.core.errors import CheckpointError
+from jobrun.core.events import CheckpointSkipped, Listener, Noted
+from jobrun.core.failpoints import reach
+from jobrun.core.files.disk import disk_faults, sync_directory
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.runner.rundir.journal import Journal, JournalContents
+
+FROM_INIT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPlan:
+    """What to do before a run continues.
+
+    Attributes:
+        epoch: The one to load; ``FROM_INIT`` to run init.
+        generation: The one from here on.
+        skipped: Newer epochs that cannot be used, newest first, and why.
+        superseded: Epochs that the run has gone back behind, with their generation.
+        acknowledge: The epoch is there, but a crash came before its acknowledgement.
+        rewind: Later acknowledgements no longer count.
+        lost: The newest epoch the user was promised, where it is gone and may be; else -1.
+    """
+
+    epoch: int
+    generation: int = 0
+    skipped: tuple[Damage, ...] = ()
+    superseded: tuple[tuple[int, int], ...] = ()
+    acknowledge: bool = False
+    rewind: bool = False
+    lost: int = -1
+
+
+def plan_recovery(
+    existing: tuple[int, ...],
+    said: JournalContents,
+    inspect: Callable[[int], Damage | None],
+    generation_of: Callable[[int], int | None],
+    generation: int,
+    wanted: int | None = None,
+    *,
+    allow_lost: bool = False,
+    recorded: int = -1,
+) -> RecoveryPlan:
+    """Plan the recovery of a run: choose the epoch to continue from, and change nothing.
+
+    Args:
+        existing: The epochs in the store, ascending.
+        said: What the journal says.
+        inspect: Reads an epoch as a whole; why it cannot be used, or None.
+        generation_of: The generation that an epoch was made in.
+        generation: The run's.
+        wanted: Exactly this epoch, and a new generation.
+        allow_lost: Continue from an older epoch when the newest the user was promised is gone.
+            Never from the start.
+        recorded: The newest epoch that ``run.json`` says was saved, where the journal is gone.
+
+    Raises:
+        CheckpointError: The wanted epoch is not there or damaged, an epoch the user was
+            promised is gone, or none can be used.
+    """
+    if wanted is not None:
+        return _plan_exact(wanted, existing, inspect, generation_of, generation)
+    # A step back that a crash cut short: what lies behind it, of an older generation, is over.
+    over = tuple(
+        (epoch, made)
+        for epoch in existing
+        if said.rewound_to >= 0
+        and epoch > said.rewound_to
+        and (made := generation_of(epoch)) is not None
+        and made < said.generation
+    )
+    there = tuple(epoch for epoch in existing if epoch not in dict(over))
+    generation = max(generation, said.generation)
+    newest = max(said.newest, recorded)
+    lost = newest if newest > max(there, default=-1) else -1
+    if lost >= 0 and not (allow_lost and there):
+        raise _lost_error(lost, there, "" if said.newest >= 0 else ", as run.json says,")
+    skipped: list[Damage] = []
+    for epoch in reversed(there):
+        damage = inspect(epoch)
+        if damage is None:
+            return RecoveryPlan(
+                epoch,
+                generation,
+                tuple(skipped),
+                over,
+                acknowledge=epoch not in said.epochs,
+                rewind=bool(skipped) or lost >= 0,
+                lost=lost,
+            )
+        skipped.append(damage)
+    if skipped:
+        raise _unusable_error(skipped)
+    return RecoveryPlan(FROM_INIT, generation, superseded=over)
+
+
+def apply_recovery(
+    plan: RecoveryPlan, store: CheckpointStore, journal: Journal, run: Path, listen: Listener
+) -> None:
+    """Apply a recovery plan: set epochs aside, rewind the journal. Under the run's lock.
+
+    The journal first: if a crash follows, the epochs that are still to be moved are known to
+    be over, and the next recovery comes to the same plan.
+
+    Raises:
+        EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
+    """
+    root = Path(store.path(0)).parent
+    if root.is_dir():
+        with disk_faults("E354", f"sync {root}"):
+            # A process that was killed may have renamed an epoch and not synced that: what is
+            # seen now is not promised, and what was removed is not deleted, before it stays so.
+            sync_directory(root)
+    if plan.rewind:
+        journal.rewind(plan.epoch, plan.generation)
+        reach("runner.rewound")
+    if plan.acknowledge:
+        journal.acknowledge(plan.epoch, plan.generation)
+    if plan.lost >= 0:
+        listen(Noted(_lost_warning(plan), "warning"))
+    for damage in plan.skipped:
+        listen(CheckpointSkipped(damage.epoch, damage.reason))
+    if plan.skipped:
+        damaged = tuple(sorted(damage.epoch for damage in plan.skipped))
+        store.set_aside(damaged, str(_unused_path(run / "superseded", "damaged")))
+    for generation in sorted({made for _, made in plan.superseded}):
+        epochs = tuple(sorted(epoch for epoch, made in plan.superseded if made == generation))
+        store.set_aside(epochs, str(_unused_path(run / "superseded", f"g{generation}")))
+    for leftover in store.sweep():
+        listen(Noted(f"removed {leftover}, which an interrupted save had left behind"))
+    reach("runner.recovered")
+
+
+def epoch_inspector(store: CheckpointStore, run_id: str) -> Callable[[int], Damage | None]:
+    """Return a function that returns why a recovery cannot use a stored epoch, or None."""
+    return partial(_find_damage, store, run_id)
+
+
+def generation_reader(store: CheckpointStore) -> Callable[[int], int | None]:
+    """Return a function that recovery uses to read a stored epoch's generation, or None."""
+    return partial(_read_generation, store)
+
+
+def _find_damage(store: CheckpointStore, run_id: str, epoch: int) -> Damage | None:
+    damage = store.verify(epoch)
+    if damage is not None:
+        return damage
+    manifest = store.manifest(epoch)
+    if manifest.run_id != run_id:
+        return Damage(epoch, f"it belongs to another run ({manifest.run_id})")
+    if manifest.epoch != epoch:
+        return Damage(epoch, f"its manifest is that of epoch {manifest.epoch}")
+    return None
+
+
+def _read_generation(store: CheckpointStore, epoch: int) -> int | None:
+    try:
+        return store.manifest(epoch).generation
+    except CheckpointError:
+        return None
+
+
+def _plan_exact(
+    wanted: int,
+    existing: tuple[int, ...],
+    inspect: Callable[[int], Damage | None],
+    generation_of: Callable[[int], int | None],
+    generation: int,
+) -> RecoveryPlan:
+    if wanted not in existing:
+        raise CheckpointError.of(
+            "E359", f"epoch {wanted} is not there", f"there are {_format_epochs(existing)}"
+        )
+    damage = inspect(wanted)
+    if damage is not None:
+        others = tuple(epoch for epoch in existing if epoch != wanted)
+        raise CheckpointError.of(
+            "E359",
+            f"epoch {wanted} cannot be used: {damage.reason}",
+            f"there are also {_format_epochs(others)}",
+        )
+    later = tuple((epoch, generation_of(epoch) or 0) for epoch in existing if epoch > wanted)
+    return RecoveryPlan(wanted, generation + 1, superseded=later, acknowledge=True, rewind=True)
+
+
+def _unused_path(parent: Path, name: str) -> Path:
+    """Return a path under which a recovery sets epochs aside: ``name``, ``name-2`` and so on."""
+    path, number = parent / name, 1
+    while path.exists():
+        number += 1
+        path = parent / f"{name}-{number}"
+    return path
+
+
+def _format_epochs(epochs: tuple[int, ...]) -> str:
+    if not epochs:
+        return "no epochs"
+    runs: list[list[int]] = []
+    for epoch in epochs:
+        if runs and epoch == runs[-1][-1] + 1:
+            runs[-1][1:] = [epoch]
+        else:
+            runs.append([epoch])
+    return "epochs " + ", ".join("-".join(map(str, run)) for run in runs)
+
+
+def _lost_warning(plan: RecoveryPlan) -> str:
+    return (
+        f"LOST: epoch {plan.lost} was saved and is gone; continuing from epoch {plan.epoch}, "
+        "as --allow-lost says"
+    )
+
+
+def _lost_error(newest: int, there: tuple[int, ...], how: str) -> CheckpointError:
+    mend = "put the checkpoints back from a copy, or start again: jobrun run SPEC --resume never"
+    if there:
+        mend = (
+            f"put it back, or continue from an older one: jobrun resume RUN --epoch {there[-1]}, "
+            "or --allow-lost"
+        )
+    return CheckpointError.of(
+        "E357",
+        f"epoch {newest} was saved{how} and is gone; there are {_format_epochs(there)}",
+        mend,
+    )
+
+
+def _unusable_error(skipped: list[Damage]) -> CheckpointError:
+    reasons = "; ".join(f"epoch {damage.epoch}: {damage.reason}" for damage in skipped)
+    return CheckpointError.of(
+        "E358",
+        f"no stored epoch can be used: {reasons}",
+        "put back a copy of the run, or start a new one with 'jobrun run SPEC --resume never'",
+    )

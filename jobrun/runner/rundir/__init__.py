@@ -1,0 +1,9 @@
+"""Read and write the files of a run directory.
+
+- ``runs``: create, find, open and list runs. ``run_record``: ``run.json``. ``journal``:
+  ``committed.jsonl``. ``run_index``: all runs, listed quickly.
+- ``lock``: one live process per run. ``logs``, ``event_lines``: events, metrics, task output.
+- ``spec_folder``: ``spec/``. ``pins``: epochs to keep.
+- ``object_store_run``: a run in an object store; ``object_store_lease``: which directory
+  continues it.
+"""

@@ -1,0 +1,149 @@
+"""Render events as lines of ``events.jsonl`` and ``metrics.jsonl``, and parse them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Generic, TypeVar, get_args
+
+from jobrun.core.errors import CheckpointError
+from jobrun.core.events import Event, Measured
+from jobrun.core.files.json_files import build, parse_json
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.big_integers import integer_hex, is_long
+
+E = TypeVar("E", bound=Event)
+E_co = TypeVar("E_co", covariant=True)
+EVENTS: tuple[Any, ...] = get_args(Event)
+_KINDS = {kind.__name__: kind for kind in EVENTS}
+# A line begins with the name of its event.
+_NAME = re.compile(rb'\{"event": ("[A-Za-z]+")')
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEvent(Generic[E_co]):
+    """An event as it was recorded.
+
+    Attributes:
+        at: When; with a time zone.
+        generation: Of the run, then.
+    """
+
+    event: E_co
+    at: datetime
+    generation: int = 0
+
+
+def event_json(event: Event, generation: int = 0) -> str:
+    """Render an event as one line of JSON, with its name and the time.
+
+    NaN and infinity are text, and so are integers of more than 4000 digits: ``"0x…"``, all of it.
+    """
+    content: dict[str, Any] = {
+        "event": type(event).__name__,
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "generation": generation,
+        **{name: getattr(event, name) for name in event.__dataclass_fields__},
+    }
+    try:
+        return _ENCODER.encode(content)
+    except ValueError:
+        return _ENCODER.encode(_finite(content))
+
+
+def parse_event(line: bytes) -> RecordedEvent[Event]:
+    """Parse a line of ``events.jsonl`` that ``event_json`` rendered.
+
+    Raises:
+        ValueError: It is torn, or no event of this version, or a field is not of its type.
+    """
+    content = parse_json(line)
+    name = content.get("event") if isinstance(content, dict) else None
+    if not isinstance(name, str) or name not in _KINDS:
+        raise ValueError("it is no event")
+    at = datetime.fromisoformat(str(content.get("time")))
+    if at.tzinfo is None:
+        raise ValueError("field 'time' has no time zone")
+    generation = content.get("generation", 0)
+    return RecordedEvent(
+        build(_KINDS[name], content), at, generation if type(generation) is int else 0
+    )
+
+
+def read_events(
+    lines: Iterable[bytes],
+    kinds: tuple[type[E], ...] = EVENTS,
+    damaged: Callable[[], None] | None = None,
+) -> Iterator[RecordedEvent[E]]:
+    """Read the events of some kinds from ``events.jsonl``; other lines are not parsed.
+
+    Args:
+        lines: Of the file.
+        kinds: The wanted ones.
+        damaged: Is called for each line that cannot be read.
+    """
+    names = {f'"{kind.__name__}"'.encode() for kind in kinds}
+    others = {f'"{kind.__name__}"'.encode() for kind in EVENTS} - names
+    for line in lines:
+        named = _NAME.match(line)
+        if named and named[1] in others:
+            continue
+        try:
+            found = parse_event(line)
+        except ValueError:
+            if damaged is not None:
+                damaged()
+            continue
+        if isinstance(found.event, kinds):
+            yield typing.cast("RecordedEvent[E]", found)
+
+
+def metric_name(one: Measured) -> str:
+    """Return a metric's name in tables: with its task, and its node and instance, if it has them.
+
+    >>> metric_name(Measured("loss", 0.5, 1)), metric_name(Measured("loss", 0.5, 1, "fit", "", 2))
+    ('loss', 'fit.2.loss')
+    """
+    if not one.task:
+        return one.name
+    instance = f".{one.instance}" if one.instance else ""
+    return f"{one.task}{instance}.{one.name}"
+
+
+def unreadable_file_error(path: Path, error: OSError) -> CheckpointError:
+    """Build the error for a file of event lines that exists and cannot be read."""
+    return CheckpointError.of(
+        "E470",
+        f"cannot read {path}: {error.strerror or error}",
+        "replace it by a regular file with its content, or remove it",
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Convert a part of an event to values for its JSON line: a dict of fields, or text."""
+    if is_dataclass(value):
+        return {one.name: getattr(value, one.name) for one in fields(value)}
+    return str(value)
+
+
+# Made once: what json.dumps would make for each line takes longer than the line.
+_ENCODER = json.JSONEncoder(default=_plain, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    """Replace NaN, infinity and long integers, which JSON lacks, by text in an event line."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if is_dataclass(value):
+        return _finite(_plain(value))
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(float(value))
+    return integer_hex(value) if is_long(value) else value

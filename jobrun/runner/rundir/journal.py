@@ -1,0 +1,186 @@
+"""Append acknowledged epochs to ``committed.jsonl``, and read them back.
+
+It is not what makes an epoch exist (the checkpoint's own rename does); it is what makes a
+lost one noticed. Two kinds of lines: an epoch was acknowledged; the run went back to an
+epoch, so that later ones no longer count.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any, Literal
+
+from jobrun.core.errors import CheckpointError
+from jobrun.core.files.disk import disk_faults, read_regular, sync_directory
+from jobrun.core.files.json_files import build, parse_json
+from jobrun.core.files.json_lines import JournalFile
+from jobrun.core.lazy_dataclass import dataclass
+
+JOURNAL_NAME = "committed.jsonl"
+# Of some ten million epochs.
+_MOST_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class JournalContents:
+    """The contents of a journal.
+
+    Attributes:
+        epochs: Those acknowledged and not gone back behind, ascending.
+        rewound_to: The epoch of the last step back; -1 when there was none.
+        generation: That of the last step back; 0 when there was none.
+        within: Epoch and number of records of the last that was acknowledged between two records
+            of an epoch that is not acknowledged itself; (-1, 0) when there is none.
+        torn_bytes: How much of an unfinished last line there is.
+        good_bytes: Where the last whole line ends.
+    """
+
+    epochs: tuple[int, ...] = ()
+    rewound_to: int = -1
+    generation: int = 0
+    torn_bytes: int = 0
+    good_bytes: int = 0
+    within: tuple[int, int] = (-1, 0)
+
+    @property
+    def newest(self) -> int:
+        """The newest epoch that the journal acknowledges; -1 for none."""
+        return self.epochs[-1] if self.epochs else -1
+
+
+class Journal:
+    """The journal of one run, opened for its runner."""
+
+    def __init__(self, file: JournalFile, run_id: str) -> None:
+        self._file = file
+        self._run_id = run_id
+
+    @classmethod
+    def open(cls, run: Path, run_id: str) -> Journal:
+        """Open the journal for appending, make its name durable, cut off a torn last line.
+
+        Only while holding the run's lock.
+
+        Raises:
+            CheckpointError: It is damaged before its last line.
+            EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
+        """
+        said = read_journal(run, run_id)
+        with disk_faults("E354", f"open {run / JOURNAL_NAME}"):
+            file = JournalFile(run / JOURNAL_NAME, said.good_bytes)
+        return cls(file, run_id)
+
+    def acknowledge(self, epoch: int, generation: int) -> None:
+        """Acknowledge in the journal that ``epoch`` survives any crash; durable on return."""
+        self._append({"kind": "epoch", "epoch": epoch, "generation": generation})
+
+    def acknowledge_within(self, epoch: int, records: int, generation: int) -> None:
+        """Acknowledge in the journal a save after so many records of ``epoch``."""
+        self._append(
+            {"kind": "records", "epoch": epoch, "records": records, "generation": generation}
+        )
+
+    def rewind(self, epoch: int, generation: int) -> None:
+        """Take back the journal's acknowledgements of epochs later than ``epoch``."""
+        self._append({"kind": "rewind", "epoch": epoch, "generation": generation})
+
+    def close(self) -> None:
+        """Close the journal's file; may be called twice."""
+        self._file.close()
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        with disk_faults("E354", f"write {JOURNAL_NAME}"):
+            self._file.append(_line({**entry, "run_id": self._run_id}))
+
+
+def read_journal(run: Path, run_id: str) -> JournalContents:
+    """Read the run's journal; return an empty one where there is none.
+
+    Raises:
+        CheckpointError: A line before the last is damaged, or a line is another run's.
+        EnvironmentFaultError: It cannot be read.
+    """
+    with disk_faults("E354", f"read {run / JOURNAL_NAME}"):
+        try:
+            data = read_regular(run / JOURNAL_NAME, _MOST_BYTES)
+        except FileNotFoundError:
+            return JournalContents()
+    return parse_journal(data, run_id)
+
+
+def parse_journal(data: bytes, run_id: str) -> JournalContents:
+    """Parse the lines of a journal; a torn last line is left out."""
+    lines = data.split(b"\n")
+    tail = lines.pop()
+    entries = [_entry(line, run_id) for line in lines]
+    if entries and entries[-1] is None and not tail:
+        # A last line that ends but does not check out is a write that reached the disk in part.
+        tail = lines.pop() + b"\n"
+        entries.pop()
+    epochs: set[int] = set()
+    rewound_to, generation = -1, 0
+    within = (-1, 0)
+    for number, entry in enumerate(entries, start=1):
+        if entry is None:
+            raise _damaged(number)
+        if entry.kind == "rewind":
+            rewound_to, generation = entry.epoch, entry.generation
+            epochs = {epoch for epoch in epochs if epoch <= rewound_to}
+            within = within if within[0] <= rewound_to else (-1, 0)
+        elif entry.kind == "records":
+            within = (entry.epoch, entry.records)
+        else:
+            epochs.add(entry.epoch)
+            within = within if within[0] > entry.epoch else (-1, 0)
+    good = len(data) - len(tail)
+    return JournalContents(tuple(sorted(epochs)), rewound_to, generation, len(tail), good, within)
+
+
+def set_aside_journal(run: Path) -> None:
+    """Move a damaged journal to ``superseded/``, where it can be looked at."""
+    aside = run / "superseded"
+    with disk_faults("E354", f"move {JOURNAL_NAME}"):
+        aside.mkdir(exist_ok=True)
+        taken = len(list(aside.glob(f"{JOURNAL_NAME}.*")))
+        (run / JOURNAL_NAME).rename(aside / f"{JOURNAL_NAME}.{taken + 1}")
+        sync_directory(aside)
+        sync_directory(run)
+
+
+def _line(entry: dict[str, Any]) -> bytes:
+    return json.dumps({**entry, "crc32": _checksum(entry)}, sort_keys=True).encode() + b"\n"
+
+
+def _checksum(entry: dict[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(entry, sort_keys=True).encode()):08x}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    kind: Literal["epoch", "records", "rewind"]
+    epoch: int
+    generation: int
+    run_id: str
+    records: int = 0
+
+
+def _entry(line: bytes, run_id: str) -> _Entry | None:
+    try:
+        content = parse_json(line)
+        if not isinstance(content, dict) or content.pop("crc32", None) != _checksum(content):
+            return None
+        entry = build(_Entry, content)
+    except ValueError:
+        return None
+    return entry if entry.run_id == run_id else None
+
+
+def _damaged(number: int) -> CheckpointError:
+    return CheckpointError.of(
+        "E356",
+        f"line {number} of {JOURNAL_NAME} is damaged, or is another run's, "
+        "so it is not known which epochs were saved",
+        "name the epoch to continue from: jobrun resume RUN --epoch N",
+    )

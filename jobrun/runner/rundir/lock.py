@@ -1,0 +1,257 @@
+"""Lock a run for one live process with a kernel lock, which ends with its holder.
+
+The text in the lock file is for people only; nothing is ever decided by it. The run's directory
+stays open as long as the lock is held, so that a directory, or a link, that is put in its place
+meanwhile is noticed before anything is committed into it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from jobrun.core.errors import EnvironmentFaultError, LockedError
+from jobrun.core.files.disk import disk_faults, write_all
+from jobrun.core.files.file_lock import is_locked, try_lock
+from jobrun.core.files.json_files import build, read_json
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.system_calls import read_proc, read_process_stat
+
+LOCK_NAME = "run.lock"
+_TEXT_LIMIT_BYTES = 4096
+# A process that was killed while it waits for a disk holds its locks until the disk answers.
+_DYING_S, _LOOK_EVERY_S = 10.0, 0.01
+# Of /proc/PID/stat: the place of a process's flags behind its name, and PF_EXITING among them.
+_FLAGS, _EXITING = 6, 0x4
+
+
+class RunLostError(EnvironmentFaultError):
+    """The run's directory or lock is not the one that is held: nothing more may be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The holder of a run's lock, as it wrote itself; unwritten fields are empty."""
+
+    pid: int = 0
+    host: str = ""
+    since: str = ""
+
+    def __str__(self) -> str:
+        if not self.pid:
+            return "another process"
+        return f"process {self.pid} on {self.host or 'an unnamed host'}, since {self.since}"
+
+
+class RunLock:
+    """The lock of one run, held from ``acquire`` to ``release`` or the process's death."""
+
+    def __init__(self, run: Path, directory: int) -> None:
+        self._run = run
+        self._directory = directory
+        self._descriptor = -1
+
+    @classmethod
+    def acquire(cls, run: Path) -> Self:
+        """Take the run's lock, at once or not at all.
+
+        A lock file that is replaced while we take it is not the lock: the inode we hold
+        must be the one the name leads to.
+
+        Raises:
+            LockedError: A live process holds it.
+            EnvironmentFaultError: The file cannot be made.
+        """
+        where = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        with disk_faults("E354", f"open {run}"):
+            lock = cls(run, os.open(run, where))
+        try:
+            lock._take()
+        except BlockingIOError as error:
+            lock.release()
+            raise _held(run, owner_of(run)) from error
+        except BaseException:
+            lock.release()
+            raise
+        return lock
+
+    def check(self) -> None:
+        """Require that the lock file and the run's directory are still those that are locked.
+
+        Raises:
+            RunLostError: E355, one of them was deleted, moved or replaced under us.
+        """
+        if not _same(os.fstat(self._descriptor), _facts(LOCK_NAME, self._directory)):
+            raise _replaced(f"the lock file {self._run / LOCK_NAME}")
+        if not _same(os.fstat(self._directory), _facts(str(self._run))):
+            raise _replaced(f"the directory {self._run}")
+
+    def release(self) -> None:
+        """Release the run's lock; may be called twice."""
+        for descriptor in (self._descriptor, self._directory):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._descriptor = self._directory = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def _take(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        with disk_faults("E354", f"open {LOCK_NAME} in {self._run}"):
+            self._descriptor = os.open(LOCK_NAME, flags, 0o644, dir_fd=self._directory)
+        try:
+            self._lock_directory()
+            self._lock_unless_held()
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            raise EnvironmentFaultError.of(
+                "E355",
+                f"the file system of {self._run} knows no locks: {error.strerror or error}",
+                "choose a --run-dir on a local disk, or one whose mount allows locks",
+            ) from error
+        self.check()
+        self._sign()
+
+    def _lock_directory(self) -> None:
+        """Lock the run's directory too, and a lock file that no other directory has.
+
+        A snapshot of hard links (``cp -al``) has the same lock file, but a directory of its own.
+
+        Raises:
+            BlockingIOError: A live process holds the directory.
+        """
+        try:
+            self._repeat(self._directory)
+        except BlockingIOError:
+            raise
+        except OSError:
+            # NFS locks no directories; the file's lock is all there is.
+            return
+        if os.fstat(self._descriptor).st_nlink <= 1:
+            return
+        # Its holder holds it for another directory: this process holds this one.
+        beside = f".{LOCK_NAME}.{os.urandom(4).hex()}"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(beside, flags, 0o644, dir_fd=self._directory)
+        os.rename(beside, LOCK_NAME, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+        os.close(self._descriptor)
+        self._descriptor = descriptor
+
+    def _lock_unless_held(self) -> None:
+        """Take the kernel lock of the run's lock file."""
+        self._repeat(self._descriptor)
+
+    def _repeat(self, descriptor: int) -> None:
+        """Take the kernel lock, waiting for a holder that is dying already."""
+        deadline = time.monotonic() + _DYING_S
+        while True:
+            # Checked before the try: a holder that has ended by then holds no lock.
+            is_dying = time.monotonic() < deadline and _is_dying(owner_of(self._run))
+            if try_lock(descriptor):
+                return
+            if not is_dying:
+                raise BlockingIOError
+            time.sleep(_LOOK_EVERY_S)
+
+    def _sign(self) -> None:
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
+        with disk_faults("E354", f"write {LOCK_NAME}"):
+            os.ftruncate(self._descriptor, 0)
+            write_all(self._descriptor, json.dumps(owner).encode() + b"\n")
+
+
+def owner_of(run: Path) -> Owner:
+    """Read who holds a run's lock, or held it last, from the lock file."""
+    with contextlib.suppress(OSError, ValueError):
+        return build(Owner, read_json(run / LOCK_NAME, _TEXT_LIMIT_BYTES))
+    return Owner()
+
+
+def is_live(run: Path) -> bool:
+    """Return whether a live process holds the run's lock now."""
+    if not is_locked(run / LOCK_NAME):
+        return False
+    try:
+        has_other_names = (run / LOCK_NAME).lstat().st_nlink > 1
+    except OSError:
+        return True
+    # A snapshot of hard links has the same file: then the lock of the directory decides.
+    return not has_other_names or is_locked(run)
+
+
+def _is_dying(owner: Owner) -> bool:
+    """Return whether the lock's holder, if it is a local process, was killed but has not ended."""
+    state = _state_of(owner)
+    if not state:
+        # It has ended, or there is no /proc.
+        return False
+    flags = int(state[_FLAGS])
+    said = read_proc(owner.pid, "status")
+    pending = [int(line.split()[1], 16) for line in said.splitlines() if line[3:6] == b"Pnd"]
+    killed = 1 << (signal.SIGKILL - 1)
+    return bool(flags & _EXITING or any(mask & killed for mask in pending))
+
+
+def _is_stopped(owner: Owner) -> bool:
+    """Return whether the lock's holder, if local, is stopped (SIGTSTP, a debugger)."""
+    return _state_of(owner)[:1] in ([b"T"], [b"t"])
+
+
+def _state_of(owner: Owner) -> list[bytes]:
+    """Read the /proc/PID/stat of the process that holds a run's lock; none if remote."""
+    if not owner.pid or owner.host != socket.gethostname():
+        return []
+    return read_process_stat(owner.pid)
+
+
+def _facts(name: str, directory: int | None = None) -> os.stat_result | None:
+    try:
+        # Of the run's own directory a link's target counts: people name runs by links.
+        return os.stat(name, dir_fd=directory, follow_symlinks=directory is None)
+    except OSError:
+        return None
+
+
+def _same(held: os.stat_result, named: os.stat_result | None) -> bool:
+    return named is not None and (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
+
+
+def _replaced(what: str) -> RunLostError:
+    return RunLostError.of(
+        "E355",
+        f"{what} was removed or replaced while this run held it",
+        "make sure that nothing else writes to this run, then resume it where it is now",
+    )
+
+
+def _held(run: Path, owner: Owner) -> LockedError:
+    held = f"run {run.name} is held by {owner}"
+    if _is_stopped(owner):
+        return LockedError.of(
+            "E353",
+            f"{held}, which is stopped",
+            f"let it continue (fg in its terminal, or kill -CONT {owner.pid}), or end it for good "
+            f"(kill -KILL {owner.pid}): what it has saved stays",
+        )
+    return LockedError.of(
+        "E353", held, "wait for its end, or send it SIGTERM, which lets it save first"
+    )

@@ -1,0 +1,332 @@
+"""Write the logs of a run: metrics, events, what it uses, and output of tasks.
+
+A listener that writes lines as they come. It never raises and never fails a run: what cannot be
+written is counted by file in ``lost.json``, where ``jobrun status`` finds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import json
+import math
+import os
+import re
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from jobrun.core.errors import JobrunError
+from jobrun.core.events import (
+    EpochEnded,
+    Event,
+    GroupRetried,
+    GroupStarted,
+    Logged,
+    Measured,
+    NodeReplaced,
+    TaskLimited,
+    UsageMeasured,
+)
+from jobrun.core.files.disk import disk_faults, open_append, replace_file, write_file
+from jobrun.core.files.json_files import build, read_json
+from jobrun.core.files.json_lines import LineFile, find_last_line, read_lines, read_tail
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.runner.rundir.event_lines import event_json, read_events
+from jobrun.runner.rundir.runs import EVENTS_NAME, METRICS_NAME, USAGE_NAME
+
+if TYPE_CHECKING:
+    from jobrun.graph.types import Job
+
+# What one start writes into the log of a task; metrics and events have no bound.
+LOG_LIMIT_BYTES = 256 << 20
+LOST_NAME = "lost.json"
+_PIECE_BYTES = 1 << 20
+_EPOCH = re.compile(rb'"epoch": (\d{1,18})[,}]')
+
+
+@dataclass(frozen=True, slots=True)
+class LostLines:
+    """Lines of a file that were not written; ``why`` is that of the last."""
+
+    lines: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _LostForm:
+    files: Mapping[str, LostLines] = field(default_factory=dict)
+
+
+def read_losses(run: Path) -> dict[str, LostLines]:
+    """Read which lines of a run's logs were lost, by file; nothing without a record of losses."""
+    try:
+        return dict(build(_LostForm, read_json(run / LOST_NAME)).files)
+    except (OSError, ValueError):
+        return {}
+
+
+def describe_losses(lost: Mapping[str, LostLines]) -> tuple[str, ...]:
+    """Say which log lines were lost: ``3 lines of metrics.jsonl (No space left on device)``."""
+    return tuple(
+        f"{one.lines} line{'s' if one.lines > 1 else ''} of {name} ({one.why})"
+        for name, one in lost.items()
+    )
+
+
+class RunLogs:
+    """Writes into a run's ``metrics.jsonl``, ``events.jsonl``, ``usage.jsonl`` and ``logs/``.
+
+    Use it as a listener.
+    """
+
+    def __init__(self, run: Path, job: Job, generation: int = 0) -> None:
+        self._run = run
+        self._metrics_path = run / METRICS_NAME
+        self._generation = generation
+        self._lock = threading.Lock()
+        self._sinks: dict[Path, _LineFile] = {}
+        self._metrics = self._sink(self._metrics_path, math.inf)
+        self._events = self._sink(run / EVENTS_NAME, math.inf)
+        self._usage = self._sink(run / USAGE_NAME, math.inf)
+        # Where each group's own lines begin in the metrics, should they be measured again.
+        self._begun: dict[str, int] = {}
+        self._closed = False
+        tasks = [task for group in job.groups for task in group.tasks]
+        nodes = Counter(task.name for task in tasks)
+        self._spread = {task.name for task in tasks if nodes[task.name] > 1}
+        self._several = {task.name for task in tasks if task.instances > 1}
+        # Of this start; what those before lost is read once, when something is added to it.
+        self._lost: dict[str, LostLines] = {}
+        self._lost_before = functools.cache(lambda: read_losses(run))
+        self._is_lost_noted = True
+        self._unreported: list[str] = []
+
+    def __call__(self, event: Event) -> None:
+        """Write an event to the run's logs where it belongs. Any thread."""
+        match event:
+            case Logged():
+                sink = self._sink(self._log_path(event), LOG_LIMIT_BYTES)
+                self._append(sink, self._log_line(event))
+            case TaskLimited():
+                pass
+            case Measured():
+                self._append(self._metrics, event_json(event, self._generation))
+            case UsageMeasured():
+                self._append(self._usage, event_json(event, self._generation))
+            case _:
+                if isinstance(event, GroupStarted):
+                    self._begun[event.group] = _size_bytes(self._metrics_path)
+                elif isinstance(event, GroupRetried):
+                    self._drop_attempt(self._begun.get(event.group, 0))
+                elif isinstance(event, NodeReplaced) and not event.records:
+                    # A restart within an epoch has already cut them there.
+                    self._drop_later_epochs(event.epoch)
+                self._append(self._events, event_json(event, self._generation))
+                if isinstance(event, EpochEnded) and not self._is_lost_noted:
+                    self._record_losses()
+
+    def close(self) -> None:
+        """Close all log files; may be called twice. Later events are dropped."""
+        with self._lock:
+            self._closed = True
+            for sink in tuple(self._sinks.values()):
+                sink.close()
+        if not self._is_lost_noted:
+            self._record_losses()
+
+    def take_losses(self) -> list[str]:
+        """Return, once for each log file, a message about the first line of it that was lost."""
+        if not self._unreported:
+            return self._unreported
+        with self._lock:
+            found, self._unreported = self._unreported, []
+        return found
+
+    def _drop_attempt(self, start: int) -> None:
+        """Remove from the logs the metrics of an attempt that is repeated."""
+        with self._lock:
+            try:
+                self._metrics.close()
+                _set_aside(self._run, start)
+            except OSError as error:
+                self._lose(self._metrics, error)
+
+    def _drop_later_epochs(self, epoch: int) -> None:
+        """Remove from the logs the metrics of all epochs after this one."""
+        with self._lock:
+            try:
+                # Another file takes the place of this one.
+                self._metrics.close()
+                trim_metrics(self._run, epoch)
+            except (OSError, JobrunError) as error:
+                self._lose(self._metrics, error)
+
+    def _append(self, sink: _LineFile, line: str) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                sink.write(line)
+            except OSError as error:
+                self._lose(sink, error)
+
+    def _lose(self, sink: _LineFile, error: Exception) -> None:
+        name = sink.file.path.relative_to(self._run).as_posix()
+        why = (error.strerror if isinstance(error, OSError) else "") or str(error)
+        if name not in self._lost:
+            self._unreported.append(f"lines of {name} are lost from now on: {why}")
+        before = self._lost[name].lines if name in self._lost else 0
+        self._lost[name] = LostLines(before + 1, why)
+        self._is_lost_noted = False
+
+    def _record_losses(self) -> None:
+        """Record which log lines this invocation and earlier ones lost, where it can be written."""
+        with self._lock, contextlib.suppress(OSError):
+            total = dict(self._lost_before())
+            for name, one in self._lost.items():
+                before = total[name].lines if name in total else 0
+                total[name] = LostLines(before + one.lines, one.why)
+            write_file(self._run / LOST_NAME, json.dumps(asdict(_LostForm(total))).encode())
+            self._is_lost_noted = True
+
+    def _sink(self, path: Path, most_bytes: float) -> _LineFile:
+        return self._sinks.get(path) or self._sinks.setdefault(
+            path, _LineFile(LineFile(path), most_bytes)
+        )
+
+    def _log_path(self, event: Logged) -> Path:
+        instance = f".{event.instance}" if event.task in self._several else ""
+        return self._run / "logs" / f"{event.task or 'job'}{instance}.log"
+
+    def _log_line(self, event: Logged) -> str:
+        node = f" {event.node}" if event.task in self._spread else ""
+        return f"[{event.epoch}{node}] {event.text}"
+
+
+@dataclass(slots=True)
+class _LineFile:
+    """A log file that lines are added to, up to a limit; it is opened for the first line."""
+
+    file: LineFile
+    most_bytes: float
+    # Of lines that were written here.
+    written_bytes: int = 0
+
+    def write(self, line: str) -> None:
+        """Add a line to the log file.
+
+        Raises:
+            OSError: The system refuses, or the file is full.
+        """
+        if self.written_bytes > self.most_bytes:
+            raise OSError(errno.EFBIG, _full_words(self.most_bytes))
+        # Surrogates: what a program prints need not be text.
+        data = line.encode("utf-8", "backslashreplace") + b"\n"
+        self.written_bytes += len(data)
+        if is_full := self.written_bytes > self.most_bytes:
+            data = f"({_full_words(self.most_bytes)}; what came after this is not kept)\n".encode()
+        self.file.append(data)
+        if is_full:
+            raise OSError(errno.EFBIG, _full_words(self.most_bytes))
+
+    def close(self) -> None:
+        """Close the log file; a later line opens it again."""
+        self.file.close()
+
+
+def _full_words(most_bytes: float) -> str:
+    return f"this log is full at {most_bytes / (1 << 20):g} MiB"
+
+
+def _size_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _set_aside(run: Path, start: int) -> None:
+    path, aside = run / METRICS_NAME, run / "superseded" / METRICS_NAME
+    if _size_bytes(path) <= start:
+        return
+    aside.parent.mkdir(exist_ok=True)
+    with os.fdopen(open_append(path), "rb+") as file, os.fdopen(open_append(aside), "ab") as kept:
+        file.seek(start)
+        shutil.copyfileobj(file, kept, _PIECE_BYTES)
+        kept.flush()
+        # O_APPEND: later lines go to the new end.
+        file.truncate(start)
+
+
+def cut_metrics(run: Path, size_bytes: int) -> None:
+    """Move the lines after some bytes of the log ``metrics.jsonl`` to another file.
+
+    Raises:
+        EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
+    """
+    with disk_faults("E354", f"trim {METRICS_NAME}"), _unless_irregular():
+        _set_aside(run, size_bytes)
+
+
+def trim_metrics(run: Path, epoch: int) -> int:
+    """Move metrics of later epochs out of the log ``metrics.jsonl``; return how many lines.
+
+    A resumed run measures these epochs again; what the lost ones measured is kept in
+    ``superseded/metrics.jsonl``. Lines that cannot be read, such as a torn last one, go with them.
+
+    Raises:
+        EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
+    """
+    path, aside = run / METRICS_NAME, run / "superseded" / METRICS_NAME
+    with disk_faults("E354", f"trim {METRICS_NAME}"), _unless_irregular():
+        count = sum(epoch_of_line(line) > epoch for line in read_lines(path))
+        if not count:
+            return 0
+        aside.parent.mkdir(exist_ok=True)
+
+        def write_kept(kept: IO[bytes]) -> None:
+            with os.fdopen(open_append(aside), "ab") as over:
+                for line in read_lines(path):
+                    (kept if epoch_of_line(line) <= epoch else over).write(line)
+
+        replace_file(str(path), write_kept)
+        return count
+    return 0
+
+
+@contextlib.contextmanager
+def _unless_irregular() -> Iterator[None]:
+    """Ignore a log file of the run that is missing or no regular file (EINVAL)."""
+    try:
+        yield
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+
+
+def read_last_usage(run: Path) -> UsageMeasured | None:
+    """Read the last whole record of what a run has used, or None where there is none."""
+    mark = b'{"event": "UsageMeasured"'
+    try:
+        line = find_last_line(run / USAGE_NAME, mark)
+        found = list(read_events([line], (UsageMeasured,)))
+        if line and not found:
+            # The last one is torn: a kill came while it was written.
+            found = list(read_events(read_tail(run / USAGE_NAME, _PIECE_BYTES), (UsageMeasured,)))
+    except OSError:
+        return None
+    return found[-1].event if found else None
+
+
+def epoch_of_line(line: bytes) -> float:
+    """Return the epoch of a line in the log ``metrics.jsonl``; infinity if it has none."""
+    found = _EPOCH.search(line)
+    return int(found[1]) if found and line.rstrip(b"\n").endswith(b"}") else math.inf

@@ -1,0 +1,305 @@
+"""Read, fetch and verify a run in an object store; write its record and spec there.
+
+::
+
+    JOB/RUN/run.json            what the run is, and the files of its spec/, as one object
+    JOB/RUN/epoch-000012/…      see ``checkpoint.objectstore``
+    JOB/RUN/g1/epoch-000013/…   of a later generation
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from jobrun.checkpoint.store import Damage
+from jobrun.checkpoint.stores.bucket import Bucket
+from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.checkpoint.stores.object_store import ObjectStore
+from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
+from jobrun.core.files.disk import disk_faults, make_directory, read_regular, write_file
+from jobrun.core.files.json_files import parse_json
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.object_url import ObjectUrl, parse_object_url
+from jobrun.runner.rundir.journal import Journal
+from jobrun.runner.rundir.object_store_lease import copy_lease
+from jobrun.runner.rundir.run_record import (
+    RECORD_NAME,
+    RunRecord,
+    build_record,
+    read_record,
+    write_record,
+)
+from jobrun.runner.rundir.runs import Run, open_run
+
+_FORMAT = 1
+_MOST_BYTES = 1 << 26
+_GENERATION = re.compile(r"g([1-9][0-9]{0,8})")
+_EPOCH = re.compile(r"(.+?)(?:/g[0-9]+)?/epoch-([0-9]{6,18})")
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. +-]{0,200}")
+_PARTS = ("spec", "checkpoints", "logs", "artifacts", "superseded")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteRun:
+    """A run in an object store.
+
+    Attributes:
+        url: Its place.
+        record: As it was at its last upload; nothing of what happened since.
+        files: Those of its folder ``spec/``, by name.
+    """
+
+    url: ObjectUrl
+    record: RunRecord
+    files: dict[str, str]
+
+
+def upload_record(run: Run, url: ObjectUrl) -> None:
+    """Write the record and the spec of a run to the object store, replacing older ones.
+
+    Raises:
+        EnvironmentFaultError: Another run is there, or the store refuses.
+    """
+    bucket = Bucket(url)
+    found = bucket.read(RECORD_NAME, _MOST_BYTES)
+    if found is not None and _parsed(found, url).record.run_id != run.record.run_id:
+        raise EnvironmentFaultError.of(
+            "E332",
+            f"{url} holds another run",
+            "see which run made it; move it away, or upload to another place, then resume",
+        )
+    spec = run.path / "spec"
+    with disk_faults("E354", f"read {spec}"):
+        files = {path.name: read_regular(path).decode() for path in sorted(spec.iterdir())}
+    form = {"format": _FORMAT, "run": asdict(open_run(run.path).record), "files": files}
+    data = json.dumps(form, indent=2).encode()
+    bucket.put(RECORD_NAME, [data], len(data))
+
+
+def split_target(text: str) -> tuple[str, int | None]:
+    """Split a URL of a run in an object store from its epoch: ``URL@12``, ``URL/epoch-000012``.
+
+    Raises:
+        UsageError: Behind the last ``@`` is no number.
+    """
+    text = text.rstrip("/")
+    if found := _EPOCH.fullmatch(text):
+        return found[1], int(found[2])
+    scheme, _, rest = text.partition("://")
+    name, at, epoch = rest.rpartition("@")
+    if not at or "/" in epoch:
+        return text, None
+    if not (epoch == "latest" or (epoch.isascii() and epoch.isdecimal())):
+        raise UsageError.of(
+            "E408", f"'{epoch}' is not the number of an epoch", "write URL@12, or URL@latest"
+        )
+    return f"{scheme}://{name}", None if epoch == "latest" else int(epoch)
+
+
+def remote_run(text: str) -> RemoteRun:
+    """Read the record of the run at a URL in an object store.
+
+    Raises:
+        UsageError: It is no URL of a place.
+        CheckpointError: There is no run.
+        EnvironmentFaultError: The store refuses.
+    """
+    url = parse_run_url(text)
+    data = Bucket(url).read(RECORD_NAME, _MOST_BYTES)
+    if data is None:
+        raise _no_run(url, "there is no record of a run", "")
+    return _parsed(data, url)
+
+
+def parse_run_url(text: str) -> ObjectUrl:
+    """Parse the URL of a run in an object store, as a user gave it.
+
+    Raises:
+        UsageError: It is no URL of a place in an object store.
+    """
+    try:
+        return parse_object_url(text)
+    except ValueError as error:
+        mend = "write for example s3://bucket/runs/JOB/RUN"
+        raise UsageError.of("E335", str(error), mend) from error
+
+
+def epochs_below(url: ObjectUrl) -> dict[int, ObjectStore]:
+    """List the epochs of a run in an object store, each with the store of its generation."""
+    names = (_GENERATION.fullmatch(name) for name in Bucket(url).folders())
+    numbers = sorted(int(found[1]) for found in names if found)
+    stores = [ObjectStore(url), *(ObjectStore(url / f"g{one}") for one in numbers)]
+    found: dict[int, ObjectStore] = {}
+    for store in stores:
+        epochs = store.epochs()
+        if epochs:
+            # What an older generation has made after the first of these was superseded.
+            found = {epoch: one for epoch, one in found.items() if epoch < epochs[0]}
+            found |= dict.fromkeys(epochs, store)
+    return found
+
+
+def fetch_run(remote: RemoteRun, place: Path, epoch: int | None = None) -> Run:
+    """Download a run from an object store as a new run directory, which appears whole.
+
+    Args:
+        remote: The run.
+        place: Its directory.
+        epoch: The one that is fetched; None for the newest that is whole.
+
+    Raises:
+        CheckpointError: There is no such epoch, or none that is whole.
+        EnvironmentFaultError: The store refuses, or writing failed.
+    """
+    there = epochs_below(remote.url)
+    if not there or (epoch is not None and epoch not in there):
+        what = "epoch" if epoch is None else f"epoch {epoch}"
+        raise _no_run(remote.url, f"there is no {what}", ", ".join(map(str, there)))
+    wanted = sorted(there, reverse=True) if epoch is None else [epoch]
+    with _appearing(place) as beside:
+        store = DirectoryStore(str(beside / "checkpoints"))
+        chosen = _fetch_first(there, wanted, store)
+        manifest = store.manifest(chosen)
+        record = _again(remote.record, manifest.generation, chosen)
+        for name, text in remote.files.items():
+            write_file(beside / "spec" / name, text.encode(), private=True)
+        with contextlib.closing(Journal.open(beside, record.run_id)) as journal:
+            journal.acknowledge(chosen, manifest.generation)
+        copy_lease(remote.url, beside)
+        write_record(beside, record)
+    return open_run(place)
+
+
+def local_copy(remote: RemoteRun, run_dir: Path, epoch: int | None = None) -> Run:
+    """Return the local copy of a run in an object store; download it if needed.
+
+    Raises:
+        UsageError: E335, another run has that name.
+        CheckpointError: As of ``fetch_run``.
+    """
+    place = run_dir.absolute() / remote.record.job / Path(remote.url.prefix).name
+    if not place.exists():
+        with disk_faults("E354", f"make {place.parent}"):
+            make_directory(place.parent)
+        return fetch_run(remote, place, epoch)
+    if (place / RECORD_NAME).is_file() and read_record(place).run_id == remote.record.run_id:
+        return open_run(place)
+    raise UsageError.of(
+        "E335",
+        f"{place} exists already, and is not the run at {remote.url}",
+        "name another --run-dir",
+    )
+
+
+def download_temporarily(remote: RemoteRun, epoch: int | None = None) -> tuple[Run, int]:
+    """Download a run with one epoch into a temporary directory that this process removes.
+
+    Raises:
+        CheckpointError: There is no such epoch, or it is damaged.
+    """
+    there = epochs_below(remote.url)
+    chosen = max(there, default=-1) if epoch is None else epoch
+    root = tempfile.mkdtemp(prefix="jobrun-fetched-")
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    return fetch_run(remote, Path(root) / Path(remote.url.prefix).name, chosen), chosen
+
+
+def verify_remote(
+    target: str, on_verified: Callable[[int, Damage | None], None]
+) -> tuple[str, dict[int, Damage | None]]:
+    """Verify epochs of a run in an object store by downloading every byte.
+
+    Args:
+        target: The URL of a run: all its epochs. Or of one of its epochs.
+        on_verified: Receives each epoch when it has been verified.
+
+    Raises:
+        UsageError: It is no URL of a place.
+        CheckpointError: There is no such epoch.
+    """
+    text, wanted = split_target(target)
+    url = parse_run_url(text)
+    there = epochs_below(url)
+    if not there or (wanted is not None and wanted not in there):
+        what = "epoch" if wanted is None else f"epoch {wanted}"
+        raise _no_run(url, f"there is no {what}", ", ".join(map(str, there)))
+    found: dict[int, Damage | None] = {}
+    for epoch in there if wanted is None else (wanted,):
+        found[epoch] = there[epoch].verify(epoch)
+        there[epoch].close()
+        on_verified(epoch, found[epoch])
+    return Path(url.prefix).name, found
+
+
+def _fetch_first(there: dict[int, ObjectStore], wanted: list[int], store: DirectoryStore) -> int:
+    errors: list[CheckpointError] = []
+    for epoch in wanted:
+        try:
+            there[epoch].fetch(epoch, store)
+        except CheckpointError as error:
+            errors.append(error)
+        else:
+            return epoch
+    raise CheckpointError(*(fault for error in errors for fault in error.faults))
+
+
+def _again(record: RunRecord, generation: int, epoch: int) -> RunRecord:
+    return RunRecord(
+        **{
+            **asdict(record),
+            "accepted": record.accepted,
+            "resized": record.resized,
+            "status": "stopped",
+            "exit_code": None,
+            "reason": "brought here from an object store",
+            "generation": generation,
+            "epoch": epoch,
+        }
+    )
+
+
+@contextlib.contextmanager
+def _appearing(place: Path) -> Iterator[Path]:
+    beside = place.with_name(f".{place.name}.fetched")
+    with disk_faults("E354", f"make {place}"):
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(mode=0o755)
+        for part in _PARTS:
+            (beside / part).mkdir()
+    try:
+        yield beside
+        with disk_faults("E354", f"make {place}"):
+            beside.rename(place)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _parsed(data: bytes, url: ObjectUrl) -> RemoteRun:
+    try:
+        form: Any = parse_json(data)
+        if form["format"] != _FORMAT:
+            raise _no_run(url, f"its record is of format {form['format']!r}", "")
+        record = build_record(form["run"])
+        files = {str(name): str(text) for name, text in form["files"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise _no_run(url, f"its record is damaged ({error})", "") from error
+    names = (record.job, *files)
+    if not all(_FILE.fullmatch(name) for name in names) or not isinstance(record.run_id, str):
+        raise _no_run(url, "its record names what is no file of a run", "")
+    return RemoteRun(url, record, files)
+
+
+def _no_run(url: ObjectUrl, why: str, there: str) -> CheckpointError:
+    mend = "name the place of a run: the URL of 'upload.to', and then /JOB/RUN"
+    return CheckpointError.of(
+        "E335", f"no run can be made of {url}: {why}", f"epochs there: {there}" if there else mend
+    )

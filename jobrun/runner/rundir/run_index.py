@@ -1,0 +1,229 @@
+"""Index the runs below a directory, so that listing them reads only changed ones.
+
+An entry counts only as long as the files that it was made from are the files, with the sizes and
+the times, that they were then. A missing, damaged or foreign index costs time and nothing else;
+what a command does to a run, it decides by the run's own files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from jobrun.core.errors import JobrunError
+from jobrun.core.files.disk import read_regular, write_all
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.runner.rundir.run_record import RECORD_NAME, creation_order, read_record
+
+INDEX_NAME = ".index.json"
+# Of the file of an index; of its entries, the names of their values are the version.
+_FORMAT = 3
+# A hundred times ten thousand runs.
+_MOST_BYTES = 512 << 20
+# Of the times of files: NFS may have whole seconds.
+_COARSE_NS = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunIndex:
+    """The layout of one index file below a directory of runs.
+
+    Attributes:
+        file: Its name.
+        names: What each value of an entry is, in their order.
+        read: Reads the values of the run in a directory; raises ``JobrunError`` or ``OSError``
+            where there is none that can be read.
+        fits: Whether values that the file holds are of the types of those that ``read`` returns.
+        source: The name of the one file of a run that ``read`` reads and that is written in place,
+            such as ``metrics.jsonl``; empty where only ``run.json`` is read.
+    """
+
+    file: str
+    names: tuple[str, ...]
+    read: Callable[[Path], list[Any]]
+    fits: Callable[[list[Any]], bool]
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedRun:
+    """One run, in short, as its ``run.json`` says.
+
+    Attributes:
+        path: Relative to the directory of the runs: ``job/name``.
+        order: See ``record.creation_order``.
+        epoch: The newest epoch that was acknowledged when the record was written.
+    """
+
+    path: str
+    job: str
+    created: str
+    order: int
+    status: str
+    epoch: int
+    exit_code: int | None
+    reason: str
+    resumable: bool
+
+    @property
+    def name(self) -> str:
+        """The name of the indexed run without that of its job: its time and its words."""
+        return self.path.rpartition("/")[2]
+
+
+def indexed_runs(run_dir: Path, worth: int = 1) -> tuple[IndexedRun, ...]:
+    """List the runs below a directory by their index, oldest first, without damaged ones.
+
+    Args:
+        run_dir: The directory.
+        worth: Write the index when at least so many of its entries are not as they were.
+    """
+    found = (IndexedRun(path, *values) for path, values in read_index(run_dir, _RUNS, worth=worth))
+    return tuple(sorted(found, key=lambda one: (one.order, one.path)))
+
+
+def ignore_fault(path: str, error: Exception) -> None:
+    """Pass over a run that cannot be read."""
+    del path, error
+
+
+def read_index(
+    run_dir: Path,
+    index: RunIndex,
+    on_fault: Callable[[str, Exception], None] = ignore_fault,
+    worth: int = 1,
+) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the path and the values of each run, reading only those whose files have changed.
+
+    Args:
+        run_dir: The directory of the runs.
+        index: What is known of each.
+        on_fault: Is called with the path of a run, or of a job's directory, that cannot be read.
+        worth: Write the index when at least so many of its entries are not as they were.
+    """
+    known = _load(run_dir, index)
+    fresh: dict[str, list[Any]] = {}
+    changed = 0
+    for path, stamp in _stamps(run_dir, index.source, on_fault):
+        entry = known.get(path)
+        if entry is None or not stamp or entry[0] != stamp:
+            changed += 1
+            try:
+                entry = [stamp, *index.read(run_dir / path)]
+            except (JobrunError, OSError) as error:
+                on_fault(path, error)
+                continue
+        fresh[path] = entry
+        yield path, entry[1:]
+    changed += len(known.keys() - fresh.keys())
+    if changed >= worth:
+        _store(run_dir, index, fresh)
+
+
+def _stamps(
+    run_dir: Path, source: str, on_fault: Callable[[str, Exception], None]
+) -> Iterator[tuple[str, int]]:
+    """Yield the path of each run, with a number that changes when its files do; 0 for a young one.
+
+    Files that were renamed or deleted change the time of the run's directory. A file system's clock
+    is coarse: what has changed a moment ago may change again without a trace.
+    """
+    stat, young_ns = os.stat, time.time_ns() - _COARSE_NS
+    for job in _directories(run_dir, "", on_fault):
+        for run in _directories(job.path, job.name, on_fault):
+            name = f"{job.name}/{run.name}"
+            changed_ns = 0
+            state: tuple[int, ...] = ()
+            try:
+                facts = stat(f"{run.path}/{RECORD_NAME}")
+                state = (facts.st_size, facts.st_mtime_ns, facts.st_ino)
+                if source:
+                    facts = stat(run.path)
+                    changed_ns = facts.st_mtime_ns
+                    state += (facts.st_mtime_ns, facts.st_ino)
+                    facts = stat(f"{run.path}/{source}")
+                    changed_ns = max(changed_ns, facts.st_mtime_ns)
+                    state += (facts.st_size, facts.st_mtime_ns, facts.st_ino)
+            except (FileNotFoundError, NotADirectoryError):
+                # Without its source it is a run, too.
+                if not source or not os.path.lexists(f"{run.path}/{RECORD_NAME}"):
+                    continue
+            except OSError as error:
+                on_fault(name, error)
+                continue
+            # The hash of integers is the same in each process.
+            yield name, 0 if changed_ns > young_ns else hash(state)
+
+
+def _directories(
+    parent: Path | str, name: str, on_fault: Callable[[str, Exception], None]
+) -> list[os.DirEntry[str]]:
+    # Links lead to runs that are listed anyway; a name with a dot is not a job's or a run's.
+    try:
+        with os.scandir(parent) as entries:
+            return [
+                entry
+                for entry in entries
+                if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
+            ]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        on_fault(name or str(parent), error)
+        return []
+
+
+def _read_short(run: Path) -> list[Any]:
+    record = read_record(run)
+    values = {**asdict(record), "order": creation_order(record.order, record.created)}
+    return [values[name] for name in _RUNS.names]
+
+
+# The exit code may be missing.
+_SHORT_TYPES = [[str, str, int, str, int, code, str, bool] for code in (int, type(None))]
+_RUNS = RunIndex(
+    INDEX_NAME,
+    tuple(field.name for field in fields(IndexedRun) if field.name != "path"),
+    _read_short,
+    lambda values: list(map(type, values)) in _SHORT_TYPES,
+)
+
+
+def _load(run_dir: Path, index: RunIndex) -> dict[str, list[Any]]:
+    try:
+        content = json.loads(read_regular(run_dir / index.file, _MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+        return {}
+    if content.get("fields") != list(index.names) or not isinstance(content.get("runs"), dict):
+        return {}
+    return {
+        path: entry
+        for path, entry in content["runs"].items()
+        if isinstance(entry, list) and len(entry) > 0 and index.fits(entry[1:])
+    }
+
+
+def _store(run_dir: Path, index: RunIndex, runs: dict[str, list[Any]]) -> None:
+    content = {"format": _FORMAT, "fields": list(index.names), "runs": runs}
+    beside = run_dir / f"{index.file}.{os.getpid()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        # As private as the records of which it is made.
+        descriptor = os.open(beside, flags, 0o600)
+    except OSError:
+        # A directory that cannot be written to can still be listed.
+        return
+    try:
+        write_all(descriptor, json.dumps(content, separators=(",", ":")).encode())
+        beside.replace(run_dir / index.file)
+    except OSError:
+        beside.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)

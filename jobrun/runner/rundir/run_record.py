@@ -1,0 +1,203 @@
+"""Read and write ``run.json``, the record of a run's facts and status."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from jobrun.core.errors import CheckpointError
+from jobrun.core.files.disk import disk_faults, write_file
+from jobrun.core.files.json_files import build, read_json
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.big_integers import integer_hex, is_long
+
+RECORD_NAME = "run.json"
+FORMAT = 1
+_NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EACCES})
+
+Param = float | int | bool | str
+Status = Literal["running", "finished", "stopped", "interrupted", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """The facts and the status of one run, as ``run.json`` has them.
+
+    Attributes:
+        run_id: A UUID; every checkpoint of the run carries it.
+        job: The job's name.
+        created: UTC, ISO 8601, with microseconds.
+        order: Microseconds since 1970 by the clock of that moment, but more than that of each run
+            that was there already, should the clock have been set back; see ``creation_order``.
+        status: ``running`` remains after a kill: only the lock shows whether a process lives.
+        epoch: The newest epoch that was acknowledged when this was written; -1 for none.
+        exit_code: Of the last invocation that ended; None while running, or killed.
+        reason: Why it ended, in words.
+        resumable: False for ``checkpoint: none``.
+        generation: Raised by each ``resume --epoch N``.
+        parent: For a fork: the run and the epoch it started from.
+        folder: The spec's folder, relative to the run's directory.
+        spec_digest: Of what the resolved spec that last ran means.
+        resolved_digest: Of the bytes of ``spec/resolved.yaml``; empty for a job built in Python.
+        started_after: The epoch from which the last start began; -1 for init.
+        starts: How many starts in a row began there, because all before this one died.
+        params: The values of the spec's params, hidden where they are secret; a value that
+            comes from an environment variable stays a reference.
+        seed: Of the random streams.
+        limit_epochs: The stop item that ``--epochs`` added to this run; 0 for none.
+        accepted: The drift that was accepted, field by field, ever.
+        callables: Digest of the source of each callable, of all that it imports and that is not
+            installed, and of scripts in the spec's folder.
+        packages: Versions of the distributions that callables import, and that those require.
+        data: Size, time and digest of each data file that epochs read.
+        variables: Digest of each environment variable that the spec reads.
+        environment: Versions and numerics of the last invocation.
+        provenance: Command line, git commit and lock files of the last invocation; see
+            ``provenance``.
+        resized: Each change of the number of nodes: after which epoch, of which family, and what
+            became of its state.
+        file_system: What kind the run was on then, such as ``ext4``.
+        host: Where the last invocation ran.
+        version: Of the jobrun that wrote this.
+    """
+
+    run_id: str
+    job: str
+    created: str
+    order: int = 0
+    status: Status = "running"
+    epoch: int = -1
+    exit_code: int | None = None
+    reason: str = ""
+    resumable: bool = True
+    generation: int = 0
+    parent: Mapping[str, Any] = field(default_factory=dict)
+    folder: str = "."
+    spec_digest: str = ""
+    resolved_digest: str = ""
+    params: Mapping[str, Param] = field(default_factory=dict)
+    seed: int = 0
+    limit_epochs: int = 0
+    started_after: int = -1
+    starts: int = 1
+    accepted: tuple[str, ...] = ()
+    callables: Mapping[str, str] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    data: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    resized: tuple[Mapping[str, Any], ...] = ()
+    file_system: str = ""
+    host: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parent:
+    """What ``parent`` holds."""
+
+    run: str
+    run_id: str
+    epoch: int
+    checkpoints: str
+    blobs: tuple[str, ...] = ()
+
+
+def creation_order(order: int, created: str) -> int:
+    """Return the key by which ``run.json`` records sort by the creation of their runs.
+
+    Args:
+        order: That of ``run.json``; 0 where an older jobrun wrote it.
+        created: That of ``run.json``.
+    """
+    return order or round(datetime.fromisoformat(created).timestamp() * 1e6)
+
+
+def write_record(run: Path, record: RunRecord) -> None:
+    """Write the run's ``run.json``, durably, in place of the one before.
+
+    Raises:
+        EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
+    """
+    content = {"format": FORMAT, **asdict(record), "params": _json_values(record.params)}
+    with disk_faults("E354", f"write {RECORD_NAME}"):
+        write_file(run / RECORD_NAME, json.dumps(content, indent=2).encode() + b"\n", private=True)
+
+
+def _json_values(params: Mapping[str, Param]) -> dict[str, Param]:
+    """Replace the values of params that JSON lacks by text, as in metrics: ``read_json`` knows."""
+    return {name: _json_value(value) for name, value in params.items()}
+
+
+def _json_value(value: Param) -> Param:
+    if isinstance(value, int):
+        return integer_hex(value) if is_long(value) else value
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def read_record(run: Path) -> RunRecord:
+    """Read the record in a run's ``run.json``.
+
+    Raises:
+        CheckpointError: There is none, it is damaged, or a newer jobrun wrote it.
+    """
+    try:
+        content = read_json(run / RECORD_NAME)
+    except OSError as error:
+        # ENOTDIR, ENAMETOOLONG: what is named is no path of a directory.
+        if error.errno in {errno.EINVAL, errno.EISDIR, errno.EFBIG, errno.EIO}:
+            raise _damaged(run, error.strerror or str(error)) from error
+        why = "" if error.errno in _NOT_THERE else f" ({RECORD_NAME}: {error.strerror or error})"
+        raise CheckpointError.of(
+            "E350",
+            f"not a jobrun run directory: {run}{why}",
+            "name a run below --run-dir, or the path of its directory",
+        ) from error
+    except ValueError as error:
+        raise _damaged(run, f"it is not JSON ({error})") from error
+    if not isinstance(content, dict) or type(content.get("format")) is not int:
+        raise _damaged(run, "it has no format number")
+    if content["format"] > FORMAT:
+        raise CheckpointError.of(
+            "E375",
+            f"{run / RECORD_NAME} was written by jobrun {content.get('version', '(unnamed)')}, "
+            "which is newer than this one",
+            "use that version of jobrun, or a later one",
+        )
+    try:
+        return build_record(content)
+    except ValueError as error:
+        raise _damaged(run, str(error)) from error
+
+
+def build_record(content: Any) -> RunRecord:
+    """Build the record of a run from the JSON in ``run.json``, whichever version wrote it.
+
+    Raises:
+        ValueError: A field is missing, or not of its type.
+    """
+    record = build(RunRecord, content)
+    if datetime.fromisoformat(record.created).tzinfo is None:
+        raise ValueError("field 'created' has no time zone")
+    if record.parent:
+        build(_Parent, record.parent)
+    for name, text in (("job", record.job), ("folder", record.folder)):
+        # No path can hold it.
+        if "\0" in text:
+            raise ValueError(f"field '{name}' holds NUL")
+    return record
+
+
+def _damaged(run: Path, why: str) -> CheckpointError:
+    return CheckpointError.of(
+        "E375",
+        f"{run / RECORD_NAME} is damaged: {why}",
+        "the checkpoints are not touched; put run.json back from a copy of the run",
+    )

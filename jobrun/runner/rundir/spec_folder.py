@@ -1,0 +1,342 @@
+"""Write and read a run's ``spec/`` folder: authored files, resolved spec, plan."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jobrun.compile.job import compile_job
+from jobrun.core.errors import CheckpointError, DriftError, Fault, JobrunError, SpecError
+from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
+from jobrun.core.files.json_files import build, read_json
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.types import Job, TaskGroup
+from jobrun.runner.rundir.runs import Run
+from jobrun.spec.dump import dump_resolved
+from jobrun.spec.load import LoadedSpec, load_spec
+from jobrun.spec.recorded_origins import AuthoredFile, Origins, recorded_places
+from jobrun.spec.yaml.spec_text import read_text
+
+RESOLVED_NAME = "resolved.yaml"
+ORIGINS_NAME = "origins.json"
+PLAN_NAME = "plan.json"
+_PRIVATE_MODE = 0o700
+# Written before run.json names its digest, renamed after: a kill in between loses neither spec.
+_NEXT_NAME = "resolved.next.yaml"
+_OWN_NAMES = frozenset({RESOLVED_NAME, ORIGINS_NAME, PLAN_NAME, _NEXT_NAME})
+_RECORDED = " (recorded)"
+
+
+def write_spec(run: Path, loaded: LoadedSpec, job: Job) -> str:
+    """Write a spec into a run's ``spec/`` folder; its former content is kept under a number.
+
+    Returns:
+        The digest of ``resolved.yaml``, for ``run.json``.
+
+    Raises:
+        EnvironmentFaultError: A file cannot be written.
+    """
+    digest = stage_spec(run, loaded, job)
+    install_spec(run)
+    return digest
+
+
+def stage_spec(run: Path, loaded: LoadedSpec, job: Job) -> str:
+    """Write a resolved spec beside the one in ``spec/``; return its digest.
+
+    Raises:
+        EnvironmentFaultError: A file cannot be written.
+    """
+    folder = run / "spec"
+    resolved = dump_resolved(loaded).encode()
+    kept = _kept_names(loaded.files)
+    with disk_faults("E354", f"write {folder}"):
+        if loaded.secrets:
+            # What a job makes of a secret may be in any file: a checkpoint, or a log.
+            run.chmod(_PRIVATE_MODE)
+        _keep_previous(folder)
+        for name, text in _authored(loaded.files, kept).items():
+            write_file(folder / name, text.encode(), private=True)
+        write_file(folder / PLAN_NAME, plan_text(job).encode())
+        write_file(folder / ORIGINS_NAME, _origins_text(run, loaded, kept, resolved), private=True)
+        write_file(folder / _NEXT_NAME, resolved, private=True)
+    return bytes_digest(resolved)
+
+
+def install_spec(run: Path) -> None:
+    """Replace the resolved spec in ``spec/`` by the staged one, after ``run.json`` has its digest.
+
+    Raises:
+        EnvironmentFaultError: A file cannot be renamed.
+    """
+    folder = run / "spec"
+    with disk_faults("E354", f"write {folder}"):
+        (folder / _NEXT_NAME).replace(folder / RESOLVED_NAME)
+        sync_directory(folder)
+
+
+def load_recorded_spec(run: Run) -> LoadedSpec:
+    """Load the spec that the run last ran from its ``spec/`` folder.
+
+    Raises:
+        CheckpointError: It is not there, or damaged.
+        DriftError: E441, it was edited.
+        SpecError: An environment variable that it needs is not set.
+    """
+    return load_changed_spec(run)
+
+
+def load_changed_spec(
+    run: Run,
+    *,
+    spec: str = "",
+    values: tuple[str, ...] = (),
+    overrides: tuple[str, ...] = (),
+    fork: bool = False,
+) -> LoadedSpec:
+    """Load the spec of a resume: the one in ``spec/`` or another, with command-line changes.
+
+    Values of the recorded spec have the places that its author knows. ``warnings`` has a W185
+    where one of the author's files says something else now.
+
+    Args:
+        run: The run.
+        spec: Another spec file instead of the recorded one.
+        values: Files merged over it.
+        overrides: ``PATH=VALUE`` texts, put in last.
+        fork: It is for a new run, which takes another spec by another command.
+
+    Raises:
+        CheckpointError: There is no recorded spec, or it is damaged.
+        DriftError: E441, the recorded spec was edited.
+        SpecError: The spec is not valid.
+    """
+    if spec:
+        return load_spec(spec, values=values, overrides=overrides)
+    path = _recorded_path(run)
+    origins = _recorded_origins(run)
+    loaded = load_spec(
+        str(path), values=values, overrides=overrides, folder=str(run.folder), origins=origins
+    )
+    notes = _changed_files(run, origins, fork=fork) if origins else ()
+    return replace(loaded, warnings=(*loaded.warnings, *notes))
+
+
+def is_as_recorded(run: Run) -> bool:
+    """Return whether the resolved spec in ``spec/`` has the digest in ``run.json``."""
+    try:
+        return bool(run.record.resolved_digest) and bool(_recorded_path(run))
+    except JobrunError:
+        return False
+
+
+def bytes_digest(data: bytes) -> str:
+    """Return the ``sha256:…`` digest of a file in the ``spec/`` folder of a run."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _recorded_path(run: Run) -> Path:
+    folder, digest = run.path / "spec", run.record.resolved_digest
+    path = folder / RESOLVED_NAME
+    for one in (path, folder / _NEXT_NAME) if digest else ():
+        with contextlib.suppress(OSError):
+            if bytes_digest(read_regular(one)) == digest:
+                return one
+    if not path.is_file():
+        raise CheckpointError.of(
+            "E375", f"the run has no {path}", "name its spec: jobrun resume RUN --spec FILE"
+        )
+    # A run of an early version has no digest to compare with.
+    if digest:
+        raise _not_recorded(run, path)
+    return path
+
+
+def _not_recorded(run: Run, path: Path) -> JobrunError:
+    shown = os.path.relpath(path)
+    origins = _recorded_origins(run)
+    spec = next((one.shown for one in origins.files), "") if origins else ""
+    handle = run.handle(run.path.parent.parent)
+    command = f"jobrun resume {shlex.quote(handle)} --spec {shlex.quote(spec) or 'FILE'}"
+    if len(origins.files if origins else ()) != 1:
+        command += " (with the -f and --set of the start)"
+    mend = (
+        f"give the spec again, and it is compared with the recorded digest: {command}; "
+        f"or put {path.name} back from a copy of the run; to change a job, change its own file"
+    )
+    what = f"{shown} is not the spec that this run recorded"
+    try:
+        load_spec(str(path), folder=str(run.folder))
+    except SpecError as error:
+        # E038: an environment variable is not set, which says nothing about the file.
+        if any(fault.code != "E038" for fault in error.faults):
+            why = error.faults[0].message
+            return CheckpointError.of("E440", f"{what}, and it is damaged: {why}", mend)
+    return DriftError.of("E441", f"{what}: it was edited, or damaged on the disk", mend)
+
+
+@dataclass(frozen=True, slots=True)
+class _OriginsForm:
+    """What ``origins.json`` holds."""
+
+    resolved: str
+    files: tuple[Mapping[str, str], ...]
+    places: tuple[tuple[int, ...], ...]
+
+
+def _recorded_origins(run: Run) -> Origins | None:
+    """Read from ``spec/`` where the author wrote the recorded spec; None if unknown."""
+    folder = run.path / "spec"
+    try:
+        form = build(_OriginsForm, read_json(folder / ORIGINS_NAME))
+        if form.resolved != run.record.resolved_digest:
+            return None
+        return Origins(tuple(_authored_file(run, one) for one in form.files), form.places)
+    except (OSError, ValueError, KeyError):
+        # Only where faults point at depends on it.
+        return None
+
+
+def _authored_file(run: Run, facts: Mapping[str, str]) -> AuthoredFile:
+    name = str(facts["name"])
+    if not facts["path"]:
+        shown = name if name.endswith(_RECORDED) else f"{name}: {facts['text']}{_RECORDED}"
+        return AuthoredFile(shown, str(facts["text"]))
+    path = os.path.normpath(run.path / facts["path"])
+    kept = run.path / "spec" / Path(facts["kept"]).name
+    try:
+        text = read_regular(kept).decode()
+    except (OSError, ValueError):
+        text = ""
+    changed = False
+    try:
+        changed = bytes_digest(read_text(path, path).encode()) != facts["digest"]
+        shown = str(kept) if changed else path
+    except SpecError:
+        shown = str(kept)
+    near = os.path.relpath(shown)
+    # The name is also the one by which the lines of the file are found.
+    return AuthoredFile(shown if near.startswith("..") else near, text, path, changed)
+
+
+def _changed_files(run: Run, origins: Origins, *, fork: bool) -> tuple[Fault, ...]:
+    changed = [one.path for one in origins.files if one.changed]
+    if not changed:
+        return ()
+    names = ", ".join(_near(path) for path in changed)
+    handle = run.handle(run.path.parent.parent)
+    spec = _near(next(one.path for one in origins.files if one.path))
+    command = ("fork", handle, spec) if fork else ("resume", handle, "--spec", spec)
+    words = shlex.join(("jobrun", *command))
+    if len(origins.files) > 1:
+        words += " (with the -f and --set of the start)"
+    message = f"{names} has changed since this run started; continuing with the recorded spec"
+    return (Fault("W185", message, f"to use the new one: {words}", severity="warning"),)
+
+
+def _near(path: str) -> str:
+    near = os.path.relpath(path)
+    return path if near.startswith("..") else near
+
+
+def _origins_text(run: Path, loaded: LoadedSpec, kept: Mapping[str, str], resolved: bytes) -> bytes:
+    files = []
+    for shown, text in loaded.files.items():
+        is_option = shown.startswith("--set")
+        path = "" if is_option else loaded.authored.get(shown) or os.path.abspath(shown)  # noqa: PTH100
+        files.append(
+            {
+                "name": shown,
+                "path": os.path.relpath(path, run) if path else "",
+                "kept": kept.get(shown, ""),
+                "digest": bytes_digest(text.encode()),
+                "text": text if is_option else "",
+            }
+        )
+    content = {
+        "resolved": bytes_digest(resolved),
+        "files": files,
+        "places": recorded_places(loaded.source.root, list(loaded.files)),
+    }
+    return json.dumps(content, separators=(",", ":")).encode() + b"\n"
+
+
+def compile_recorded(loaded: LoadedSpec) -> Job:
+    """Compile the job of a spec that is recorded in ``spec/``.
+
+    Raises:
+        SpecError: It does not compile.
+    """
+    return compile_job(loaded).job
+
+
+def plan_text(job: Job) -> str:
+    """Render the plan of a job as JSON text for the ``spec/`` folder."""
+    return json.dumps(build_plan(job), indent=2) + "\n"
+
+
+def build_plan(job: Job) -> dict[str, Any]:
+    """Build the plan of a job that the ``spec/`` folder records, as JSON values."""
+    return {
+        "job": job.name,
+        "nodes": [node.name for node in job.cluster],
+        "groups": {group.name: _tasks(group) for group in job.groups},
+        "state": {node: list(names) for node, names in job.state},
+        "constants": {node: list(names) for node, names in job.constants},
+        "exact": job.exactness.exact,
+        "not_exact_because": [list(reason) for reason in job.exactness.reasons],
+        "blas_threads": job.blas_threads,
+        "seed": job.seed,
+    }
+
+
+def _tasks(group: TaskGroup) -> list[dict[str, Any]]:
+    return [
+        {
+            "task": task.name,
+            "node": task.node,
+            "needs": list(task.needs),
+            "instances": task.instances,
+            "rebuild": task.rebuild,
+            "outputs": [output.name for output in task.outputs],
+        }
+        for task in group.tasks
+    ]
+
+
+def _kept_names(files: Mapping[str, str]) -> dict[str, str]:
+    """Choose names for copies of the authored files in the ``spec/`` folder, no two alike."""
+    kept: dict[str, str] = {}
+    for shown in files:
+        if shown.startswith("--set"):
+            continue
+        name = Path(shown).name
+        stem, number = name, 1
+        while name in kept.values() or name in _OWN_NAMES:
+            number += 1
+            name = f"{number}-{stem}"
+        kept[shown] = name
+    return kept
+
+
+def _authored(files: Mapping[str, str], kept: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts of the authored files by their names in the ``spec/`` folder."""
+    options = "".join(
+        f"{shown}: {text}\n" for shown, text in files.items() if shown.startswith("--set")
+    )
+    named = {kept[shown]: text for shown, text in files.items() if shown in kept}
+    return {**named, **({"options.txt": options} if options else {})}
+
+
+def _keep_previous(folder: Path) -> None:
+    current = folder / RESOLVED_NAME
+    if current.is_file():
+        number = len(list(folder.glob("resolved-*.yaml"))) + 1
+        write_file(folder / f"resolved-{number}.yaml", read_regular(current), private=True)

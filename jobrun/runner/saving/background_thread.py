@@ -1,0 +1,100 @@
+"""Run one piece of work at a time in a background thread, which its owner may abandon.
+
+The owner may abandon what it has started: the work learns of it at the next ``Permit.enter``, and
+ends there without effect. What has passed that place is
+waited for: it is short.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+# How soon it is seen that there is no time to wait any more.
+_POLL_S = 0.05
+
+
+class AbandonedError(Exception):
+    """Raised inside the work: the owner has abandoned it."""
+
+
+class Permit:
+    """Decides between background work and its owner whether it may still take effect."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entered = False
+        self._given_up = False
+
+    def enter(self) -> None:
+        """Enter the part of the background thread's work that must not be cut short.
+
+        Raises:
+            AbandonedError: The owner has given it up.
+        """
+        with self._lock:
+            if self._given_up:
+                raise AbandonedError
+            self._entered = True
+
+    def give_up(self) -> bool:
+        """Abandon the background thread's work; return False if it is about to end."""
+        with self._lock:
+            self._given_up = not self._entered
+            return self._given_up
+
+
+Work = Callable[[Permit], None]
+
+
+class BackgroundThread:
+    """One daemon thread for background work, started with the first piece."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._inbox: SimpleQueue[tuple[Work, Permit, threading.Event] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._over = threading.Event()
+        self._over.set()
+        self._permit = Permit()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the background thread has work in progress that was not abandoned."""
+        return not self._over.is_set()
+
+    def start(self, work: Work) -> None:
+        """Start a piece of background work, which must not raise; no other is in progress."""
+        self._over, self._permit = threading.Event(), Permit()
+        self._inbox.put((work, self._permit, self._over))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._live, name=self._name, daemon=True)
+            self._thread.start()
+
+    def wait(self, is_late: Callable[[], bool]) -> bool:
+        """Wait for the end of the background thread's work; False if it was abandoned.
+
+        Args:
+            is_late: Asked now and then: whether there is no time left for it.
+        """
+        while not self._over.wait(_POLL_S):
+            if is_late() and self._permit.give_up():
+                # Whatever it still does has no effect, so it need not be waited for.
+                self._over = threading.Event()
+                self._over.set()
+                return False
+        return True
+
+    def close(self) -> None:
+        """Let the background thread end when its work has; may be called twice."""
+        if self._thread is not None:
+            self._inbox.put(None)
+            self._thread = None
+
+    def _live(self) -> None:
+        while (given := self._inbox.get()) is not None:
+            work, permit, over = given
+            work(permit)
+            del given, work
+            over.set()

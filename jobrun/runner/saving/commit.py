@@ -1,0 +1,257 @@
+"""Make one epoch durable: stage, write, commit, acknowledge, report, delete old ones.
+
+Done in the loop's thread or in another one, it is the same. Not when, and not whether, an epoch is
+saved.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jobrun.checkpoint.checkpoint_times import NodeSave, SavePause, build_save_times
+from jobrun.checkpoint.metadata_handler import MetadataHandler
+from jobrun.checkpoint.save_load_groups import Ticket
+from jobrun.checkpoint.store import CheckpointStore, Manifest
+from jobrun.checkpoint.stores.retention import epochs_to_delete
+from jobrun.core.errors import EnvironmentFaultError, JobrunError
+from jobrun.core.events import CheckpointCommitted, CheckpointTimes, Listener, Noted
+from jobrun.core.failpoints import reach
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.types import Job
+from jobrun.runner.preflight.disk_space import require_space
+from jobrun.runner.progress import Progress
+from jobrun.runner.rundir.lock import RunLock
+from jobrun.runner.rundir.pins import read_pins
+from jobrun.runner.saving.background_thread import Permit
+from jobrun.runner.usage_account import TimeAccount
+from jobrun.session.base import Session
+
+if TYPE_CHECKING:
+    from jobrun.checkpoint.upload_groups import UploadBuilder
+    from jobrun.runner.saving.object_upload import ObjectUpload
+
+
+@dataclass(frozen=True, slots=True)
+class RunIdentity:
+    """The fields that every manifest of a run has besides its epoch."""
+
+    run_id: str
+    generation: int = 0
+    spec_digest: str = ""
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTarget:
+    """Where a run keeps its epochs, who is notified of them, and the lock that guards them.
+
+    Attributes:
+        handlers: The run's own first: its word is what a user may rely on.
+        builder: Uploads epochs; None for no upload.
+        run: The run's directory, in which its pins are.
+    """
+
+    store: CheckpointStore
+    handlers: tuple[MetadataHandler, ...]
+    lock: RunLock
+    builder: UploadBuilder | ObjectUpload | None = None
+    run: Path = Path()
+
+    def check(self) -> None:
+        """Require that the run and its store are where they were, before a commit.
+
+        Raises:
+            RunLostError: E355, the run's directory or lock was removed or replaced.
+            EnvironmentFaultError: E390, the directory of its epochs was.
+        """
+        self.lock.check()
+        self.store.check()
+
+
+@dataclass(frozen=True, slots=True)
+class SaveRequest:
+    """A request to save one epoch.
+
+    Attributes:
+        progress: The progress of the run.
+        form: The same as JSON, for the manifest.
+        tickets: For the state of each node.
+        started: When the loop stopped for it, on the monotonic clock.
+        still: How long it did.
+    """
+
+    progress: Progress
+    form: Mapping[str, Any]
+    tickets: tuple[Ticket, ...]
+    started: float
+    still: SavePause
+
+
+class Committer:
+    """Makes epochs durable, one at a time, by the commit protocol.
+
+    Attributes:
+        saved: The newest epoch that is durable; -1 for none.
+        held: Returns the epochs in use, which are not deleted meanwhile.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        session: Session,
+        place: CheckpointTarget,
+        identity: RunIdentity,
+        listen: Listener,
+        account: TimeAccount | None = None,
+    ) -> None:
+        self._job = job
+        self._account = account
+        self._session = session
+        self._place = place
+        self._store = place.store
+        self._identity = identity
+        self._listen = listen
+        self._nodes = {node.name: number for number, node in enumerate(job.cluster)}
+        # How much of the last epoch is on the disk here, and not in an object store.
+        self._last_bytes = 0
+        self.saved = -1
+        self.held: Callable[[], frozenset[int]] = frozenset
+
+    def commit_epoch(self, order: SaveRequest, permit: Permit) -> None:
+        """Commit one epoch by the protocol, and release its tickets.
+
+        ::
+
+            write into a stage and commit it; if that fails, once more into a new one
+            acknowledge in the journal        # from here on the user may rely on it
+            report to the listeners and the other handlers
+            delete what retention chooses     # never before the new epoch is durable
+
+        Args:
+            order: The epoch.
+            permit: Asked right before the epoch comes to exist.
+
+        Raises:
+            EnvironmentFaultError: It could not be saved, twice; or it is saved, and what comes
+                after that failed.
+            AbandonedError: It is not wanted any more; nothing of it is visible.
+        """
+        try:
+            path, saves, commit_s = self._commit_twice(order, permit)
+            epoch = order.progress.epoch
+            reach("runner.saved")
+            own, *others = self._place.handlers
+            own.written(epoch, self._identity.generation)
+            reach("runner.acknowledged")
+        finally:
+            self._session.release(order.tickets)
+        self.saved = epoch
+        size_bytes = sum(save.file.size_bytes for save in saves)
+        self._last_bytes = 0 if self._job.checkpoint.collect_to else size_bytes
+        seconds = time.monotonic() - order.started
+        self._listen(CheckpointCommitted(epoch, size_bytes, seconds, path))
+        try:
+            for other in others:
+                other.written(epoch, self._identity.generation)
+            times = build_save_times(epoch, saves, order.still, commit_s)
+            if order.still.beside and self._account is not None:
+                # Tasks that waited for copies of what they change: the saver has seen the rest.
+                self._account.move("saves", max((save.gate_s for save in saves), default=0.0))
+            self.report_times(times)
+            self._delete_old(order.progress)
+        except EnvironmentFaultError as error:
+            self._warn_or_raise(epoch, error)
+
+    def report_times(self, times: CheckpointTimes) -> None:
+        """Report after a commit, to every metadata handler, how long the save took."""
+        for handler in self._place.handlers:
+            handler.report(times)
+
+    def retain(self, progress: Progress) -> None:
+        """Delete the epochs that are superfluous after a commit or a load.
+
+        Raises:
+            EnvironmentFaultError: It could not be deleted.
+        """
+        try:
+            self._delete_old(progress)
+        except EnvironmentFaultError as error:
+            self._warn_or_raise(progress.epoch, error)
+
+    def _warn_or_raise(self, epoch: int, error: JobrunError) -> None:
+        """Warn of an error after a commit, or raise it if ``on_error: fail``."""
+        if self._job.checkpoint.on_error == "fail":
+            raise error
+        reasons = "; ".join(fault.message for fault in error.faults)
+        self._listen(Noted(f"epoch {epoch} is saved, but {reasons}", "warning"))
+
+    def _commit_twice(
+        self, order: SaveRequest, permit: Permit
+    ) -> tuple[str, tuple[NodeSave, ...], float]:
+        try:
+            return self._commit(order, permit)
+        except EnvironmentFaultError:
+            # After the rename the epoch exists, perhaps not durably: a second try would only
+            # meet it, and an fsync that failed must not be asked again.
+            if order.progress.epoch in self._store.epochs():
+                raise
+            return self._commit(order, permit)
+
+    def _commit(
+        self, order: SaveRequest, permit: Permit
+    ) -> tuple[str, tuple[NodeSave, ...], float]:
+        epoch = order.progress.epoch
+        # Staging creates missing directories: never where the run was before it was moved.
+        self._place.check()
+        place = Path(self._store.path(epoch)).parent
+        require_space(str(place), self._last_bytes, len(self._job.checkpoint.nodes))
+        staged = self._store.stage(epoch)
+        try:
+            saves = self._session.persist(order.tickets, staged)
+            self._upload_staged(staged, order.progress.epoch, saves)
+            started = time.perf_counter()
+            manifest = self._manifest(order, saves)
+            self._place.check()
+            permit.enter()
+            path = self._store.commit(staged, manifest)
+            return path, saves, time.perf_counter() - started
+        except BaseException:
+            self._store.discard(staged)
+            raise
+
+    def _upload_staged(self, staged: str, epoch: int, saves: Iterable[NodeSave]) -> None:
+        """Upload a staged epoch's files to the object store before its commit, if they go there."""
+        if not self._job.checkpoint.collect_to:
+            return
+        from jobrun.runner.saving.object_upload import ObjectUpload  # noqa: PLC0415 - seldom
+
+        builder = self._place.builder
+        if isinstance(builder, ObjectUpload):
+            files = [save.file for save in saves]
+            builder.take(staged, epoch, self._identity.generation, files)
+
+    def _manifest(self, order: SaveRequest, saves: Iterable[NodeSave]) -> Manifest:
+        files = sorted((save.file for save in saves), key=lambda file: self._nodes[file.node])
+        return Manifest(
+            epoch=order.progress.epoch,
+            run_id=self._identity.run_id,
+            generation=self._identity.generation,
+            files=tuple(files),
+            spec_digest=self._identity.spec_digest,
+            runner=order.form,
+            environment=self._identity.environment,
+        )
+
+    def _delete_old(self, progress: Progress) -> None:
+        policy = self._job.checkpoint
+        if not (policy.keep_last or policy.keep_every or policy.keep_best[0]):
+            # Keeps all: listing ten thousand epochs after each save would be slow.
+            return
+        pinned = read_pins(self._place.run) | self.held()
+        chosen = epochs_to_delete(policy, self._store.epochs(), dict(progress.scores), pinned)
+        if chosen:
+            self._store.remove(chosen, keep_for_reuse=True)

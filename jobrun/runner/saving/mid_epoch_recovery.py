@@ -1,0 +1,144 @@
+"""Plan at recovery which mid-epoch checkpoint a run continues from; then apply the plan.
+
+First the plan, which only reads; then the changes on disk. The whole epoch from which the run
+continues was chosen before (``recovery``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jobrun.checkpoint.store import Damage
+from jobrun.checkpoint.stores.mid_epoch_store import MidEpochStore, list_mid_epochs
+from jobrun.core.errors import CheckpointError
+from jobrun.core.events import Listener, Noted
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.runner.resume.recovery import RecoveryPlan
+from jobrun.runner.rundir.journal import Journal, JournalContents
+
+MidEpoch = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPlan:
+    """What to do with mid-epoch checkpoints before a run continues.
+
+    Attributes:
+        epoch: The one that runs next.
+        records: After how many of its records the run continues; 0: from its beginning.
+        generation: The run's.
+        acknowledge: It is there, but a crash came before its acknowledgement.
+        lost: The number of records the user was promised, where that is gone and may be; else 0.
+        damaged: Those that cannot be used, newest first, and why.
+        aside: Epoch and records of those that are kept out of the way.
+        over: Those that are superfluous: their epoch is saved, or a later one of it.
+    """
+
+    epoch: int = 0
+    records: int = 0
+    generation: int = 0
+    acknowledge: bool = False
+    lost: int = 0
+    damaged: tuple[Damage, ...] = ()
+    aside: tuple[MidEpoch, ...] = ()
+    over: tuple[MidEpoch, ...] = ()
+
+
+def plan_entry(
+    root: str, recovery: RecoveryPlan, said: JournalContents, run_id: str, *, allow_lost: bool
+) -> EntryPlan:
+    """Choose the mid-epoch checkpoint of the next epoch to continue from, if there is one.
+
+    Args:
+        root: Where checkpoints are.
+        recovery: The plan for whole epochs; where that goes back, nothing within one is used.
+        said: What the journal says.
+        run_id: The run's.
+        allow_lost: Continue from the epoch's beginning when what the user was promised is gone.
+
+    Raises:
+        CheckpointError: What the user was promised is gone.
+    """
+    there = list_mid_epochs(root)
+    epoch, generation = recovery.epoch + 1, recovery.generation
+    over = [one for one in there if one[0] < epoch]
+    later = [one for one in there if one[0] >= epoch]
+    if recovery.rewind or not recovery.epoch >= 0:
+        return EntryPlan(epoch, 0, generation, aside=tuple(later), over=tuple(over))
+    damaged: list[Damage] = []
+    aside: list[MidEpoch] = []
+    records = 0
+    for one in reversed(later):
+        made, damage = _inspect(root, one, run_id)
+        if records and one[0] == epoch:
+            over.append(one)
+        elif damage is None and made == generation and one[0] == epoch:
+            records = one[1]
+        else:
+            damaged += [damage] if damage is not None else []
+            aside.append(one)
+    newest = max((one[1] for one in later if one[0] == epoch), default=0)
+    lost = said.within[1] if said.within[0] == epoch and said.within[1] > newest else 0
+    if lost and not allow_lost:
+        raise CheckpointError.of(
+            "E357",
+            f"epoch {epoch} was saved after {lost} of its records, and that is gone",
+            "put it back from a copy, or continue from the whole epoch before: jobrun resume RUN "
+            f"--epoch {recovery.epoch}, or --allow-lost",
+        )
+    acknowledge = bool(records) and said.within != (epoch, records)
+    return EntryPlan(
+        epoch, records, generation, acknowledge, lost, tuple(damaged), tuple(aside), tuple(over)
+    )
+
+
+def apply_entry(plan: EntryPlan, root: str, journal: Journal, run: Path, listen: Listener) -> None:
+    """Apply the plan for the recovery of mid-epoch checkpoints; under the run's lock.
+
+    Raises:
+        EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
+    """
+    if plan.lost or plan.damaged:
+        # Else what is out of the way would be missed the next time.
+        journal.rewind(plan.epoch - 1, plan.generation)
+    if plan.records and (plan.acknowledge or plan.lost or plan.damaged):
+        journal.acknowledge_within(plan.epoch, plan.records, plan.generation)
+    if plan.lost:
+        text = f"LOST: epoch {plan.epoch} was saved after {plan.lost} of its records"
+        listen(Noted(f"{text}, and that is gone; continuing because of --allow-lost", "warning"))
+    for damage in plan.damaged:
+        text = f"a checkpoint within epoch {damage.epoch} cannot be used: {damage.reason}"
+        listen(Noted(text, "warning"))
+    for epoch, records in plan.aside:
+        MidEpochStore(root, records).set_aside(
+            (epoch,), str(_unused_path(run / "superseded", records))
+        )
+    remove_mid_epochs(root, plan.over)
+    if plan.records:
+        listen(Noted(f"epoch {plan.epoch} continues after {plan.records} of its records"))
+
+
+def remove_mid_epochs(root: str, chosen: tuple[MidEpoch, ...]) -> None:
+    """Delete mid-epoch checkpoints; each disappears whole."""
+    for epoch, records in chosen:
+        MidEpochStore(root, records).remove((epoch,))
+
+
+def _inspect(root: str, one: MidEpoch, run_id: str) -> tuple[int, Damage | None]:
+    """Return the generation of a mid-epoch checkpoint, and why recovery cannot use it."""
+    epoch, records = one
+    store = MidEpochStore(root, records)
+    damage = store.verify(epoch)
+    if damage is not None:
+        return -1, damage
+    manifest = store.manifest(epoch)
+    if manifest.run_id != run_id:
+        return -1, Damage(epoch, f"it belongs to another run ({manifest.run_id})")
+    return manifest.generation, None
+
+
+def _unused_path(parent: Path, records: int) -> Path:
+    number = 1
+    while (path := parent / f"records-{records:06d}-{number}").exists():
+        number += 1
+    return path

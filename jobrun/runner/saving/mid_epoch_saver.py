@@ -1,0 +1,323 @@
+"""Save a mid-epoch checkpoint between two records of a group run, and enter the run there.
+
+::
+
+    safe point:   wait until the epoch before is durable
+                  write the node's state, and all else that lives; commit; acknowledge
+                  delete the one before
+                  end the run there, if someone asked for that
+
+The state is as it is then; beside it, under ``scratch/``, is what an epoch boundary would not
+keep. Streams and the reader's place are in the manifest.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from pathlib import Path, PurePath
+from typing import Any
+
+from jobrun.checkpoint.checkpoint_file import read_state
+from jobrun.checkpoint.save_load_groups import checkpointed_blobs, file_name, load_group
+from jobrun.checkpoint.store import CheckpointStore, Manifest
+from jobrun.checkpoint.stores.mid_epoch_store import MidEpochStore, list_mid_epochs
+from jobrun.checkpoint.write.writer import NodeWriter
+from jobrun.compile.checks.mid_epoch_saves import find_obstacles
+from jobrun.core.errors import CheckpointError, EnvironmentFaultError, SpecError
+from jobrun.core.events import CheckpointWithin, Listener, Noted
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.query import kept_names
+from jobrun.graph.types import Job, TaskGroup
+from jobrun.runner.progress import Progress, from_json, to_json
+from jobrun.runner.rundir.lock import RunLostError
+from jobrun.runner.rundir.logs import cut_metrics
+from jobrun.runner.rundir.runs import METRICS_NAME
+from jobrun.runner.saving.commit import CheckpointTarget, RunIdentity
+from jobrun.runner.saving.mid_epoch_recovery import remove_mid_epochs
+from jobrun.runner.saving.saver import Saver
+from jobrun.runner.stop_requests import StopRequests
+from jobrun.runner.usage_account import TimeAccount
+from jobrun.runtime.frame.safe_point import SafePoint, SafePointHooks
+
+Acknowledge = Callable[[int, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class MidEpochHooks:
+    """The callbacks of a mid-epoch save.
+
+    Attributes:
+        saver: Saves whole epochs.
+        acknowledge: Promises epoch, records and generation to the user, durably.
+        requests: To end the run.
+        listen: Receives events.
+        account: Where the time of the run goes: here to saves.
+    """
+
+    saver: Saver
+    acknowledge: Acknowledge
+    requests: StopRequests
+    listen: Listener
+    account: TimeAccount = field(default_factory=TimeAccount)
+
+
+class MidEpochSaver:
+    """Saves mid-epoch checkpoints, as the job's policy says.
+
+    Args:
+        job: What is run.
+        place: Where epochs are kept.
+        identity: What every manifest says.
+        hooks: The callbacks.
+        entry: Where the first epoch is entered; None for its beginning.
+
+    Attributes:
+        left: After how many records the last epoch was left, saved; 0 when it was not.
+
+    Raises:
+        SpecError: E190, the job cannot be saved there. Of a graph built in Python, or of a changed
+            spec: one that asks for it does not compile.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        place: CheckpointTarget,
+        identity: RunIdentity,
+        hooks: MidEpochHooks,
+        entry: SafePoint | None,
+    ) -> None:
+        _require_supported(job)
+        self._job = job
+        self._place = place
+        self._identity = identity
+        self._hooks = hooks
+        self._entry = entry
+        self._root = str(Path(place.store.path(0)).parent)
+        self._node = job.epoch.tasks[0].node
+        self._kept = frozenset(kept_names(job)[self._node])
+        compression = job.checkpoint.compression
+        self._writer = NodeWriter(self._node, compression)
+        self._began = time.monotonic()
+        # One safe point at a time; those of an earlier visit of an epoch are of no use any more.
+        self._reaching = threading.Lock()
+        self._visit = 0
+        self.left = 0
+
+    @property
+    def is_entering(self) -> bool:
+        """Whether the next epoch is entered at a mid-epoch checkpoint."""
+        return self._entry is not None
+
+    def points(self, before: Progress) -> SafePointHooks:
+        """Return the hooks by which the next epoch's run saves mid-epoch checkpoints."""
+        entry, self._entry = self._entry, None
+        self._began, self.left = time.monotonic(), 0
+        self.clear()
+        visit = self._visit
+        return SafePointHooks(
+            self._job.checkpoint.every_records,
+            lambda point: self._reached(visit, before, point),
+            entry,
+        )
+
+    def clear(self) -> None:
+        """Delete the mid-epoch checkpoints of epochs that are saved as a whole."""
+        saved = self._hooks.saver.saved
+        remove_mid_epochs(
+            self._root, tuple(one for one in list_mid_epochs(self._root) if one[0] <= saved)
+        )
+
+    def leave(self) -> None:
+        """Wait for a mid-epoch save in progress when the epoch is left."""
+        with self._reaching:
+            self._visit += 1
+        self._entry = None
+
+    def reenter(self, epoch: int) -> tuple[Progress, TaskGroup, int] | None:
+        """Prepare to enter the next epoch again at its last mid-epoch checkpoint.
+
+        Metrics that were measured later do not count any more.
+
+        Returns:
+            The progress before that epoch, what loads the state, and after how many records
+            it is entered; None where nothing is saved within the epoch.
+
+        Raises:
+            CheckpointError: It cannot be read.
+        """
+        records = max(
+            (one[1] for one in list_mid_epochs(self._root) if one[0] == epoch + 1), default=0
+        )
+        if not records:
+            return None
+        store = MidEpochStore(self._root, records)
+        manifest, place = store.manifest(epoch + 1), store.path(epoch + 1)
+        self._entry, metrics_bytes = read_midpoint(self._job, manifest, place)
+        cut_metrics(self._place.run, metrics_bytes)
+        return from_json(manifest.runner), load_group(self._job, manifest, place), records
+
+    def _reached(self, visit: int, before: Progress, point: SafePoint) -> bool:
+        with self._reaching:
+            if visit != self._visit:
+                return False
+            # The only task waits here, and the loop's thread waits for it.
+            row = self._hooks.account.switch("saves")
+            try:
+                return self._save_at(before, point)
+            finally:
+                self._hooks.account.switch(row)
+
+    def _save_at(self, before: Progress, point: SafePoint) -> bool:
+        """Save a mid-epoch checkpoint at a safe point; return whether the epoch continues."""
+        hooks = self._hooks
+        before = hooks.saver.settle(before)
+        # A save within an epoch needs the whole epoch before it.
+        if hooks.saver.saved == before.epoch:
+            elapsed_s = before.elapsed_s + time.monotonic() - self._began
+            is_saved = self._saved(replace(before, elapsed_s=elapsed_s), point)
+            if is_saved and hooks.requests.reason:
+                self.left = point.records
+                return False
+        return True
+
+    def _saved(self, before: Progress, point: SafePoint) -> bool:
+        """Save a mid-epoch checkpoint, with a second try; return whether that succeeded."""
+        try:
+            try:
+                self._commit(before, point)
+            except RunLostError:
+                raise
+            except EnvironmentFaultError:
+                here = (before.epoch + 1, point.records)
+                if here in list_mid_epochs(self._root):
+                    raise
+                self._commit(before, point)
+        except EnvironmentFaultError as error:
+            if isinstance(error, RunLostError) or self._job.checkpoint.on_error != "warn":
+                raise
+            what = f"epoch {before.epoch + 1} was not saved after {point.records} records"
+            self._hooks.listen(Noted(f"{what}: {error}", "warning"))
+            return False
+        return True
+
+    def _commit(self, before: Progress, point: SafePoint) -> None:
+        epoch, identity = before.epoch + 1, self._identity
+        began = time.monotonic()
+        self._place.check()
+        store = MidEpochStore(self._root, point.records)
+        staged = store.stage(epoch)
+        try:
+            scratch = self._scratch(point)
+            state = {n: point.blobs["n"][n] for n in checkpointed_blobs(self._job)[self._node]}
+            file = self._writer.write(
+                str(PurePath(staged, file_name(self._node))),
+                epoch=epoch,
+                run_id=identity.run_id,
+                values={**state, **{_scratch_path(*key): value for key, value in scratch.items()}},
+            )
+            form = {**to_json(before), "midway": self._form(point, list(scratch))}
+            manifest = Manifest(
+                epoch,
+                identity.run_id,
+                identity.generation,
+                (file,),
+                identity.spec_digest,
+                form,
+                identity.environment,
+            )
+            self._place.check()
+            store.commit(staged, manifest)
+        except BaseException:
+            store.discard(staged)
+            raise
+        self._hooks.acknowledge(epoch, point.records, identity.generation)
+        self._hooks.listen(
+            CheckpointWithin(
+                epoch, point.records, file.size_bytes, time.monotonic() - began, store.path(epoch)
+            )
+        )
+        others = (one for one in list_mid_epochs(self._root) if one != (epoch, point.records))
+        remove_mid_epochs(self._root, tuple(others))
+
+    def _scratch(self, point: SafePoint) -> dict[tuple[str, str], Any]:
+        """Return the blobs that only a mid-epoch save keeps: no state, no constants."""
+        return {
+            (letter, name): value
+            for letter, blobs in point.blobs.items()
+            for name, value in blobs.items()
+            if letter != "n" or name not in self._kept
+        }
+
+    def _form(self, point: SafePoint, scratch: list[tuple[str, str]]) -> dict[str, Any]:
+        try:
+            metrics_bytes = (self._place.run / METRICS_NAME).stat().st_size
+        except OSError:
+            metrics_bytes = 0
+        return {
+            "records": point.records,
+            "cursors": [list(one) for one in point.cursors],
+            "streams": {place: dict(state) for place, state in point.streams.items()},
+            "scratch": [list(one) for one in scratch],
+            "metrics_bytes": metrics_bytes,
+        }
+
+
+def mid_epoch_store(store: CheckpointStore, records: int) -> MidEpochStore:
+    """Return the store of a run's mid-epoch checkpoints after so many records."""
+    return MidEpochStore(str(Path(store.path(0)).parent), records)
+
+
+def read_midpoint(job: Job, manifest: Manifest, directory: str) -> tuple[SafePoint, int]:
+    """Read the safe point of a mid-epoch checkpoint, and the length of its run's metrics.
+
+    The node's state is not in it: that is loaded as that of a whole epoch.
+
+    Raises:
+        CheckpointError: The files are damaged, or of another make.
+        SpecError: E190, the job as it is now cannot be entered there.
+    """
+    _require_supported(job)
+    form = manifest.runner.get("midway")
+    file = next((one for one in manifest.files if one.node == job.epoch.tasks[0].node), None)
+    if not isinstance(form, Mapping) or file is None:
+        raise _incomplete_error(manifest.epoch)
+    try:
+        keys = [(letter, name) for letter, name in form["scratch"]]
+        cursors = tuple((given, rows) for given, rows in form["cursors"])
+        records, streams, size = form["records"], form["streams"], form["metrics_bytes"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise _incomplete_error(manifest.epoch) from error
+    values = read_state(
+        str(PurePath(directory, file.name)),
+        node=file.node,
+        epoch=manifest.epoch,
+        run_id=manifest.run_id,
+        digest=file.digest,
+        names=[_scratch_path(*key) for key in keys],
+    )
+    blobs: dict[str, dict[str, Any]] = {"t": {}, "g": {}, "n": {}}
+    for letter, name in keys:
+        blobs[letter][name] = values[_scratch_path(letter, name)]
+    return SafePoint(records, cursors, blobs, streams), size
+
+
+def _require_supported(job: Job) -> None:
+    for message, mend in find_obstacles(job):
+        text = f"checkpoints within an epoch are not carried out yet {message}"
+        raise SpecError.of("E190", text, f"{mend}; or continue from a whole epoch with --epoch N")
+
+
+def _scratch_path(letter: str, name: str) -> str:
+    return f"scratch/{letter}/{name}"
+
+
+def _incomplete_error(epoch: int) -> CheckpointError:
+    return CheckpointError.of(
+        "E358",
+        f"the checkpoint within epoch {epoch} does not say how far the epoch was",
+        f"use the jobrun that wrote it, or the whole epoch before with --epoch {epoch - 1}",
+    )

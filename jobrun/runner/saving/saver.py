@@ -1,0 +1,575 @@
+"""Decide when an epoch is saved, in which thread, and what a failed save means.
+
+::
+
+    boundary E      snapshot the state of all nodes; hand it to the thread; continue
+    epoch E + 1     |  write, commit, acknowledge, report, delete old ones
+    boundary E + 1  wait for that; report the outcome; upload; snapshot again …
+
+Without memory for it, for many small blobs, or where the spec says so, all of it happens at the
+boundary.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from jobrun.checkpoint.checkpoint_times import SavePause, build_times, stored_files
+from jobrun.checkpoint.save_load_groups import TICKET_OUTPUT, checkpointed_blobs, save_group
+from jobrun.checkpoint.store import CheckpointStore
+from jobrun.core.errors import EnvironmentFaultError, JobrunError
+from jobrun.core.events import CheckpointFailed, GroupEnded, GroupStarted, Listener, Noted, ignore
+from jobrun.core.failpoints import reach
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.units import size, span
+from jobrun.graph.conditions import WAIT_SHARE, UploadPolicy
+from jobrun.graph.types import Job
+from jobrun.runner.progress import Progress, to_json
+from jobrun.runner.rundir.lock import RunLostError
+from jobrun.runner.saving.background_thread import AbandonedError, BackgroundThread, Permit
+from jobrun.runner.saving.cadence import SaveBudget
+from jobrun.runner.saving.commit import CheckpointTarget, Committer, RunIdentity, SaveRequest
+from jobrun.runner.usage_account import TimeAccount
+from jobrun.session.base import Outputs, Session
+from jobrun.session.errors import GroupCancelledError, TasksStuckError
+
+if TYPE_CHECKING:
+    from jobrun.checkpoint.upload_groups import UploadBuilder
+    from jobrun.runner.saving.object_upload import BackgroundUploader
+
+
+class Saver(Protocol):
+    """How the loop of a job saves epochs."""
+
+    def is_due(self, progress: Progress) -> bool:
+        """Return whether the save policy wants this epoch saved."""
+
+    def save(self, progress: Progress) -> Progress:
+        """Save the epoch, or start to; return the progress with failed saves counted.
+
+        Raises:
+            EnvironmentFaultError: It, or the one before, could not be saved, twice.
+        """
+
+    def handle_outcome(self, progress: Progress) -> Progress:
+        """Handle the outcome of a save that has ended; return the progress as ``save`` does.
+
+        Raises:
+            EnvironmentFaultError: It failed.
+        """
+
+    def settle(self, progress: Progress) -> Progress:
+        """Wait until the saver's save in progress is durable; handle its outcome."""
+
+    def handle_load(self, progress: Progress, outputs: Outputs) -> None:
+        """Handle the outputs of a load group, and delete epochs that the loaded one replaces.
+
+        Raises:
+            EnvironmentFaultError: What it makes superfluous could not be deleted.
+        """
+
+    def finish(self) -> None:
+        """Upload the saved epochs that the policy names, after the last epoch.
+
+        Raises:
+            EnvironmentFaultError: It failed, and is required.
+        """
+
+    def close(self) -> None:
+        """Wait until the save in progress is durable; warn of a failure, and raise nothing."""
+
+    @property
+    def seconds(self) -> float:
+        """How long the last save took until it was durable."""
+
+    @property
+    def saved(self) -> int:
+        """The newest epoch whose save is durable; -1 for none."""
+
+
+class NoSaver:
+    """``checkpoint: none``: saves nothing."""
+
+    seconds: float = 0.0
+    saved: int = -1
+
+    def is_due(self, progress: Progress) -> bool:
+        """Return False."""
+        del progress
+        return False
+
+    def save(self, progress: Progress) -> Progress:
+        """Save nothing: return the progress unchanged."""
+        return progress
+
+    def handle_outcome(self, progress: Progress) -> Progress:
+        """Return the progress unchanged."""
+        return progress
+
+    def settle(self, progress: Progress) -> Progress:
+        """Return the progress unchanged."""
+        return progress
+
+    def handle_load(self, progress: Progress, outputs: Outputs) -> None:
+        """Do nothing."""
+
+    def finish(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """The result of a save; ``error`` None: the epoch is durable.
+
+    Attributes:
+        seconds: From its begin until it was durable.
+        beside_s: Processor time of the thread that saved in the background.
+    """
+
+    epoch: int
+    error: BaseException | None = None
+    seconds: float = 0.0
+    beside_s: float = 0.0
+
+
+def _never() -> bool:
+    return False
+
+
+class CheckpointSaver:
+    """Saves the state of a session's nodes into a store, as the job's policy says.
+
+    Args:
+        job: What is run.
+        session: Has the state.
+        place: Where epochs are kept.
+        identity: What every manifest says.
+        listen: Receives events.
+        saved: The newest epoch that is durable already.
+        is_late: Whether there is no time to wait for a save that is under way.
+        account: Where the time of the run goes: here to saves and uploads.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        session: Session,
+        place: CheckpointTarget,
+        identity: RunIdentity,
+        listen: Listener = ignore,
+        saved: int = -1,
+        is_late: Callable[[], bool] = _never,
+        account: TimeAccount | None = None,
+    ) -> None:
+        self._job = job
+        self._account = account or TimeAccount()
+        self._session = session
+        self._store = place.store
+        self._handlers = place.handlers
+        self._listen = listen
+        self._is_late = is_late
+        self._commits = Committer(job, session, place, identity, listen, self._account)
+        self._commits.saved = saved
+        self._group = save_group(job, identity.run_id)
+        blobs = sum(map(len, checkpointed_blobs(job).values()))
+        self._headroom = MemoryBudget(job.checkpoint.asynchronous, free_memory_bytes, blobs)
+        self._background = BackgroundThread("jobrun-save")
+        self._outcome: _Outcome | None = None
+        self._saved_at = time.monotonic()
+        self._uploader = self._uploader_of(place)
+        self._told_why = False
+        self._budget = SaveBudget(WAIT_SHARE) if job.checkpoint.is_automatic else None
+        self._has_said_interval = False
+        self.seconds = 0.0
+
+    @property
+    def saved(self) -> int:
+        """The newest epoch whose save is durable; -1 for none."""
+        return self._commits.saved
+
+    def is_due(self, progress: Progress) -> bool:
+        """Return whether a save is due, by epochs or by time; epoch 0 always is."""
+        policy = self._job.checkpoint
+        if self._budget is not None and progress.epoch:
+            return self._fits_budget(self._budget, progress.epoch, progress.epoch_s)
+        if policy.every_epochs:
+            return progress.epoch % policy.every_epochs == 0
+        return progress.epoch == 0 or time.monotonic() - self._saved_at >= policy.every_s
+
+    def _fits_budget(self, budget: SaveBudget, epoch: int, epoch_s: float) -> bool:
+        """Return whether the budget of ``every: auto`` allows a save; report the first refusal."""
+        if budget.is_due(self.seconds if self._background.is_busy else 0.0):
+            return True
+        if not self._has_said_interval:
+            self._has_said_interval = True
+            often_s = max(budget.interval_s, self.seconds)
+            bound = span(often_s + self.seconds + epoch_s)
+            self._listen(
+                Noted(
+                    f"from epoch {epoch} on, an epoch is saved about every {span(often_s)}, so "
+                    f"that a kill loses at most {bound} of work: to save each would take over "
+                    f"{WAIT_SHARE * 100:g} % of the time (checkpoint.every: auto)"
+                )
+            )
+        return False
+
+    def save(self, progress: Progress) -> Progress:
+        """Save the epoch, or start to, after the save before it is durable."""
+        started = time.monotonic()
+        before = self._account.switch("saves")
+        try:
+            return self._save(progress, started)
+        finally:
+            self._account.switch(before)
+            if self._budget is not None:
+                self._budget.spend(time.monotonic() - started)
+
+    def _save(self, progress: Progress, started: float) -> Progress:
+        progress = self.settle(progress)
+        waited_s = time.monotonic() - started
+        outcome = self._outcome = _Outcome(progress.epoch)
+        try:
+            self._expect_accessible(progress.epoch)
+            order = self._order(progress, started, waited_s)
+        except EnvironmentFaultError as error:
+            outcome.error = error
+            return self.handle_outcome(progress)
+        work = partial(self._carry_out, order, outcome)
+        if order.still.beside:
+            self._background.start(work)
+            return progress
+        work(Permit())
+        return self.handle_outcome(progress)
+
+    def handle_outcome(self, progress: Progress) -> Progress:
+        """Handle the outcome of a save that has ended; start the upload of its epoch."""
+        if self._background.is_busy or self._outcome is None:
+            return progress
+        outcome, self._outcome = self._outcome, None
+        if outcome.error is not None:
+            return self._count_failure(progress, outcome.epoch, outcome.error)
+        self.seconds = outcome.seconds
+        if self._budget is not None:
+            self._budget.spend_beside(outcome.beside_s)
+        if self._uploader:
+            before = self._account.switch("upload")
+            try:
+                self._uploader.committed(outcome.epoch)
+            finally:
+                self._account.switch(before)
+        return progress
+
+    def settle(self, progress: Progress) -> Progress:
+        """Wait for the save in progress, then ``handle_outcome``; abandon it if time is up."""
+        if not self._background.is_busy and self._outcome is None:
+            return progress
+        before = self._account.switch("saves")
+        try:
+            return self._settle(progress)
+        finally:
+            self._account.switch(before)
+
+    def _settle(self, progress: Progress) -> Progress:
+        if not self._background.wait(self._is_late):
+            self._outcome = None
+        return self.handle_outcome(progress)
+
+    def handle_load(self, progress: Progress, outputs: Outputs) -> None:
+        """Handle the outputs of a load group; upload its epoch if that was cut short."""
+        self._report("load", progress.epoch, outputs)
+        # A kill may have come between its save and this.
+        self._commits.retain(progress)
+        if self._uploader:
+            self._uploader.committed(progress.epoch)
+
+    def finish(self) -> None:
+        """Upload the saved epochs that the policy names, after the last epoch."""
+        if self._uploader:
+            before = self._account.switch("upload")
+            try:
+                self._uploader.finish(self.saved)
+            finally:
+                self._account.switch(before)
+
+    def close(self) -> None:
+        """Wait for the save in progress; warn of a failure, and free all resources."""
+        self._account.switch("saves")
+        ended = self._background.wait(self._is_late)
+        outcome, self._outcome = self._outcome, None
+        if ended and outcome is not None and outcome.error is not None:
+            self._listen(CheckpointFailed(outcome.epoch, str(outcome.error)))
+        self._background.close()
+        if self._uploader is not None and not isinstance(self._uploader, GroupUploader):
+            self._uploader.close()
+        self._store.close()
+
+    def _order(self, progress: Progress, started: float, waited_s: float) -> SaveRequest:
+        """Order a save: take tickets of the state, and let the run continue if memory allows."""
+        form = to_json(progress)
+        outputs = self._session.run(self._group, progress.epoch, {})
+        tickets = tuple(outputs[ref] for ref in outputs if ref.output == TICKET_OUTPUT)
+        beside = self._goes_beside(sum(ticket.size_bytes for ticket in tickets))
+        if beside:
+            # After the last epoch nothing runs before it is durable.
+            groups = () if progress.stopping else (self._job.epoch,)
+            self._session.protect(tickets, groups)
+        self._saved_at = time.monotonic()
+        still = SavePause(self._saved_at - started - waited_s, waited_s, beside=beside)
+        return SaveRequest(progress, form, tickets, started, still)
+
+    def _goes_beside(self, state_bytes: int) -> bool:
+        if not self._headroom.gains(state_bytes, self.seconds):
+            return False
+        if self._headroom.allows(state_bytes):
+            return True
+        if self._job.checkpoint.asynchronous is None and not self._told_why:
+            self._told_why = True
+            free = size(self._headroom.free_bytes)
+            text = f"the state takes {size(state_bytes)}, and {free} of memory are free"
+            self._listen(Noted(f"{text}: the run waits while an epoch is saved"))
+        return False
+
+    def _carry_out(self, order: SaveRequest, outcome: _Outcome, permit: Permit) -> None:
+        began = time.thread_time()
+        try:
+            self._commits.commit_epoch(order, permit)
+            outcome.seconds = time.monotonic() - order.started
+            outcome.beside_s = time.thread_time() - began if order.still.beside else 0.0
+        except AbandonedError:
+            # The owner has abandoned this save.
+            return
+        except BaseException as error:  # noqa: BLE001 - raised at the next boundary
+            outcome.error = error
+        if not order.still.beside:
+            self._saved_at = time.monotonic()
+
+    def _count_failure(self, progress: Progress, epoch: int, error: BaseException) -> Progress:
+        """Count a failed save and warn of it, or raise its error."""
+        passes = self._job.checkpoint.on_error == "warn" and not isinstance(error, RunLostError)
+        if not (passes and isinstance(error, EnvironmentFaultError)):
+            raise error
+        self._listen(CheckpointFailed(epoch, str(error)))
+        # It cannot be among the best that are kept.
+        scores = tuple(one for one in progress.scores if one[0] != epoch)
+        return replace(progress, scores=scores, failed_saves=progress.failed_saves + 1)
+
+    def _expect_accessible(self, epoch: int) -> None:
+        if not all(handler.accessible(None) for handler in self._handlers):
+            raise EnvironmentFaultError.of(
+                "E324",
+                f"epoch {epoch} was not saved: the metadata handler says that nothing can be "
+                "saved now",
+                "check what the handler depends on, then resume",
+            )
+
+    def _report(self, action: str, epoch: int, outputs: Mapping[Any, Any]) -> None:
+        files = stored_files(outputs)
+        if files:
+            self._commits.report_times(build_times(action, epoch, files))
+
+    def _uploader_of(self, place: CheckpointTarget) -> GroupUploader | BackgroundUploader | None:
+        builder, commits = place.builder, self._commits
+        policy = self._job.checkpoint.upload or DEFAULT_UPLOAD
+        if builder is None:
+            return None
+        from jobrun.runner.saving.object_upload import (  # noqa: PLC0415 - seldom
+            BackgroundUploader,
+            ObjectUpload,
+        )
+
+        if isinstance(builder, ObjectUpload):
+            sender = BackgroundUploader(
+                builder, policy, self._store, self._listen, commits.report_times
+            )
+            commits.held = sender.held
+            return sender
+        report = partial(self._report, "upload")
+        return GroupUploader(builder, policy, self._store, self._session, self._listen, report)
+
+
+_MEMINFO = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")
+# What the writer of files takes, however large the state is.
+_WRITER_BYTES = 64 << 20
+# The rest is for the tasks: what they will take is not known.
+_MEMORY_FRACTION = 0.5
+# A state that grows is looked at again when it has grown by this much.
+_GROWN = 1.125
+# Small blobs cost handling, not bytes, and the GIL lets no other thread run meanwhile. Ten thousand
+# of 4 KiB delayed a run by 160 ms in the background, and by 50 ms at the boundary.
+_MANY_BLOBS = 1_000
+_SMALL_BYTES = 16 << 10
+_BESIDE_S = 16e-6
+# The first save of a layout has more to do than the later ones.
+_TIMES_SLOWER = 3.0
+
+
+class MemoryBudget:
+    """Decides whether a save may copy the state to run in the background.
+
+    Args:
+        wanted: What the spec says; None: as is best.
+        free_bytes: Asks for the memory that is free.
+        blobs: How many the state has.
+    """
+
+    def __init__(self, wanted: bool | None, free_bytes: Callable[[], int], blobs: int = 0) -> None:
+        self._wanted = wanted
+        self._free_bytes = free_bytes
+        self._blobs = blobs
+        self._is_slow = False
+        self._judged_bytes = -1
+        self._allowed = False
+        self.free_bytes = 0
+
+    def allows(self, state_bytes: int) -> bool:
+        """Return whether a save may copy a state of that size in memory."""
+        if self._wanted is not None:
+            return self._wanted
+        if self._judged_bytes < 0 or state_bytes > self._judged_bytes * _GROWN:
+            # What was allowed before is taken already.
+            taken = self._judged_bytes if self._allowed else 0
+            self.free_bytes = self._free_bytes()
+            needed = state_bytes - taken + _WRITER_BYTES
+            self._allowed = needed <= self.free_bytes * _MEMORY_FRACTION
+            self._judged_bytes = state_bytes
+        return self._allowed
+
+    def gains(self, state_bytes: int, last_s: float) -> bool:
+        """Return whether a save in the background is faster than one at the boundary.
+
+        Args:
+            state_bytes: Of all blobs.
+            last_s: How long the save before took. On a slow disk the background is better.
+        """
+        if self._wanted is not None or self._blobs < _MANY_BLOBS:
+            return True
+        self._is_slow |= last_s > _TIMES_SLOWER * _BESIDE_S * self._blobs
+        return self._is_slow or state_bytes > self._blobs * _SMALL_BYTES
+
+
+def free_memory_bytes(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> int:
+    """Return how much memory a save may still use for copies; 0 if it is unknown."""
+    free = _read_available_bytes(meminfo)
+    limit, used = _read_number(cgroup / "memory.max"), _read_number(cgroup / "memory.current")
+    return free if limit < 0 or used < 0 else min(free, max(0, limit - used))
+
+
+def _read_available_bytes(meminfo: Path) -> int:
+    try:
+        lines = meminfo.read_text().splitlines()
+    except OSError:
+        return 0
+    found = (line.split() for line in lines if line.startswith("MemAvailable:"))
+    return next((int(words[1]) << 10 for words in found), 0)
+
+
+def _read_number(path: Path) -> int:
+    """Return a limit of memory for saves from a control group's file; -1 for none."""
+    try:
+        text = path.read_text().strip()
+    except OSError:
+        return -1
+    return int(text) if text.isdecimal() else -1
+
+
+# For a builder that was handed over where the spec says nothing of uploads.
+DEFAULT_UPLOAD = UploadPolicy(to="", when="end", required=True)
+
+
+class GroupUploader:
+    """Uploads the saved epochs that its policy names, by running groups in the session.
+
+    Args:
+        builder: Makes the group for an epoch.
+        policy: Which epochs, and what a failure means.
+        store: Where the epochs are.
+        session: Runs the group.
+        listen: Receives events.
+        report: Is given what an upload's group has given out.
+    """
+
+    def __init__(
+        self,
+        builder: UploadBuilder,
+        policy: UploadPolicy,
+        store: CheckpointStore,
+        session: Session,
+        listen: Listener,
+        report: Callable[[int, Mapping[Any, Any]], None],
+    ) -> None:
+        self._builder = builder
+        self._policy = policy
+        self._store = store
+        self._session = session
+        self._listen = listen
+        self._report = report
+        self._failed = 0
+        self._done: set[int] = set()
+
+    def committed(self, epoch: int) -> None:
+        """Upload the epoch that the saver has saved, by a group in the session.
+
+        Raises:
+            EnvironmentFaultError: It failed, and is required.
+        """
+        if self._policy.when == "committed":
+            self._upload(epoch)
+
+    def finish(self, epoch: int) -> None:
+        """Upload what is missing after the saver's last epoch, by groups in the session.
+
+        Args:
+            epoch: The newest that is durable; -1 for none.
+
+        Raises:
+            EnvironmentFaultError: It failed, and is required.
+        """
+        if epoch < 0:
+            self._fail("no epoch is saved, so there is nothing to upload", None)
+        missing = self._store.epochs() if self._policy.when == "committed" else (epoch,)
+        for one in missing:
+            if one >= 0 and one not in self._done:
+                self._upload(one)
+        reach("runner.uploaded")
+        if self._failed:
+            many = f"{self._failed} uploads" if self._failed > 1 else "1 upload"
+            self._listen(Noted(f"{many} failed; the checkpoints themselves are saved", "warning"))
+
+    def _upload(self, epoch: int) -> None:
+        started = time.monotonic()
+        try:
+            group = self._builder.build(epoch, self._store)
+            if group.tasks:
+                names = tuple(dict.fromkeys(task.name for task in group.tasks))
+                self._listen(GroupStarted(group.name, epoch, names))
+                outputs = self._session.run(group, epoch, {})
+                self._listen(GroupEnded(group.name, epoch, time.monotonic() - started))
+                self._report(epoch, outputs)
+        except (GroupCancelledError, TasksStuckError):
+            raise
+        except JobrunError as error:
+            reasons = "; ".join(fault.message for fault in error.faults)
+            self._fail(f"epoch {epoch} could not be uploaded: {reasons}", error)
+        except Exception as error:  # noqa: BLE001 - a builder's own code may raise anything
+            how = f"{type(error).__name__}: {error}"
+            self._fail(f"epoch {epoch} could not be uploaded: {how}", error)
+        else:
+            self._done.add(epoch)
+
+    def _fail(self, message: str, cause: Exception | None) -> None:
+        if self._policy.required:
+            mends = [fault.mend for fault in getattr(cause, "faults", ()) if fault.mend]
+            raise EnvironmentFaultError.of(
+                "E321", message, mends[0] if mends else "fix the cause, then resume"
+            ) from cause
+        self._failed += 1
+        self._listen(Noted(message, "warning"))

@@ -1,0 +1,281 @@
+"""Handle requests to stop a run early: signals, a time limit, a request file.
+
+A signal only writes one byte; a thread of our own reads it and decides. So a signal can
+arrive at any instant, also while the main thread is inside a long numpy call or holds a lock.
+
+    first request:   the epoch may end if it is expected to within the grace, else it is dropped
+    grace is over:   drop it
+    second request:  drop it at once
+    a deadline:      begin no epoch that would not be saved before it; drop one that is late
+    a time limit:    begin no epoch that would not be saved before it; at it, a first request
+
+All spans are of the monotonic clock: a wall clock that jumps changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import select
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from jobrun.core.errors import InterruptedRunError, StoppedEarlyError
+from jobrun.core.relayed_signals import MEANT, RELAYS
+
+_STOPPING = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT)
+_WAKE = 0  # no signal has this number
+_REQUEST_POLL_S = 0.5
+# A cancel may fall between two groups, where there is nothing to cancel yet: say it again.
+_REPEAT_S = 0.05
+_EPOCHS_SEEN = 8
+# A signal to a whole group of processes comes here twice, once passed on, so soon.
+_SAME_S = 1.0
+REQUEST_NAME = "stop-request"
+
+
+@contextlib.contextmanager
+def exit_on_early_signal() -> Iterator[None]:
+    """Exit in good order at a signal that requests a stop before the loop begins.
+
+    While a run is made, or recovers, nothing is being computed that could be finished first; and
+    what is on the disk is safe at any instant. In the main thread only.
+
+    Raises:
+        StoppedEarlyError: A signal came; after SIGINT, an InterruptedRunError.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {}
+    for number in _handled_signals():
+        previous[number] = signal.signal(number, _exit_on_signal)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+
+class StopRequests:
+    """Watches for requests to stop a run while it is entered; signals in the main thread only.
+
+    Args:
+        cancel: Ends the running group soon; called from another thread, and repeatedly.
+        grace_s: How long an epoch may still take after the first request.
+        time_s: Ask by ourselves after so many seconds; 0 for never.
+        deadline_s: In so many seconds everything must be saved; None for never.
+        request: A file whose appearance is a request, or None.
+    """
+
+    def __init__(
+        self,
+        cancel: Callable[[], None],
+        *,
+        grace_s: float = 25.0,
+        time_s: float = 0.0,
+        deadline_s: float | None = None,
+        request: Path | None = None,
+    ) -> None:
+        self._cancel = cancel
+        self._grace_s = grace_s
+        self._time_at = time.monotonic() + time_s if time_s else float("inf")
+        self._deadline_at = float("inf") if deadline_s is None else time.monotonic() + deadline_s
+        self._took_s: deque[float] = deque(maxlen=_EPOCHS_SEEN)
+        self._request = request
+        self._reason = ""
+        self._interrupted = False
+        self._dropping = False
+        self._insisted = False
+        self._drop_at = float("inf")
+        self._expected_end: float | None = None
+        self._over = False
+        self._heard: dict[int, tuple[int, float]] = {}
+        self._previous: dict[int, Any] = {}
+        self._previous_fd = -1
+        self._thread = threading.Thread(target=self._watch, name="jobrun-stop", daemon=True)
+
+    @property
+    def reason(self) -> str:
+        """The reason of the request to stop, in words; empty while there is none."""
+        return self._reason
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the first stop request was Ctrl-C (SIGINT)."""
+        return self._interrupted
+
+    @property
+    def dropping(self) -> bool:
+        """Whether a request to stop has the running epoch abandoned."""
+        return self._dropping
+
+    @property
+    def insisted(self) -> bool:
+        """Whether a second signal insists on the stop that was requested: wait for nothing."""
+        return self._insisted
+
+    def expect(self, seconds: float | None) -> None:
+        """Note how long the running epoch takes until it is saved, to foresee a stop."""
+        self._expected_end = None if seconds is None else time.monotonic() + seconds
+        # Set before the reason is read: the thread that notes a reason reads the end afterwards.
+        # Waking that thread at every epoch would cost more than a small epoch does.
+        if self._reason:
+            self._nudge()
+
+    def foresee(self, seconds: float) -> None:
+        """Request a stop if another epoch would pass the deadline or the time limit.
+
+        Args:
+            seconds: How long the last one took, with its save. The longest of the last few
+                counts: a save now and then takes longer than most.
+        """
+        self._took_s.append(seconds)
+        longest = max(self._took_s)
+        over_at = time.monotonic() + longest
+        if self._reason or over_at <= min(self._deadline_at, self._time_at):
+            return
+        what = "before the deadline"
+        if over_at <= self._deadline_at:
+            what = "within the time limit of this invocation"
+        self._note(
+            f"the next epoch would not be saved {what}; one of the last took {longest:.3g} s"
+        )
+
+    def ask(self, reason: str) -> None:
+        """Request a stop of the run from inside the process."""
+        self._note(reason)
+        self._nudge()
+
+    def __enter__(self) -> Self:
+        self._read_fd, self._write_fd = os.pipe()
+        os.set_blocking(self._read_fd, False)
+        os.set_blocking(self._write_fd, False)
+        if threading.current_thread() is threading.main_thread():
+            self._previous_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
+            for number in _handled_signals():
+                self._previous[number] = signal.signal(number, _do_nothing)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        if threading.current_thread() is threading.main_thread():
+            signal.set_wakeup_fd(self._previous_fd)
+        self._over = True
+        self._nudge()
+        self._thread.join()
+        os.close(self._read_fd)
+        os.close(self._write_fd)
+
+    def _nudge(self) -> None:
+        # A full pipe already wakes the thread.
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._write_fd, bytes([_WAKE]))
+
+    def _watch(self) -> None:
+        # Not select(), which knows no descriptor above 1023.
+        poll = select.poll()
+        poll.register(self._read_fd, select.POLLIN)
+        while not self._over:
+            wait_s = self._wait_s()
+            readable = poll.poll(None if wait_s is None else math.ceil(wait_s * 1000))
+            for number in os.read(self._read_fd, 4096) if readable else b"":
+                meant = MEANT.get(number, number)
+                # Others, such as an alarm's, are not ours.
+                if meant in _STOPPING and not self._is_copy(number, meant):
+                    self._insisted = bool(self._reason)
+                    self._note(_words(meant), interrupted=meant == signal.SIGINT)
+            self._look()
+
+    def _is_copy(self, number: int, meant: int) -> bool:
+        """Return whether a stop signal is a second copy that was relayed another way."""
+        now = time.monotonic()
+        before, at = self._heard.get(meant, (number, -math.inf))
+        is_relayed_alike = RELAYS.get(meant) == meant
+        if (before != number or is_relayed_alike) and now - at < _SAME_S:
+            del self._heard[meant]
+            return True
+        self._heard[meant] = (number, now)
+        return False
+
+    def _look(self) -> None:
+        """Check the clock and the request file for a stop request, and act on it."""
+        now = time.monotonic()
+        if not self._reason and now >= self._time_at:
+            self._note("the time limit of this invocation was reached")
+        if now >= self._deadline_at and not self._dropping:
+            self._note("the deadline, less its margin, was reached")
+            self._dropping = True
+        if not self._reason and self._request is not None and self._request.exists():
+            self._note("a stop was requested")
+        if self._reason and not self._dropping:
+            late = self._expected_end is not None and self._expected_end > self._drop_at
+            self._dropping = late or now >= self._drop_at
+        if self._dropping and not self._over:
+            self._cancel()
+
+    def _note(self, reason: str, *, interrupted: bool = False) -> None:
+        if self._reason:
+            self._dropping = True
+            return
+        self._reason = reason
+        self._interrupted = interrupted
+        self._drop_at = time.monotonic() + self._grace_s
+
+    def _wait_s(self) -> float | None:
+        if self._dropping:
+            return _REPEAT_S
+        now = time.monotonic()
+        next_at = self._drop_at if self._reason else self._time_at
+        next_at = min(next_at, self._deadline_at)
+        wait = max(0.0, next_at - now)
+        if self._request is not None and not self._reason:
+            wait = min(wait, _REQUEST_POLL_S)
+        return None if wait == float("inf") else wait
+
+
+def _handled_signals() -> Iterator[int]:
+    """Yield the signals that request a stop: those not ignored, and their relays, if any.
+
+    Ignored from outside (nohup, a shell's background job), a signal stays so.
+    """
+    for number in _STOPPING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            yield number
+        relayed = RELAYS[number]
+        if relayed != number and callable(signal.getsignal(relayed)):
+            yield relayed
+
+
+def _words(number: int) -> str:
+    return f"signal {signal.Signals(number).name}"
+
+
+def _exit_on_signal(number: int, frame: FrameType | None) -> None:
+    """Raise the error that exits the process; the signal handler before the loop."""
+    del frame
+    number = MEANT.get(number, number)
+    message = f"stopped ({_words(number)}) before any epoch ran"
+    mend = "start it again: what was saved is there"
+    if number == signal.SIGINT:
+        raise InterruptedRunError.of("E363", message, mend)
+    raise StoppedEarlyError.of("E362", message, mend)
+
+
+def _do_nothing(number: int, frame: FrameType | None) -> None:
+    """Ignore a stop signal in its handler: the byte on the wakeup descriptor counts."""
+    del number, frame

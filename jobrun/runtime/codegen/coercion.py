@@ -1,0 +1,356 @@
+"""Coerce and check values at run time, before generated code binds or computes with them.
+
+The rule behind all of it: blobs are values. After ``name = expr`` no other blob may share
+memory with ``name`` in a way that anyone could see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jobrun.core.errors import TaskFailedError
+from jobrun.runtime.frame.workspace import Blobs
+from jobrun.values.containers import is_tree
+from jobrun.values.counter import Counter
+from jobrun.values.kinds import PLAIN_KINDS, Value, check_storable, describe, detach
+
+# Beyond this many bits an integer is a slip: a power would not come back for minutes, nor would a
+# product that a loop multiplies by itself.
+_LARGEST_INT_BITS = 1 << 20
+_NUMBERS = frozenset({bool, int, float, complex})
+# Kinds of dtypes.
+_REAL = frozenset("biuf")
+_ARRAY = np.ndarray
+
+
+def as_own_value(value: Value, *sources: Value) -> Value:
+    """Coerce a value so that no other blob shares memory with it: itself, or a copy.
+
+    Args:
+        value: What an expression gave.
+        sources: Everything whose memory it may share; an output of several instances is a
+            list, of which each item counts.
+
+    Raises:
+        TaskFailedError: E202, if no blob can hold it.
+    """
+    if type(value) is not np.ndarray or value.dtype.hasobject:
+        return as_blob_value(value)
+    if value.base is None:
+        for source in sources:
+            if source is value or _is_container(source):
+                return value.copy(order="K")
+    elif _shares(value, sources):
+        return value.copy(order="K")
+    # Read-only results (broadcast_to, diagonal) may show one number at several places.
+    return value if value.flags.writeable else value.copy(order="K")
+
+
+def as_view(value: Value, source: Value, *more: Value) -> Value:
+    """Coerce an array to be bound: itself, where any layout gives the same bits; else a copy.
+
+    Only for a value that no step changes while another one that shares its memory is read.
+
+    Args:
+        value: What an expression gave.
+        source: What it may share memory with; and so it may with ``more``.
+        more: Further such values.
+
+    Raises:
+        TaskFailedError: E202, if no blob can hold it.
+    """
+    # Of real numbers, each operation gives one result: the one that is correctly rounded.
+    if (
+        type(value) is _ARRAY
+        and type(source) is _ARRAY
+        and (value.dtype.kind in _REAL or value.flags.forc)
+        and value.flags.behaved
+        and not (more and any(map(_is_container, more)))
+    ):
+        return value
+    return as_own_value(value, source, *more)
+
+
+def as_dense_view(value: Value, source: Value, *more: Value) -> Value:
+    """Coerce an array to be bound: itself, if a copy would have the same layout; else a copy.
+
+    Args and errors are those of ``as_view``.
+    """
+    if (
+        type(value) is _ARRAY
+        and type(source) is _ARRAY
+        and value.flags.forc
+        and value.flags.behaved
+        and not (more and any(map(_is_container, more)))
+    ):
+        return value
+    return as_own_value(value, source, *more)
+
+
+def own_at_end(blobs: Blobs, name: str, *others: tuple[Blobs, str]) -> None:
+    """Coerce a blob to memory of its own, if it is a view, or the array of another one.
+
+    Args:
+        blobs: The workspace that holds it.
+        name: Its name; it need not be there.
+        others: Blobs that may be the same array, each with its workspace.
+    """
+    value = blobs.get(name)
+    if type(value) is not np.ndarray:
+        return
+    if value.base is not None or any(space.get(other) is value for space, other in others):
+        blobs[name] = value.copy(order="K")
+
+
+def as_blob_value(value: Value) -> Value:
+    """Coerce a value to one that a blob may hold: containers are copied, the rest checked.
+
+    Raises:
+        TaskFailedError: E202, if no blob can hold it.
+    """
+    kind = type(value)
+    if kind in PLAIN_KINDS or (isinstance(value, np.generic) and kind is not np.void):
+        return value
+    if kind is np.ndarray and not value.dtype.hasobject:
+        return value
+    fault = None if is_tree(value) else check_storable(value, "?")
+    if fault is not None:
+        raise TaskFailedError.of(
+            fault.code, fault.message.replace("blob '?'", "a blob"), fault.mend
+        )
+    return detach(value)
+
+
+def as_operand(value: Value) -> Value:
+    """Coerce an operand before an operator computes with it: tuples are copied, lists refused.
+
+    Raises:
+        TaskFailedError: E248, it is a list: these are not computed with.
+    """
+    kind = type(value)
+    if kind is list:
+        raise _list_refusal(value)
+    return as_blob_value(value) if kind is tuple else value
+
+
+def as_item_of(container: Value, value: Value) -> Value:
+    """Coerce a value that is put into ``container``: a copy, unless that is an array."""
+    return value if type(container) is np.ndarray else detach(value)
+
+
+def update_item(
+    container: Value, index: Any, change: Callable[[Any, Any], Any], value: Any
+) -> None:
+    """Compute ``container[index] op= value`` with coerced operands; the container is no array.
+
+    Raises:
+        TaskFailedError: E248, the part is a list.
+    """
+    container[index] = as_operand(change(as_operand(container[index]), value))
+
+
+def _list_refusal(value: list[Any]) -> TaskFailedError:
+    return TaskFailedError.of(
+        "E248",
+        f"a list of {len(value)} is not computed with",
+        "make an array of it: array(x); to add to a list, call a function that returns x + [y]",
+    )
+
+
+def as_bool(value: Value) -> bool:
+    """Coerce the value of a condition, which must be a bool, to Python's bool.
+
+    Raises:
+        TaskFailedError: E203, unless it is a bool (Python's, numpy's, or an array of one).
+    """
+    if value is True or value is False:
+        return value
+    if isinstance(value, np.bool_) or (
+        isinstance(value, np.ndarray) and value.dtype == np.bool_ and value.ndim == 0
+    ):
+        return bool(value)
+    raise TaskFailedError.of(
+        "E203",
+        f"the condition is not a bool but a {describe(value)}",
+        "compare it with something, or reduce it with any() or all()",
+    )
+
+
+def as_count(value: Value) -> int:
+    """Coerce the count of a loop, which must be an integer, to Python's int.
+
+    Raises:
+        TaskFailedError: E204, unless it is an integer (Python's, numpy's, or an array of one).
+    """
+    if type(value) is int:
+        return value
+    if isinstance(value, np.integer) or (
+        isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.ndim == 0
+    ):
+        return int(value)
+    raise TaskFailedError.of(
+        "E204",
+        f"the loop count is not an integer but a {describe(value)}",
+        "divide with // or round it with int64(...)",
+    )
+
+
+def power(base: Any, exponent: Any) -> Any:
+    """Compute ``base ** exponent`` for generated code; refuse integers too large to be meant.
+
+    Raises:
+        OverflowError: The result would have more than a million bits.
+    """
+    _bound_power(base, exponent)
+    return base**exponent
+
+
+def require_bounded(value: Any) -> Any:
+    """Check at run time that a product is no integer too large to be meant, and return it.
+
+    Raises:
+        OverflowError: It has more than a million bits.
+    """
+    if type(value) is int:
+        _bound(value.bit_length())
+    return value
+
+
+def shift_left(value: Any, bits: Any) -> Any:
+    """Compute ``value << bits`` for generated code; refuse integers too large to be meant.
+
+    Raises:
+        OverflowError: The result would have more than a million bits.
+    """
+    _bound_shift(value, bits)
+    return value << bits
+
+
+def modulo(value: Any, divisor: Any) -> Any:
+    """Compute ``value % divisor`` for generated code; refuse text, which Python would format.
+
+    Raises:
+        TypeError: ``value`` is text: a width in it may be of any size.
+    """
+    _refuse_text(value)
+    return value % divisor
+
+
+def _refuse_text(value: Any) -> None:
+    if isinstance(value, str):
+        raise TypeError("text has no '%'; it is filled in by log and message, as in {x:.3f}")
+
+
+def _modulo_in_place(value: Any, divisor: Any) -> Any:
+    _refuse_text(value)
+    value %= divisor
+    return value
+
+
+def _power_in_place(base: Any, exponent: Any) -> Any:
+    _bound_power(base, exponent)
+    base **= exponent
+    return base
+
+
+def _shift_left_in_place(value: Any, bits: Any) -> Any:
+    _bound_shift(value, bits)
+    value <<= bits
+    return value
+
+
+# The forms of the bounded operators that change an array where it is.
+IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
+    "%": _modulo_in_place,
+    "**": _power_in_place,
+    "<<": _shift_left_in_place,
+}
+
+
+def attribute_t(value: Value) -> Value:
+    """Coerce a value and return its ``T`` in generated code; a Python scalar is its own."""
+    return value.T if isinstance(value, np.ndarray) else value
+
+
+def attribute_shape(value: Value) -> tuple[int, ...]:
+    """Coerce a value and return its ``shape`` in generated code; of a Python scalar ``()``."""
+    return value.shape if isinstance(value, np.ndarray) else np.shape(value)
+
+
+def attribute_size(value: Value) -> int:
+    """Coerce a value and return its ``size`` in generated code; of a Python scalar 1."""
+    return value.size if isinstance(value, np.ndarray) else int(np.size(value))
+
+
+def attribute_ndim(value: Value) -> int:
+    """Coerce a value and return its ``ndim`` in generated code; of a Python scalar 0."""
+    return value.ndim if isinstance(value, np.ndarray) else np.ndim(value)
+
+
+def attribute_dtype(value: Value) -> np.dtype[Any]:
+    """Coerce a value and return its ``dtype`` in generated code; of a Python scalar, too."""
+    return value.dtype if isinstance(value, np.ndarray) else np.asarray(value).dtype
+
+
+def _shares(value: np.ndarray[Any, Any], sources: tuple[Value, ...]) -> bool:
+    if not sources:
+        return False
+    root = _root(value)
+    if root is None:
+        return True
+    return any(
+        _is_container(source) or (isinstance(source, np.ndarray) and _root(source) is root)
+        for source in sources
+    )
+
+
+def _is_container(value: Value) -> bool:
+    """Return whether a value to coerce is a container, which may hold arrays."""
+    kind = type(value)
+    return not (kind is np.ndarray or kind in PLAIN_KINDS or isinstance(value, np.generic))
+
+
+def _root(value: Any) -> Any:
+    """Return the array that owns the memory of a value to coerce, or None."""
+    while value.base is not None:
+        value = value.base
+        if not isinstance(value, np.ndarray):
+            return None
+    return value
+
+
+def _bound_power(base: Any, exponent: Any) -> None:
+    if type(base) is int and type(exponent) is int:
+        _bound(base.bit_length() * exponent)
+
+
+def _bound_shift(value: Any, bits: Any) -> None:
+    if type(value) is int and type(bits) is int:
+        _bound(value.bit_length() + bits)
+
+
+def _bound(bits: int) -> None:
+    if bits > _LARGEST_INT_BITS:
+        raise OverflowError(f"the integer would have about {bits} bits")
+
+
+def metric_number(value: Value, name: str) -> float | int | bool | str:
+    """Coerce the value of a metric to a Python number or text.
+
+    Raises:
+        TaskFailedError: E212, if it is neither.
+    """
+    if isinstance(value, np.ndarray | np.generic) and value.size == 1:
+        value = value.item()
+    if type(value) is Counter:
+        value = value.value
+    if isinstance(value, bool | int | float | str):
+        return value
+    raise TaskFailedError.of(
+        "E212",
+        f"the metric '{name}' is a {describe(value)}, not a single number",
+        "reduce it, for example with mean() or max()",
+    )

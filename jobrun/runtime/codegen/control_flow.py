@@ -1,0 +1,359 @@
+"""Generate Python statements for control flow: blocks, branches, stops and the kinds of loops."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from typing import assert_never
+
+from jobrun.core.origin import Origin
+from jobrun.graph.effects.effect import Effect
+from jobrun.graph.expressions import Const, Expr
+from jobrun.graph.query import walk
+from jobrun.graph.steps import (
+    Assign,
+    Augment,
+    Guard,
+    If,
+    Loop,
+    Net,
+    Op,
+    Parallel,
+    Step,
+    Stop,
+    UseNet,
+    While,
+)
+from jobrun.runtime.codegen import coercion, loops
+from jobrun.runtime.codegen.expressions import assign, call, item, load, store
+from jobrun.runtime.codegen.line_table import StepLocation, locate
+from jobrun.runtime.codegen.liveness import collect_usage
+from jobrun.runtime.codegen.statements import StatementBuilder
+from jobrun.runtime.codegen.variables import load_variables, store_variables
+from jobrun.runtime.frame.cancel import CancelledError
+from jobrun.runtime.frame.frame import Frame
+
+Action = Callable[[Frame], None]
+
+# Python refuses more than twenty loops and try statements inside each other. One of ours is up
+# to three of Python's, and the whole is inside one more.
+_DEEPEST = 5
+
+
+class StopBlock(Exception):  # noqa: N818 - a way out of a block, not an error
+    """The exception that unwinds to the block whose path is ``target``."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__(target)
+        self.target = target
+
+
+class ControlFlow:
+    """Turns the steps of one block into the body of one function.
+
+    Args:
+        statements: Turns operators into statements.
+        action: Gives the function of any step that is not control flow.
+        path: The block's own path, which a ``stop`` may name.
+    """
+
+    def __init__(
+        self, statements: StatementBuilder, action: Callable[[Step], Action], path: str
+    ) -> None:
+        self._statements = statements
+        self._expressions = statements.expressions
+        self._globals = statements.globals
+        self._action = action
+        self._path = path
+        # Blocks around the present step, outermost first; a guard's entry is empty text.
+        self._around: list[str] = []
+        # Targets that are left by an exception somewhere below.
+        self._raised: set[str] = set()
+        # Variables of loops: pass numbers, and how many passes are left.
+        self._loops = 0
+        # How many loops of this code are around the present step.
+        self._depth = 0
+        self.places: list[StepLocation] = []
+
+    @property
+    def has_loops(self) -> bool:
+        """Whether the control flow needs the list of the loops' pass numbers."""
+        return self._loops > 0
+
+    def block(self, steps: tuple[Step, ...]) -> list[ast.stmt]:
+        """Generate the control flow of a whole block from its steps."""
+        body = self._steps(steps)
+        if self._path in self._raised:
+            body = [self._catching(self._path, body, [], [_build_early_return()])]
+        return body or [ast.Pass()]
+
+    def _steps(self, steps: tuple[Step, ...]) -> list[ast.stmt]:
+        made: list[ast.stmt] = []
+        for step in steps:
+            # A loop of expressions sees a cancel at each pass; that is enough.
+            if not isinstance(step, UseNet) and not (self._depth and _is_code(step)):
+                made.append(self._check())
+            made += self._step(step)
+        return made
+
+    def _step(self, step: Step) -> list[ast.stmt]:
+        match step:
+            case Net():
+                return [one for op in step.ops for one in self._op(op)]
+            case UseNet():
+                return self._steps(step.steps)
+            case Loop() | While() | Guard() if len(self._around) >= _DEEPEST:
+                return self._act(step)
+            case Loop():
+                return self._loop(step)
+            case While():
+                return self._while(step)
+            case Guard():
+                return self._guard(step)
+            case If():
+                return self._if(step, step.branches)
+            case Stop():
+                return self._stop(step)
+            case Effect() | Parallel():
+                return self._act(step)
+            case _:
+                assert_never(step)
+
+    def _op(self, op: Op) -> list[ast.stmt]:
+        match op:
+            case Assign():
+                blob = op.targets[0].name
+            case Augment():
+                blob = op.target.name
+            case _:
+                blob = ""
+        return self._with_location(self._statements.of(op), op.path, op.origin, blob)
+
+    def _act(self, step: Step) -> list[ast.stmt]:
+        inner = [one for one in walk((step,)) if isinstance(one, Stop)]
+        self._raised.update(one.target for one in inner)
+        function = self._globals.bind(self._action(step), "act")
+        found, own = collect_usage((step,)), self._statements.private.keys()
+        # What a callable is to change may be another array after it, too.
+        used, bound = found.used & own, (found.bound | found.changed) & own
+        made = store_variables(self._statements, used, used)
+        act: ast.stmt = ast.Expr(call(function, load("f")))
+        if bound:
+            # Also when it fails: what it has bound by then counts.
+            act = ast.Try([act], [], [], load_variables(self._statements, bound, again=True))
+        return self._with_location([*made, act], step.path, step.origin)
+
+    def _loop(self, step: Loop) -> list[ast.stmt]:
+        count = step.count
+        if count is None:
+            return self._while(step)
+        number = self._pass_number(step)
+        if not self._is_steady(count, step):
+            return self._build_recounted_loop(step, count, number)
+        # Before the body: what it reads of workspaces is read before the loop.
+        reads = self._statements.statement(lambda: [ast.Expr(self._count(count))])
+        limit = reads.pop()
+        assert isinstance(limit, ast.Expr)  # noqa: S101 - for the type checker
+        body = self._body(step, [], number, ahead=False)
+        if number:
+            made = loops.build_numbered_loop(number, limit.value, body, self._globals)
+        else:
+            left = self._variable("r")
+            made = loops.build_counted_loop(left, limit.value, body, self._check(), self._globals)
+        return self._caught(step, [*reads, *made])
+
+    def _build_recounted_loop(self, step: Loop, count: Expr, number: str) -> list[ast.stmt]:
+        """Generate the control flow of a loop whose count may change from pass to pass."""
+        number = number or self._variable("n")
+
+        def more() -> ast.expr:
+            return ast.Compare(load(number), [ast.Lt()], [self._count(count)])
+
+        body = self._body(step, self._leave_unless(more), number, ahead=True)
+        repeat = ast.While(ast.Constant(True), body, [])
+        return self._caught(step, [assign(number, ast.Constant(0)), repeat])
+
+    def _while(self, step: Loop | While) -> list[ast.stmt]:
+        number = self._pass_number(step)
+        head: list[ast.stmt] = []
+        if isinstance(step, While):
+            condition = step.condition
+            head = self._leave_unless(lambda: self._bool(condition))
+        body = self._body(step, head, number, ahead=True)
+        made = loops.build_endless_loop(body, self._check())
+        if number:
+            made.insert(0, assign(number, ast.Constant(0)))
+        return self._caught(step, made)
+
+    def _leave_unless(self, condition: Callable[[], ast.expr]) -> list[ast.stmt]:
+        def leave() -> list[ast.stmt]:
+            return [ast.If(ast.UnaryOp(ast.Not(), condition()), [ast.Break()], [])]
+
+        return self._statements.statement(leave)
+
+    def _body(
+        self, step: Loop | While, head: list[ast.stmt], number: str, *, ahead: bool
+    ) -> list[ast.stmt]:
+        """Generate the control flow of one pass of a loop: head, steps, and the next number."""
+        self._around.append(step.path)
+        self._depth += 1
+        body = self._steps(step.steps)
+        self._depth -= 1
+        has_actions = _has_actions(step.steps, len(self._around))
+        self._around.pop()
+        if number:
+            head = [*head, self._check()]
+        if has_actions:
+            # Steps outside of this code find the pass number in the frame.
+            passes = item(load("f.loops"), ast.Constant(step.path), ast.Store())
+            head = [*head, ast.Assign([passes], load(number))]
+        if number and ahead:
+            body = [*body, ast.AugAssign(store(number), ast.Add(), ast.Constant(1))]
+        return [*head, *body] or [ast.Pass()]
+
+    def _is_steady(self, count: Expr, step: Loop) -> bool:
+        found = collect_usage(step.steps)
+        return loops.is_steady(count, self._statements.private, found.bound | found.changed)
+
+    def _count(self, count: Expr) -> ast.expr:
+        limit = self._expressions.of(count)
+        if isinstance(count, Const) and type(count.value) is int:
+            return limit
+        return self._helper(coercion.as_count, limit)
+
+    def _caught(self, step: Loop | While, made: list[ast.stmt]) -> list[ast.stmt]:
+        if step.path in self._raised:
+            made = [self._catching(step.path, made, [])]
+        return self._with_location(made, step.path, step.origin)
+
+    def _guard(self, step: Guard) -> list[ast.stmt]:
+        def flag(value: bool) -> list[ast.stmt]:
+            return [self._statements.bind(step.flag, ast.Constant(value))]
+
+        self._around.append("")
+        body = [*self._steps(step.steps), *flag(False)]
+        self._around.pop()
+        made = [self._catching(step.path, body, flag(True))]
+        return self._with_location(made, step.path, step.origin)
+
+    def _catching(
+        self, path: str, body: list[ast.stmt], then: list[ast.stmt], last: Sequence[ast.stmt] = ()
+    ) -> ast.stmt:
+        """Wrap generated statements so that a stop of the block ``path`` ends them.
+
+        ``last`` is what only a stop of ``path`` does.
+        """
+        others = ast.Compare(load("stop.target"), [ast.NotEq()], [ast.Constant(path)])
+        handler = [*then, ast.If(others, [ast.Raise(None, None)], []), *last]
+        kind = self._globals.bind(StopBlock, "Stop")
+        return ast.Try(body, [ast.ExceptHandler(kind, "stop", handler)], [], [])
+
+    def _if(self, step: If, branches: tuple[tuple[Expr, tuple[Step, ...]], ...]) -> list[ast.stmt]:
+        if not branches:
+            return self._steps(step.otherwise)
+        (condition, then), *rest = branches
+
+        def choose() -> list[ast.stmt]:
+            return [ast.If(self._bool(condition), [], [])]
+
+        *before, chosen = self._statements.statement(choose)
+        assert isinstance(chosen, ast.If)  # noqa: S101 - for the type checker
+        chosen.body = self._steps(then) or [ast.Pass()]
+        chosen.orelse = self._if(step, tuple(rest))
+        return self._with_location([*before, chosen], step.path, step.origin)
+
+    def _stop(self, step: Stop) -> list[ast.stmt]:
+        leave = [self._leave(step.target)]
+        if step.condition is None:
+            return self._with_location(leave, step.path, step.origin)
+        condition = step.condition
+
+        def test() -> list[ast.stmt]:
+            return [ast.If(self._bool(condition), leave, [])]
+
+        return self._with_location(self._statements.statement(test), step.path, step.origin)
+
+    def _leave(self, target: str) -> ast.stmt:
+        if target and self._around and self._around[-1] == target:
+            return ast.Break()
+        if target == self._path and "" not in self._around:
+            return _build_early_return()
+        self._raised.add(target)
+        kind = self._globals.bind(StopBlock, "Stop")
+        return ast.Raise(call(kind, ast.Constant(target)), None)
+
+    def _pass_number(self, step: Loop | While) -> str:
+        """Return the variable for a pass number in the generated control flow; "" if unread."""
+        has_actions = _has_actions(step.steps, len(self._around) + 1)
+        if not (has_actions or loops.reads_pass(step)):
+            self._loops += 1
+            return ""
+        return self._expressions.pass_numbers.setdefault(step.path, self._variable("n"))
+
+    def _variable(self, kind: str) -> str:
+        self._loops += 1
+        return f"{kind}{self._loops}"
+
+    def _bool(self, condition: Expr) -> ast.expr:
+        return self._helper(coercion.as_bool, self._expressions.of(condition))
+
+    def _helper(self, function: Callable[..., object], value: ast.expr) -> ast.expr:
+        return call(self._globals.bind(function, function.__name__), value)
+
+    def _check(self) -> ast.stmt:
+        """Generate the control flow's check between steps, by which a cancelled run leaves it."""
+        kind = self._globals.bind(CancelledError, "Cancelled")
+        return ast.If(load("c.cancelled"), [ast.Raise(kind, None)], [])
+
+    def _with_location(
+        self, made: list[ast.stmt], path: str, origin: Origin, blob: str = ""
+    ) -> list[ast.stmt]:
+        """Give the statements of the generated control flow the location of their step."""
+        self.places.append(StepLocation(path, origin, blob))
+        locate(made, origin, len(self.places) - 1)
+        return made
+
+
+def inlined_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
+    """Iterate over nets and control flow whose code becomes part of the block's own function."""
+    for step in steps:
+        if isinstance(step, Net | Stop):
+            yield step
+        elif isinstance(step, UseNet):
+            yield from inlined_steps(step.steps, depth)
+        elif isinstance(step, If):
+            yield step
+            for branch in (*(then for _, then in step.branches), step.otherwise):
+                yield from inlined_steps(branch, depth)
+        elif isinstance(step, Loop | While | Guard) and depth < _DEEPEST:
+            yield step
+            yield from inlined_steps(step.steps, depth + 1)
+
+
+def called_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
+    """Iterate over the steps that a block's control flow calls as functions, not inlined."""
+    for step in steps:
+        if isinstance(step, Net | Stop):
+            continue
+        if isinstance(step, UseNet):
+            yield from called_steps(step.steps, depth)
+        elif isinstance(step, If):
+            for branch in (*(then for _, then in step.branches), step.otherwise):
+                yield from called_steps(branch, depth)
+        elif isinstance(step, Loop | While | Guard) and depth < _DEEPEST:
+            yield from called_steps(step.steps, depth + 1)
+        else:
+            yield step
+
+
+def _build_early_return() -> ast.stmt:
+    """Generate the return statement of the control flow that leaves a stopped block."""
+    return ast.Return(ast.Constant(True))
+
+
+def _has_actions(steps: tuple[Step, ...], depth: int) -> bool:
+    return next(called_steps(steps, depth), None) is not None
+
+
+def _is_code(step: Step) -> bool:
+    return isinstance(step, Net | If | Stop | Guard | Loop | While)

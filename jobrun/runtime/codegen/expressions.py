@@ -1,0 +1,438 @@
+"""Build the Python syntax trees of expressions."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Collection, Iterable
+from importlib import import_module
+from types import ModuleType
+from typing import Any, assert_never
+
+import numpy as np
+
+from jobrun.core.text.names import did_you_mean
+from jobrun.graph import expressions as e
+from jobrun.graph.types import OutputRef
+from jobrun.ops.implementation import implementation
+from jobrun.ops.table import DRAWS
+from jobrun.runtime.codegen import coercion, interpolation
+from jobrun.runtime.codegen.optimize.buffer_reuse import (
+    FLOAT64,
+    ReuseChain,
+    ReuseStep,
+    find_reuse_chain,
+    float64_constant,
+)
+from jobrun.runtime.codegen.optimize.fused_kernel import FusedKernel
+from jobrun.runtime.codegen.optimize.fusion import build_chain, is_fusible
+
+BINARY: dict[str, type[ast.operator]] = {
+    "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "//": ast.FloorDiv,
+    "%": ast.Mod, "**": ast.Pow, "@": ast.MatMult, "&": ast.BitAnd, "|": ast.BitOr,
+    "^": ast.BitXor, "<<": ast.LShift, ">>": ast.RShift,
+}  # fmt: skip
+_UNARY: dict[str, type[ast.unaryop]] = {
+    "-": ast.USub, "+": ast.UAdd, "~": ast.Invert, "not": ast.Not,
+}  # fmt: skip
+_COMPARE: dict[str, type[ast.cmpop]] = {
+    "<": ast.Lt, "<=": ast.LtE, ">": ast.Gt, ">=": ast.GtE, "==": ast.Eq, "!=": ast.NotEq,
+}  # fmt: skip
+_BUILTINS: dict[str, str] = {
+    "epoch": "f.epoch", "instance": "f.instance", "instances": "f.instances",
+    "node.name": "f.node.name", "node.index": "f.node.index", "node.count": "f.node.count",
+    "run.dir": "f.run.run_dir",
+}  # fmt: skip
+_NUMBERS: dict[str, float] = {"inf": float("inf"), "nan": float("nan"), "pi": float(np.pi)}
+_ATTRIBUTES: dict[str, Callable[[Any], Any]] = {
+    "T": coercion.attribute_t,
+    "shape": coercion.attribute_shape,
+    "size": coercion.attribute_size,
+    "ndim": coercion.attribute_ndim,
+    "dtype": coercion.attribute_dtype,
+}
+# A constant exponent up to this needs no check of its size.
+_HARMLESS_EXPONENT = 64
+
+
+def load(name: str) -> ast.expr:
+    """Generate the Python expression that reads a variable, or attributes of one."""
+    first, *rest = name.split(".")
+    node: ast.expr = ast.Name(first, ast.Load())
+    for attribute in rest:
+        node = ast.Attribute(node, attribute, ast.Load())
+    return node
+
+
+def store(name: str) -> ast.Name:
+    """Generate the Python expression of a variable that is being bound."""
+    return ast.Name(name, ast.Store())
+
+
+def assign(name: str, value: ast.expr) -> ast.stmt:
+    """Generate the Python statement ``name = value``."""
+    return ast.Assign([store(name)], value)
+
+
+def call(function: ast.expr, *args: ast.expr) -> ast.expr:
+    """Generate the Python expression ``function(*args)``."""
+    return ast.Call(function, list(args), [])
+
+
+def item(container: ast.expr, key: ast.expr, context: ast.expr_context) -> ast.Subscript:
+    """Generate the Python expression ``container[key]``."""
+    return ast.Subscript(container, key, context)
+
+
+def import_numpy_module(name: str, *_: object) -> ModuleType:
+    """Import a submodule of numpy that generated expressions name.
+
+    Raises:
+        ImportError: It is no module of numpy's.
+    """
+    if name.partition(".")[0] != "numpy":
+        raise ImportError(f"no import of {name} here")
+    return import_module(name)
+
+
+class Globals:
+    """The objects that one piece of generated code may name, each bound once."""
+
+    def __init__(self) -> None:
+        # Without this, Python would put all its builtins in. No code names the one that is here.
+        self.table: dict[str, Any] = {"__builtins__": {"__import__": import_numpy_module}}
+        self._names: dict[int, str] = {}
+
+    def bind(self, value: object, hint: str) -> ast.expr:
+        """Bind an object to a global name for generated expressions, and generate its read."""
+        name = self._names.get(id(value))
+        if name is None:
+            name = f"_{hint}_{len(self._names)}"
+            self._names[id(value)] = name
+            self.table[name] = value
+        return load(name)
+
+
+class ExpressionBuilder:
+    """Builds Python expressions from expression trees, given how leaves are read.
+
+    Args:
+        names: Where global objects are bound.
+        read: The Python expression that reads a blob, an output or a node's blob.
+    """
+
+    def __init__(self, names: Globals, read: Callable[[e.Expr], ast.expr]) -> None:
+        self._names = names
+        self._read = read
+        # Loops of this code that keep their pass number in a variable: path -> variable.
+        self.pass_numbers: dict[str, str] = {}
+        # Variables that say whether a chain is worth fusing; None in code that is
+        # no function of its own.
+        self.worth: list[tuple[str, ast.expr]] | None = None
+        # Variables of the statement at hand for what has no name; None where there can be none.
+        self.held: list[str] | None = None
+        # The whole value at hand, the name that gets it, and the variable of what it held before.
+        self._replaced: tuple[e.Expr, str, str] | None = None
+        # Operators inside the chain at hand.
+        self._inside: set[int] = set()
+        # Operators of the reuse chain at hand, and by ``id`` what a variable holds.
+        self._as_written: set[int] = set()
+        self._standing: dict[int, str] = {}
+
+    def value_of(self, name: str, expr: e.Expr, spare: str = "") -> ast.expr:
+        """Generate the expression of a blob's new value, which may reuse the array in ``spare``."""
+        self._replaced = (expr, name, spare)
+        made = self.of(expr)
+        self._replaced = None
+        return made
+
+    def of(self, expr: e.Expr) -> ast.expr:
+        """Generate the Python expression of an expression tree."""
+        if id(expr) in self._standing:
+            return load(self._standing[id(expr)])
+        if isinstance(expr, e.Binary | e.Unary | e.Compare | e.Call):
+            if self._begins_chain(expr):
+                return self._chained(expr)
+            reuse = self._reuse_chain(expr)
+            if reuse is not None:
+                return self._over(expr, reuse)
+        return self._written(expr)
+
+    def _written(self, expr: e.Expr) -> ast.expr:
+        match expr:
+            case e.Const():
+                return ast.Constant(... if expr.ellipsis else expr.value)
+            case e.Dtype():
+                return self._names.bind(getattr(np, _known(expr.name, e.DTYPES)), expr.name)
+            case e.Name() | e.OutputRead() | e.NodeBlob():
+                return self._read(expr)
+            case e.Builtin():
+                number = _NUMBERS.get(expr.name)
+                return load(_BUILTINS[expr.name]) if number is None else ast.Constant(number)
+            case e.LoopIndex():
+                return self._pass_number(expr.loop)
+            case e.Call():
+                keywords = [name for name, _ in expr.kwargs]
+                chosen = choose_function(expr.function, len(expr.args), keywords)
+                function = self._names.bind(chosen, "op")
+                return self._call(function, expr.args, expr.kwargs)
+            case e.Draw():
+                method = ast.Attribute(load("f.rng"), _known(expr.method, DRAWS), ast.Load())
+                return self._call(method, expr.args, expr.kwargs)
+            case e.Text():
+                return call(
+                    self._names.bind(interpolation.join_text, "join"), *map(self._part, expr.parts)
+                )
+            case e.Attribute():
+                return self._attribute(expr)
+            case e.Slice() | e.Index() | e.Sequence():
+                return self._structure(expr)
+            case _:
+                return self._operation(expr)
+
+    def _begins_chain(self, expr: e.Expr) -> bool:
+        return self.worth is not None and id(expr) not in self._inside and is_fusible(expr)
+
+    def _chained(self, expr: e.Expr) -> ast.expr:
+        """Generate ``kernel(worth, leaves) if worth else expr``: fused where that costs less."""
+        assert self.worth is not None  # noqa: S101 - for the type checker
+        chain, replaced, spare = build_chain(expr), -1, ""
+        if self._replaced is not None and expr is self._replaced[0]:
+            name, spare = e.Name(self._replaced[1]), self._replaced[2]
+            replaced = chain.leaves.index(name) if name in chain.leaves else -1
+        worth = f"h{len(self.worth)}"
+        kernel = self._names.bind(FusedKernel(chain, replaced, has_spare=bool(spare)), "kernel")
+        self.worth.append((worth, call(ast.Attribute(kernel, "begin", ast.Load()), load("f"))))
+        leaves = [self.of(leaf) for leaf in chain.leaves]
+        self._inside.update(map(id, chain.operators))
+        more = [load(spare)] if spare else []
+        return ast.IfExp(load(worth), call(kernel, load(worth), *leaves, *more), self.of(expr))
+
+    def _reuse_chain(self, expr: e.Expr) -> ReuseChain | None:
+        is_plain = self.held is None or id(expr) in self._as_written
+        return None if is_plain else find_reuse_chain(expr)
+
+    def _over(self, expr: e.Expr, reuse: ReuseChain) -> ast.expr:
+        """Generate the expression ``f(v, …)`` that reuses ``v``, if it is a float64 array.
+
+        And ``v`` lets go of the array at once: numpy reuses such temporaries.
+        """
+        assert self.held is not None  # noqa: S101 - for the type checker
+        base = self.of(reuse.base)
+        variable = f"v{len(self.held)}"
+        self.held.append(variable)
+        kind = call(self._names.bind(type, "type"), ast.NamedExpr(store(variable), base))
+        dtype = ast.Attribute(load(variable), "dtype", ast.Load())
+        is_array = ast.Compare(kind, [ast.Is()], [self._names.bind(np.ndarray, "ndarray")])
+        is_float = ast.Compare(dtype, [ast.Is()], [self._names.bind(FLOAT64, "float64")])
+        quick = load(variable)
+        for link in reuse.links:
+            into = [load(variable)] if reuse.reuses else []
+            quick = call(self._names.bind(link.ufunc, "op"), *self._operands(link, quick), *into)
+        operators = {id(link.expr) for link in reuse.links}
+        self._as_written |= operators
+        self._standing[id(reuse.base)] = variable
+        written = self._written(expr)
+        del self._standing[id(reuse.base)]
+        self._as_written -= operators
+        chosen = ast.IfExp(ast.BoolOp(ast.And(), [is_array, is_float]), quick, written)
+        let_go = ast.NamedExpr(store(variable), ast.Constant(None))
+        return item(ast.Tuple([chosen, let_go], ast.Load()), ast.Constant(0), ast.Load())
+
+    def _operands(self, link: ReuseStep, array: ast.expr) -> list[ast.expr]:
+        match link.other:
+            case None:
+                return [array]
+            case float(number):
+                other = self._names.bind(float64_constant(number.hex()), "number")
+            case _:
+                other = self.of(link.other)
+        return [other, array] if link.is_first else [array, other]
+
+    def _attribute(self, expr: e.Attribute) -> ast.expr:
+        """Generate the expression ``x.T`` and the like: no call if ``x`` is an array."""
+        function = self._names.bind(_ATTRIBUTES[expr.name], expr.name)
+        value = self.of(expr.value)
+        if not isinstance(value, ast.Name):
+            return call(function, value)
+        kind = call(self._names.bind(type, "type"), value)
+        is_array = ast.Compare(kind, [ast.Is()], [self._names.bind(np.ndarray, "ndarray")])
+        direct = ast.Attribute(load(value.id), expr.name, ast.Load())
+        return ast.IfExp(is_array, direct, call(function, load(value.id)))
+
+    def _structure(self, expr: e.Slice | e.Index | e.Sequence) -> ast.expr:
+        match expr:
+            case e.Slice():
+                return ast.Slice(*(self.of(one) if one else None for one in _bounds(expr)))
+            case e.Index():
+                return self._index(self.of(expr.value), self.of(expr.index))
+            case e.Sequence(form="list"):
+                return ast.List(self._each(expr.items), ast.Load())
+            case e.Sequence():
+                return ast.Tuple(self._each(expr.items), ast.Load())
+            case _:
+                assert_never(expr)
+
+    def _index(self, value: ast.expr, index: ast.expr) -> ast.expr:
+        """Generate the expression ``value[index]``, or a call where the value is a literal."""
+        if isinstance(index, ast.Slice | ast.Tuple) or _has_name(value):
+            return item(value, index, ast.Load())
+        # Python's compiler prints a SyntaxWarning about ``'a'[2.5]``, which is an error of the run.
+        return call(self._names.bind(operator.getitem, "item"), value, index)
+
+    def _operation(
+        self, expr: e.Unary | e.Binary | e.Compare | e.Logical | e.Conditional
+    ) -> ast.expr:
+        match expr:
+            case e.Unary():
+                return ast.UnaryOp(_UNARY[expr.operator](), self.of(expr.operand))
+            case e.Binary():
+                return self._binary(expr)
+            case e.Compare():
+                kinds = [_COMPARE[one]() for one in expr.operators]
+                return ast.Compare(self.of(expr.left), kinds, self._each(expr.rest))
+            case e.Logical():
+                kind = ast.And() if expr.operator == "and" else ast.Or()
+                return ast.BoolOp(kind, self._each(expr.operands))
+            case e.Conditional():
+                return ast.IfExp(*self._each((expr.condition, expr.then, expr.otherwise)))
+            case _:
+                assert_never(expr)
+
+    def _each(self, exprs: Iterable[e.Expr]) -> list[ast.expr]:
+        return [self.of(one) for one in exprs]
+
+    def _call(
+        self,
+        function: ast.expr,
+        args: tuple[e.Expr, ...],
+        kwargs: tuple[tuple[str, e.Expr], ...],
+    ) -> ast.expr:
+        keywords = [ast.keyword(name, self.of(value)) for name, value in kwargs]
+        return ast.Call(function, self._each(args), keywords)
+
+    def _binary(self, expr: e.Binary) -> ast.expr:
+        left, right = self.of(expr.left), self.of(expr.right)
+        if expr.operator == "**" and not _is_harmless(expr.right):
+            return call(self._names.bind(coercion.power, "power"), left, right)
+        if expr.operator == "%" and _may_be_text(expr.left):
+            return call(self._names.bind(coercion.modulo, "modulo"), left, right)
+        if expr.operator == "<<":
+            return call(self._names.bind(coercion.shift_left, "shift"), left, right)
+        return ast.BinOp(left, BINARY[expr.operator](), right)
+
+    def _pass_number(self, loop: str) -> ast.expr:
+        variable = self.pass_numbers.get(loop)
+        if variable is not None:
+            return load(variable)
+        return item(load("f.loops"), ast.Constant(loop), ast.Load())
+
+    def _part(self, part: str | e.Hole | e.Builtin) -> ast.expr:
+        if isinstance(part, str):
+            return ast.Constant(part)
+        if isinstance(part, e.Builtin):
+            return self.of(part)
+        fill = self._names.bind(interpolation.format_value, "fill")
+        return call(fill, self.of(part.value), ast.Constant(part.format))
+
+
+def output_ref(read: e.OutputRead) -> OutputRef:
+    """Return the identity of a task's output that the Python expression reads."""
+    return OutputRef(read.task, read.node, read.output)
+
+
+def _bounds(part: e.Slice) -> tuple[e.Expr | None, e.Expr | None, e.Expr | None]:
+    return part.start, part.stop, part.step
+
+
+def _is_harmless(exponent: e.Expr) -> bool:
+    value = exponent.value if isinstance(exponent, e.Const) else None
+    if isinstance(exponent, e.Unary) and isinstance(exponent.operand, e.Const):
+        value = exponent.operand.value
+    return isinstance(value, float) or (isinstance(value, int) and value <= _HARMLESS_EXPONENT)
+
+
+def _may_be_text(value: e.Expr) -> bool:
+    """Return whether the Python expression may evaluate to text rather than to a number."""
+    match value:
+        case e.Const():
+            return isinstance(value.value, str)
+        case e.Binary():
+            return value.operator == "+" and _may_be_text(value.left)
+        case e.LoopIndex() | e.Unary() | e.Compare() | e.Draw() | e.Attribute():
+            return False
+        case _:
+            return True
+
+
+def _known(name: str, known: Iterable[str]) -> str:
+    # The tree may have been built by hand; nothing but these names reaches Python.
+    names = tuple(known)
+    if name not in names:
+        raise ValueError(f"unknown name '{name}': {did_you_mean(name, names)}")
+    return name
+
+
+Function = Callable[..., Any]
+
+
+def choose_function(operator: str, positional: int, named: Collection[str]) -> Function:
+    """Choose the function that the Python expression of an operator's call names.
+
+    Raises:
+        KeyError: There is no operator of that name.
+    """
+    function = implementation(operator)
+    direct = _DIRECT.get(function)
+    # Further arguments differ from function to function.
+    fits = 1 <= positional <= 2 and _AXES.issuperset(named)
+    return direct if direct is not None and fits else function
+
+
+def _reduction(function: Function, reduce: Function, dtype: Any = None) -> Function:
+    def reduced(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+        if type(a) is _ARRAY:
+            return reduce(a, axis, dtype, None, keepdims)
+        return function(a, axis, keepdims=True) if keepdims else function(a, axis)
+
+    return reduced
+
+
+def _search(function: Function, method: Function) -> Function:
+    def searched(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+        if type(a) is _ARRAY and not keepdims:
+            return method(a, axis)
+        return function(a, axis, keepdims=True) if keepdims else function(a, axis)
+
+    return searched
+
+
+def _mean(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    if type(a) is _ARRAY:
+        if axis is None and not keepdims and a.dtype is _FLOAT64 and a.size:
+            return _ADD(a, None) / a.size
+        return a.mean(axis, None, None, keepdims=keepdims)
+    return np.mean(a, axis, keepdims=True) if keepdims else np.mean(a, axis)
+
+
+_ARRAY = np.ndarray
+_ADD = np.add.reduce
+# There is one object for each of numpy's own dtypes; one of foreign byte order is another.
+_FLOAT64 = np.dtype(np.float64)
+_AXES = frozenset({"axis", "keepdims"})
+_DIRECT: dict[Function, Function] = {
+    np.sum: _reduction(np.sum, _ADD),
+    np.prod: _reduction(np.prod, np.multiply.reduce),
+    np.max: _reduction(np.max, np.maximum.reduce),
+    np.min: _reduction(np.min, np.minimum.reduce),
+    np.any: _reduction(np.any, np.logical_or.reduce, np.bool_),
+    np.all: _reduction(np.all, np.logical_and.reduce, np.bool_),
+    np.mean: _mean,
+    np.argmin: _search(np.argmin, np.ndarray.argmin),
+    np.argmax: _search(np.argmax, np.ndarray.argmax),
+}
+
+
+def _has_name(tree: ast.expr) -> bool:
+    """Return whether the syntax tree of a Python expression reads a variable."""
+    return any(isinstance(node, ast.Name) for node in ast.walk(tree))

@@ -1,0 +1,70 @@
+"""Map generated code to steps of the spec, through the code object's own table of positions.
+
+A variable that notes the present operator would cost each of them an instruction. The table
+costs nothing until it is read: the line and column of an instruction are those of the spec,
+and its end column, which nothing else needs, is the number of the place.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from itertools import islice
+from types import CodeType
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.origin import Origin
+
+# Behind the end of any line, so that a traceback underlines the statement to its end.
+_FIRST = 10_000
+# Bytes of one instruction, of which the table has one entry each.
+_INSTRUCTION_BYTES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class StepLocation:
+    """The location of a step or an operator in the spec.
+
+    Attributes:
+        blob: The first blob that it assigns; empty where it assigns none.
+    """
+
+    path: str
+    origin: Origin
+    blob: str = ""
+
+
+def locate(made: Iterable[ast.stmt], origin: Origin, number: int) -> None:
+    """Give generated statements the location of a step in the line table, if they have none."""
+    line, column = max(1, origin.line), min(max(0, origin.column - 1), _FIRST)
+    for statement in made:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.stmt | ast.expr | ast.excepthandler | ast.keyword) and not (
+                hasattr(node, "lineno")
+            ):
+                node.lineno = node.end_lineno = line
+                node.col_offset, node.end_col_offset = column, _FIRST + number
+
+
+def location_number(statement: ast.stmt) -> int | None:
+    """Return the number in the line table of a statement's location, or None."""
+    end = getattr(statement, "end_col_offset", None)
+    return end - _FIRST if end is not None and end >= _FIRST else None
+
+
+def find_location(code: CodeType, offset: int, places: tuple[StepLocation, ...]) -> StepLocation:
+    """Look up in the line table the step to which an instruction of generated code belongs.
+
+    Args:
+        code: Code whose statements were given their places by ``locate``.
+        offset: Negative before the first instruction.
+        places: At least one: what the numbers index.
+    """
+    line, _, _, number = next(
+        islice(code.co_positions(), max(0, offset) // _INSTRUCTION_BYTES, None),
+        (None, None, None, None),
+    )
+    if number is not None:
+        return places[number - _FIRST] if number >= _FIRST else places[0]
+    # Run with -X no_debug_ranges, Python keeps no columns: the line has to do.
+    return next((one for one in places if one.origin.line == line), places[0])

@@ -1,0 +1,296 @@
+"""Decide by liveness which names a block keeps in variables, and who else may see them.
+
+Pure questions about a group of tasks, answered once before it runs. Both rest on one fact:
+what no two steps can see at the same time, no step can distinguish.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
+from functools import cache
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.blob_access import AccessFinder
+from jobrun.graph.expressions import Call, Expr, Name
+from jobrun.graph.query import expressions, op_expressions, walk
+from jobrun.graph.readers import ReadQueue, ReadRecords
+from jobrun.graph.steps import CallPython, Net, Step
+from jobrun.graph.types import (
+    Apart,
+    NodeReport,
+    NodeSetup,
+    Scope,
+    Scopes,
+    SetupNets,
+    Task,
+    TaskGroup,
+)
+from jobrun.ops.table import OPERATORS
+from jobrun.runtime.codegen.optimize.alias_analysis import aliased_leaves, permuted_names
+from jobrun.runtime.codegen.step_times import Instrumenter
+
+Steps = tuple[Step, ...]
+
+
+@dataclass(slots=True)
+class Usage:
+    """The names that some steps read, bind and change, with those of all steps inside them.
+
+    Attributes:
+        used: Every name.
+        changed: Names whose array is changed in place.
+        bound: Names that may get another value, or none.
+    """
+
+    used: set[str] = field(default_factory=set)
+    changed: set[str] = field(default_factory=set)
+    bound: set[str] = field(default_factory=set)
+
+    def add(self, other: Usage) -> None:
+        """Add the names that other steps of a block use, for liveness."""
+        self.used |= other.used
+        self.changed |= other.changed
+        self.bound |= other.bound
+
+
+@cache
+def access_finder() -> AccessFinder:
+    """Return the finder of the names that steps access, for liveness."""
+    mutating = {name: known.mutates for name, known in OPERATORS.items() if known.mutates}
+    return AccessFinder(mutating, {name for name in mutating if OPERATORS[name].atomic})
+
+
+def collect_usage(steps: Steps) -> Usage:
+    """Collect the names that the steps of a block read, change and bind, for liveness."""
+    found, look = Usage(), access_finder()
+    for step in walk(steps):
+        access = look.of_step(step)
+        found.used.update(access.reads, access.binds, access.atomic, access.deletes)
+        found.changed.update(access.changes, access.atomic)
+        found.bound.update(access.binds, access.deletes)
+        if isinstance(step, Net):
+            # What is swapped changes hands: who changes one name, changes what had the other.
+            found.changed.update(*map(permuted_names, step.ops))
+        for expr in _all_expressions(step):
+            found.changed.update(changed_views(expr))
+    return found
+
+
+def collect_expression_usage(exprs: Iterable[Expr]) -> Usage:
+    """Collect the names that expressions of a block read and change, for liveness."""
+    found, look = Usage(), access_finder()
+    access = look.of_expr(*exprs)
+    found.used.update(access.reads, access.atomic)
+    found.changed.update(access.changes, access.atomic)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class BlockNames:
+    """What the code of one block must know about its names: who else uses them, and when.
+
+    Attributes:
+        scopes: Which workspace holds a name; the task's own for those not listed.
+        shared: Names that something else may use at the same time.
+        elsewhere: Names that other blocks use, before or after.
+        changed: Names whose array may be changed in place, by anyone on the node.
+        meter: Measures the block's steps; None for code without any of that.
+        objects: Names that callables may change only where they hold an object.
+        apart: By the path of a ``call`` step: pairs of blobs that may not share memory after it.
+    """
+
+    scopes: dict[str, Scope] = field(default_factory=dict)
+    shared: frozenset[str] = frozenset()
+    elsewhere: frozenset[str] = frozenset()
+    changed: frozenset[str] = frozenset()
+    meter: Instrumenter | None = field(default=None, compare=False)
+    objects: frozenset[str] = frozenset()
+    apart: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+
+    def scope(self, name: str) -> Scope:
+        """Return which workspace holds a name of a block, for its liveness."""
+        return self.scopes.get(name, Scope.TASK)
+
+    def is_outer(self, name: str) -> bool:
+        """Return whether a block's name is live for others: in the group's or node's workspace."""
+        return self.scope(name) in {Scope.GROUP, Scope.NODE}
+
+    def outlives(self, name: str) -> bool:
+        """Return whether a name is live after the block: anything may read it then."""
+        return name in self.elsewhere or self.is_outer(name)
+
+
+class GroupUsage:
+    """The names that all blocks of a group use, asked block by block."""
+
+    def __init__(self, group: TaskGroup, meter: Instrumenter | None = None) -> None:
+        self._meter = meter
+        self._tasks = {task.full_name: _task_usage(task) for task in group.tasks}
+        # By node: how many tasks and reports use a name, and what anyone changes in place.
+        self._users: dict[str, Counter[str]] = {}
+        self._changed: dict[str, set[str]] = {}
+        for task in group.tasks:
+            self._note(task.node, _outer_part(self._tasks[task.full_name], task.scopes))
+        for setup in group.setup:
+            # Setup does not overlap with tasks, but what it changes in place counts.
+            whole = collect_usage(setup.nets.init + setup.nets.exit)
+            self._note(setup.node, Usage(set(), whole.changed))
+        for report in group.reports:
+            self._note(report.node, collect_usage(report.report.steps))
+
+    def _note(self, node: str, seen: Usage) -> None:
+        self._users.setdefault(node, Counter()).update(seen.used)
+        self._changed.setdefault(node, set()).update(seen.changed)
+
+    def changed(self, node: str) -> frozenset[str]:
+        """Return the names whose blobs several tasks of a node may see changed in place."""
+        return frozenset(self._changed.get(node, ()))
+
+    def task_block(self, task: Task, block: Steps, beside: Iterable[Steps] = ()) -> BlockNames:
+        """Return the liveness of names in one block of a task: which live on, who sees them.
+
+        Args:
+            task: The task.
+            block: The block's steps, one of the task's own tuples.
+            beside: Blocks of the task that run at the same time.
+        """
+        scopes = dict(task.scopes)
+        whole = self._tasks[task.full_name]
+        outer = _outer_part(whole, task.scopes).used
+        users = self._users[task.node]
+        shared = {name for name in outer if users[name] > 1}
+        for steps in beside:
+            shared |= collect_usage(steps).used
+        if task.instances > 1:
+            own = collect_usage(block).used
+            shared |= {n for n in own if scopes.get(n, Scope.TASK) is not Scope.INSTANCE}
+        elsewhere = collect_expression_usage(one.value for one in task.outputs).used | _carried(
+            task
+        )
+        for steps in _without(block, _blocks(task)):
+            elsewhere |= collect_usage(steps).used
+        # Of the node's names only those of the task: there may be as many as there are tasks.
+        touched = whole.used | whole.changed | scopes.keys()
+        changed = whole.changed | (touched & self._changed[task.node])
+        return BlockNames(
+            scopes,
+            frozenset(shared),
+            frozenset(elsewhere),
+            frozenset(changed),
+            self._meter,
+            frozenset(task.objects),
+            _by_path(task.apart),
+        )
+
+    def node_block(self, part: NodeSetup | NodeReport, block: Steps) -> BlockNames:
+        """Return the liveness of names in a node's own block: all are shared, so all live."""
+        found = collect_usage(block)
+        changed = found.changed | self._changed.get(part.node, set())
+        return BlockNames(
+            dict(part.scopes),
+            frozenset(found.used),
+            frozenset(found.used),
+            frozenset(changed),
+            self._meter,
+            apart=_by_path(part.apart),
+        )
+
+
+def _by_path(apart: Apart) -> dict[str, tuple[tuple[str, str], ...]]:
+    found: dict[str, list[tuple[str, str]]] = {}
+    for path, first, second in apart:
+        found.setdefault(path, []).append((first, second))
+    return {path: tuple(pairs) for path, pairs in found.items()}
+
+
+def _without(block: Steps, blocks: Iterable[Steps]) -> Iterator[Steps]:
+    """Iterate over the usage by all other blocks, which keeps names of a block live."""
+    met = False
+    for steps in blocks:
+        if steps is block and not met:
+            met = True
+        else:
+            yield steps
+
+
+def _blocks(task: Task) -> Iterator[Steps]:
+    for setup in task.setup + task.instance_setup:
+        yield setup.init
+        yield setup.exit
+    yield task.steps
+    for report in task.reports:
+        yield report.steps
+
+
+def _carried(task: Task) -> set[str]:
+    """Collect the names that a task's records bind or send, which are live outside its blocks."""
+    names = {name for one in task.write for name in one.names}
+    match task.read:
+        case ReadRecords(reader=reader):
+            return names | {field.name for field in reader.fields}
+        case ReadQueue(names=fields):
+            return names | set(fields)
+        case None:
+            return names
+
+
+def _task_usage(task: Task) -> Usage:
+    found = collect_expression_usage(one.value for one in task.outputs)
+    found.used |= _carried(task)
+    for steps in _blocks(task):
+        found.add(collect_usage(steps))
+    return found
+
+
+def _outer_part(found: Usage, scopes: Scopes) -> Usage:
+    """Restrict the names that a task uses to those that live in what other tasks can see."""
+    outer = {name for name, scope in scopes if scope in {Scope.GROUP, Scope.NODE}}
+    return Usage(found.used & outer, found.changed & outer)
+
+
+def _all_expressions(step: Step) -> Iterator[Expr]:
+    if isinstance(step, Net):
+        for op in step.ops:
+            yield from op_expressions(op)
+    else:
+        yield from expressions(step)
+
+
+def changed_views(expr: Expr) -> set[str]:
+    """Collect names, for liveness, whose blob a block changes through a view: ``add_at(M[0])``."""
+    if not isinstance(expr, Call) or expr.function not in OPERATORS:
+        return set()
+    found: set[str] = set()
+    for position in OPERATORS[expr.function].mutates:
+        if position < len(expr.args):
+            views = aliased_leaves(expr.args[position])
+            found |= {leaf.name for leaf in views if isinstance(leaf, Name)}
+    return found
+
+
+def find_opaque_names(group: TaskGroup) -> dict[str, frozenset[str]]:
+    """Find names that stay live: callables or hogwild tasks may change their blobs."""
+    blocks = [(one.node, steps) for one in group.setup for steps in _net_blocks(one.nets)]
+    blocks += [(one.node, one.report.steps) for one in group.reports]
+    blocks += [(task.node, steps) for task in group.tasks for steps in _blocks(task)]
+    found: dict[str, set[str]] = {}
+    for node, steps in blocks:
+        found.setdefault(node, set()).update(_handed_out(steps))
+    for task in group.tasks:
+        if task.hogwild:
+            for steps in _blocks(task):
+                found[task.node].update(collect_usage(steps).changed)
+    return {node: frozenset(names) for node, names in found.items()}
+
+
+def _handed_out(steps: Steps) -> Iterator[str]:
+    look = access_finder()
+    for step in walk(steps):
+        if isinstance(step, CallPython):
+            yield from look.of_step(step).changes
+
+
+def _net_blocks(nets: SetupNets) -> tuple[Steps, Steps]:
+    return nets.init, nets.exit

@@ -1,0 +1,219 @@
+"""Analyse statically which blobs an expression's value may share memory with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import assert_never
+
+import numpy as np
+
+from jobrun.graph.expressions import (
+    Attribute,
+    Binary,
+    Builtin,
+    Call,
+    Compare,
+    Conditional,
+    Const,
+    Draw,
+    Dtype,
+    Expr,
+    Index,
+    Logical,
+    LoopIndex,
+    Name,
+    NodeBlob,
+    OutputRead,
+    Sequence,
+    Slice,
+    Text,
+    Unary,
+)
+from jobrun.graph.steps import Assign, NameTarget, Op
+from jobrun.ops.implementation import implementation
+from jobrun.ops.table import OPERATORS
+
+Leaf = Name | OutputRead | NodeBlob
+
+_REDUCTIONS = frozenset(
+    {"sum", "prod", "mean", "std", "var", "min", "max", "any", "all", "argmin", "argmax", "len"}
+)
+
+
+def aliased_leaves(expr: Expr) -> Iterator[Leaf]:
+    """Iterate over the blobs and outputs of which an expression's value may be an alias."""
+    match expr:
+        case Name() | OutputRead() | NodeBlob():
+            yield expr
+        case Logical():
+            yield from _all(expr.operands)
+        case Conditional():
+            yield from _all((expr.then, expr.otherwise))
+        case Call():
+            # An operator that is not known here may do anything.
+            known = OPERATORS.get(expr.function)
+            if known is None or known.shares_memory:
+                yield from _all((*expr.args, *(value for _, value in expr.kwargs)))
+        case Attribute():
+            if expr.name == "T":
+                yield from aliased_leaves(expr.value)
+        case Index():
+            yield from aliased_leaves(expr.value)
+        case Sequence():
+            yield from _all(expr.items)
+        case Binary():
+            # (a, b) + (c,) holds the same arrays as its operands.
+            if may_join_lists(expr):
+                yield from _all((expr.left, expr.right))
+        case (
+            Const()
+            | Dtype()
+            | Builtin()
+            | LoopIndex()
+            | Unary()
+            | Compare()
+            | Draw()
+            | Slice()
+            | Text()
+        ):
+            return
+        case _:
+            assert_never(expr)
+
+
+def is_fresh(expr: Expr) -> bool:
+    """Return whether an expression's value is no alias: it surely shares memory with no blob."""
+    match expr:
+        case Builtin() | LoopIndex() | Unary() | Compare() | Text():
+            return True
+        case Const():
+            return expr.value is not None and not expr.ellipsis
+        case Attribute():
+            return expr.name in {"size", "ndim"}
+        case Binary():
+            return not _may_be_sequence(expr)
+        case Logical():
+            return all(map(is_fresh, expr.operands))
+        case Conditional():
+            return is_fresh(expr.then) and is_fresh(expr.otherwise)
+        case Call():
+            return expr.function in _fresh_operators() and all(map(_is_number, expr.args))
+        case _:
+            return False
+
+
+def _is_number(argument: Expr) -> bool:
+    """Return whether an expression surely is a number, and so no alias of anything."""
+    if isinstance(argument, Const):
+        return isinstance(argument.value, int | float | complex)
+    return not isinstance(argument, Sequence | Text)
+
+
+@cache
+def _fresh_operators() -> frozenset[str]:
+    """Return the built-in operators whose value is never an alias of a blob."""
+    elementwise = {
+        name
+        for name, known in OPERATORS.items()
+        if known.implementation.startswith("numpy:")
+        and known.results == 1
+        and isinstance(implementation(name), np.ufunc)
+    }
+    return frozenset(elementwise | _REDUCTIONS)
+
+
+def is_plain_view(expr: Expr) -> bool:
+    """Return whether an expression is just an alias: a blob, or a part or transpose of one."""
+    match expr:
+        case Name():
+            return True
+        case Index():
+            return is_plain_view(expr.value)
+        case Attribute():
+            return expr.name == "T" and is_plain_view(expr.value)
+        case _:
+            return False
+
+
+def _all(exprs: Iterable[Expr]) -> Iterator[Leaf]:
+    for expr in exprs:
+        yield from aliased_leaves(expr)
+
+
+def _may_be_sequence(expr: Expr) -> bool:
+    """Return whether an expression may be a tuple or list, whose items may be aliases."""
+    match expr:
+        case Sequence() | OutputRead():
+            return True
+        case Attribute():
+            return expr.name == "shape"
+        case Index():
+            return _may_be_sequence(expr.value)
+        case Binary():
+            return expr.operator in {"+", "*"} and (
+                _may_be_sequence(expr.left) or _may_be_sequence(expr.right)
+            )
+        case Logical():
+            return any(map(_may_be_sequence, expr.operands))
+        case Conditional():
+            return _may_be_sequence(expr.then) or _may_be_sequence(expr.otherwise)
+        case Call():
+            known = OPERATORS.get(expr.function)
+            return known is None or known.results != 1 or expr.function == "shape"
+        case _:
+            return False
+
+
+def may_join_lists(expr: Expr) -> bool:
+    """Return whether an expression may join or repeat lists, whose items then are aliases."""
+    match expr:
+        case Binary(operator="+"):
+            return _may_be_list(expr.left) and _may_be_list(expr.right)
+        case Binary(operator="*"):
+            sides = (expr.left, expr.right)
+            return any(map(_may_be_list, sides)) and all(map(_may_be_list_or_count, sides))
+        case Logical():
+            return any(map(may_join_lists, expr.operands))
+        case Conditional():
+            return may_join_lists(expr.then) or may_join_lists(expr.otherwise)
+        case _:
+            return False
+
+
+def _may_be_list(expr: Expr) -> bool:
+    match expr:
+        case Const() | Builtin() | LoopIndex() | Unary() | Compare() | Draw() | Text() | Slice():
+            return False
+        case Binary():
+            return may_join_lists(expr)
+        case Attribute():
+            return expr.name == "shape"
+        case Call():
+            return not is_fresh(expr)
+        case Logical():
+            return any(map(_may_be_list, expr.operands))
+        case Conditional():
+            return _may_be_list(expr.then) or _may_be_list(expr.otherwise)
+        case _:
+            return True
+
+
+def _may_be_list_or_count(expr: Expr) -> bool:
+    if isinstance(expr, Const):
+        return type(expr.value) is int
+    return _may_be_list(expr) or isinstance(expr, Builtin | LoopIndex | Unary | Binary | Call)
+
+
+def permuted_names(op: Op) -> set[str]:
+    """Return the names of a swap ``a, b = b, a``, after which none is an alias of another.
+
+    Empty for any other operator.
+    """
+    if not isinstance(op, Assign) or not isinstance(op.value, Sequence):
+        return set()
+    sources = [one.name for one in op.value.items if isinstance(one, Name)]
+    targets = [one.name for one in op.targets if isinstance(one, NameTarget)]
+    whole = len(sources) == len(op.value.items) == len(targets) == len(op.targets) > 1
+    distinct = len(set(targets)) == len(targets)
+    return set(targets) if whole and distinct and set(sources) == set(targets) else set()

@@ -1,0 +1,236 @@
+"""Find operators that can write into the memory of their operand, or use prepared constants.
+
+``1 / (1 + exp(-(X @ w)))`` makes an array for each of its operators, and converts each number at
+each of them. But the result of ``X @ w`` has no other owner: what follows can be computed in its
+memory. Where it is an array of float64, which only the running code knows, every number beside it
+is taken as float64, and every result has the shape and dtype of its operand; so the bits are
+those of the expression as written. This analysis is static; ``expressions`` builds the code.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.expressions import (
+    Attribute,
+    Binary,
+    Builtin,
+    Call,
+    Compare,
+    Const,
+    Expr,
+    Index,
+    Name,
+    Sequence,
+    Slice,
+    Unary,
+)
+from jobrun.ops.implementation import implementation
+from jobrun.runtime.codegen.optimize.alias_analysis import is_fresh
+from jobrun.runtime.codegen.optimize.fusion import elementwise
+
+FLOAT64 = np.dtype(np.float64)
+_BINARY: dict[str, np.ufunc] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide,
+}  # fmt: skip
+_COMPARE: dict[str, np.ufunc] = {
+    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+    "==": np.equal, "!=": np.not_equal,
+}  # fmt: skip
+# Of which numpy does not like to be given the result's place as the third of three.
+_MORE_OPERANDS = frozenset({np.maximum, np.minimum})
+_NUMBERS = {"inf": np.inf, "nan": np.nan, "pi": np.pi}
+# Integers up to this are float64 as they are.
+_EXACT = 1 << 53
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseStep:
+    """An elementwise operator on one array, which may write into the array's memory.
+
+    Attributes:
+        expr: The operator as it is written.
+        ufunc: What computes it.
+        other: Its second operand: a number, or an expression that surely gives one; None where
+            it has one operand.
+        is_first: The number is the first operand.
+    """
+
+    expr: Expr
+    ufunc: np.ufunc
+    other: float | Expr | None = None
+    is_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseChain:
+    """Operators applied one to the other, over one array whose memory they reuse.
+
+    Attributes:
+        base: What gives the array.
+        links: From the inside out.
+        reuses: The base's memory takes the results; otherwise numbers only are made ready.
+    """
+
+    base: Expr
+    links: tuple[ReuseStep, ...]
+    reuses: bool
+
+
+def find_reuse_chain(expr: Expr) -> ReuseChain | None:
+    """Find the chain of operators that can reuse one array's memory, or None.
+
+    Only over what is numpy's in any case: to Python's numbers a look at the class is dear.
+    """
+    links: list[ReuseStep] = []
+    bases = [expr]
+    while (link := _link(bases[-1])) is not None:
+        found, operand = link
+        links.append(found)
+        bases.append(operand)
+    # The innermost that is an array of its own.
+    for depth in range(len(links), 0, -1):
+        if is_fresh(bases[depth]) and _is_array(bases[depth]):
+            return ReuseChain(bases[depth], tuple(links[depth - 1 :: -1]), reuses=True)
+    return _beside_a_number(expr)
+
+
+def _beside_a_number(expr: Expr) -> ReuseChain | None:
+    """Return an operator beside a number as a chain: it has a constant, but no buffer to reuse."""
+    match expr:
+        case Compare(left=left, operators=(one,), rest=(right,)):
+            ufunc, operands, is_dear = _COMPARE[one], (left, right), False
+        case Binary(left=left, operator=one, right=right) if one in _BINARY:
+            ufunc, operands, is_dear = _BINARY[one], (left, right), False
+        case Call(function=name, args=(left, right), kwargs=()) if name in elementwise():
+            # Always numpy's, whatever it is given.
+            ufunc, operands, is_dear = _ufunc(name), (left, right), True
+        case _:
+            return None
+    for at in (0, 1):
+        number, array = _number(operands[at]), operands[1 - at]
+        if number is None or not (_is_array(array) or (is_dear and isinstance(array, Name))):
+            continue
+        if _takes_float64(ufunc):
+            return ReuseChain(array, (ReuseStep(expr, ufunc, number, at == 0),), reuses=False)
+    return None
+
+
+def _link(expr: Expr) -> tuple[ReuseStep, Expr] | None:
+    """Return an operator that can write into the buffer of its operand, and that; or None."""
+    match expr:
+        case Unary(operator="-", operand=operand):
+            return ReuseStep(expr, np.negative), operand
+        case Binary(left=left, operator="**", right=Const(value=int(exponent))) if exponent == 2:
+            # Numpy does it so, too.
+            return ReuseStep(expr, np.square), left
+        case Binary(left=left, operator=one, right=right) if one in _BINARY:
+            return _with_number(expr, _BINARY[one], left, right)
+        case Call(function=name, args=args, kwargs=()) if name in elementwise():
+            ufunc = _ufunc(name)
+            if len(args) != ufunc.nin or not keeps_float64(ufunc):
+                return None
+            if ufunc.nin == 1:
+                return ReuseStep(expr, ufunc), args[0]
+            return _with_number(expr, ufunc, *args) if ufunc.nin == 2 else None
+    return None
+
+
+def _with_number(
+    expr: Expr, ufunc: np.ufunc, left: Expr, right: Expr
+) -> tuple[ReuseStep, Expr] | None:
+    if (number := _number(right)) is not None:
+        return ReuseStep(expr, ufunc, number), left
+    if (number := _number(left)) is not None:
+        return ReuseStep(expr, ufunc, number, is_first=True), right
+    # Behind the array only, where it is evaluated after it.
+    return (ReuseStep(expr, ufunc, right), left) if _is_whole(right) else None
+
+
+def _number(expr: Expr) -> float | None:
+    """Return the prepared constant of a literal number beside a float64 array, or None."""
+    match expr:
+        case Const(value=value) if type(value) is float:
+            return value
+        case Const(value=value) if type(value) is int:
+            return float(value) if abs(value) <= _EXACT else None
+        case Unary(operator="-", operand=Const(value=value)):
+            # Of an integer: there is no -0 among them.
+            return _number(Const(-value)) if isinstance(value, int | float) else None
+        case Builtin(name=name):
+            return _NUMBERS.get(name)
+        case _:
+            return None
+
+
+def _is_whole(expr: Expr) -> bool:
+    """Return whether an operand surely is a Python integer, usable as a prepared constant."""
+    match expr:
+        case Call(function="len", args=(Name(),), kwargs=()):
+            return True
+        case Attribute(value=Name(), name="size" | "ndim"):
+            return True
+        case _:
+            return False
+
+
+def _is_array(expr: Expr) -> bool:
+    """Return whether an expression gives an array with a buffer to reuse, or a numpy number."""
+    match expr:
+        case Binary(operator="@"):
+            return True
+        case Binary(left=left, right=right):
+            return _is_array(left) or _is_array(right)
+        case Unary(operand=operand):
+            return _is_array(operand)
+        case Call():
+            return expr.function in elementwise()
+        case Index(index=Slice()):
+            return True
+        case Index(index=Sequence(items=items)):
+            return any(isinstance(one, Slice) for one in items)
+        case _:
+            return False
+
+
+def _ufunc(name: str) -> np.ufunc:
+    found = implementation(name)
+    assert isinstance(found, np.ufunc)  # noqa: S101 - elementwise operators are
+    return found
+
+
+@cache
+def _takes_float64(ufunc: np.ufunc) -> bool:
+    """Return whether an operator converts constants beside a float64 array to float64."""
+    try:
+        wanted = [
+            ufunc.resolve_dtypes((*kinds, None))
+            for kinds in ((FLOAT64, FLOAT64), (FLOAT64, int), (int, FLOAT64), (FLOAT64, float))
+        ]
+    except TypeError:
+        return False
+    return len(set(wanted)) == 1 and wanted[0][:2] == (FLOAT64, FLOAT64)
+
+
+@cache
+def keeps_float64(ufunc: np.ufunc) -> bool:
+    """Return whether an operator maps float64 to float64: it can reuse its operand's buffer."""
+    if ufunc in _MORE_OPERANDS:
+        return False
+    try:
+        dtypes = ufunc.resolve_dtypes((*(FLOAT64,) * ufunc.nin, None))
+    except TypeError:
+        return False
+    return set(dtypes) == {FLOAT64} and (ufunc.nin == 1 or _takes_float64(ufunc))
+
+
+@cache
+def float64_constant(text: str) -> np.ndarray[Any, Any]:
+    """Return the prepared constant, a read-only float64 array, of a number's ``float.hex``."""
+    made = np.array(float.fromhex(text))
+    made.flags.writeable = False
+    return made

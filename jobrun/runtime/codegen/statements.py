@@ -1,0 +1,373 @@
+"""Generate the Python statements of operators (assignments), and decide where values are copied."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import assert_never, cast
+
+import numpy as np
+
+from jobrun.core.text.names import did_you_mean
+from jobrun.graph.expressions import (
+    Binary,
+    BinaryOperator,
+    Const,
+    Expr,
+    Name,
+    NodeBlob,
+    OutputRead,
+    Sequence,
+)
+from jobrun.graph.steps import Assign, Augment, Delete, ItemTarget, NameTarget, Op, Perform
+from jobrun.graph.traversal import walk_expr
+from jobrun.runtime.codegen import coercion
+from jobrun.runtime.codegen.data_flow.copy_elision import NO_MOVES, Moves
+from jobrun.runtime.codegen.data_flow.view_sharing import (
+    NO_VIEWS,
+    Site,
+    Views,
+    is_never_changed,
+)
+from jobrun.runtime.codegen.expressions import (
+    BINARY,
+    ExpressionBuilder,
+    Globals,
+    assign,
+    call,
+    item,
+    load,
+    output_ref,
+    store,
+)
+from jobrun.runtime.codegen.liveness import BlockNames
+from jobrun.runtime.codegen.optimize.alias_analysis import (
+    aliased_leaves,
+    is_fresh,
+    is_plain_view,
+    may_join_lists,
+)
+from jobrun.runtime.frame.workspace import LEVELS
+
+_CHANGES: dict[str, Callable[..., object]] = {
+    "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv,
+    "//": operator.ifloordiv, "@": operator.imatmul, "&": operator.iand, "|": operator.ior,
+    "^": operator.ixor, ">>": operator.irshift, **coercion.IN_PLACE,
+}  # fmt: skip
+# Whether the body failed: readable in exits, and in reports.
+FLAG = "failed"
+
+
+class StatementBuilder:
+    """Builds the statements of one generated function from operators.
+
+    Names in ``private`` are variables of that function. All others are read from their
+    workspace once per statement, before it, and stored at the end of the statement that
+    binds them.
+
+    Args:
+        names: What is known of the block's names.
+        private: Names kept in variables.
+        moves: Assignments that hand a value on without a copy.
+        views: Assignments that bind a view instead of a copy.
+        handed: Names that functions outside of the code see too.
+        in_exit: Whether ``failed`` means the flag, as in exits and reports.
+    """
+
+    def __init__(
+        self,
+        names: BlockNames,
+        private: Iterable[str],
+        moves: Moves = NO_MOVES,
+        views: Views = NO_VIEWS,
+        *,
+        handed: Collection[str] = (),
+        in_exit: bool = False,
+    ) -> None:
+        self._names = names
+        self._moves = moves
+        self._views = views
+        self._in_exit = in_exit
+        self.globals = Globals()
+        self.expressions = ExpressionBuilder(self.globals, self._read)
+        # Variables are numbered: a blob's name may be a Python keyword.
+        self.private = {name: f"b{number}" for number, name in enumerate(sorted(private))}
+        self._shareable = self.private.keys() - set(handed)
+        self.levels: set[str] = set()
+        # By ``id`` of an assignment the variable of what its blob held before the code began.
+        self.spares: dict[int, str] = {}
+        self._prelude: list[ast.stmt] = []
+        self._loaded: dict[Expr, str] = {}
+        self._temporaries = 0
+
+    def of(self, op: Op) -> list[ast.stmt]:
+        """Generate the Python statements of one operator: an assignment or a deletion."""
+        made = self._of(op)
+        ended = [self.private[name] for name in self._moves.ends.get(id(op), ())]
+        return [*made, _build_deletion(ended)] if ended else made
+
+    def _of(self, op: Op) -> list[ast.stmt]:
+        match op:
+            case Assign():
+                return self._with_temporaries(lambda: self._assign(op))
+            case Augment():
+                return self._with_temporaries(lambda: self._augment(op))
+            case Perform():
+                return self._with_temporaries(lambda: [ast.Expr(self.expressions.of(op.value))])
+            case Delete():
+                return [self._delete(name) for name in op.names]
+            case _:
+                assert_never(op)
+
+    def statement(self, make: Callable[[], list[ast.stmt]]) -> list[ast.stmt]:
+        """Generate statements, preceded by the reads from workspaces that they need."""
+        self._prelude, self._loaded = [], {}
+        made = make()
+        return self._prelude + made
+
+    def _with_temporaries(self, make: Callable[[], list[ast.stmt]]) -> list[ast.stmt]:
+        """Generate statements whose expressions may use unnamed variables for arrays."""
+        self.expressions.held = []
+        made = self.statement(make)
+        self.expressions.held = None
+        return made
+
+    def level(self, name: str) -> str:
+        """Return the variable by which generated statements reach a name's workspace."""
+        level = LEVELS[self._names.scope(name)]
+        self.levels.add(level)
+        return level
+
+    def workspace(self, name: str) -> ast.expr:
+        """Generate a read of the workspace that holds the name of an assignment."""
+        return load(self.level(name))
+
+    def bind(self, name: str, value: ast.expr) -> ast.stmt:
+        """Generate the assignment statement that gives a blob its value."""
+        variable = self.private.get(name)
+        if variable is not None:
+            return assign(variable, value)
+        return ast.Assign([item(self.workspace(name), ast.Constant(name), ast.Store())], value)
+
+    def _read(self, leaf: Expr) -> ast.expr:
+        if isinstance(leaf, Name):
+            if self._in_exit and leaf.name == FLAG:
+                return load("f.failed")
+            if leaf.name in self.private:
+                return load(self.private[leaf.name])
+        variable = self._loaded.get(leaf)
+        if variable is None:
+            source = self._source(leaf)
+            variable = self._loaded[leaf] = self._temporary(source)
+        return load(variable)
+
+    def _source(self, leaf: Expr) -> ast.expr:
+        if isinstance(leaf, Name):
+            return item(self.workspace(leaf.name), ast.Constant(leaf.name), ast.Load())
+        if isinstance(leaf, OutputRead):
+            return call(load("f.output"), self.globals.bind(output_ref(leaf), "ref"))
+        if isinstance(leaf, NodeBlob):
+            return call(load("f.node_blob"), self.globals.bind(leaf, "blob"))
+        raise TypeError(f"{type(leaf).__name__} is not a leaf")
+
+    def _temporary(self, value: ast.expr) -> str:
+        self._temporaries += 1
+        variable = f"s{self._temporaries}"
+        self._prelude.append(assign(variable, value))
+        return variable
+
+    def _own(self, value: ast.expr, expr: Expr, target: str, site: Site) -> ast.expr:
+        """Wrap the value of an assignment statement in a copy, so the blob owns its memory."""
+        if is_fresh(expr):
+            return self._helper(coercion.as_operand, value) if may_join_lists(expr) else value
+        if is_never_changed(expr, target, self._names, self._shareable, self._moves):
+            return value if is_plain_view(expr) else self._helper(coercion.as_blob_value, value)
+        return self._copied(value, expr, site)
+
+    def _copied(self, value: ast.expr, expr: Expr, site: Site) -> ast.expr:
+        """Wrap the value of an assignment in copies that no change shows through."""
+        sources = self._sources(expr)
+        gaps = self._views.gaps.get(site)
+        if gaps is None:
+            return self._helper(coercion.as_own_value, value, *sources)
+        return self._helper(coercion.as_view if gaps else coercion.as_dense_view, value, *sources)
+
+    def _sources(self, expr: Expr) -> list[ast.expr]:
+        # dict: each source once, in order.
+        return [self._read(leaf) for leaf in dict.fromkeys(aliased_leaves(expr))]
+
+    def _helper(self, function: Callable[..., object], *args: ast.expr) -> ast.expr:
+        return call(self.globals.bind(function, function.__name__), *args)
+
+    def _assign(self, op: Assign) -> list[ast.stmt]:
+        value = op.value
+        if len(op.targets) > 1:
+            return self._unpack(op)
+        target = op.targets[0]
+        if isinstance(target, ItemTarget):
+            return [self._put(target, self.expressions.of(value), value)]
+        spare = self.spares.get(id(op), "")
+        if target.name in self.private:
+            made = self.expressions.value_of(target.name, value, spare)
+        else:
+            made = self.expressions.of(value)
+        plain = made
+        if _multiplies(value):
+            made = self._helper(coercion.require_bounded, made)
+        if id(op) not in self._moves.ops:
+            made = self._own(made, value, target.name, (id(op), 0))
+        if made is not plain and isinstance(plain, ast.BinOp) and is_fresh(value):
+            left, right = plain.left, plain.right
+            if isinstance(left, ast.Name) and isinstance(right, ast.Name | ast.Constant):
+                again = ast.BinOp(load(left.id), plain.op, right)
+                made = ast.IfExp(self._is_float(left.id), again, made)
+        bound = [self.bind(target.name, made)]
+        return [*bound, assign(spare, ast.Constant(None))] if spare else bound
+
+    def _unpack(self, op: Assign) -> list[ast.stmt]:
+        """Generate the statements of an unpacking assignment: evaluate all, then bind."""
+        variables = [f"u{number}" for number in range(len(op.targets))]
+        parts = op.value.items if isinstance(op.value, Sequence) else ()
+        if len(parts) == len(op.targets):
+            pairs = zip(variables, parts, strict=True)
+            made = [assign(variable, self._part(part)) for variable, part in pairs]
+        else:
+            left = ast.Tuple([store(variable) for variable in variables], ast.Store())
+            made = [ast.Assign([left], self.expressions.of(op.value))]
+        if id(op) not in self._moves.ops:
+            made += self._own_each(op, variables, parts)
+        for target, variable in zip(op.targets, variables, strict=True):
+            if isinstance(target, NameTarget):
+                made.append(self.bind(target.name, load(variable)))
+            else:
+                made.append(self._put(target, load(variable), op.value))
+        return [*made, _build_deletion(variables)]
+
+    def _part(self, part: Expr) -> ast.expr:
+        made = self.expressions.of(part)
+        return self._helper(coercion.require_bounded, made) if _multiplies(part) else made
+
+    def _own_each(
+        self, op: Assign, variables: list[str], parts: tuple[Expr, ...]
+    ) -> Iterator[ast.stmt]:
+        for number, (target, variable) in enumerate(zip(op.targets, variables, strict=True)):
+            if not isinstance(target, NameTarget):
+                continue
+            if len(parts) == len(variables):
+                owned = self._own(load(variable), parts[number], target.name, (id(op), number))
+            else:
+                # A part of any value may be a view of what the value shares.
+                owned = self._copied(load(variable), op.value, (id(op), number))
+            yield assign(variable, owned)
+
+    def _put(self, target: ItemTarget, value: ast.expr, expr: Expr) -> ast.stmt:
+        """Generate the statement ``blob[index] = value``; a container gets a copy of its own."""
+        item_of_blob = self._item(target)
+        if not is_fresh(expr) or may_join_lists(expr):
+            value = self._helper(coercion.as_item_of, item_of_blob.value, value)
+        return ast.Assign([item_of_blob], value)
+
+    def _item(self, target: ItemTarget) -> ast.Subscript:
+        blob = self._read(Name(target.name))
+        return item(blob, self.expressions.of(target.index), ast.Store())
+
+    def _augment(self, op: Augment) -> list[ast.stmt]:
+        value = self.expressions.of(op.value)
+        if isinstance(op.target, ItemTarget):
+            return [self._change_item(op.target, op, value)]
+        name = op.target.name
+        if name in self.private:
+            return self._change(self.private[name], op, value)
+        # An array is changed where it lives. Storing it again could undo another task's
+        # binding of the name in between.
+        old = self._read(Name(name))
+        changed = self.bind(name, load("u0"))
+        return [
+            assign("u0", old),
+            *self._change("u0", op, value),
+            ast.If(ast.Compare(load("u0"), [ast.IsNot()], [old]), [changed], []),
+        ]
+
+    def _change_item(self, target: ItemTarget, op: Augment, value: ast.expr) -> ast.stmt:
+        """Generate the statement ``blob[index] op= value``, by a call where it is no array."""
+        at = self._item(target)
+        kind = call(self.globals.bind(type, "type"), at.value)
+        is_array = ast.Compare(kind, [ast.Is()], [self.globals.bind(np.ndarray, "ndarray")])
+        # A slice is valid in brackets only; containers other than arrays take none here.
+        index = ast.Constant(None) if _has_slice(at.slice) else at.slice
+        change = self.globals.bind(_CHANGES[op.operator], "change")
+        return ast.If(
+            is_array,
+            [ast.AugAssign(at, _kind(op), value)],
+            [ast.Expr(self._helper(coercion.update_item, at.value, index, change, value))],
+        )
+
+    def _change(self, variable: str, op: Augment, value: ast.expr) -> list[ast.stmt]:
+        bounded = coercion.IN_PLACE.get(op.operator)
+        if bounded is not None:
+            return [assign(variable, self._helper(bounded, load(variable), value))]
+        if _multiplies(op.value):
+            value = self._helper(coercion.require_bounded, value)
+        changed = Binary(Name(variable), _sign(op), op.value)
+        made: list[ast.stmt] = [ast.AugAssign(store(variable), _kind(op), value)]
+        if may_join_lists(changed):
+            # A list would take up what is in another blob; a tuple that grows is another one.
+            old = ast.Expr(self._helper(coercion.as_operand, load(variable)))
+            made = [old, *made, assign(variable, self._helper(coercion.as_operand, load(variable)))]
+        if _multiplies(changed):
+            made.append(ast.Expr(self._helper(coercion.require_bounded, load(variable))))
+        if len(made) > 1 and isinstance(value, ast.Name | ast.Constant):
+            plain = ast.AugAssign(store(variable), _kind(op), value)
+            return [ast.If(self._is_float(variable), [plain], made)]
+        return made
+
+    def _is_float(self, variable: str) -> ast.expr:
+        """Generate the expression whether a variable holds a Python float.
+
+        Then a sum or product with it is no list, tuple or int, and there is nothing to check: a
+        check takes longer than the operator itself.
+        """
+        kind = call(self.globals.bind(type, "type"), load(variable))
+        return ast.Compare(kind, [ast.Is()], [self.globals.bind(float, "float")])
+
+    def _delete(self, name: str) -> ast.stmt:
+        variable = self.private.get(name)
+        if variable is not None:
+            return _build_deletion([variable])
+        drop = ast.Attribute(self.workspace(name), "drop", ast.Load())
+        return ast.Expr(call(drop, ast.Constant(name)))
+
+
+def _has_slice(index: ast.expr) -> bool:
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return any(isinstance(one, ast.Slice) for one in parts)
+
+
+def _multiplies(expr: Expr) -> bool:
+    """Return whether an assignment statement may double an integer's bits: ``n * m``."""
+    return any(
+        isinstance(one, Binary)
+        and (
+            one.operator == "**"
+            or (one.operator == "*" and not {type(one.left), type(one.right)} & {Const})
+        )
+        for one in walk_expr(expr)
+    )
+
+
+def _build_deletion(variables: list[str]) -> ast.stmt:
+    """Generate the statement ``del``, so that the memory of variables can be reused at once."""
+    return ast.Delete([ast.Name(variable, ast.Del()) for variable in variables])
+
+
+def _sign(op: Augment) -> BinaryOperator:
+    _kind(op)
+    return cast("BinaryOperator", op.operator)
+
+
+def _kind(op: Augment) -> ast.operator:
+    kind = BINARY.get(op.operator)
+    if kind is None:
+        raise ValueError(f"'{op.operator}=': {did_you_mean(op.operator, BINARY)}")
+    return kind()

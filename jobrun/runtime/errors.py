@@ -1,0 +1,157 @@
+"""Explain an error in a step as a fault that says what, where and how to fix it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NoReturn
+
+from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, TaskFailedError
+from jobrun.core.files.disk import mend_of
+from jobrun.graph.effects.effect import NOWHERE
+from jobrun.runtime.codegen.compiler import Block
+from jobrun.runtime.codegen.control_flow import StopBlock
+from jobrun.runtime.codegen.line_table import StepLocation, find_location
+from jobrun.runtime.frame.cancel import CancelledError
+from jobrun.runtime.frame.frame import Frame
+from jobrun.runtime.frame.workspace import MissingBlobError, display_name
+from jobrun.runtime.snapshots.snapshot import Snapshot
+
+_MENDS: dict[type[Exception], str] = {
+    ZeroDivisionError: "Python numbers do not divide by zero; guard it with a condition",
+    MemoryError: "use smaller arrays, or work in batches",
+    IndexError: "compare the index with the array's shape; a log step can show both",
+}
+_NO_VARIABLES: Mapping[str, str] = {}
+# Of a value that a blob does not take, raised where the blob's name is not known.
+_OF_VALUES = frozenset({"E202", "E240", "E248"})
+_SHAPES = "look at the shapes and dtypes of the blobs it reads; a log step before it shows them"
+
+
+def run_block(block: Block, frame: Frame) -> bool:
+    """Run a compiled block, raising its errors as faults of their steps; return whether it stopped.
+
+    Raises:
+        JobrunError: A step failed; every fault says where.
+        CancelledError: The run was cancelled.
+        StopBlock: A stop that leaves a block further out.
+    """
+    try:
+        if frame.run.gates:
+            gate = gate_of(block, frame)
+            if gate is not None:
+                gate.pass_gate(block.changes)
+        return block.run(frame) is True
+    except StopBlock as stop:
+        if stop.target != block.path:
+            raise
+        return True
+    except Exception as error:  # noqa: BLE001 - raised again, with its place
+        raise_explained(error, block, frame)
+
+
+def gate_of(block: Block, frame: Frame) -> Snapshot | None:
+    """Return the running save whose copy a block must await before its changes, or None."""
+    return frame.run.gates.get(frame.node.name) if block.changes else None
+
+
+def raise_explained(error: Exception, block: Block, frame: Frame) -> NoReturn:
+    """Raise a block's error as a fault of its step; a cancel, and what has a place, unchanged.
+
+    Raises:
+        JobrunError: The fault, which says where.
+        CancelledError: The error is one.
+    """
+    if isinstance(error, CancelledError):
+        raise error
+    explained = explain(error, block, frame)
+    if explained is error:
+        raise error
+    raise explained from error
+
+
+def explain(error: Exception, block: Block, frame: Frame) -> JobrunError:
+    """Explain an error that a step raised as a fault at its place in the spec."""
+    return explain_at(error, _place(error, block), frame, block.variables)
+
+
+def explain_at(
+    error: Exception,
+    place: StepLocation,
+    frame: Frame,
+    variables: Mapping[str, str] = _NO_VARIABLES,
+) -> JobrunError:
+    """Explain an error as a fault at the location of a given step, unless it has a location.
+
+    ``variables`` maps variables of generated code to blobs.
+    """
+    if isinstance(error, JobrunError):
+        if all(fault.path for fault in error.faults):
+            return error
+        faults = [_placed(fault, place, frame) for fault in error.faults]
+        explained: JobrunError = type(error)(*faults)
+        for note in getattr(error, "__notes__", ()):
+            explained.add_note(note)
+        return explained
+    if isinstance(error, OSError):
+        # What callables raise has a place already: here the system has refused a step of ours.
+        refused = Fault(
+            "E222",
+            f"the operating system refused: {error.strerror or error}",
+            mend_of(error, "see the limits (ulimit -a), the permissions and the space (df)"),
+        )
+        return EnvironmentFaultError(_placed(refused, place, frame))
+    return TaskFailedError(_placed(_fault(error, variables), place, frame))
+
+
+def is_only_missing_blobs(error: JobrunError) -> bool:
+    """Return whether a step's error only says that blobs are missing, after an earlier one."""
+    return all(fault.code == "E201" for fault in error.faults)
+
+
+def _place(error: Exception, block: Block) -> StepLocation:
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code is block.code and block.places:
+            return find_location(block.code, trace.tb_lasti, block.places)
+        trace = trace.tb_next
+    return block.places[0] if block.places else StepLocation(block.path, NOWHERE)
+
+
+def _placed(fault: Fault, place: StepLocation, frame: Frame) -> Fault:
+    where = fault.where or (place.origin if place.origin.line else None)
+    blob = display_name(place.blob)
+    named = f"blob '{blob}', " if blob and fault.code in _OF_VALUES else ""
+    if f"'{blob}" in fault.message:
+        named = ""
+    message = f"{fault.message} ({named}{_circumstances(frame)})"
+    return replace(fault, message=message, where=where, path=fault.path or place.path or "?")
+
+
+def _circumstances(frame: Frame) -> str:
+    task = f"task {frame.task}, " if frame.task else ""
+    instance = f", instance {frame.instance}" if frame.instances > 1 else ""
+    return f"{task}node {frame.node.name}, epoch {frame.epoch}{instance}"
+
+
+def _fault(error: Exception, variables: Mapping[str, str]) -> Fault:
+    name = _missing(error, variables)
+    if name is not None:
+        return Fault(
+            "E201",
+            f"the blob '{display_name(name)}' does not exist here",
+            "make it in an earlier step of the task, or in init",
+        )
+    text = str(error).partition("\n")[0]
+    reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return Fault("E200", f"the step failed with {reason}", _MENDS.get(type(error), _SHAPES))
+
+
+def _missing(error: Exception, variables: Mapping[str, str]) -> str | None:
+    if isinstance(error, MissingBlobError):
+        return error.name
+    if isinstance(error, NameError):
+        variable = re.search(r"'(b\d+)'", str(error))
+        return variables.get(variable.group(1)) if variable else None
+    return None

@@ -1,0 +1,42 @@
+"""Define safe points, the state of a group run between two records, and their hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.values.kinds import Value
+
+
+@dataclass(frozen=True, slots=True)
+class SafePoint:
+    """The state of a group run between two records.
+
+    Attributes:
+        records: How many the task has got in this run.
+        cursors: For each reader without parts, the records and the rows it gave in this run.
+        blobs: The values of the workspaces ``t``, ``g`` and ``n`` by name, in boundary form; what
+            two letters share is under the later one.
+        streams: By place, the state of its generator, as numpy gives it.
+    """
+
+    records: int
+    cursors: tuple[tuple[int, int], ...]
+    blobs: Mapping[str, Mapping[str, Value]]
+    streams: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class SafePointHooks:
+    """What a session does at which safe points of a group run.
+
+    Attributes:
+        every: After each such number of records; 0 for never.
+        reached: Called there, in the task's thread; False when the run is to end there.
+        entry: Where the run is entered, instead of at its beginning: set-up has run already.
+    """
+
+    every: int
+    reached: Callable[[SafePoint], bool]
+    entry: SafePoint | None = None

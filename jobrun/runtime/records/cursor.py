@@ -1,0 +1,312 @@
+"""Read the records of one share of a reader one by one, counting its position and limits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from jobrun.core.errors import TaskFailedError
+from jobrun.graph.readers import Reader
+from jobrun.runtime.frame.frame import Frame
+from jobrun.runtime.records.prefetch import Prefetcher
+from jobrun.runtime.records.reader_position import Position, redistribute
+from jobrun.runtime.records.row_iterators import ENDLESS, Pair, RecordIterator
+from jobrun.values.kinds import Value
+
+# The records of a pass from a position on, and how many are wanted at most.
+MakeIterator = Callable[[Position, int], RecordIterator]
+
+
+class RecordBudget:
+    """How many records, and how much time, one run of the group may take from a share."""
+
+    def __init__(self, limit: int | None, time_limit_s: float) -> None:
+        self.limit = limit
+        self._time_limit_s = time_limit_s
+        self.has_limits = limit is not None or bool(time_limit_s)
+        self.given = 0
+        self._started = 0.0
+
+    def begin(self, given: int = 0) -> None:
+        """Begin to count a run's records against the limit of a cursor, or continue."""
+        self.given = given
+        self._started = time.monotonic()
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether the cursor has given as many records as the share's limit allows."""
+        return self.limit is not None and self.given >= self.limit
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the limit of records or of time permits the cursor no further record."""
+        if self.is_used_up:
+            return True
+        limit_s = self._time_limit_s
+        return bool(limit_s) and time.monotonic() - self._started >= limit_s
+
+
+class Cursor:
+    """Reads the records of one share of a reader, run after run of the group.
+
+    Args:
+        reader: The reader; its source is not a ``ZipSource``.
+        share: Which of how many.
+        limit: Records per run for this share; None for no limit.
+        beside: Its records are zipped with those of other readers, which must stay in step.
+    """
+
+    def __init__(
+        self, reader: Reader, share: tuple[int, int], limit: int | None, *, beside: bool = False
+    ) -> None:
+        self.reader = reader
+        self.share = share
+        self._beside = beside
+        self.was_divided = False
+        self._allowance = RecordBudget(limit, reader.time_limit_s)
+        # Where the run began, and how many rows it has given since.
+        self._begin = Position()
+        self._rows = 0
+        self._finished = False
+        self._ahead: Prefetcher | None = None
+        self._head: Pair | None = None
+
+    @property
+    def position(self) -> Position:
+        """The position that the cursor has reached; ``finished``: no record is left."""
+        found = self._begin.after(self._allowance.given, self._rows)
+        return replace(found, finished=int(self._finished))
+
+    @property
+    def given(self) -> int:
+        """How many records the cursor has given in this run."""
+        return self._allowance.given
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """How many records and rows the cursor has given in this run."""
+        return self._allowance.given, self._rows
+
+    def begin(
+        self,
+        frame: Frame,
+        stored: Sequence[Position],
+        length: int,
+        make: MakeIterator,
+        *,
+        is_new: bool,
+        gone: tuple[int, int] = (0, 0),
+    ) -> None:
+        """Begin a run of the group with the cursor at its stored position, or with a new pass.
+
+        Args:
+            frame: The task's.
+            stored: How far the shares of the node came in the last run; this one may be new.
+            length: Rows of the whole source; -1 when that is unknown.
+            make: Makes the records.
+            is_new: The source holds other data than in the last run.
+            gone: Records and rows that this run has given already, where it is entered later.
+
+        Raises:
+            TaskFailedError: E230, the position is in the middle of other rows than these.
+        """
+        before = self.position
+        own = self._stored_position(stored)
+        self._begin = self._start_position(own, stored, length)
+        now = self._begin
+        self.was_divided = now.passes == own.passes and now.stretches != own.stretches
+        given, self._rows = gone
+        self._finished = False
+        fresh = self._begin.begun != own.begun
+        undone = before.begun != own.begun
+        # Else what is ready from the last run is still what comes next.
+        if self._ahead is None or self._ahead.is_lost or fresh or undone or is_new or given:
+            limit = self._allowance.limit
+            most = limit if limit is not None and self.reader.restart == "epoch" else ENDLESS
+            left = most - given if most != ENDLESS else ENDLESS
+            made = make(self._begin.after(0, self._rows), left)
+            self._ahead, self._head = Prefetcher(made, self.reader.delay_s), None
+        self._ahead.begin(frame.run.start)
+        self._allowance.begin(given)
+
+    def peek(self, frame: Frame) -> bool:
+        """Return whether the cursor has a record of the reader to take now.
+
+        Raises:
+            CancelledError: The run was cancelled.
+        """
+        if self._allowance.is_spent:
+            return False
+        if self._head is None:
+            assert self._ahead is not None  # noqa: S101 - begun before it is read
+            self._head = self._ahead.next(frame.cancel)
+            self._finished = self._head is None
+        return self._head is not None
+
+    def take(self) -> tuple[Value, ...]:
+        """Take the record of the reader that the cursor's ``peek`` has found."""
+        head, self._head = self._head, None
+        assert head is not None  # noqa: S101 - peeked before
+        values, rows = head
+        self._rows += rows
+        self._allowance.given += 1
+        return values
+
+    def next(self, frame: Frame) -> tuple[int, tuple[Value, ...]] | None:
+        """Take the cursor's next record and its number in the run: ``peek`` and ``take`` in one.
+
+        Raises:
+            CancelledError: The run was cancelled.
+        """
+        allowance = self._allowance
+        if allowance.has_limits and allowance.is_spent:
+            return None
+        head, self._head = self._head, None
+        if head is None:
+            assert self._ahead is not None  # noqa: S101 - begun before it is read
+            head = self._ahead.next(frame.cancel)
+            if head is None:
+                self._finished = True
+                return None
+        values, rows = head
+        self._rows += rows
+        number = allowance.given
+        allowance.given = number + 1
+        return number, values
+
+    def end(self, frame: Frame) -> None:
+        """End a run of the cursor; at its limit, find out whether a record is left."""
+        if self._ahead is not None:
+            if self._allowance.is_used_up:
+                self.look_ahead(frame)
+            self._ahead.end(frame.cancel)
+
+    def take_waited_s(self) -> float:
+        """Return how long tasks have waited for the cursor's records since the last call."""
+        return 0.0 if self._ahead is None else self._ahead.take_waited_s()
+
+    def look_ahead(self, frame: Frame) -> None:
+        """Find out whether a next run that continues from the cursor's position has a record.
+
+        The record is not given: the position stays. An error of the source is left to that run.
+        """
+        if self.reader.restart == "epoch" or self._finished or frame.cancel.cancelled:
+            return
+        if self._head is None and self._ahead is not None and not self._ahead.is_lost:
+            with suppress(Exception):
+                self._head = self._ahead.next(frame.cancel)
+                self._finished = self._head is None
+
+    def _start_position(self, own: Position, stored: Sequence[Position], length: int) -> Position:
+        """Return the cursor's position at the beginning of a run."""
+        part, parts = self.share
+        now = replace(own, part=part, parts=parts, length=length, finished=0)
+        if self.reader.restart == "epoch" or not own.passes:
+            passes = max((one.passes for one in stored), default=0)
+            return replace(now, passes=passes + 1, records=0, rows=0, stretches=())
+        if any(one.rows or one.stretches for one in stored):
+            return self._resumed_position(now, own, stored, length)
+        return now
+
+    def _resumed_position(
+        self, now: Position, own: Position, stored: Sequence[Position], length: int
+    ) -> Position:
+        """Return the cursor's position in a run that continues in the middle of a pass."""
+        name = self.reader.name
+        if own.length != length:
+            raise TaskFailedError.of(
+                "E230",
+                f"reader '{name}' is in the middle of {own.length} rows, and now there are "
+                f"{length}",
+                "put the data back as they were, or start a new run",
+            )
+        if (own.part, own.parts) == self.share:
+            return now
+        found = None if self._beside else redistribute(stored, *self.share)
+        if found is None:
+            raise TaskFailedError.of(
+                "E230",
+                f"reader '{name}' is in the middle of share {own.part + 1} of {own.parts}, "
+                f"and now there are {self.share[1]}",
+                "resume with as many nodes and instances as before, or use restart: epoch, which "
+                "divides the rows again in each pass",
+            )
+        return found
+
+    def _stored_position(self, stored: Sequence[Position]) -> Position:
+        """Return the stored position of the cursor's share; without one, the first share's."""
+        same = (one for one in stored if (one.part, one.parts) == self.share)
+        return next(same, stored[0] if stored else Position())
+
+
+class ZipCursor:
+    """Reads one record of each of several cursors at a time; none unless all have one."""
+
+    def __init__(self, reader: Reader, cursors: tuple[Cursor, ...], limit: int | None) -> None:
+        names = [one.name for cursor in cursors for one in cursor.reader.fields]
+        self._places = tuple(names.index(one.member) for one in reader.fields)
+        self.reader = reader
+        self.cursors = cursors
+        self._allowance = RecordBudget(limit, reader.time_limit_s)
+        self._begin = Position()
+        self._finished = False
+
+    @property
+    def position(self) -> Position:
+        """The positions of the zipped cursors; ``rows`` are records."""
+        given = self._allowance.given
+        return replace(self._begin.after(given, given), finished=int(self._finished))
+
+    @property
+    def given(self) -> int:
+        """How many zipped records the cursor has given in this run."""
+        return self._allowance.given
+
+    def begin(self, stored: Position, given: int = 0) -> None:
+        """Begin a run of the zipped cursors, which have begun theirs, after so many records."""
+        first = self.cursors[0].position
+        is_new = self.reader.restart == "epoch" or not stored.passes
+        now = replace(stored, part=first.part, parts=first.parts, finished=0)
+        if is_new:
+            now = replace(now, passes=stored.passes + 1, records=0, rows=0)
+        self._begin, self._finished = now, False
+        self._allowance.begin(given)
+
+    def peek(self, frame: Frame) -> bool:
+        """Return whether every zipped cursor has a record to take now.
+
+        Raises:
+            CancelledError: The run was cancelled.
+        """
+        if self._allowance.is_spent:
+            return False
+        for cursor in self.cursors:
+            if not cursor.peek(frame):
+                self._finished = bool(cursor.position.finished)
+                return False
+        return True
+
+    def take(self) -> tuple[Value, ...]:
+        """Take the record of each zipped cursor that ``peek`` has found."""
+        self._allowance.given += 1
+        values = [value for cursor in self.cursors for value in cursor.take()]
+        return tuple([values[place] for place in self._places])
+
+    def next(self, frame: Frame) -> tuple[int, tuple[Value, ...]] | None:
+        """Take the next zipped record and its number, as ``Cursor.next`` does."""
+        number = self._allowance.given
+        return (number, self.take()) if self.peek(frame) else None
+
+    def take_waited_s(self) -> float:
+        """Return how long tasks have waited for records of the zip since the last call."""
+        return sum(cursor.take_waited_s() for cursor in self.cursors)
+
+    def end(self, frame: Frame) -> None:
+        """End a run of the zipped cursors, as ``Cursor.end``."""
+        for cursor in self.cursors:
+            if self._allowance.is_used_up and not self._finished:
+                cursor.look_ahead(frame)
+                self._finished = bool(cursor.position.finished)
+            cursor.end(frame)

@@ -1,0 +1,134 @@
+"""Convert the positions of a reader's shares to and from the state blob, and redistribute them.
+
+A pass is divided once, when it begins: of ``n`` rows share ``k`` of ``m`` has the places
+``k * n // m`` to ``(k + 1) * n // m``. Where a run continues in the middle of a pass with another
+number of shares, what is left is divided in the same way: the places that are left, share after
+share, form one sequence, which is cut into as many equal parts as there are shares now. Each row
+that is left is then given exactly once. The blob holds the places of such a share, too: a row for
+each stretch of them, whose number of passes is ``-1``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.readers import POSITION
+
+Array = np.ndarray[Any, Any]
+# Places of a pass, from the first to before the second.
+Stretch = tuple[int, int]
+_STRETCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The position of one share: a row of the state blob ``readers/NAME``.
+
+    Attributes:
+        stretches: The places of the share, where the pass was redistributed; else none.
+    """
+
+    passes: int = 0
+    records: int = 0
+    rows: int = 0
+    finished: int = 0
+    part: int = 0
+    parts: int = 1
+    length: int = -1
+    stretches: tuple[Stretch, ...] = ()
+
+    @classmethod
+    def of(cls, row: Array) -> Position:
+        """Build a reader's position from its row of the state blob."""
+        passes, records, rows, finished, part, parts, length = (int(value) for value in row)
+        return cls(passes, records, rows, finished, part, parts, length)
+
+    def after(self, records: int, rows: int) -> Position:
+        """Return the reader's position after so many more records and rows."""
+        return replace(self, records=self.records + records, rows=self.rows + rows)
+
+    def row(self) -> list[int]:
+        """Return the position as its row of the state blob."""
+        return [getattr(self, name) for name in POSITION]
+
+    @property
+    def begun(self) -> tuple[int, int, int, tuple[Stretch, ...]]:
+        """Return what two positions of a reader have in common if the same record comes next."""
+        return self.passes, self.rows, self.part, self.stretches
+
+
+def decode_positions(blob: Array | None) -> tuple[Position, ...]:
+    """Decode the positions of a reader's shares from the state blob; none if it does not exist."""
+    if blob is None:
+        return ()
+    found = [Position.of(row) for row in blob if row[0] != _STRETCH]
+    stretches: dict[int, list[Stretch]] = {}
+    for row in blob:
+        if row[0] == _STRETCH:
+            stretches.setdefault(int(row[4]), []).append((int(row[1]), int(row[2])))
+    return tuple(replace(one, stretches=tuple(stretches.get(one.part, ()))) for one in found)
+
+
+def encode_positions(positions: Iterable[Position]) -> Array:
+    """Encode a reader's positions as the state blob (int64, shape (shares and stretches, 7))."""
+    rows: list[list[int]] = []
+    further: list[list[int]] = []
+    for one in positions:
+        rows.append(one.row())
+        further += [
+            # Finished: a check whether all shares are must not fail because of it.
+            [_STRETCH, first, last, 1, one.part, one.parts, one.length]
+            for first, last in one.stretches
+        ]
+    return np.array(rows + further, np.int64)
+
+
+def share_bounds(count: int, part: int, parts: int) -> Stretch:
+    """Return the first row of one of so many equal shares of a reader's rows, and its end."""
+    return count * part // parts, count * (part + 1) // parts
+
+
+def redistribute(positions: Sequence[Position], part: int, parts: int) -> Position | None:
+    """Return the position at which one of ``parts`` new shares of a reader's rows begins.
+
+    None where the positions are not those of all shares of one pass over rows that can be counted.
+    """
+    old = sorted(positions, key=lambda one: one.part)
+    if not old or [one.part for one in old] != list(range(old[0].parts)):
+        return None
+    if len({(one.passes, one.parts, one.length) for one in old}) > 1 or old[0].length < 0:
+        return None
+    left = [stretch for one in old for stretch in _left(one)]
+    first, last = share_bounds(sum(stop - start for start, stop in left), part, parts)
+    # Nothing left is a stretch, too: no stretches are a part of the whole.
+    stretches = tuple(slice_stretches(left, first, last)) or ((0, 0),)
+    # Records that were given stay counted, once.
+    records = 0 if part else sum(one.records for one in old)
+    # Nothing left is a stretch, too: no stretches are a part of the whole.
+    return Position(
+        old[0].passes, records, 0, 0, part, parts, old[0].length, stretches or ((0, 0),)
+    )
+
+
+def _left(one: Position) -> Iterator[Stretch]:
+    gone = one.rows
+    for first, last in one.stretches or (share_bounds(one.length, one.part, one.parts),):
+        taken = min(gone, last - first)
+        gone -= taken
+        if first + taken < last:
+            yield first + taken, last
+
+
+def slice_stretches(stretches: Iterable[Stretch], first: int, last: int) -> Iterator[Stretch]:
+    """Iterate over parts of the stretches of rows that positions of a reader have left."""
+    at = 0
+    for start, stop in stretches:
+        begin, end = max(first - at, 0), min(last - at, stop - start)
+        if begin < end:
+            yield start + begin, start + end
+        at += stop - start

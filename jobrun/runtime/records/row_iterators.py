@@ -1,0 +1,331 @@
+"""Iterate over rows as records or batches, from a given position on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from jobrun.core.errors import JobrunError, TaskFailedError
+from jobrun.formats.rows.source import Array, Column, Rows
+from jobrun.graph.readers import CounterSource
+from jobrun.runtime.codegen.coercion import as_blob_value
+from jobrun.runtime.records.reader_position import slice_stretches
+from jobrun.runtime.records.shuffle import Order
+from jobrun.runtime.steps.call import explain_exception
+from jobrun.values.containers import is_tree
+from jobrun.values.kinds import Value, describe, detach, require_storable
+
+_Result = TypeVar("_Result")
+_ARRAY = np.ndarray
+
+# Small rows are read so many bytes at a time; a batch that is larger is read by itself.
+_BLOCK_BYTES = 1 << 20
+_LARGE_BYTES = 1 << 18
+# Records that are made together: each of them then costs no more than its slices.
+_AT_HAND = 64
+# What a source that never ends has instead of a length.
+ENDLESS = 1 << 62
+
+
+class CountedRecord(NamedTuple):
+    """One record, and how many rows went into it."""
+
+    values: tuple[Value, ...]
+    rows: int
+
+
+# The same, made in a third of the time.
+Pair = tuple[tuple[Value, ...], int]
+
+
+class RecordIterator(Protocol):
+    """An iterator over records. One thread at a time."""
+
+    def next(self) -> CountedRecord | None:
+        """Return the next record of the iterator; None at the end, however often it is called."""
+
+    def take_ready(self) -> Sequence[Pair]:
+        """Return the next records that are in memory already; they count as given."""
+
+
+class RowIterator:
+    """Iterates over rows that can be counted.
+
+    Args:
+        rows: The whole source.
+        order: Of the pass; None for the source's own.
+        stretches: The places of the share in the pass.
+        start: How many of its rows are gone already.
+        batch: Rows of a record; 0 for one, without an axis for it.
+        drop_last: A last batch that is not full is not given.
+        most: No more records than these will be asked for.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        order: Order | None,
+        stretches: Sequence[tuple[int, int]],
+        start: int,
+        batch: int,
+        *,
+        drop_last: bool,
+        most: int = ENDLESS,
+    ) -> None:
+        self._rows = rows
+        self._order = order
+        self._stretches = stretches
+        self._length = sum(last - first for first, last in stretches)
+        self._at = start
+        self._batch = batch
+        self._drop_last = drop_last
+        self._per_block = min(self._records_per_block(), max(1, most)) * max(1, batch)
+        self._block: tuple[Any, ...] = ()
+        self._block_start = self._block_stop = 0
+
+    def next(self) -> CountedRecord | None:
+        """Return the next row, or batch of rows, of a source with numbered rows."""
+        at = self._at
+        if at >= self._length:
+            return None
+        if not self._batch:
+            self._reach(at, at + 1)
+            self._at = at + 1
+            place = at - self._block_start
+            return CountedRecord(tuple([column[place] for column in self._block]), 1)
+        stop = min(at + self._batch, self._length)
+        if self._drop_last and stop - at < self._batch:
+            return None
+        self._reach(at, stop)
+        self._at = stop
+        first, last = at - self._block_start, stop - self._block_start
+        if first == 0 and stop == self._block_stop:
+            block, self._block = self._block, ()
+            return CountedRecord(
+                tuple([one if type(one) is _ARRAY else one[:] for one in block]), stop - at
+            )
+        return CountedRecord(tuple([column[first:last] for column in self._block]), stop - at)
+
+    def take_ready(self) -> Sequence[Pair]:
+        """Return further rows, or whole batches, of the present block, but not all of it."""
+        at, batch = self._at, self._batch or 1
+        if at >= self._block_stop or not self._block:
+            return ()
+        count = min(_AT_HAND, (self._block_stop - at) // batch)
+        self._at = at + count * batch
+        first = at - self._block_start
+        if not self._batch:
+            columns = [column[first : first + count] for column in self._block]
+            return [(values, 1) for values in zip(*columns, strict=True)]
+        starts = range(first, first + count * batch, batch)
+        return [
+            (tuple([column[start : start + batch] for column in self._block]), batch)
+            for start in starts
+        ]
+
+    def _records_per_block(self) -> int:
+        record_bytes = max(1, sum(one.row_bytes for one in self._rows.columns))
+        record_bytes *= max(1, self._batch)
+        # What is large is worth an array of its own, which can be handed on without a copy.
+        return 1 if record_bytes >= _LARGE_BYTES else _BLOCK_BYTES // record_bytes
+
+    def _reach(self, start: int, stop: int) -> None:
+        """Read the block that holds the next rows; blocks begin at the same rows in every run."""
+        if self._block and self._block_start <= start and stop <= self._block_stop:
+            return
+        begin = start - start % self._per_block if start % max(1, self._batch) == 0 else start
+        end = min(begin + self._per_block, self._length)
+        self._block = self._read([*slice_stretches(self._stretches, begin, end)])
+        self._block_start, self._block_stop = begin, end
+
+    def _read(self, stretches: list[tuple[int, int]]) -> tuple[Any, ...]:
+        order = self._order
+        if order is not None:
+            found = [order.rows(first, last) for first, last in stretches]
+            return self._rows.pick(found[0] if len(found) == 1 else np.concatenate(found))
+        if len(stretches) == 1:
+            return self._rows.take(*stretches[0])
+        return self._rows.pick(np.concatenate([np.arange(*one) for one in stretches]))
+
+
+class CounterRows:
+    """Numbers in steps, as rows of one column; Python ints where a record is one number."""
+
+    def __init__(self, source: CounterSource, *, single: bool) -> None:
+        self._source = source
+        self._single = single
+        self.columns = (Column("", np.dtype(np.int64), ()),)
+
+    def __len__(self) -> int:
+        source = self._source
+        if source.stop is None:
+            return ENDLESS
+        return len(range(source.start, source.stop, source.step))
+
+    def take(self, start: int, stop: int) -> tuple[Any, ...]:
+        """Return the next numbers of a counter as consecutive rows."""
+        first, step = self._source.start, self._source.step
+        numbers = range(first + start * step, first + stop * step, step)
+        return (numbers if self._single else np.arange(numbers.start, numbers.stop, step),)
+
+    def pick(self, rows: Array) -> tuple[Any, ...]:
+        """Return the numbers of a counter at the given rows, in any order."""
+        numbers = self._source.start + self._source.step * rows
+        return (numbers.tolist() if self._single else numbers,)
+
+    def close(self) -> None:
+        """Do nothing: a counter has nothing to close."""
+
+
+class ObjectIterator:
+    """Iterates over the rows of a user's object.
+
+    Args:
+        made: Makes the object.
+        names: What the source calls the fields.
+        start: How many rows are gone already.
+        batch: Rows of a record; 0 for one, without an axis for it.
+        drop_last: A last batch that is not full is not given.
+        what: The class, for messages.
+        note_gaps: Called with the name of a field whose array has gaps, which the record has not.
+        require_unchanged: Called after user code; raises if that has changed what it may not.
+    """
+
+    def __init__(
+        self,
+        made: Callable[[], Any],
+        names: tuple[str, ...],
+        start: int,
+        batch: int,
+        *,
+        drop_last: bool,
+        what: str,
+        note_gaps: Callable[[str], None] | None = None,
+        require_unchanged: Callable[[], None] | None = None,
+    ) -> None:
+        self._names = names
+        self._note_gaps = note_gaps
+        self._require_unchanged = require_unchanged
+        self._batch = batch
+        self._drop_last = drop_last
+        self._what = what
+        self._object = made()
+        read = getattr(self._object, "read", None)
+        self._read: Callable[[int], Any] | None = read if batch and callable(read) else None
+        self._iterator: Iterator[Any] = iter(())
+        self._over = False
+        self._run(lambda: self._leave_out(start))
+
+    def next(self) -> CountedRecord | None:
+        """Return the next row, or batch of rows, of a user's iterable object."""
+        if self._over:
+            return None
+        found = self._run(lambda: self._batch_read(self._batch) if self._read else self._gathered())
+        self._over = found is None
+        return found
+
+    def take_ready(self) -> Sequence[Pair]:
+        """Return nothing: a row of the user's object is not read before its time."""
+        return ()
+
+    def _run(self, work: Callable[[], _Result]) -> _Result:
+        """Run code of the user's iterable object; report its errors as the user's."""
+        try:
+            result = work()
+        except JobrunError:
+            raise
+        except Exception as error:
+            raise explain_exception(self._what, error) from error
+        if self._require_unchanged is not None:
+            self._require_unchanged()
+        return result
+
+    def _leave_out(self, rows: int) -> None:
+        seek = getattr(self._object, "seek", None)
+        if rows and callable(seek):
+            seek(rows)
+            rows = 0
+        if self._read is None:
+            self._iterator = iter(self._object)
+            for _ in range(rows):
+                next(self._iterator, None)
+            return
+        while rows > 0:
+            given = self._batch_read(min(rows, self._batch))
+            if given is None:
+                self._over = True
+                return
+            rows -= given.rows
+
+    def _gathered(self) -> CountedRecord | None:
+        if not self._batch:
+            for row in self._iterator:
+                return CountedRecord(self._parts(row), 1)
+            return None
+        rows = [self._parts(row) for row in islice(self._iterator, self._batch)]
+        if not rows or (self._drop_last and len(rows) < self._batch):
+            return None
+        columns = zip(*rows, strict=True)
+        return CountedRecord(
+            tuple(self._stacked(name, c) for name, c in zip(self._names, columns, strict=True)),
+            len(rows),
+        )
+
+    def _batch_read(self, count: int) -> CountedRecord | None:
+        assert self._read is not None  # noqa: S101 - for the type checker
+        found = self._read(count)
+        if found is None:
+            return None
+        values = self._parts(found)
+        lengths = {len(value) if np.ndim(value) else -1 for value in values}
+        rows = lengths.pop()
+        if lengths or not -1 < rows <= count:
+            raise self._wrong(f"read({count}) gave values that are not {count} rows or fewer")
+        short = rows == 0 or (self._drop_last and rows < self._batch)
+        return None if short else CountedRecord(values, rows)
+
+    def _parts(self, row: Any) -> tuple[Value, ...]:
+        names = self._names
+        if isinstance(row, Mapping):
+            missing = [name for name in names if name not in row]
+            if missing:
+                raise self._wrong(f"gave a row without '{missing[0]}'")
+            parts: Sequence[Any] = [row[name] for name in names]
+        elif len(names) == 1:
+            parts = [row]
+        elif isinstance(row, tuple | list) and len(row) == len(names):
+            parts = row
+        else:
+            raise self._wrong(f"gave a row that is no tuple or mapping of {len(names)} values")
+        # The object may use its arrays again.
+        return tuple(
+            detach(
+                as_blob_value(
+                    require_storable(part, name) if not isinstance(part, tuple | list) else part
+                ),
+                name,
+                self._note_gaps,
+            )
+            for name, part in zip(names, parts, strict=True)
+        )
+
+    def _stacked(self, name: str, values: tuple[Value, ...]) -> Array:
+        for value in values:
+            if is_tree(value):
+                raise self._wrong(
+                    f"gave {describe(value)} for '{name}', of which no batch is made; give an array"
+                )
+        kinds = {(np.asarray(value).dtype.kind, np.shape(value)) for value in values}
+        if len(kinds) > 1:
+            raise self._wrong(f"gave rows of different shapes or dtypes for '{name}'")
+        return np.stack([np.asarray(value) for value in values])
+
+    def _wrong(self, why: str) -> TaskFailedError:
+        return TaskFailedError.of(
+            "E231",
+            f"the reader's class '{self._what}' {why}",
+            f"give for each row {', '.join(self._names)}, as a tuple or by name",
+        )

@@ -1,0 +1,132 @@
+"""Stop at safe points between two records of a group's only task, and resume a run at one.
+
+At such a point all steps of the record before have ended, and the next one is not taken yet: all
+that the rest of the run depends on is in workspaces, in random streams, and in the place of the
+reader. What is kept of it, and where, is the runner's matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from jobrun.core.errors import TaskFailedError
+from jobrun.runtime.frame.cancel import CancelledError
+from jobrun.runtime.frame.frame import Frame, GroupRun
+from jobrun.runtime.frame.safe_point import SafePoint, SafePointHooks
+from jobrun.runtime.frame.workspace import Blobs
+from jobrun.runtime.records.record_loop import Numbered, Read, Streams
+from jobrun.values.kinds import boundary_form, detach, is_object
+
+if TYPE_CHECKING:
+    from jobrun.runtime.records.reader import ReaderSource
+
+
+def is_resumed_midway(run: GroupRun) -> bool:
+    """Return whether a run begins at a safe point between two records of its source."""
+    return run.points is not None and run.points.entry is not None
+
+
+def add_safe_points(streams: Streams, frame: Frame) -> Streams:
+    """Wrap a task's record source to stop at safe points; restore the state of a resumed run."""
+    points, source = frame.run.points, streams.source
+    if points is None:
+        return streams
+    # The readers of all kinds of files, for jobs that are saved between records.
+    from jobrun.runtime.records.reader import ReaderSource  # noqa: PLC0415
+
+    if not isinstance(source, ReaderSource):
+        return streams
+    if points.entry is not None:
+        _enter(points.entry, frame, source)
+    return replace(streams, source=SafePointSource(source, points))
+
+
+class SafePointSource:
+    """A reader that notices safe points, before the next record is taken."""
+
+    def __init__(self, source: ReaderSource, points: SafePointHooks) -> None:
+        self._source = source
+        self._points = points
+        done = 0 if points.entry is None else points.entry.records
+        # A multiple of the number, also when that was another one at the entry.
+        self._next = (done // points.every + 1) * points.every if points.every else -1
+
+    def begin(self, frame: Frame) -> None:
+        """Begin the record source that stops at safe points."""
+        self._source.begin(frame)
+
+    def connect(self, frame: Frame) -> Read:
+        """Return the function that calls the hook if a safe point is due, then reads a record."""
+        read_next = self._source.connect(frame)
+
+        def read() -> Numbered | None:
+            if self._source.given == self._next:
+                frame.cancel.check()
+                self._next += self._points.every
+                if not self._points.reached(_capture_safe_point(frame, self._source)):
+                    raise CancelledError
+            return read_next()
+
+        return read
+
+    def close(self) -> None:
+        """Close the record source that stops at safe points."""
+        self._source.close()
+
+
+def _capture_safe_point(frame: Frame, source: ReaderSource) -> SafePoint:
+    """Normalise all workspaces to boundary form, and return the state at the safe point.
+
+    The form is part of what a step can see (sums add in the order of memory), so that a run
+    which continues and one which starts here must find the same.
+    """
+    seen: set[int] = set()
+    for _, space in _workspaces(frame):
+        _settle(space, seen, frame)
+    return SafePoint(
+        source.given,
+        source.places(),
+        {letter: dict(space) for letter, space in _workspaces(frame)},
+        {place: dict(one.bit_generator.state) for place, one in frame.streams.items()},
+    )
+
+
+def _workspaces(frame: Frame) -> Iterator[tuple[str, Blobs]]:
+    """Iterate over the workspaces whose blobs a safe point stores; each once."""
+    yield "t", frame.t
+    if frame.g is not frame.n:
+        yield "g", frame.g
+    yield "n", frame.n
+
+
+def _settle(space: Blobs, seen: set[int], frame: Frame) -> None:
+    for name in sorted(space):
+        if is_object(space[name]):
+            raise TaskFailedError.of(
+                "E245",
+                f"a checkpoint within an epoch cannot hold '{name}', which is an object",
+                "save whole epochs: give 'checkpoint.every' in ep; or make epochs shorter",
+            )
+        try:
+            value = boundary_form(space[name], name)
+        except TaskFailedError as error:
+            faults = (replace(fault, path=frame.place) for fault in error.faults)
+            raise TaskFailedError(*faults) from error
+        if id(value) in seen:
+            value = detach(value, name)
+        seen.add(id(value))
+        space[name] = value
+
+
+def _enter(entry: SafePoint, frame: Frame, source: ReaderSource) -> None:
+    for letter, space in _workspaces(frame):
+        space.update(entry.blobs.get(letter, {}))
+    for place, state in entry.streams.items():
+        generator = np.random.PCG64DXSM(0)
+        generator.state = cast("Any", dict(state))
+        frame.streams[place] = np.random.Generator(generator)
+    source.enter(entry.records, entry.cursors)

@@ -1,0 +1,372 @@
+"""Take a copy-on-write snapshot of a node's state, which is saved while the next group runs.
+
+A save begins between two group runs, when every blob owns its memory, with nothing but
+references: binding a blob to a new array leaves its old array as it was. Only what the next group
+changes in place has to be copied, in the background; a block that changes such a blob waits at
+its beginning until that copy is made, and makes it itself if no other thread has begun to. When
+all copies are made, the file is written from values that no code can change any more.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import count, islice
+from operator import attrgetter, is_
+from pathlib import PurePath
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from jobrun.checkpoint.checkpoint_times import NodeSave
+from jobrun.checkpoint.hdf5.blocks import BLOCK_BYTES
+from jobrun.checkpoint.save_load_groups import Ticket
+from jobrun.checkpoint.write.arena import Arena
+from jobrun.checkpoint.write.writer import NodeWriter
+from jobrun.core.errors import JobrunError
+from jobrun.graph.steps import SaveState
+from jobrun.runtime.snapshots.object_state import ChangeDetector, collect_state
+from jobrun.runtime.snapshots.shared_objects import SharingTracker
+from jobrun.values.kinds import Value, detach, is_object, size_bytes
+
+Names = frozenset[str]
+# One that does not keep it alive.
+Array = ref[np.ndarray[Any, Any]]
+NodeNames = Mapping[str, Names]
+
+# So much is copied before another thread is let to choose what comes next.
+_TURN_BYTES = 1 << 23
+_TURN_BLOBS = 1 << 12
+_NO_NAMES: Names = frozenset()
+_NBYTES = attrgetter("nbytes")
+
+
+class NodeSaver:
+    """The file writer and memory that a node keeps from one save to the next."""
+
+    def __init__(self, node: str, step: SaveState) -> None:
+        self.arena = Arena()
+        self.writer = NodeWriter(node, step.compression, dict(step.origins))
+        self.dirty = DirtyTracker()
+        self._asked: tuple[tuple[str, ...], tuple[Names, ...]] = ((), ())
+        self._at_risk = _NO_NAMES
+
+    def names_at_risk(self, held: tuple[str, ...], changed: tuple[Names, ...]) -> Names:
+        """Return the blobs of a snapshot that some group changes in place; cached."""
+        same = len(changed) == len(self._asked[1]) and all(map(is_, changed, self._asked[1]))
+        if not (same and held is self._asked[0]):
+            self._asked = (held, changed)
+            self._at_risk = frozenset(held) & _NO_NAMES.union(*changed)
+        return self._at_risk
+
+
+class DirtyTracker:
+    """Tracks which arrays are unchanged since the last file was written.
+
+    That is an array that no other has taken the place of, and that no group has changed in place.
+    Without a look at what is in it: that would be as dear as the digest it saves. Small ones are
+    not asked about.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._written: Mapping[str, Array] = {}
+        self._changed = _NO_NAMES
+        self._changed_after_hold = _NO_NAMES
+        self._asked: int = -1
+        self._large: tuple[str, ...] = ()
+
+    def mark_dirty(self, changed: Names) -> None:
+        """Mark arrays that a group may change as dirty, to be in the next snapshot."""
+        if changed and self._large:
+            with self._lock:
+                self._changed |= changed
+                self._changed_after_hold |= changed
+
+    def begin(self, values: Mapping[str, Value]) -> tuple[Mapping[str, Array], Names]:
+        """Begin a snapshot: return references to its arrays, and the names of clean ones."""
+        if self._asked != len(values):
+            # What is small once and large later is only written without being asked about.
+            self._asked = len(values)
+            self._large = tuple(name for name, one in values.items() if _is_large(one))
+        arrays = {name: ref(values[name]) for name in self._large if _is_large(values.get(name))}
+        with self._lock:
+            known, changed = self._written, self._changed
+            self._changed_after_hold = _NO_NAMES
+        same = (
+            name
+            for name in arrays.keys() & known.keys()
+            if known[name]() is values[name] and name not in changed
+        )
+        return arrays, frozenset(same)
+
+    def mark_clean(self, arrays: Mapping[str, Array]) -> None:
+        """Mark the arrays of the last snapshot as clean: their file is durable."""
+        with self._lock:
+            self._written = arrays
+            self._changed = self._changed_after_hold
+
+
+class Snapshot:
+    """One node's state as it was when the save began.
+
+    Attributes:
+        is_safe: Nothing is left to be copied: no block has to wait.
+        copy_s: How long copying took, summed over all threads.
+        gate_s: How long blocks waited for it.
+    """
+
+    def __init__(
+        self,
+        ticket: Ticket,
+        step: SaveState,
+        values: dict[str, Value],
+        place: NodeSaver,
+        parts: Names = _NO_NAMES,
+    ) -> None:
+        self.ticket = ticket
+        self.is_safe = True
+        self.copy_s = 0.0
+        self.gate_s = 0.0
+        self._step = step
+        self._values = values
+        self._place = place
+        self._arena = place.arena
+        # Of containers and objects, which may be changed without any step declaring it.
+        self._parts = parts
+        whole = {n: v for n, v in values.items() if n not in parts} if parts else values
+        self._arrays, self._unchanged = place.dirty.begin(whole)
+        self._announced: tuple[Names, ...] = ()
+        # Names that are copied, or will be before anyone changes them.
+        self._covered: Names = _NO_NAMES
+        self._waiting: set[str] = set()
+        self._in_work: set[str] = set()
+        # Of what is to be copied: what is no array.
+        self._others: set[str] = set()
+        self._is_writing = False
+        self._is_prepared = False
+        self._turn = threading.Condition()
+
+    def protect(self, changed: tuple[Names, ...], opaque: Names) -> None:
+        """Announce to the snapshot, before any group runs, what the next groups change.
+
+        Args:
+            changed: For each group the names that it changes in place; copied in the background.
+            opaque: Those of them that code may change which no gate is in front of; copied now.
+        """
+        self._announced = changed
+        names = self._place.names_at_risk(self._step.names, changed)
+        if self._parts:
+            names = (names & self._values.keys()) | self._parts
+            opaque = opaque | self._parts
+        self._covered = names
+        self._waiting = set(names)
+        self.is_safe = not names
+        if opaque and names:
+            self.pass_gate(opaque)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether the snapshot has containers or objects, which no gate protects."""
+        return bool(self._parts)
+
+    def pass_gate(self, names: Iterable[str] | None = None) -> None:
+        """Wait until these blobs of the snapshot may be changed; all if None. Any thread."""
+        if self.is_safe:
+            return
+        started = time.perf_counter()
+        self._copy_all(None if names is None else frozenset(names))
+        with self._turn:
+            self.gate_s += time.perf_counter() - started
+
+    def copy_unannounced(self, changed: Names) -> None:
+        """Copy into the snapshot what a group changes unannounced, before the group runs."""
+        if any(changed is one for one in self._announced):
+            return
+        with self._turn:
+            while self._is_writing:
+                self._turn.wait()
+            for name in (self._values.keys() & (changed | self._parts)) - self._covered:
+                # Not into the arena, which has places for what was foreseen.
+                self._values[name] = detach(self._values[name], name)
+            self._covered |= changed | self._parts
+
+    def write(self, directory: str) -> NodeSave:
+        """Copy the rest of the snapshot, then write its file durably. Any thread.
+
+        Raises:
+            TaskFailedError: A blob holds what cannot be stored.
+            EnvironmentFaultError: Writing failed (``ENOSPC``, ``EIO`` …); it may be retried.
+        """
+        self._copy_all(None)
+        with self._turn:
+            self._is_writing = True
+        try:
+            file = self._place.writer.write(
+                str(PurePath(directory, self._step.file)),
+                epoch=self.ticket.epoch,
+                run_id=self._step.run_id,
+                values=self._values,
+                unchanged=self._unchanged,
+            )
+            self._place.dirty.mark_clean(self._arrays)
+        except JobrunError as error:
+            raise type(error)(*(replace(f, path=self._step.path) for f in error.faults)) from error
+        finally:
+            with self._turn:
+                self._is_writing = False
+                self._turn.notify_all()
+        return NodeSave(file, self.copy_s, self.gate_s)
+
+    def _copy_all(self, names: Names | None) -> None:
+        """Copy blobs of the snapshot, together with other threads that copy."""
+        while chosen := self._choose_next(names):
+            started = time.perf_counter()
+            try:
+                self._copy(chosen)
+            except BaseException:
+                # Threads that wait for what could not be copied will raise the error too.
+                self._end_turn(chosen, started, undone=chosen)
+                raise
+            self._end_turn(chosen, started)
+
+    def _end_turn(self, chosen: list[str], started: float, undone: Iterable[str] = ()) -> None:
+        with self._turn:
+            self.copy_s += time.perf_counter() - started
+            self._in_work.difference_update(chosen)
+            self._waiting.update(undone)
+            self.is_safe = not (self._waiting or self._in_work)
+            self._turn.notify_all()
+
+    def _choose_next(self, names: Names | None) -> list[str]:
+        """Choose the blobs of the snapshot to copy next; empty when all are copied."""
+        with self._turn:
+            while True:
+                left = self._waiting
+                if names is not None and not names >= left:
+                    left = left & names
+                chosen = self._next(left)
+                if chosen or not (self._in_work if names is None else self._in_work & names):
+                    return chosen
+                self._turn.wait()
+
+    def _next(self, names: set[str]) -> list[str]:
+        if names and not self._is_prepared:
+            self._prepare()
+        # Small ones many at a time, since to choose takes longer than to copy; and in the order
+        # in which they lie in memory.
+        chosen = list(islice(filter(names.__contains__, self._arena.small), _TURN_BLOBS))
+        if not chosen:
+            chosen = self._some_large(names)
+        self._in_work.update(chosen)
+        self._waiting.difference_update(chosen)
+        return chosen
+
+    def _some_large(self, names: set[str]) -> list[str]:
+        chosen: list[str] = []
+        left_bytes = _TURN_BYTES
+        for name in names:
+            chosen.append(name)
+            left_bytes -= getattr(self._values[name], "nbytes", 0)
+            if left_bytes <= 0:
+                break
+        return chosen
+
+    def _prepare(self) -> None:
+        # In the order of the step's names, which is the same at every save.
+        arrays = {n: v for n, v in self._values.items() if type(v) is np.ndarray}
+        if not arrays.keys() <= self._waiting:
+            arrays = {name: value for name, value in arrays.items() if name in self._waiting}
+        self._arena.prepare(arrays)
+        self._others = self._waiting - arrays.keys()
+        self._is_prepared = True
+
+    def _copy(self, names: list[str]) -> None:
+        others = self._others.intersection(names)
+        arrays = [name for name in names if name not in others] if others else names
+        self._values.update(self._arena.copy(arrays, self._values))
+        for name in others:
+            self._values[name] = detach(self._values[name], name)
+
+
+class Snapshots:
+    """The snapshots of one process; at most one per node at a time.
+
+    Attributes:
+        objects: What the objects held when they were last allowed to change.
+        sharing: What the objects of the nodes may share.
+    """
+
+    def __init__(self) -> None:
+        self.objects = ChangeDetector()
+        self._places: dict[str, NodeSaver] = {}
+        self._held: dict[Ticket, Snapshot] = {}
+        self.sharing = SharingTracker()
+        self._numbers = count(1)
+
+    def begin(self, step: SaveState, node: str, epoch: int, blobs: Mapping[str, Value]) -> Ticket:
+        """Take a snapshot of the blobs that a save step names, which begins the save of a node."""
+        values, parts = collect_state(step.names, step.objects, blobs, step.origins, self.objects)
+        objects = {name: blobs[name] for name in step.objects if is_object(blobs[name])}
+        if objects and self.sharing.require_kept(node, objects, values, step.origins):
+            self.objects.forget()
+        ticket = Ticket(node, epoch, next(self._numbers), _size_bytes(values))
+        if node not in self._places:
+            self._places[node] = NodeSaver(node, step)
+        self._held[ticket] = Snapshot(ticket, step, values, self._places[node], parts)
+        return ticket
+
+    def protect(
+        self, tickets: Iterable[Ticket], changed: tuple[NodeNames, ...], opaque: NodeNames
+    ) -> None:
+        """Announce to all snapshots what the next groups change; see ``Snapshot.protect``."""
+        for ticket in tickets:
+            names = tuple(one.get(ticket.node, _NO_NAMES) for one in changed)
+            self._held[ticket].protect(names, opaque.get(ticket.node, _NO_NAMES))
+
+    def gates(self, changed: NodeNames) -> Mapping[str, Snapshot]:
+        """Return, by node, the snapshot whose gate blocks must pass to change these names.
+
+        Asked before each group runs.
+        """
+        found: dict[str, Snapshot] = {}
+        for node, place in self._places.items():
+            place.dirty.mark_dirty(changed.get(node, _NO_NAMES))
+        for held in tuple(self._held.values()):
+            names = changed.get(held.ticket.node, _NO_NAMES)
+            if names or held.has_parts:
+                held.copy_unannounced(names)
+                if not held.is_safe:
+                    found[held.ticket.node] = held
+        return found
+
+    def persist(self, ticket: Ticket, directory: str) -> NodeSave:
+        """Write the snapshot behind a ticket into the directory; see ``Snapshot.write``."""
+        return self._held[ticket].write(directory)
+
+    def release(self, tickets: Iterable[Ticket]) -> None:
+        """Release the snapshots behind the tickets; a ticket already released is ignored."""
+        for ticket in tickets:
+            self._held.pop(ticket, None)
+
+    def close(self) -> None:
+        """Release the memory of all snapshots."""
+        for place in self._places.values():
+            place.writer.close()
+        self._places.clear()
+        self._held.clear()
+
+
+def _is_large(value: Value) -> bool:
+    return type(value) is np.ndarray and value.nbytes >= BLOCK_BYTES
+
+
+def _size_bytes(values: Mapping[str, Value]) -> int:
+    try:
+        # Where all of them are arrays, this takes a fraction of the time.
+        return sum(map(_NBYTES, values.values()))
+    except AttributeError:
+        return size_bytes(tuple(values.values()))

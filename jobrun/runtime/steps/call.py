@@ -1,0 +1,530 @@
+"""Execute the ``call`` step: a Python callable between blobs, which borrows arrays."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jobrun.core.errors import TaskFailedError
+from jobrun.core.events import Logged, Noted
+from jobrun.core.origin import Origin
+from jobrun.core.printed_output import PrintedLines, collect
+from jobrun.graph.expression_text import render_expr
+from jobrun.graph.expressions import Expr, Name
+from jobrun.graph.steps import CallPython
+from jobrun.runtime.codegen.liveness import BlockNames
+from jobrun.runtime.frame.cancel import CancelledError
+from jobrun.runtime.frame.frame import Frame
+from jobrun.runtime.frame.workspace import LEVELS, display_name
+from jobrun.runtime.snapshots.object_state import ObjectLoan
+from jobrun.runtime.steps.data_files import resolve_folder
+from jobrun.runtime.steps.user_modules import load_callable
+from jobrun.values.adapters.registry import UnsavableError
+from jobrun.values.change_detection import Loan, lend, unbound_class_error
+from jobrun.values.containers import flatten, is_tree, unbound_classes
+from jobrun.values.counter import Counter
+from jobrun.values.kinds import (
+    PLAIN_KINDS,
+    Value,
+    check_storable,
+    describe,
+    detach,
+    is_object,
+    require_storable,
+)
+from jobrun.values.sharing import find_common_part, render_place
+
+Getter = Callable[[Frame], Any]
+
+# Handed over when the callable's signature names them.
+_EXTRAS: dict[str, Getter] = {
+    "rng": lambda frame: frame.rng,
+    "epoch": lambda frame: frame.epoch,
+    "node": lambda frame: frame.node.name,
+    "instance": lambda frame: frame.instance,
+    "run_dir": lambda frame: frame.run.run_dir,
+}
+_SHOWN_FRAMES = 12
+_WITHOUT_MEMORY: frozenset[type] = PLAIN_KINDS | {type(None), bytes}
+
+
+def call_action(
+    step: CallPython, names: BlockNames, getter: Callable[[Expr], Getter]
+) -> Callable[[Frame], None]:
+    """Build the function of a ``call`` step; the user's module is imported when it first runs."""
+    return _Call(step, names, getter)
+
+
+class _Call:
+    def __init__(
+        self, step: CallPython, names: BlockNames, getter: Callable[[Expr], Getter]
+    ) -> None:
+        self._step = step
+        self._names = names
+        self._arguments = [(name, getter(value)) for name, value in step.arguments]
+        self._sources = {
+            name: value.name for name, value in step.arguments if isinstance(value, Name)
+        }
+        self._blobs = {
+            name: value.name
+            for name, value in step.arguments
+            if name in step.writable and isinstance(value, Name)
+        }
+        self._found: tuple[Callable[..., Any], tuple[str, ...]] | None = None
+        # Of other pairs it could not be seen whether they share memory.
+        self._apart = names.apart.get(step.path, ())
+        self._gap_notes = GapNotes(step.target, step.path, step.origin)
+
+    def __call__(self, frame: Frame) -> None:
+        function, extras = self._resolved(frame)
+        loans: dict[str, Loan | ObjectLoan] = {}
+        values = {name: self._lent(name, get, frame, loans) for name, get in self._arguments}
+        values.update((name, _EXTRAS[name](frame)) for name in extras)
+        watched = values if self._apart else self._blobs
+        before = {name: _references(values[name]) for name in watched}
+        owners = _count_owner_references(values) if self._apart else {}
+        result = self._result(function, values, frame)
+        self._require_unchanged(values, loans, frame)
+        parts = self._parts(result)
+        del result
+        if self._apart:
+            held = {name for name in before if _references(values[name]) > before[name]}
+            held.update(
+                name
+                for name, count in _count_owner_references(values).items()
+                if count > owners[name]
+            )
+            self._require_apart(values, parts, held, frame)
+        for name, blob in self._blobs.items():
+            is_kept = _references(values[name]) > before[name] and not is_object(values[name])
+            if is_kept or is_tree(values[name]):
+                # The callable has kept it: from now on the blob is another array. What it has put
+                # into a container must have no other owner either.
+                own = detach(values[name], display_name(blob), self._gap_notes.to(frame))
+                self._put(frame, blob, own)
+        self._store(frame, parts)
+
+    def _resolved(self, frame: Frame) -> tuple[Callable[..., Any], tuple[str, ...]]:
+        if self._found is None:
+            folder = resolve_folder(frame, self._step.folder)
+            function = load_callable(self._step.target, folder)
+            given = {name for name, _ in self._arguments}
+            wanted = [name for name in _parameters(function) if name in _EXTRAS]
+            self._found = (function, tuple(name for name in wanted if name not in given))
+        return self._found
+
+    def _lent(
+        self, name: str, get: Getter, frame: Frame, loans: dict[str, Loan | ObjectLoan]
+    ) -> Value:
+        value = get(frame)
+        blob = self._blobs.get(name)
+        if blob is None:
+            kind = type(value)
+            if kind in PLAIN_KINDS:
+                return value
+            if kind is Counter or is_tree(value):
+                loan = loans[name] = lend(value)
+                return loan.lent
+            if kind is not np.ndarray and is_object(value):
+                title = display_name(self._sources.get(name, name))
+                loans[name] = frame.run.snapshots.objects.borrow(title, value)
+            return read_only_view(value)
+        if blob in self._names.objects and not is_object(value):
+            raise TaskFailedError.of(
+                "E244",
+                f"'{display_name(blob)}' is a constant, {describe(value)} that a 'rebuild' task "
+                f"makes at every start, and '{self._step.target}' is to change it",
+                "make it state: take 'rebuild' from the task that makes it; or leave out 'inout'",
+            )
+        if is_tree(value) and unbound_classes(value):
+            # It came from a file or another process before this callable had loaded its class.
+            value = detach(value)
+            self._put(frame, blob, value)
+            missing = unbound_classes(value)
+            if missing:
+                raise unbound_class_error(missing[0], display_name(blob))
+        if isinstance(value, np.ndarray) and value.base is not None:
+            # A view would hide who keeps it: references would go to the array it looks at.
+            value = value.copy(order="K")
+            self._put(frame, blob, value)
+        return value
+
+    def _result(
+        self, function: Callable[..., Any], values: Mapping[str, Value], frame: Frame
+    ) -> Any:
+        detector = frame.run.snapshots.objects
+        changing = [values[name] for name in self._blobs if is_object(values[name])]
+        for value in changing:
+            detector.note_change(value)
+        lines = PrintedLines(partial(self._log, frame))
+        try:
+            with collect(lines):
+                return _invoke(self._step.target, function, values)
+        except TaskFailedError as error:
+            raise self._explain_error(error, values) from error.__cause__
+        finally:
+            for value in changing:
+                detector.note_change(value)
+
+    def _log(self, frame: Frame, line: str) -> None:
+        frame.run.emit(
+            Logged(
+                line,
+                frame.task,
+                frame.node.name,
+                frame.instance,
+                frame.epoch,
+                self._step.path,
+                printed=True,
+            )
+        )
+
+    def _require_unchanged(
+        self, values: Mapping[str, Value], loans: Mapping[str, Loan | ObjectLoan], frame: Frame
+    ) -> None:
+        """Refuse that a ``call`` changed arguments that the step does not declare.
+
+        Raises:
+            TaskFailedError: E246; E247 of an object.
+        """
+        for name, value in values.items():
+            if type(value) is np.ndarray and value.flags.writeable and name not in self._blobs:
+                raise self._changed(name, ())
+        detector = frame.run.snapshots.objects
+        for name, loan in loans.items():
+            if isinstance(loan, ObjectLoan):
+                if detector.is_changed(loan):
+                    detector.forget()
+                    raise TaskFailedError.of(
+                        "E247",
+                        f"the callable '{self._step.target}' has changed its argument '{name}', "
+                        f"{describe(loan.value)}, and its step does not say so",
+                        self._inout(name, is_object=True),
+                    )
+                continue
+            path = loan.change()
+            if path is not None:
+                raise self._changed(name, path)
+
+    def _require_apart(
+        self, values: Mapping[str, Value], parts: list[Any], held: set[str], frame: Frame
+    ) -> None:
+        """Refuse an argument or result of a ``call`` that two blobs would hold.
+
+        Args:
+            values: The arguments.
+            parts: The results.
+            held: Arguments that something refers to that did not before the call.
+            frame: The task's.
+
+        Raises:
+            TaskFailedError: E258; E259 of an object.
+        """
+        # A result that only we refer to is shared by nothing.
+        fresh = {
+            blob
+            for at, blob in enumerate(self._step.outputs)
+            if type(parts[at]) in _WITHOUT_MEMORY
+            or (_references(parts[at]) <= _ALONE and _owns_memory(parts[at]))
+        }
+        results = dict(zip(self._step.outputs, parts, strict=True))
+        ours = {blob: name for name, blob in self._sources.items()}
+        for pair in self._apart:
+            if not fresh.isdisjoint(pair):
+                continue
+            there: list[Value] = []
+            for blob in pair:
+                name = ours.get(blob)
+                if blob in results:
+                    there.append(results[blob])
+                elif name is None:
+                    # A part of it is an argument, or what an expression makes of it.
+                    workspace = self._workspace(frame, blob)
+                    there += [workspace[blob]] if blob in workspace else []
+                elif name in held or type(values[name]) is not np.ndarray:
+                    there.append(values[name])
+            if len(there) == 2:
+                self._require_pair_apart(pair, (there[0], there[1]))
+
+    def _require_pair_apart(self, pair: tuple[str, str], values: tuple[Value, Value]) -> None:
+        found = find_common_part(*values)
+        if found is None:
+            return
+        places = [
+            render_place((display_name(blob), *path))
+            if is_object(value)
+            else f"'{'/'.join((display_name(blob), *path))}'"
+            for blob, path, value in zip(pair, found, values, strict=True)
+        ]
+        with_object = any(map(is_object, values))
+        message = (
+            f"the callable '{self._step.target}' gives {places[0]} and {places[1]} the same "
+            "memory, and a later step changes one in place and uses the other: the other would "
+            "not change with it, since blobs are values"
+        )
+        mend = "copy one of them in the callable: return array.copy(), copy.deepcopy(value)"
+        raise TaskFailedError.of("E259" if with_object else "E258", message, mend)
+
+    def _changed(self, name: str, path: tuple[str, ...]) -> TaskFailedError:
+        place = "/".join((self._source_text(name), *path))
+        return TaskFailedError.of(
+            "E246",
+            f"the callable '{self._step.target}' has changed its argument '{name}', at '{place}', "
+            "and its step does not say so",
+            self._inout(name),
+        )
+
+    def _inout(self, name: str, *, is_object: bool = False) -> str:
+        blob = self._sources.get(name)
+        if blob is not None and is_object:
+            return f"add inout: [{display_name(blob)}] to the step"
+        if blob is None:
+            source = self._source_text(name)
+            return (
+                f"change a copy of '{source}'; or make it a blob of its own, and list it in 'inout'"
+            )
+        return f"add inout: [{display_name(blob)}] to the step; or change a copy, and return that"
+
+    def _source_text(self, name: str) -> str:
+        """Return how the spec spells an argument of the call: a blob's name, or an expression."""
+        blob = self._sources.get(name)
+        if blob is not None:
+            return display_name(blob)
+        return render_expr(dict(self._step.arguments)[name])
+
+    def _explain_error(
+        self, error: TaskFailedError, values: Mapping[str, Value]
+    ) -> TaskFailedError:
+        """Explain why a ``call`` failed; if numpy refused a write, with the mend."""
+        if not isinstance(error.__cause__, ValueError) or "read-only" not in str(error.__cause__):
+            return error
+        names = [name for name, _ in self._step.arguments if name not in self._blobs]
+        touched = _refused_arguments(error.__cause__, {name: values[name] for name in names})
+        if not touched:
+            return error
+        mend = " or ".join(self._inout(name).partition(";")[0] for name in touched)
+        if not self._sources.keys().isdisjoint(touched):
+            mend += "; or change a copy, and return that"
+        fault = replace(error.faults[0], mend=mend)
+        explained = TaskFailedError(fault)
+        for note in getattr(error, "__notes__", ()):
+            explained.add_note(note)
+        return explained
+
+    def _put(self, frame: Frame, blob: str, value: Value) -> None:
+        self._workspace(frame, blob)[blob] = value
+
+    def _workspace(self, frame: Frame, blob: str) -> Any:
+        return getattr(frame, LEVELS[self._names.scope(blob)])
+
+    def _parts(self, result: Any) -> list[Any]:
+        outputs = self._step.outputs
+        if not outputs:
+            return []
+        return [result] if len(outputs) == 1 else _parts(self._step.target, result, outputs)
+
+    def _store(self, frame: Frame, parts: list[Any]) -> None:
+        """Bind a call's results to blobs; ``parts`` is emptied, so that no reference is left."""
+        outputs = self._step.outputs
+        parts.reverse()
+        note_gaps = self._gap_notes.to(frame)
+        owned = [_own_value(parts.pop(), blob, note_gaps) for blob in outputs]
+        for blob, value in zip(outputs, owned, strict=True):
+            self._put(frame, blob, value)
+
+
+class GapNotes:
+    """Warns once for each place where a blob loses the gaps of an array that user code returned.
+
+    Args:
+        target: The callable or class.
+        path: Of the step or reader, with its origin.
+        origin: Where the spec has it.
+    """
+
+    def __init__(self, target: str, path: str, origin: Origin) -> None:
+        self._where = f"{path} ({origin})" if origin.line else path
+        self._target = target
+        self._noted: set[str] = set()
+
+    def to(self, frame: Frame) -> Callable[[str], None]:
+        """Return a function that warns the frame's run of a ``call`` result with memory gaps."""
+        return partial(self._note, frame)
+
+    def _note(self, frame: Frame, place: str) -> None:
+        if place in self._noted:
+            return
+        self._noted.add(place)
+        text = (
+            f"{self._where}: '{self._target}' gives '{place}' a view with gaps between its "
+            "elements, and a blob has none: products such as a @ b may round otherwise than in "
+            "plain Python; return a copy, view.copy()"
+        )
+        frame.run.emit(Noted(text, level="warning"))
+
+
+def make_instance(target: str, folder: str, values: Mapping[str, Value], frame: Frame) -> Any:
+    """Create an object of a user's class by a call, as the ``call`` step does.
+
+    Args:
+        target: The class.
+        folder: Where its module is searched for first.
+        values: Its arguments, in a form in which it cannot change blobs.
+        frame: The task's.
+
+    Raises:
+        TaskFailedError: E206, the class raised; E207, it cannot be imported.
+    """
+    made = load_callable(target, folder)
+    wanted = [name for name in _parameters(made) if name in _EXTRAS and name not in values]
+    return _invoke(target, made, dict(values) | {name: _EXTRAS[name](frame) for name in wanted})
+
+
+def read_only_view(value: Value) -> Value:
+    """Return an argument of a ``call`` as a read-only view, which must not be changed."""
+    if type(value) is np.ndarray:
+        view = value.view()
+        view.flags.writeable = False
+        return view
+    if isinstance(value, np.dtype) or is_object(value):
+        # There is only one of an object, and whether it changes is its own matter.
+        return value
+    if type(value) is tuple and PLAIN_KINDS.issuperset(map(type, value)):
+        return value
+    return detach(value) if check_storable(value, "?") is None else value
+
+
+def _invoke(target: str, function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    process = os.getpid()
+    try:
+        # The callable's own code expects numpy's own way of warning.
+        with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
+            return function(**values)
+    except (KeyboardInterrupt, CancelledError):
+        raise
+    except BaseException as error:  # also SystemExit: a callable may not end the process
+        raise explain_exception(target, error) from error
+    finally:
+        if os.getpid() != process:
+            # The callable forked, and this is its copy, which must not continue the run.
+            os._exit(1)
+
+
+def explain_exception(target: str, error: BaseException) -> TaskFailedError:
+    """Build the fault for an exception of a called function, located in the user's file."""
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename != __file__]
+    text = str(error).partition("\n")[0]
+    reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    place = ""
+    if frames:
+        last = frames[-1]
+        place = f", at {Path(last.filename).name}:{last.lineno} in {last.name}"
+    explain_exception = TaskFailedError.of(
+        "E206",
+        f"the callable '{target}' raised {reason}{place}",
+        "fix the callable, or its arguments",
+    )
+    if frames:
+        listed = "".join(traceback.format_list(frames[-_SHOWN_FRAMES:])).rstrip()
+        explain_exception.add_note(f"{listed}\n{reason}")
+    return explain_exception
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    try:
+        return tuple(inspect.signature(function).parameters)
+    except (ValueError, TypeError):  # some functions written in C have none
+        return ()
+
+
+def _parts(target: str, result: Any, outputs: tuple[str, ...]) -> list[Any]:
+    if not isinstance(result, tuple | list):
+        found = f"one value of class {type(result).__name__}"
+    elif len(result) != len(outputs):
+        found = f"{len(result)} values"
+    else:
+        return list(result)
+    names = ", ".join(map(display_name, outputs))
+    raise TaskFailedError.of(
+        "E208",
+        f"the callable '{target}' returned {found}, but its step names {len(outputs)} blobs",
+        f"return a tuple of {len(outputs)} values, for {names}",
+    )
+
+
+def _own_value(value: Any, blob: str, note_gaps: Callable[[str], None]) -> Value:
+    """Return the result of a ``call`` as the blob's own value, copied if anything else has it."""
+    if type(value) is not np.ndarray:
+        return (
+            require_storable(value, display_name(blob))
+            if is_object(value)
+            else detach(value, display_name(blob), note_gaps)
+        )
+    alone = _references(value) <= _ALONE
+    if alone and value.base is None and value.flags.writeable and not value.dtype.hasobject:
+        return require_storable(value, display_name(blob))
+    return detach(value, display_name(blob), note_gaps)
+
+
+def _refused_arguments(error: BaseException, values: Mapping[str, Value]) -> list[str]:
+    """Return the arguments of a ``call`` to which the refused write may have been meant."""
+    arrays = {name: list(_arrays_in(value)) for name, value in values.items()}
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for frame in reversed(frames):
+        if frame.f_code.co_filename == __file__:
+            break
+        there = [one for local in frame.f_locals.values() for one in _arrays_in(local)]
+        found = [
+            name
+            for name, ours in arrays.items()
+            if any(np.may_share_memory(one, other) for one in ours for other in there)
+        ]
+        if found:
+            return found
+    return [name for name, ours in arrays.items() if ours]
+
+
+def _arrays_in(value: Any) -> Iterator[np.ndarray[Any, Any]]:
+    if isinstance(value, np.ndarray):
+        yield value
+    elif is_tree(value):
+        try:
+            leaves = flatten(value).leaves.values()
+        except UnsavableError:
+            return
+        yield from (leaf for leaf in leaves if isinstance(leaf, np.ndarray))
+
+
+def _owns_memory(value: Any) -> bool:
+    return type(value) is np.ndarray and bool(value.flags.owndata)
+
+
+def _count_owner_references(values: Mapping[str, Value]) -> dict[str, int]:
+    """Count references to the arrays of which arguments of a ``call`` are views."""
+    return {
+        name: _references(value.base)
+        for name, value in values.items()
+        if type(value) is np.ndarray and value.base is not None
+    }
+
+
+def _references(value: object) -> int:
+    return sys.getrefcount(value)
+
+
+def _alone() -> int:
+    fresh = np.empty(0)
+    return _references(fresh)
+
+
+# How many references this interpreter counts to an array that one variable holds.
+_ALONE = _alone()

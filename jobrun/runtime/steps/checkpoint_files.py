@@ -1,0 +1,192 @@
+"""Execute the steps that write, read and copy checkpoint files of a node's state, also divided.
+
+No spec can hold them: the plans of the checkpoint layer make them, and a session runs them
+where the node lives.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jobrun.checkpoint.checkpoint_file import read_state
+from jobrun.checkpoint.read.regular_file import open_regular_file
+from jobrun.checkpoint.store import StoredFile
+from jobrun.checkpoint.stores.epoch_copy import copy_file, publish_copy
+from jobrun.checkpoint.stores.object_references import local_path
+from jobrun.graph.state_division import FilePart, Rows
+from jobrun.graph.steps import AdoptState, CopyState, LoadState, PublishCopy, SaveState
+from jobrun.runtime.frame.frame import Frame
+from jobrun.runtime.frame.workspace import Blobs
+from jobrun.runtime.snapshots.object_state import load_object_state, require_state_taken
+from jobrun.runtime.snapshots.shared_objects import find_sharing
+from jobrun.runtime.steps.data_files import resolve_folder
+from jobrun.runtime.steps.user_modules import load_callable
+from jobrun.values.axis_order import axis_order, dense_copy, empty_in_order
+from jobrun.values.change_detection import unbound_class_error
+from jobrun.values.containers import is_tree, unbound_classes
+from jobrun.values.kinds import Value, detach, is_object
+from jobrun.values.objects import ObjectState
+
+StateStep = SaveState | LoadState | AdoptState | CopyState | PublishCopy
+
+
+def state_action(step: StateStep, _names: object, _getter: object) -> Callable[[Frame], None]:
+    """Build the function of a step that saves, loads or copies a node's checkpoint file."""
+    match step:
+        case SaveState():
+            return lambda frame: _save(step, frame)
+        case LoadState():
+            return lambda frame: _load(step, frame)
+        case AdoptState():
+            return lambda frame: _adopt(step, frame)
+        case CopyState():
+            return lambda frame: _copy(step, frame)
+        case PublishCopy():
+            return lambda _: publish_copy(step.directory, step.staged, step.target)
+
+
+def _save(step: SaveState, frame: Frame) -> None:
+    held = frame.run.snapshots.begin(step, frame.node.name, frame.epoch, frame.n)
+    frame.results["ticket"] = held
+
+
+def _load(step: LoadState, frame: Frame) -> None:
+    started = time.perf_counter()
+    node = frame.node.name
+    values, size_bytes = _read(step, frame) if step.file else ({}, 0)
+    values |= read_parts(_open_parts(step.parts, frame), step.epoch, step.run_id)
+    values = _resolve_classes(values, step, frame)
+    # Nothing of it becomes visible before all of it has been read.
+    _bind_values(frame, values, frame.g if step.partial else frame.n, put_in=not step.partial)
+    frame.results["names"] = tuple(values)
+    if step.file:
+        name, seconds = Path(step.file).name, time.perf_counter() - started
+        frame.results["file"] = StoredFile(node, name, size_bytes, step.digest, seconds)
+
+
+def _read(step: LoadState, frame: Frame) -> tuple[dict[str, Value], int]:
+    """Read the checkpoint file of a step that loads it; return its values and length."""
+    with frame.run.fetch_file(step.file) as path:
+        values = read_state(
+            path,
+            node=frame.node.name,
+            epoch=step.epoch,
+            run_id=step.run_id,
+            digest=step.digest,
+            names=(*step.names, *(name for name in step.objects if is_object(frame.n[name]))),
+            partial=step.partial,
+        )
+        with open_regular_file(local_path(path)) as (_, size_bytes):
+            return values, size_bytes
+
+
+def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) -> dict[str, Value]:
+    """Resolve the classes of values in a loaded checkpoint file, after imports of callables.
+
+    Raises:
+        TaskFailedError: E249, a class is not there then either.
+    """
+    unknown = {name: one for name, one in values.items() if is_tree(one) and unbound_classes(one)}
+    if not unknown or step.partial:
+        return values
+    for target, folder in step.callables:
+        load_callable(target, resolve_folder(frame, folder))
+    found = {name: detach(value, name) for name, value in unknown.items()}
+    for name, value in found.items():
+        for class_name in unbound_classes(value):
+            raise unbound_class_error(class_name, name)
+    return values | found
+
+
+def _open_parts(parts: Iterable[FilePart], frame: Frame) -> Iterator[FilePart]:
+    """Open the checkpoint files of a load one by one; each path is valid until the next."""
+    for part in parts:
+        with frame.run.fetch_file(part.file) as path:
+            yield replace(part, file=path)
+
+
+def _adopt(step: AdoptState, frame: Frame) -> None:
+    _bind_values(frame, {name: frame.g[name] for name in step.names if name in frame.g}, frame.n)
+
+
+def _bind_values(
+    frame: Frame, values: Mapping[str, Value], there: Blobs, *, put_in: bool = True
+) -> None:
+    """Bind the values of a loaded checkpoint file; states are put into the node's objects."""
+    states = {n: v for n, v in values.items() if put_in and isinstance(v, ObjectState)}
+    if states:
+        objects = {name: one for name, one in frame.n.items() if is_object(one)}
+        before = find_sharing(objects)
+        for name, state in states.items():
+            load_object_state(name, frame.n.get(name), state)
+        frame.run.snapshots.sharing.require_same_sharing(frame.node.name, before, objects)
+        for name in before.names() & states.keys():
+            # What it shares with another one may have been changed by that one's state.
+            require_state_taken(name, objects[name], states[name])
+        frame.run.snapshots.objects.note_states(objects)
+    there.update({n: v for n, v in values.items() if n not in states})
+
+
+def _copy(step: CopyState, frame: Frame) -> None:
+    name = Path(step.file).name
+    expected = StoredFile(step.node, name, step.size_bytes, step.digest)
+    frame.results["file"] = copy_file(step.file, step.staged, expected)
+
+
+def read_parts(parts: Iterable[FilePart], epoch: int, run_id: str) -> dict[str, Value]:
+    """Read divided blobs from the checkpoint files of several nodes, and join their rows.
+
+    One file's share of the wanted blobs is in memory at a time, beside the result.
+
+    Args:
+        parts: In the order of the rows.
+        epoch: Of which epoch the files are.
+        run_id: Of which run.
+
+    Raises:
+        CheckpointError: A file is missing, damaged, of something else, or lacks a blob.
+    """
+    found: dict[str, Value] = {}
+    pieces: dict[str, list[np.ndarray[Any, Any]]] = {}
+    for part in parts:
+        values = read_state(
+            part.file,
+            node=part.node,
+            epoch=epoch,
+            run_id=run_id,
+            digest=part.digest,
+            names=[one.name for one in part.blobs],
+        )
+        for rows in part.blobs:
+            if rows.first is None:
+                found[rows.name] = values[rows.name]
+            else:
+                pieces.setdefault(rows.name, []).append(_piece(values[rows.name], rows))
+    return found | {name: _joined(one) for name, one in pieces.items()}
+
+
+def _piece(value: np.ndarray[Any, Any], rows: Rows) -> np.ndarray[Any, Any]:
+    # A copy, so that the rest of the file's array need not stay.
+    is_whole = (rows.first, rows.stop) == (0, len(value))
+    return value if is_whole else dense_copy(value[rows.first : rows.stop])
+
+
+def _joined(pieces: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    if len(pieces) == 1:
+        return pieces[0]
+    # Not numpy's concatenate, which gives the machine's byte order.
+    shape = (sum(map(len, pieces)), *pieces[0].shape[1:])
+    # Fewer than two rows of a piece say nothing of the order of the others.
+    orders = {axis_order(piece) for piece in pieces if len(piece) > 1}
+    whole = empty_in_order(shape, pieces[0].dtype, orders.pop() if len(orders) == 1 else ())
+    at = 0
+    for piece in pieces:
+        whole[at : at + len(piece)] = piece
+        at += len(piece)
+    return whole

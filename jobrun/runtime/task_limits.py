@@ -1,0 +1,226 @@
+"""Run tasks that may end before their group: with a timeout, a retry, or ``on_error: warn``.
+
+Such a task has a cancel scope of its own, below that of the group run. What a retry is, the
+runner knows; here it is only noted which task failed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from types import FrameType
+
+from jobrun.core.errors import Fault, JobrunError, TaskFailedError
+from jobrun.core.events import Noted, TaskLimited
+from jobrun.graph.types import Node, Task
+from jobrun.runtime.codegen.compiler import PLACES
+from jobrun.runtime.codegen.line_table import StepLocation, find_location
+from jobrun.runtime.frame.frame import Frame, GroupRun
+
+Work = Callable[[GroupRun], bool]
+
+_MOST_PLACES = 3
+_MOST_FRAMES = 12
+_PACKAGE = str(Path(__file__).parent.parent)
+
+
+def has_own_scope(task: Task) -> bool:
+    """Return whether a task has a timeout, retry or ``on_error``, so needs its own cancel scope."""
+    return bool(task.timeout_s) or task.retry is not None or task.on_error == "warn"
+
+
+def run_in_own_scope(task: Task, node: Node, run: GroupRun, work: Work) -> bool:
+    """Run a task that has a timeout or retries under its own cancel scope; return its success.
+
+    With ``on_error: warn`` its errors become warnings here, and are none of the group run's.
+    """
+    is_tolerant = task.on_error == "warn"
+    own = run.for_task(task.name if task.retry else "", None if is_tolerant else run)
+    watch = Watchdog(task, node, own, run)
+    with run.body.waking(own.body.cancel):
+        try:
+            if task.timeout_s or is_tolerant:
+                watch.start()
+        except JobrunError as error:
+            # The thread that would watch cannot be had: nothing may run unwatched.
+            run.fail(error)
+            return False
+        went_well = work(own)
+        watch.finish()
+    # A failure of its own interrupts its other instances, and nothing else.
+    run.interrupted = run.interrupted or (own.interrupted and run.body.cancelled)
+    if is_tolerant:
+        _warn_of_failure(task, node, own, run)
+    return went_well and not own.errors
+
+
+class Watchdog:
+    """Fails a task that exceeds its time limit, and the group of one that does not end then.
+
+    Args:
+        task: The task.
+        node: Where it runs.
+        own: The run as the task sees it.
+        run: The group run.
+    """
+
+    def __init__(self, task: Task, node: Node, own: GroupRun, run: GroupRun) -> None:
+        self._task = task
+        self._node = node
+        self._own = own
+        self._run = run
+        # True: the task has ended. False: its scope was cancelled.
+        self._said: SimpleQueue[bool] = SimpleQueue()
+        self._left: SimpleQueue[None] = SimpleQueue()
+        self._limit_at: float | None = None
+        self._started = False
+
+    def start(self) -> None:
+        """Start counting the time limit (timeout) of a task, in a thread of its own."""
+        self._started = True
+        if self._task.timeout_s:
+            self._run.emit(self._limited(self._task.timeout_s))
+            self._limit_at = time.monotonic() + self._task.timeout_s
+        self._run.start(self._look, lambda: self._left.put(None))
+
+    def _limited(self, limit_s: float) -> TaskLimited:
+        task, place = self._task, self._task.origin
+        return TaskLimited(
+            task.name,
+            self._node.name,
+            self._own.epoch,
+            task.path,
+            place.file,
+            place.line,
+            place.column,
+            limit_s,
+            self._own.grace_s,
+            os.getpid(),
+        )
+
+    def finish(self) -> None:
+        """Stop counting the time limit (timeout): the task has ended."""
+        if self._started:
+            self._said.put(True)
+            self._left.get()
+
+    def _look(self) -> None:
+        with self._own.body.waking(lambda: self._said.put(False)):
+            if self._has_ended(self._limit_at, or_cancelled=True):
+                return
+            if not self._own.body.cancelled:
+                self._expire()
+            if self._has_ended(time.monotonic() + self._own.grace_s):
+                return
+        # A task that does not end needs more than a warning: the group waits for it.
+        for error in tuple(self._own.errors):
+            self._run.fail(error)
+
+    def _has_ended(self, until: float | None, *, or_cancelled: bool = False) -> bool:
+        """Wait until a task ends, before its timeout, or is asked to end."""
+        while True:
+            wait_s = None
+            if until is not None:
+                wait_s = min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX)
+            try:
+                ended = self._said.get(timeout=wait_s)
+            except Empty:
+                return False
+            if ended or or_cancelled:
+                return ended
+
+    def _expire(self) -> None:
+        places = current_locations(self._own)
+        where = ", ".join(place.path for place in places[:_MOST_PLACES])
+        task = self._task
+        message = (
+            f"the task took longer than its limit of {task.timeout_s:g} s (task {task.name}, node "
+            f"{self._node.name}, epoch {self._own.epoch})"
+        )
+        message += f"; it was in {where}" if where else ""
+        mend = "look at what the step waits for, or raise 'timeout'"
+        place = places[0] if places else StepLocation(task.path, task.origin)
+        origin = place.origin if place.origin.line else None
+        self._own.body.at_once = True
+        error = TaskFailedError(Fault("E220", message, mend, origin, place.path or "?"))
+        for stack in render_stacks(self._own):
+            error.add_note(stack)
+        self._own.fail(error)
+
+
+def current_locations(run: GroupRun) -> tuple[StepLocation, ...]:
+    """Return which step each thread of a task over its time limit is in, by path.
+
+    Generated code knows its place by its instructions; it costs nothing until this is called.
+    """
+    found: dict[str, StepLocation] = {}
+    for top in sys._current_frames().values():
+        place = _innermost(top, run)
+        if place is not None:
+            found[place.path] = place
+    return tuple(found[path] for path in sorted(found))
+
+
+def render_stacks(run: GroupRun, *, all_tasks: bool = False) -> tuple[str, ...]:
+    """Render the stacks of a late task's threads: lines of the spec and of the user's code.
+
+    Args:
+        run: As the task sees it.
+        all_tasks: Of the other tasks of the group too.
+    """
+    found = []
+    for top in sys._current_frames().values():
+        block = _innermost_block(top)
+        ours = block is not None and (
+            block.run is run or (all_tasks and block.run.outputs is run.outputs)
+        )
+        frames = [one for one in traceback.extract_stack(top) if ours and not _is_own(one.filename)]
+        if frames:
+            found.append("".join(traceback.format_list(frames[-_MOST_FRAMES:])).rstrip())
+    return tuple(found)
+
+
+def _is_own(file: str) -> bool:
+    return file.startswith((_PACKAGE, threading.__file__, "<frozen"))
+
+
+def _innermost(top: FrameType, run: GroupRun) -> StepLocation | None:
+    found = _generated_frame(top)
+    if found is None or found[1].run is not run:
+        return None
+    frame, _ = found
+    return find_location(frame.f_code, frame.f_lasti, frame.f_globals[PLACES])
+
+
+def _innermost_block(top: FrameType) -> Frame | None:
+    found = _generated_frame(top)
+    return found[1] if found else None
+
+
+def _generated_frame(top: FrameType) -> tuple[FrameType, Frame] | None:
+    """Find where a task over its limit is: its innermost generated frame on a stack."""
+    frame: FrameType | None = top
+    while frame is not None:
+        if frame.f_globals.get(PLACES):
+            view = frame.f_locals.get("f")
+            if isinstance(view, Frame):
+                return frame, view
+        frame = frame.f_back
+    return None
+
+
+def _warn_of_failure(task: Task, node: Node, own: GroupRun, run: GroupRun) -> None:
+    """Warn of a task's failure that ``on_error: warn`` permits; other errors fail the group run."""
+    for error in own.errors:
+        if not isinstance(error, JobrunError):
+            run.fail(error)
+        elif not any(error is one for one in run.errors):
+            said = "; ".join(f"{fault.path}: {fault.message}" for fault in error.faults)
+            text = f"task '{task.name}' failed on node {node.name}, and the group continues: {said}"
+            run.emit(Noted(text, "warning"))

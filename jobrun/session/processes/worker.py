@@ -1,0 +1,436 @@
+"""Run inside a node's process: execute the master's commands with a ``ThreadsSession``.
+
+::
+
+    main thread        everything that touches workspaces, in order: groups, snapshots, reads
+    receiving thread   receives the master's messages; never waits for anything else
+    other threads      saves, and requests of other nodes meanwhile
+
+The process ends with its master, however that ends: the kernel kills it, and if the kernel
+does not (no PR_SET_PDEATHSIG), the end of the connection does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from queue import SimpleQueue
+from types import MappingProxyType
+from typing import Any
+
+from jobrun.core.errors import JobrunError
+from jobrun.core.events import Event, ProcessMeasured
+from jobrun.core.usage import CostBudget, MemoryWatch, measure_process
+from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
+from jobrun.runtime.codegen.meter import Meter
+from jobrun.runtime.frame.bounded_queue import RecordQueue
+from jobrun.runtime.frame.cancel import CancelScope
+from jobrun.runtime.frame.frame import GroupRun
+from jobrun.runtime.frame.safe_point import SafePoint, SafePointHooks
+from jobrun.runtime.records.queue_endpoints import QueuePlan
+from jobrun.session.base import RunContext
+from jobrun.session.node_dir.collection import is_visible
+from jobrun.session.node_dir.node_dir import NodeDirectory
+from jobrun.session.processes.remote_queue import RemoteQueue
+from jobrun.session.threads.external_deps import ExternalDeps, TaskOnNode
+from jobrun.session.threads.session import ThreadsSession
+from jobrun.session.wire.file_messages import NO_FILE_SETUP, WorkerFileSetup
+from jobrun.session.wire.partition import Partition
+from jobrun.session.wire.peer_transfer import PeerConnections
+from jobrun.session.wire.rpc import RpcClient
+from jobrun.session.wire.serialized_errors import serialize_error
+from jobrun.session.wire.worker_protocol import (
+    MessageChannel,
+    PeerReader,
+    ReadOwnBlob,
+    RequestConnection,
+)
+from jobrun.values.kinds import Value
+
+_LOST_MASTER = 1
+_BROKEN = 70
+_NOTHING: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+# Separates a node from a blob in a request; no name contains it.
+_NODE_SEPARATOR = "\0"
+
+
+class Worker:
+    """The process of one node, seen from inside.
+
+    Args:
+        channel: To the master.
+        ways: Makes what asks other nodes, from what asks the master for a connection to a node,
+            and what gives a copy of a blob of this node.
+    """
+
+    def __init__(
+        self, channel: MessageChannel, ways: Callable[[RequestConnection, ReadOwnBlob], PeerReader]
+    ) -> None:
+        self._channel = channel
+        self.rpc = RpcClient(channel.send)
+        self.peers = ways(self._meet, self.copy_blob)
+        self._commands: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._partitions: dict[int, Partition] = {}
+        self._snapshots: dict[int, Any] = {}
+        self._current: PartitionRun | None = None
+        self._node = ""
+        self._here: frozenset[str] = frozenset()
+        self._session = ThreadsSession()
+        self.meter: Meter | None = None
+        self.files = NodeDirectory()
+        self._measuring = CostBudget()
+
+    def serve(self) -> None:
+        """Execute the master's commands in this worker process until it is to close."""
+        threading.Thread(target=self._receive_messages, name="jobrun-receive", daemon=True).start()
+        watch = MemoryWatch(lambda: self.measure(grown=True))
+        while (command := self._commands.get()) is not None:
+            command()
+            del command
+        watch.close()
+        self._session.close()
+        self.files.close()
+
+    def _receive_messages(self) -> None:
+        try:
+            self._handle_messages()
+        except BaseException:  # noqa: BLE001 - the process ends
+            # A message that cannot be read: without this thread the master would wait for ever.
+            traceback.print_exc()
+            os._exit(_BROKEN)
+
+    def _handle_messages(self) -> None:
+        while (message := self._channel.receive()) is not None:
+            kind, *given = message
+            if kind == "close":
+                self._commands.put(None)
+                return
+            getattr(self, f"on_{kind}")(*given)
+            del message, given
+        # The master is gone: the tasks that run here must end too.
+        os._exit(_LOST_MASTER)
+
+    def run_and_reply(self, number: int, work: Callable[[], Any]) -> None:
+        """Execute a command in the worker, and send the master its result or error."""
+        try:
+            outcome = (True, work())
+        except BaseException as error:  # noqa: BLE001 - raised again where it was asked for
+            outcome = (False, serialize_error(error))
+        with contextlib.suppress(OSError):
+            try:
+                self._channel.send("answer", number, outcome)
+            except (JobrunError, TypeError, ValueError) as error:
+                # The value cannot be encoded.
+                self._channel.send("answer", number, (False, serialize_error(error)))
+
+    def _enqueue(self, number: int, work: Callable[[], Any]) -> None:
+        self._commands.put(partial(self.run_and_reply, number, work))
+
+    def _run_in_thread(self, number: int, work: Callable[[], Any]) -> None:
+        """Execute a command in a thread of the worker, where it may not block others."""
+        name = "jobrun-beside"
+        threading.Thread(
+            target=self.run_and_reply, args=(number, work), name=name, daemon=True
+        ).start()
+
+    # Handlers of the master's messages, called in the receiving thread.
+
+    def on_open(
+        self,
+        number: int,
+        node: Node,
+        facts: tuple[int, str, str],
+        grace_s: float,
+        spans: int = 0,
+        others: tuple[Node, ...] = (),
+        file_setup: WorkerFileSetup = NO_FILE_SETUP,
+    ) -> None:
+        """Set this worker process up as a node, with seed, directory and folder.
+
+        Args:
+            number: The number of the request.
+            node: The node to become.
+            facts: The seed, the directory and the folder.
+            grace_s: As that of a session.
+            spans: How many runs of blocks are reported one by one; 0 if steps are not measured.
+            others: Other nodes that run in this process.
+            file_setup: Where files of epochs go; the reply says whether the node can write there.
+        """
+        self._node = node.name
+        self._here = frozenset(one.name for one in (node, *others))
+        self.meter = Meter(spans) if spans else None
+
+        def work() -> bool:
+            self.files = NodeDirectory(node.name, file_setup)
+            self._session = ThreadsSession(grace_s=grace_s)
+            cluster = Cluster((node, *others))
+            self._session.open(cluster, RunContext(*facts, self._emit, self.meter))
+            return is_visible(file_setup.probe)
+
+        self._enqueue(number, work)
+
+    def on_partition(self, key: int, partition: Partition) -> None:
+        """Store this worker's part of a group under a key, on the master's command."""
+        self._partitions[key] = partition
+
+    def on_forget(self, key: int) -> None:
+        """Delete a stored part of a group in this worker, on the master's command."""
+        self._partitions.pop(key, None)
+
+    def on_run(
+        self,
+        number: int,
+        run: int,
+        key: int,
+        epoch: int,
+        outputs: Mapping[OutputRef, Value],
+        points: tuple[int, SafePoint | None] | None,
+    ) -> None:
+        """Run this worker's part of a group, on the master's command."""
+        current = self._current = PartitionRun(self, run, self._partitions[key], outputs)
+        self._enqueue(number, partial(current.run, self._session, epoch, points))
+
+    def on_ended(self, run: int, task: str, outputs: Mapping[OutputRef, Value]) -> None:
+        """Receive the master's message that a task has ended on all its other nodes."""
+        if self._current is not None and self._current.number == run:
+            self._current.deps.mark_ended(task, outputs)
+
+    def on_cancel(self, run: int) -> None:
+        """Cancel the run in this worker, on the master's command, if it is the current one."""
+        if self._current is not None and self._current.number == run:
+            self._current.deps.cancel()
+
+    def on_snapshot(self, number: int, kept: int, key: int) -> None:
+        """Execute the master's command to take a snapshot in this worker process."""
+        group = self._partitions[key].group
+
+        def work() -> None:
+            self._snapshots[kept] = self._session.snapshot(group)
+
+        self._enqueue(number, work)
+
+    def on_restore(self, number: int, kept: int) -> None:
+        """Execute the master's command to restore a snapshot in this worker process."""
+        self._enqueue(number, lambda: self._session.restore(self._snapshots[kept]))
+
+    def on_drop(self, kept: int) -> None:
+        """Execute the master's command to delete a snapshot in this worker process."""
+        self._commands.put(lambda: self._snapshots.pop(kept, None))
+
+    def on_settle(
+        self, number: int, names: tuple[str, ...], others: Mapping[str, tuple[str, ...]] = _NOTHING
+    ) -> None:
+        """Normalise the workspaces of this worker process, on the master's command."""
+        self._enqueue(number, lambda: self._session.settle({self._node: names, **others}))
+
+    def on_names(self, number: int, node: str = "") -> None:
+        """Reply to the master with the names in a workspace of this worker process."""
+        self._enqueue(number, lambda: self._session.names(node or self._node))
+
+    def on_read(self, number: int, names: tuple[str, ...], node: str = "") -> None:
+        """Reply to the master with the values of blobs in this worker process."""
+        self._enqueue(number, lambda: self._session.read(node or self._node, names))
+
+    def on_protect(self, number: int, tickets: tuple[Any, ...], keys: tuple[int, ...]) -> None:
+        """Let groups run in this worker during a save, on the master's command."""
+        groups = [self._partitions[key].group for key in keys if key in self._partitions]
+        self._enqueue(number, lambda: self._session.protect(tickets, groups))
+
+    def on_persist(self, number: int, tickets: tuple[Any, ...], directory: str) -> None:
+        """Write this worker's files of a save, on the master's command."""
+
+        def work() -> Any:
+            saves = self._session.persist(tickets, self.files.stage(directory))
+            return self.files.upload(directory, tickets[0].epoch, saves)
+
+        self._run_in_thread(number, work)
+
+    def on_chunk(self, number: int, token: str, name: str, offset: int) -> None:
+        """Reply with a chunk of a file that the master collects from this worker."""
+        self._run_in_thread(number, lambda: self.files.read_chunk(token, name, offset))
+
+    def on_forget_save(self, token: str) -> None:
+        """Delete this worker's local files of a save, on the master's command."""
+        self.files.forget(token)
+
+    def on_release(self, tickets: tuple[Any, ...]) -> None:
+        """Release the data behind save tickets in this worker, on the master's command."""
+        self._session.release(tickets)
+
+    def on_answer(self, number: int, outcome: tuple[bool, Any]) -> None:
+        """Resolve a request of this worker's tasks with the master's reply."""
+        self.rpc.resolve(number, outcome)
+
+    # What tasks here need.
+
+    def copy_blob(self, name: str) -> Value:
+        """Return a copy of a blob from this worker process, for another one.
+
+        Raises:
+            MissingBlobError: There is none.
+        """
+        node, _, blob = name.rpartition(_NODE_SEPARATOR)
+        return next(self._session.fetch((node or self._node,), blob, CancelScope()))
+
+    def send(self, *message: Any) -> None:
+        """Send the master a message from this worker process."""
+        with contextlib.suppress(OSError):
+            self._channel.send(*message)
+
+    def _meet(self, node: str, cancel: CancelScope) -> None:
+        number = self._current.number if self._current is not None else 0
+        self.rpc.call("ask", number, "meet", (node,)).wait(cancel)
+
+    @property
+    def here(self) -> frozenset[str]:
+        """The names of the nodes in this worker process."""
+        return self._here
+
+    def measure(self, *, grown: bool = False) -> None:
+        """Send the master what this process has used, if that is worth its cost. Any thread."""
+        if grown or self._measuring.is_due:
+            began = self._measuring.cost_clock()
+            self._emit(ProcessMeasured(measure_process(self._node), grown))
+            self._measuring.spend(began)
+
+    def _emit(self, event: Event) -> None:
+        self.send("event", event)
+
+
+class PartitionRun:
+    """The run of this process's part of a group, and its connection to the master.
+
+    Attributes:
+        deps: The rest of it.
+    """
+
+    def __init__(
+        self, worker: Worker, number: int, partition: Partition, outputs: Mapping[OutputRef, Value]
+    ) -> None:
+        self.number = number
+        self._worker = worker
+        self._partition = partition
+        self._queues = dict(partition.queues)
+        self._lock = threading.Lock()
+        # Of tasks on several nodes of this process: how many have not ended, and their outputs.
+        self._unfinished = Counter(task.name for task in partition.group.tasks)
+        self._made: dict[str, dict[OutputRef, Value]] = {}
+        self.deps = ExternalDeps(
+            outputs,
+            self.fetch,
+            partition.awaited,
+            partition.needed_elsewhere,
+            self,
+            self.fetch_file,
+        )
+
+    def run(
+        self, session: ThreadsSession, epoch: int, points: tuple[int, SafePoint | None] | None
+    ) -> Any:
+        """Run this worker's part of a group to its end, and send its step times."""
+        group: TaskGroup = self._partition.group
+        reported = None
+        if points is not None:
+            every, entry = points
+            reported = SafePointHooks(every, self._reached, entry)
+        try:
+            return session.run_part(group, epoch, self.deps, reported)
+        finally:
+            # After every group: times not reported are lost when the node is.
+            if self._worker.meter is not None:
+                self._worker.send("measured", self._worker.meter.take_times())
+            self._worker.measure()
+
+    def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
+        """Iterate over copies of a blob of any nodes, in this worker or in others."""
+        here, placement = self._worker.here, self._partition.placement
+        others = [node for node in nodes if node not in here]
+        if placement.keys().isdisjoint(others):
+            coming = self._worker.peers.fetch(others, name, cancel)
+        else:
+            # A process that runs several nodes needs the name of the one that is meant.
+            coming = (
+                next(
+                    self._worker.peers.fetch(
+                        [placement.get(node, node)], _address(node, name), cancel
+                    )
+                )
+                for node in others
+            )
+        return (
+            self._worker.copy_blob(_address(node, name)) if node in here else next(coming)
+            for node in nodes
+        )
+
+    def fetch_file(self, path: str) -> AbstractContextManager[str]:
+        """Make a file of an epoch readable on this worker's machine, while inside."""
+        return self._worker.files.local_copy(
+            path, partial(self._ask, "file", path), partial(self._ask, "where", path)
+        )
+
+    def notify_task_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
+        """Report a task's end to the master, once it ended on this worker's nodes."""
+        with self._lock:
+            made = self._made.setdefault(task, {})
+            made.update(outputs)
+            self._unfinished[task] -= 1
+            if self._unfinished[task]:
+                return
+        self._worker.send("ended", self.number, task, made)
+
+    def notify_failure(self) -> None:
+        """Report to the master that a task failed in this worker process."""
+        self._worker.send("failing", self.number)
+
+    def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue | None:
+        """Return this worker process's end of a queue shared with other nodes, or None."""
+        if plan.key not in self._queues:
+            return None
+        return RemoteQueue(
+            plan,
+            partial(self._ask_queue, plan.key),
+            run,
+            is_only_reader=self._queues[plan.key],
+        )
+
+    def _ask(self, what: str, *given: Any) -> Any:
+        return self._worker.rpc.call("ask", self.number, what, given)
+
+    def _ask_queue(self, key: TaskOnNode, what: str, *given: Any) -> Any:
+        return self._ask("queue", key, what, given)
+
+    def _reached(self, midpoint: SafePoint) -> bool:
+        return bool(self._ask("reached", midpoint).wait())
+
+
+def _address(node: str, name: str) -> str:
+    return f"{node}{_NODE_SEPARATOR}{name}"
+
+
+def main(arguments: list[str]) -> int:
+    """Run the process of a node.
+
+    Args:
+        arguments: The numbers of the inherited sockets, and that of the master's process.
+    """
+    from jobrun.session.wire.launch import prepare_worker  # noqa: PLC0415 - its counterpart there
+
+    channel = prepare_worker(int(arguments[0]), int(arguments[2]))
+    if channel is None:
+        return _LOST_MASTER
+    with socket.socket(fileno=int(arguments[1])) as handoff:
+        Worker(channel, partial(PeerConnections, handoff)).serve()
+    sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

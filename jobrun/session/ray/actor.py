@@ -1,0 +1,255 @@
+"""Run a node in a Ray actor: carry its messages, and reach other nodes' actors.
+
+What the messages say is the ``Worker``'s matter, which is the same as in a process of one machine.
+The calls of the master, each kind in threads of its own so that none waits for another::
+
+    begin      once, before all others: become a node
+    deliver    a message to the node
+    poll       waits for messages of the node, and returns them
+    copy_blob  (called by another node) a copy of a blob
+    add_peer   the handle of another node's actor
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+from ray.exceptions import RayError
+
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.events import TaskLimited
+from jobrun.runtime.frame.cancel import CancelScope
+from jobrun.session.processes.worker import Worker
+from jobrun.session.ray.code_upload import make_importable
+from jobrun.session.ray.messages import Frame, Resequencer, decode_frame, encode_frame, frame_size
+from jobrun.session.wire.rpc import Reply
+from jobrun.session.wire.serialized_errors import (
+    SerializedError,
+    deserialize_error,
+    serialize_error,
+)
+from jobrun.session.wire.worker_protocol import ReadOwnBlob, RequestConnection
+from jobrun.values.kinds import Value
+from jobrun.version import __version__
+
+# The calls, and in how many threads each kind of them runs.
+THREADS = {"deliver": 2, "poll": 1, "copy_blob": 4}
+CALLS = {
+    "begin": "deliver",
+    "deliver": "deliver",
+    "add_peer": "deliver",
+    "poll": "poll",
+    "copy_blob": "copy_blob",
+}
+# A sender blocks while more than this is queued for the master.
+_UNSENT_BYTES = 1 << 26
+_AHEAD = 4
+_MEET_S = 10.0
+# The longest wait for the master to receive a time limit.
+_ARRIVE_S = 10.0
+
+
+class ActorChannel:
+    """The node's end of the message channel; the master polls for messages."""
+
+    def __init__(self) -> None:
+        self._inbox: SimpleQueue[Frame | None] = SimpleQueue()
+        self.arriving = Resequencer(self._inbox.put)
+        self._said: list[Frame] = []
+        self._size_bytes = 0
+        # How many messages were queued, were polled, and are acknowledged.
+        self._counts = [0, 0, 0]
+        self._is_over = False
+        self._change = threading.Condition()
+
+    def send(self, *message: Any) -> None:
+        """Queue a message inside the actor until the master polls; block if too many wait."""
+        # Copied: the master takes it later, and the task may change it meanwhile.
+        frame = encode_frame(message, copied=True)
+        with self._change:
+            self._change.wait_for(lambda: self._size_bytes < _UNSENT_BYTES or self._is_over)
+            if self._is_over:
+                raise BrokenPipeError
+            self._said.append(frame)
+            self._size_bytes += frame_size(frame)
+            self._counts[0] += 1
+            number = self._counts[0]
+            self._change.notify_all()
+            if _is_urgent(*message):
+                # The task may hold the GIL from now on, and then no poll is answered.
+                self._change.wait_for(lambda: self._counts[2] >= number or self._is_over, _ARRIVE_S)
+
+    def receive(self) -> tuple[Any, ...] | None:
+        """Wait, inside the actor, for the next message that the master delivers."""
+        frame = self._inbox.get()
+        message: tuple[Any, ...] | None = None if frame is None else decode_frame(frame)
+        return message
+
+    def close(self) -> None:
+        """Close the channel inside the actor; a waiting thread wakes up."""
+        with self._change:
+            self._is_over = True
+            self._change.notify_all()
+        self._inbox.put(None)
+
+    def poll(self) -> list[Frame]:
+        """Wait for messages queued in the actor and return them all; none if the node has ended."""
+        with self._change:
+            # The next poll acknowledges what the last one returned.
+            self._counts[2] = self._counts[1]
+            self._change.notify_all()
+            self._change.wait_for(lambda: self._said or self._is_over)
+            said, self._said = self._said, []
+            self._counts[1] += len(said)
+            self._size_bytes = 0
+            self._change.notify_all()
+            return said
+
+
+def _is_urgent(kind: str, *given: Any) -> bool:
+    return kind == "event" and isinstance(given[0], TaskLimited)
+
+
+class ActorPeers:
+    """Reads blobs of other nodes by calling their actors; the master only gives the handles.
+
+    Args:
+        meet: Asks the master for the handle of a node's actor.
+    """
+
+    def __init__(self, meet: RequestConnection) -> None:
+        self._meet = meet
+        self._known: dict[str, Any] = {}
+        self._arrival = threading.Condition()
+
+    def add(self, node: str, actor: Any) -> None:
+        """Store, inside an actor, the handle of another node's actor."""
+        with self._arrival:
+            self._known[node] = actor
+            self._arrival.notify_all()
+
+    def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
+        """Iterate over copies of a blob that other nodes' actors return, with some prefetched."""
+        coming: deque[tuple[str, Any, Reply]] = deque()
+        left = deque(nodes)
+        while left or coming:
+            while left and len(coming) < _AHEAD:
+                coming.append(self._asked(left.popleft(), name, cancel))
+            node, actor, answer = coming.popleft()
+            try:
+                value: Value = answer.wait(cancel)
+            except _ActorGoneError:
+                # The node may have been replaced since its handle was received.
+                self._forget(node, actor)
+                value = self._again(node, name, cancel)
+            yield value
+
+    def _again(self, node: str, name: str, cancel: CancelScope) -> Value:
+        try:
+            value: Value = self._asked(node, name, cancel)[2].wait(cancel)
+        except _ActorGoneError as error:
+            raise _node_lost(node) from error
+        return value
+
+    def _asked(self, node: str, name: str, cancel: CancelScope) -> tuple[str, Any, Reply]:
+        actor = self._actor(node, cancel)
+        answer = Reply()
+        actor.copy_blob.remote(name).future().add_done_callback(partial(_resolve, answer))
+        return node, actor, answer
+
+    def _actor(self, node: str, cancel: CancelScope) -> Any:
+        if node not in self._known:
+            self._meet(node, cancel)
+            with self._arrival:
+                self._arrival.wait_for(lambda: node in self._known, _MEET_S)
+        try:
+            return self._known[node]
+        except KeyError:
+            raise _node_lost(node) from None
+
+    def _forget(self, node: str, actor: Any) -> None:
+        with self._arrival:
+            if self._known.get(node) is actor:
+                del self._known[node]
+
+
+class _ActorGoneError(Exception):
+    """The actor that was called does not exist any more."""
+
+
+def _resolve(answer: Reply, future: Any) -> None:
+    error = future.exception()
+    if error is not None:
+        answer.put((False, _ActorGoneError() if isinstance(error, RayError) else error))
+        return
+    is_well, value = decode_frame(future.result())
+    answer.put((is_well, deserialize_error(value) if isinstance(value, SerializedError) else value))
+
+
+def _node_lost(node: str) -> EnvironmentFaultError:
+    return EnvironmentFaultError.of(
+        "E395", f"node '{node}' is lost", "find out what ended its process"
+    )
+
+
+class NodeActor:
+    """The Ray actor of one node."""
+
+    def begin(self, start: Mapping[str, Any]) -> dict[str, Any]:
+        """Set up the actor's process and start its worker; which node it is comes by message.
+
+        Args:
+            start: ``version`` of the package; ``environment`` of the master; its ``paths`` of
+                modules and its ``umask``; ``code``, as ``make_importable`` takes it.
+
+        Returns:
+            The number of this process, and what is wrong with this place, in words, if anything.
+        """
+        if start["version"] != __version__:
+            wrong = f"has jobrun {__version__}, and not {start['version']} as here"
+            return {"pid": os.getpid(), "wrong": wrong}
+        os.environ.update(start["environment"])
+        os.umask(start["umask"])
+        sys.path += [path for path in start["paths"] if path not in sys.path]
+        wrong = make_importable(*start["code"])
+        self._wire = ActorChannel()
+        self._worker = Worker(self._wire, self._make_peers)
+        threading.Thread(target=self._work, name="jobrun-work", daemon=True).start()
+        return {"pid": os.getpid(), "wrong": wrong}
+
+    def deliver(self, number: int, frame: Frame) -> None:
+        """Deliver a message of the master to the actor's node."""
+        self._wire.arriving.receive(number, frame)
+
+    def poll(self) -> list[Frame]:
+        """Return the messages that the actor queued since the last call; none after its end."""
+        return self._wire.poll()
+
+    def copy_blob(self, name: str) -> Frame:
+        """Return a copy of a blob in this actor, or the error, to another node's actor."""
+        try:
+            return encode_frame((True, self._worker.copy_blob(name)))
+        except Exception as error:  # noqa: BLE001 - raised again where it was asked for
+            return encode_frame((False, serialize_error(error)))
+
+    def add_peer(self, node: str, actor: Any) -> None:
+        """Store the handle of another node's actor."""
+        self._peers.add(node, actor)
+
+    def _make_peers(self, meet: RequestConnection, own: ReadOwnBlob) -> ActorPeers:
+        del own
+        self._peers = ActorPeers(meet)
+        return self._peers
+
+    def _work(self) -> None:
+        wire = self._wire
+        self._worker.serve()
+        sys.stdout.flush()
+        wire.close()

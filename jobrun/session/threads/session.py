@@ -1,0 +1,578 @@
+"""Implement the ``threads`` session: all nodes live in this process, tasks run in its threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import Context
+from dataclasses import field, replace
+from functools import partial
+
+import numpy as np
+
+from jobrun.checkpoint.checkpoint_times import NodeSave
+from jobrun.checkpoint.save_load_groups import Ticket
+from jobrun.core import printed_output
+from jobrun.core.errors import TaskFailedError
+from jobrun.core.events import ignore
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.system_calls import usable_cpus
+from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
+from jobrun.runtime.codegen.numpy_warnings import NumpyWarnings
+from jobrun.runtime.execute import NodeRun, run_task
+from jobrun.runtime.frame.cancel import CancelScope
+from jobrun.runtime.frame.child_processes import ChildReaper
+from jobrun.runtime.frame.frame import Frame, GroupRun, Start
+from jobrun.runtime.frame.parallel import run_all
+from jobrun.runtime.frame.safe_point import SafePointHooks
+from jobrun.runtime.frame.workspace import Blobs, MissingBlobError
+from jobrun.runtime.group_plan import GroupPlan, plan_group
+from jobrun.runtime.snapshots.object_state import copy_object_state, restore_object_state
+from jobrun.runtime.snapshots.snapshot import Snapshots
+from jobrun.runtime.steps.process_state import ProcessState
+from jobrun.runtime.steps.user_modules import FolderFinder
+from jobrun.runtime.task_limits import has_own_scope
+from jobrun.session.base import Outputs, RunContext
+from jobrun.session.errors import GroupCancelledError, merge_errors
+from jobrun.session.threads.allocator import keep_freed_memory
+from jobrun.session.threads.dispatcher import Dispatcher
+from jobrun.session.threads.external_deps import ExternalDeps
+from jobrun.session.threads.thread_pool import ThreadPool, Work
+from jobrun.session.threads.work_items import WorkItem, require_valid_needs, run_all_after
+from jobrun.values.kinds import Value, boundary_form, detach, is_object
+from jobrun.values.objects import ObjectFacts, ObjectState, class_name
+
+# A job has four groups and one that saves; groups that load and upload are temporary.
+_KEPT_PLANS = 8
+
+
+class ThreadsSession:
+    """Runs every node in this process, each with its own global workspace.
+
+    Only outputs and pulled copies cross between nodes.
+
+    All nodes are this process: their hosts and resources mean nothing here, and remote nets
+    are not used.
+
+    Args:
+        grace_s: How long tasks may take to their next step boundary once the group run is
+            cancelled; after that ``TasksStuckError`` is raised.
+    """
+
+    def __init__(self, *, grace_s: float = 30.0) -> None:
+        self._grace_s = grace_s
+        self._plans: OrderedDict[int, GroupPlan] = OrderedDict()
+        self._nodes: dict[str, Node] = {}
+        self._workspaces: dict[str, Blobs] = {}
+        self._context: RunContext | None = None
+        self._collects = False
+        self._pool: ThreadPool | None = None
+        self._warnings: NumpyWarnings | None = None
+        self._warning_context = Context()
+        self._start_beside: Start | None = None
+        self._surroundings = ProcessState(ignore)
+        self._finder: FolderFinder | None = None
+        self._leash = ChildReaper()
+        self._savings = Snapshots()
+        self._running: GroupRun | None = None
+        # The last group that was one bare task and went well, and its run.
+        self._last: tuple[GroupPlan | None, GroupRun | None] = (None, None)
+
+    def open(self, cluster: Cluster, context: RunContext) -> None:
+        """See ``Session.open``."""
+        keep_freed_memory()
+        if not self._collects:
+            self._collects = True
+            printed_output.STREAMS.install()
+        # What listeners print is not the task's, whose thread calls them.
+        context = replace(context, emit=printed_output.without_collecting(context.emit))
+        self._context = context
+        self._nodes = {node.name: node for node in cluster}
+        self._workspaces = {node.name: Blobs() for node in cluster}
+        self._warnings = NumpyWarnings(context.emit)
+        self._warning_context = self._warnings.context()
+        self._surroundings = ProcessState(context.emit)
+        self._pool = ThreadPool(self._warnings.errstate)
+        self._start_beside = IdleCpuStarter(self._pool) if usable_cpus() > 1 else None
+        self._finder = FolderFinder(context.folder)
+        self._finder.install()
+
+    def run(
+        self, group: TaskGroup, epoch: int, outputs: Outputs, points: SafePointHooks | None = None
+    ) -> Outputs:
+        """See ``Session.run``.
+
+        Raises:
+            JobrunError: What failed first, with the faults of everything that failed.
+            GroupCancelledError: ``request_stop`` ended it.
+            TasksStuckError: Tasks did not end in time; the process has to.
+        """
+        plan = self._plans.get(id(group))
+        if plan is None:
+            require_valid_needs(group.tasks)
+            plan = self._plan(group)
+        if plan.is_alone:
+            return self._run_alone(plan, self._reuse_run(plan, epoch, dict(outputs), points))
+        return self.run_part(group, epoch, ExternalDeps(outputs, self.fetch), points)
+
+    def run_part(
+        self, group: TaskGroup, epoch: int, deps: ExternalDeps, points: SafePointHooks | None = None
+    ) -> Outputs:
+        """Run a group's part on the nodes in this threads session; needs are checked.
+
+        Args:
+            group: What of it runs here.
+            epoch: See ``run``.
+            deps: What is elsewhere, and the outputs of earlier groups.
+            points: See ``run``.
+
+        Raises:
+            JobrunError: As by ``run``.
+            GroupCancelledError: As by ``run``, or ``deps`` was cancelled.
+        """
+        _, pool, warnings = self._require_open()
+        plan = self._plan(group)
+        if not plan.tasks and not plan.nodes:
+            return {}
+        run = self._group_run(plan, epoch, deps.outputs, points)
+        run.fetch, run.fetch_file = deps.fetch, deps.fetch_file
+        run.queues = {line.key: deps.open_queue(line, run) for line in plan.queues}
+        parts = self._build_items(plan, run, deps)
+        self._running = run
+        try:
+            with self._preserve_process_state(plan), warnings.errstate(), deps.attach(run):
+                Dispatcher(run, pool, self._grace_s, deps).run(parts)
+        finally:
+            self._running = None
+        return _collect_outputs(plan, run)
+
+    def _run_alone(self, plan: GroupPlan, run: GroupRun) -> Outputs:
+        """Run a group of one task in the session directly, without set-up or queues."""
+        (task,) = plan.tasks
+        node = task.task.node
+        globals_ = self._workspaces[node]
+        group = globals_ if plan.group.workspace == "global" else Blobs()
+        self._running = run
+        try:
+            if run.body.cancelled:
+                run.interrupted = True
+            else:
+                run.beside, run.is_alone = self._start_beside, True
+                # A copy: context variables that the task sets do not reach the next run.
+                context = self._warning_context.copy()
+                context.run(run_task, task, run, self._nodes[node], group, globals_)
+        finally:
+            self._running = None
+        made = _collect_outputs(plan, run)
+        # It succeeded; the run is kept for reuse, without references to values.
+        run.outputs, run.gates = {}, {}
+        self._last = plan, run
+        return made
+
+    def _reuse_run(
+        self,
+        plan: GroupPlan,
+        epoch: int,
+        outputs: dict[OutputRef, Value],
+        points: SafePointHooks | None,
+    ) -> GroupRun:
+        """Reset and return the previous ``GroupRun`` if it ran the same plan; else make one."""
+        last, run = self._last
+        if run is None or last is not plan:
+            return self._group_run(plan, epoch, outputs, points)
+        self._last = (None, None)
+        run.epoch, run.outputs, run.points = epoch, outputs, points
+        # A stop request that came too late for the last run does not concern this one.
+        run.body = CancelScope()
+        run.waits = {}
+        run.gates = self._savings.gates(plan.changed)
+        return run
+
+    def _group_run(
+        self,
+        plan: GroupPlan,
+        epoch: int,
+        outputs: dict[OutputRef, Value],
+        points: SafePointHooks | None,
+    ) -> GroupRun:
+        context, pool, _ = self._require_open()
+        return GroupRun(
+            plan.group.name,
+            epoch,
+            context.seed,
+            context.run_dir,
+            context.folder,
+            context.emit,
+            outputs,
+            pool.start,
+            self._leash,
+            grace_s=self._grace_s,
+            snapshots=self._savings,
+            gates=self._savings.gates(plan.changed),
+            points=points,
+            fetch=self.fetch,
+        )
+
+    def protect(self, tickets: Sequence[Ticket], groups: Sequence[TaskGroup]) -> None:
+        """See ``Session.protect``."""
+        changed, opaque = collect_changes([self._plan(group) for group in groups])
+        self._savings.protect(tickets, changed, opaque)
+
+    def persist(self, tickets: Sequence[Ticket], directory: str) -> tuple[NodeSave, ...]:
+        """See ``Session.persist``.
+
+        Raises:
+            TaskFailedError: A blob holds what cannot be stored.
+            EnvironmentFaultError: The files cannot be written (such as ``ENOSPC``, ``EIO``).
+        """
+        return persist_all(self._savings, tickets, directory)
+
+    def release(self, tickets: Sequence[Ticket]) -> None:
+        """See ``Session.release``."""
+        self._savings.release(tickets)
+
+    def snapshot(self, group: TaskGroup) -> WorkspaceSnapshot:
+        """See ``Session.snapshot``."""
+        return take_snapshot(self._workspaces, self._plan(group).changed)
+
+    def restore(self, snapshot: WorkspaceSnapshot) -> None:
+        """See ``Session.restore``."""
+        restore_snapshot(snapshot, self._workspaces)
+        for blobs in self._workspaces.values():
+            objects = {name: value for name, value in blobs.items() if is_object(value)}
+            self._savings.objects.note_states(objects)
+
+    def read(self, node: str, names: tuple[str, ...]) -> dict[str, Value]:
+        """See ``Session.read``.
+
+        Raises:
+            KeyError: If the node has no such blob.
+        """
+        workspace = self._workspaces[node]
+        for name in names:
+            if name not in workspace:
+                raise KeyError(name)
+        return {name: copy_for_reading(workspace[name], name) for name in names}
+
+    def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
+        """Iterate over copies of a blob of several nodes here, for a ``pull`` step. Any thread.
+
+        Raises:
+            MissingBlobError: A node has no such blob.
+        """
+        del cancel
+        return (detach(self._workspaces[node][name], name) for node in nodes)
+
+    def names(self, node: str) -> tuple[str, ...]:
+        """See ``Session.names``."""
+        return tuple(sorted(self._workspaces[node]))
+
+    def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
+        """See ``Session.settle``.
+
+        Raises:
+            TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
+        """
+        settled = [
+            (workspace, _settle_blobs(node, workspace, keep.get(node, ())))
+            for node, workspace in self._workspaces.items()
+        ]
+        # Only when all of it is known to be right.
+        for workspace, blobs in settled:
+            workspace.clear()
+            workspace.update(blobs)
+
+    def renew(self) -> tuple[str, ...]:
+        """Empty all workspaces; no node of the threads session is lost without the process."""
+        for workspace in self._workspaces.values():
+            workspace.clear()
+        return ()
+
+    def request_stop(self) -> None:
+        """See ``Session.request_stop``.
+
+        Also from a signal handler. Does nothing while no group runs.
+        """
+        run = self._running
+        if run is not None:
+            run.body.cancel()
+
+    def close(self) -> None:
+        """Shut down the session: end all threads, release programs. Callable twice."""
+        if self._pool is not None:
+            self._pool.close()
+        if self._finder is not None:
+            self._finder.remove()
+        self._leash.close()
+        self._savings.close()
+        if self._collects:
+            self._collects = False
+            printed_output.STREAMS.remove()
+        self._workspaces = {}
+        self._plans.clear()
+        self._last = (None, None)
+
+    def _preserve_process_state(self, plan: GroupPlan) -> AbstractContextManager[None]:
+        """Return a context in which the threads session undoes callables."""
+        may_call = any(task.may_block for task in plan.tasks)
+        may_call = may_call or any(one.setup or one.reports for one in plan.nodes)
+        return self._surroundings.preserve() if may_call else nullcontext()
+
+    def _require_open(self) -> tuple[RunContext, ThreadPool, NumpyWarnings]:
+        if self._context is None or self._pool is None or self._warnings is None:
+            raise RuntimeError("the session is not open")
+        return self._context, self._pool, self._warnings
+
+    def _plan(self, group: TaskGroup) -> GroupPlan:
+        plan = self._plans.get(id(group))
+        if plan is None:
+            # The plan holds the group, so nothing else can get its id meanwhile.
+            plan = self._plans[id(group)] = plan_group(group, self._require_open()[0].meter)
+            if len(self._plans) > _KEPT_PLANS:
+                self._plans.popitem(last=False)
+        else:
+            self._plans.move_to_end(id(group))
+        return plan
+
+    def _build_items(self, plan: GroupPlan, run: GroupRun, deps: ExternalDeps) -> list[WorkItem]:
+        """Build a run's work items in the threads session: tasks, begin, end."""
+        begins: dict[str, WorkItem] = {}
+        ends: dict[str, WorkItem] = {}
+        groups: dict[str, Blobs] = {}
+        for one in plan.nodes:
+            globals_ = self._workspaces[one.node]
+            group = globals_ if plan.group.workspace == "global" else Blobs()
+            groups[one.node] = group
+            if one.setup or one.reports:
+                frame = Frame(run, self._nodes[one.node], "", (group, group, group, globals_))
+                node_run = NodeRun(one, frame)
+                begins[one.node] = WorkItem(one.node, node_run.begin)
+                ends[one.node] = WorkItem(one.node, node_run.end, always=True)
+                ends[one.node].run_after(begins[one.node])
+        tasks: dict[str, list[WorkItem]] = {}
+        for task in plan.tasks:
+            node = task.task.node
+            count_runnable_threads = partial(
+                run_task, task, run, self._nodes[node], groups[node], self._workspaces[node]
+            )
+            may_block = task.may_block or bool(task.reports) or task.task.instances > 1
+            may_block = may_block or has_own_scope(task.task)
+            work = deps.wrap_work(task.task, count_runnable_threads, run)
+            part = WorkItem(task.task.full_name, work, may_block=may_block)
+            tasks.setdefault(task.task.name, []).append(part)
+            if node in begins:
+                part.run_after(begins[node])
+                ends[node].run_after(part)
+        needed = {one.task.name: one.task.needs for one in plan.tasks if one.task.needs}
+        for name, needs in needed.items():
+            for need in needs:
+                run_all_after(tasks[name], [*tasks.get(need, ()), *deps.items_for(need)])
+        every = [part for parts in tasks.values() for part in parts]
+        return [*begins.values(), *every, *ends.values()]
+
+
+def _collect_outputs(plan: GroupPlan, run: GroupRun) -> Outputs:
+    """Return the outputs of a finished group run in threads, or raise its merged error."""
+    if run.errors:
+        raise merge_errors(run.errors, run.failed)
+    if run.interrupted:
+        raise GroupCancelledError(plan.group.name)
+    made: dict[OutputRef, Value] = {}
+    for task in plan.tasks:
+        for output in task.outputs:
+            # A task with on_error: warn that failed has none.
+            if output.ref in run.outputs:
+                made[output.ref] = run.outputs[output.ref]
+    return made
+
+
+def _settle_blobs(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[str, Value]:
+    """Return a workspace's kept blobs in boundary form, sorted by name, without shared objects."""
+    settled: dict[str, Value] = {}
+    try:
+        for name in sorted(keep):
+            value = workspace[name]
+            if type(value) is np.ndarray and not value.dtype.hasobject:
+                # As ``boundary_form`` says; of many blobs most are so.
+                flags = value.flags
+                if flags.carray and flags.owndata and 1 not in value.shape:
+                    settled[name] = value
+                    continue
+            settled[name] = boundary_form(value, name)
+    except MissingBlobError as error:
+        raise TaskFailedError.of(
+            "E216",
+            f"the state blob '{error.name}' of node '{node}' does not exist any more",
+            f"do not delete '{error.name}'; it is state because init makes it",
+        ) from None
+    seen = set(map(id, settled.values()))
+    return settled if len(seen) == len(settled) else _separate_values(settled)
+
+
+def _separate_values(settled: dict[str, Value]) -> dict[str, Value]:
+    """Separate a value that two blobs of a workspace are, by a copy; refuse an object."""
+    separated: dict[str, Value] = {}
+    seen: dict[int, str] = {}
+    for name, value in settled.items():
+        first = seen.setdefault(id(value), name)
+        if first != name and is_object(value):
+            raise TaskFailedError.of(
+                "E256",
+                f"'{name}' is the object '{first}'",
+                f"make one blob of it, and hand '{first}' to the steps that use '{name}'",
+            )
+        separated[name] = value if first == name else detach(value, name)
+    return separated
+
+
+NodeNames = Mapping[str, frozenset[str]]
+
+
+def collect_changes(plans: Sequence[GroupPlan]) -> tuple[tuple[NodeNames, ...], NodeNames]:
+    """Return what each group run in the threads session changes in place, or exposes."""
+    opaque: dict[str, frozenset[str]] = {}
+    for plan in plans:
+        for node, names in plan.opaque.items():
+            opaque[node] = opaque.get(node, frozenset()) | names
+    return tuple(plan.changed for plan in plans), opaque
+
+
+def persist_all(
+    savings: Snapshots, tickets: Sequence[Ticket], directory: str
+) -> tuple[NodeSave, ...]:
+    """Write the files of all nodes of the threads session, each in a thread of its own.
+
+    Raises:
+        TaskFailedError: A blob holds what cannot be stored.
+        EnvironmentFaultError: The files cannot be written (such as ``ENOSPC``, ``EIO``).
+    """
+    saves: dict[Ticket, NodeSave] = {}
+
+    def writing(ticket: Ticket) -> Callable[[], None]:
+        def write() -> None:
+            saves[ticket] = savings.persist(ticket, directory)
+
+        return write
+
+    raised = run_all(_start_thread, [writing(ticket) for ticket in tickets])
+    errors = [error for error in raised if error is not None]
+    if errors:
+        raise merge_errors(errors)
+    return tuple(saves[ticket] for ticket in tickets)
+
+
+def _start_thread(work: Callable[[], None], done: Callable[[], None]) -> None:
+    """Run ``work`` then ``done`` in a daemon thread that closing the session does not wait for."""
+
+    def run() -> None:
+        work()
+        done()
+
+    threading.Thread(target=run, name="jobrun-persist", daemon=True).start()
+
+
+Workspaces = Mapping[str, Blobs]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceSnapshot:
+    """The blobs of all nodes of this process, by node and name.
+
+    Attributes:
+        blobs: As they were; whatever is changed in place is not in any workspace.
+        changed: Per node, the names whose value the group may change in place.
+        states: Per node, copies of the states of objects, of which there is only one.
+    """
+
+    blobs: Mapping[str, Mapping[str, Value]]
+    changed: Mapping[str, Set[str]]
+    states: Mapping[str, Mapping[str, ObjectState]] = field(default_factory=dict)
+
+
+def take_snapshot(workspaces: Workspaces, changed: Mapping[str, Set[str]]) -> WorkspaceSnapshot:
+    """Take a snapshot of workspaces for a retry in threads: copies of what may change.
+
+    With copies from the first run on, so that each run starts from values of the same form.
+    Values that are only rebound are shared, since nothing changes them.
+    """
+    states = {
+        node: {
+            name: copy_object_state(name, value)
+            for name, value in blobs.items()
+            if is_object(value)
+        }
+        for node, blobs in workspaces.items()
+    }
+    kept = WorkspaceSnapshot(
+        {node: dict(blobs) for node, blobs in workspaces.items()}, changed, states
+    )
+    _bind_copies(kept, workspaces)
+    return kept
+
+
+def restore_snapshot(kept: WorkspaceSnapshot, workspaces: Workspaces) -> None:
+    """Restore workspaces in this process to a snapshot, for a retry; any number of times."""
+    for node, states in kept.states.items():
+        for name, state in states.items():
+            restore_object_state(kept.blobs[node][name], state)
+    _bind_copies(kept, workspaces)
+
+
+def _bind_copies(kept: WorkspaceSnapshot, workspaces: Workspaces) -> None:
+    for node, blobs in kept.blobs.items():
+        spoiled = kept.changed.get(node, frozenset())
+        fresh = {
+            name: detach(value, name) if name in spoiled and not is_object(value) else value
+            for name, value in blobs.items()
+        }
+        workspaces[node].clear()
+        workspaces[node].update(fresh)
+
+
+def copy_for_reading(value: Value, name: str) -> Value:
+    """Return a copy of a blob for a reader of the threads session; of an object, facts."""
+    return ObjectFacts(class_name(value)) if is_object(value) else detach(value, name)
+
+
+# Its fourth field: how many threads of the machine run or wait for a processor, and of how many.
+_LOAD = "/proc/loadavg"
+
+
+class IdleCpuStarter:
+    """Starts work in a thread of the pool, but only if a CPU would otherwise be idle.
+
+    On a busy machine two threads that take turns with the interpreter are slower than one.
+    """
+
+    def __init__(self, pool: ThreadPool) -> None:
+        self._pool = pool
+
+    def __call__(self, work: Work, done: Work) -> None:
+        """Start work in the pool if a CPU is idle, as ``ThreadPool.start`` does.
+
+        Raises:
+            RuntimeError: No processor is idle.
+            EnvironmentFaultError: E391, there is no thread.
+        """
+        if count_runnable_threads() >= usable_cpus():
+            raise RuntimeError("no processor is idle")
+        self._pool.start(work, done)
+
+
+def count_runnable_threads() -> float:
+    """Return how many threads of the machine run or wait, for a session with few CPUs.
+
+    Infinity if /proc/loadavg cannot be read.
+    """
+    try:
+        descriptor = os.open(_LOAD, os.O_RDONLY)
+        try:
+            text = os.read(descriptor, 100)
+        finally:
+            os.close(descriptor)
+        return int(text.split()[3].partition(b"/")[0])
+    except (OSError, ValueError, IndexError):
+        return float("inf")

@@ -1,0 +1,93 @@
+"""Keep a pool of threads from one group run to the next."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from queue import SimpleQueue
+
+from jobrun.core.errors import EnvironmentFaultError
+
+Work = Callable[[], None]
+_Inbox = SimpleQueue[tuple[Work, Work] | None]
+
+_JOIN_S = 5.0
+
+
+class ThreadPool:
+    """Threads that are reused; there are as many as work has ever overlapped.
+
+    Work must be able to start at once, since its parts may wait for each
+    other; so there is no limit, and no queue of waiting work.
+
+    Args:
+        inside: Makes the context that each thread lives in.
+    """
+
+    def __init__(self, inside: Callable[[], AbstractContextManager[object]]) -> None:
+        self._inside = inside
+        self._idle: deque[_Inbox] = deque()
+        self._threads: list[threading.Thread] = []
+        self._inboxes: list[_Inbox] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def start(self, work: Work, done: Work) -> None:
+        """Run ``work`` in a thread of the pool, then call ``done`` when that is free again.
+
+        ``work`` must not raise. ``done`` must not block.
+        """
+        try:
+            inbox = self._idle.pop()
+        except IndexError:
+            inbox = self._add_thread()
+        inbox.put((work, done))
+
+    def close(self) -> None:
+        """End the pool's idle threads; stuck ones end with the process. May be called twice."""
+        with self._lock:
+            self._closed = True
+            threads, self._threads = self._threads, []
+            inboxes, self._inboxes = self._inboxes, []
+        for inbox in inboxes:
+            inbox.put(None)
+        deadline = time.monotonic() + _JOIN_S
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _add_thread(self) -> _Inbox:
+        inbox: _Inbox = SimpleQueue()
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the session is closed")
+            name = f"jobrun-{len(self._threads)}"
+            # Daemon: a callable that never returns must not keep the process alive.
+            thread = threading.Thread(
+                target=self._run_thread, args=(inbox,), name=name, daemon=True
+            )
+            # Started before it is listed: close must not join a thread that never started.
+            try:
+                thread.start()
+            except RuntimeError as error:
+                raise EnvironmentFaultError.of(
+                    "E391",
+                    f"cannot start another thread besides {len(self._threads)}: {error}",
+                    "raise the limits of memory and processes (ulimit -v, ulimit -u), or use less",
+                ) from error
+            self._threads.append(thread)
+            self._inboxes.append(inbox)
+        return inbox
+
+    def _run_thread(self, inbox: _Inbox) -> None:
+        with self._inside():
+            while (given := inbox.get()) is not None:
+                work, done = given
+                work()
+                # Before done: the caller that it wakes may need a thread next.
+                self._idle.append(inbox)
+                del work, given
+                done()
+                del done

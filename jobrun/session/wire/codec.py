@@ -1,0 +1,422 @@
+"""Encode values as the bytes of messages between processes, and decode them.
+
+Only what is listed can be written, and nothing that is read can run anything: plain values,
+tuples, lists and mappings of them, values of blobs of any kind, the frozen dataclasses, named
+tuples and enums of a ``TypeTable``, and errors. Large arrays are not copied into the message: their
+memory is sent behind it, and read straight into new arrays that own theirs.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jobrun.checkpoint.hdf5.dtypes import dtype_text, parse_dtype
+from jobrun.core.errors import TaskFailedError
+from jobrun.values import containers as trees
+from jobrun.values import tensors
+from jobrun.values.adapters.registry import UnsavableError
+from jobrun.values.axis_order import axis_order, dense_copy, empty_in_order, flat_view, is_dense
+from jobrun.values.counter import Counter
+
+Array = np.ndarray[Any, Any]
+# Fills the memory with what was sent behind the message next.
+Fill = Callable[[memoryview], None]
+
+# Smaller arrays are cheaper to copy into the head than to send out of band.
+OUT_OF_BAND_BYTES = 1 << 14
+_INT64 = 1 << 63
+_U32, _I64, _F64 = struct.Struct("<I"), struct.Struct("<q"), struct.Struct("<d")
+_PAIR, _U16 = struct.Struct("<dd"), struct.Struct("<H")
+
+
+class Message(NamedTuple):
+    """An encoded message: a head, and the memory that follows it, in order."""
+
+    head: bytearray
+    out_of_band: list[memoryview]
+
+
+class TypeTable:
+    """The classes that encoded messages may contain; both sides run the same code."""
+
+    def __init__(self, classes: Iterable[type]) -> None:
+        self.classes = tuple(sorted(classes, key=lambda one: (one.__module__, one.__qualname__)))
+        self.numbers = {cls: number for number, cls in enumerate(self.classes)}
+        # By class: all values of its fields, in the order that its constructor takes them.
+        self.values = {
+            cls: _field_getter(_field_names(cls))
+            for cls in self.classes
+            if not issubclass(cls, enum.Enum)
+        }
+        self.counts = {cls: len(_field_names(cls)) for cls in self.values}
+        # Classes whose constructor takes some fields by keyword only.
+        self.keywords = {
+            cls: _field_names(cls)
+            for cls in self.values
+            if is_dataclass(cls) and any(one.kw_only for one in fields(cls))
+        }
+
+
+def _field_names(cls: Any) -> tuple[str, ...]:
+    if is_dataclass(cls):
+        return tuple(one.name for one in fields(cls))
+    names: tuple[str, ...] = cls._fields
+    return names
+
+
+def _field_getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
+
+
+def encode(value: Any, table: TypeTable) -> Message:
+    """Encode a value as the bytes of a message.
+
+    Raises:
+        TaskFailedError: E274, an array's dtype cannot be encoded.
+        TypeError: The value is of no kind that may cross: a defect.
+    """
+    writer = _Writer(table)
+    writer.write(value)
+    return Message(writer.head, writer.out_of_band)
+
+
+def decode(head: bytes | bytearray | memoryview, table: TypeTable, fill: Fill) -> Any:
+    """Decode the bytes of a message; ``fill`` is called for each out-of-band array in order."""
+    return _Reader(head, table, fill).read()
+
+
+class _Writer:
+    def __init__(self, table: TypeTable) -> None:
+        self.head = bytearray()
+        self.out_of_band: list[memoryview] = []
+        self._table = table
+        # Within a container in which nothing mutable occurs twice.
+        self._is_plain = False
+
+    def write(self, value: Any) -> None:
+        """Encode a value of any supported kind."""
+        write = _WRITERS.get(type(value))
+        if write is not None:
+            write(self, value)
+        elif type(value) in self._table.numbers:
+            self._listed(value)
+        elif isinstance(value, np.generic):
+            self._numpy(value)
+        elif tensors.is_tensor(value):
+            self._tensor(value)
+        elif trees.is_tree(value):
+            self._tree(value)
+        elif isinstance(value, Mapping):
+            self.mapping(value)
+        else:
+            raise TypeError(f"{type(value).__qualname__} cannot cross to another process")
+
+    def constant(self, value: Any) -> None:
+        """Encode None, a bool, or an ellipsis."""
+        self.head += _CONSTANT_TAGS[value]
+
+    def integer(self, value: int) -> None:
+        """Write an int of any size."""
+        if -_INT64 <= value < _INT64:
+            self.head += b"i" + _I64.pack(value)
+        else:
+            raw = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+            self.head += b"I" + _U32.pack(len(raw)) + raw
+
+    def real(self, value: float) -> None:
+        """Write a float, by its bits."""
+        self.head += b"f" + _F64.pack(value)
+
+    def complex(self, value: complex) -> None:
+        """Encode a complex number for a message, by its bits."""
+        self.head += b"c" + _PAIR.pack(value.real, value.imag)
+
+    def text(self, value: str) -> None:
+        """Write a str."""
+        # surrogatepass: Python strings may hold lone surrogates.
+        raw = value.encode("utf-8", "surrogatepass")
+        self.head += b"s" + _U32.pack(len(raw)) + raw
+
+    def raw(self, value: bytes) -> None:
+        """Write bytes."""
+        self.head += b"b" + _U32.pack(len(value)) + value
+
+    def row(self, value: tuple[Any, ...]) -> None:
+        """Write a tuple."""
+        self._items(b"t", value)
+
+    def list(self, value: list[Any]) -> None:
+        """Write a list."""
+        self._items(b"l", value)
+
+    def names(self, value: frozenset[Any]) -> None:
+        """Write a frozenset of strings."""
+        self._items(b"z", value)
+
+    def mapping(self, value: Mapping[Any, Any]) -> None:
+        """Encode the keys and values of a dict for a message, in their order."""
+        self.head += b"d" + _U32.pack(len(value))
+        for key, item in value.items():
+            self.write(key)
+            self._write_item(item)
+
+    def counter(self, value: Counter) -> None:
+        """Write a counter."""
+        self.head += b"k"
+        self.integer(value.value)
+
+    def array(self, value: Array) -> None:
+        """Encode an array; the order of its axes is kept, gaps and negative strides are not."""
+        if not is_dense(value):
+            value = dense_copy(value)
+        order = axis_order(value)
+        self.head += b"a"
+        self.text(_dtype_text(value.dtype))
+        self.row(value.shape)
+        self.row(order)
+        if not value.nbytes:
+            return
+        flat = flat_view(value, order).view(np.uint8)
+        if value.nbytes < OUT_OF_BAND_BYTES:
+            self.head += flat.tobytes()
+        else:
+            self.out_of_band.append(flat.data)
+
+    def _numpy(self, value: np.generic) -> None:
+        self.head += b"n"
+        self.text(_dtype_text(value.dtype))
+        self.raw(value.tobytes())
+
+    def _tensor(self, value: Any) -> None:
+        self.head += b"x"
+        self.mapping(tensors.tensor_facts(value))
+        self.array(tensors.to_arrays([value])[0])
+
+    def _tree(self, value: Any) -> None:
+        """Encode a container with a structure: a named tuple, a dataclass, an OrderedDict."""
+        self._parts(trees.flatten(value))
+
+    def _parts(self, parts: trees.Parts) -> None:
+        self.head += b"y"
+        self.text(json.dumps(parts.structure))
+        self.mapping(parts.leaves)
+
+    def _listed(self, value: Any) -> None:
+        cls = type(value)
+        number = _U16.pack(self._table.numbers[cls])
+        if isinstance(value, enum.Enum):
+            self.head += b"e" + number
+            self.text(value.name)
+        else:
+            self.head += b"o" + number
+            was_plain, self._is_plain = self._is_plain, False
+            for item in self._table.values[cls](value):
+                self.write(item)
+            self._is_plain = was_plain
+
+    def _items(self, tag: bytes, items: Iterable[Any]) -> None:
+        items = tuple(items)
+        self.head += tag + _U32.pack(len(items))
+        for item in items:
+            self._write_item(item)
+
+    def _write_item(self, value: Any) -> None:
+        """Encode an item of a container; sharing within the container is decoded as sharing."""
+        if self._is_plain or type(value) not in _CONTAINERS:
+            self.write(value)
+        elif _shares_parts(value) and (parts := _parts_of(value)) is not None:
+            self._parts(parts)
+        else:
+            self._is_plain = True
+            self.write(value)
+            self._is_plain = False
+
+
+def _shares_parts(value: Any) -> bool:
+    """Return whether a container to encode in a message has a mutable object more than once."""
+    seen = set[int]()
+    rest = [value]
+    while rest:
+        one = rest.pop()
+        if type(one) is not tuple:
+            if id(one) in seen:
+                return True
+            seen.add(id(one))
+        if type(one) in _CONTAINERS:
+            items = one.values() if isinstance(one, Mapping) else one
+            rest += [item for item in items if type(item) not in _IMMUTABLE]
+    return False
+
+
+def _parts_of(value: Any) -> trees.Parts | None:
+    """Flatten a container of a blob to encode; None for one that belongs to the message itself."""
+    try:
+        return trees.flatten(value)
+    except UnsavableError:
+        return None
+
+
+def _dtype_text(dtype: np.dtype[Any]) -> str:
+    try:
+        return dtype_text(dtype)
+    except ValueError as error:
+        raise TaskFailedError.of(
+            "E274",
+            f"a value of dtype {dtype} cannot be sent to another process: {error}",
+            "convert it to a plain dtype before it leaves the node",
+        ) from error
+
+
+_CONTAINERS = {tuple, list, dict}
+_IMMUTABLE = {type(None), bool, int, float, complex, str, bytes, frozenset, type(...)}
+_CONSTANT_TAGS: dict[Any, bytes] = {None: b"N", True: b"T", False: b"F", ...: b"E"}
+_CONSTANTS = {tag[0]: value for value, tag in _CONSTANT_TAGS.items()}
+_WRITERS: dict[type, Callable[[_Writer, Any], None]] = {
+    type(None): _Writer.constant, bool: _Writer.constant, type(...): _Writer.constant,
+    int: _Writer.integer, float: _Writer.real, complex: _Writer.complex, str: _Writer.text,
+    bytes: _Writer.raw, tuple: _Writer.row, list: _Writer.list, frozenset: _Writer.names,
+    dict: _Writer.mapping, Counter: _Writer.counter, np.ndarray: _Writer.array,
+}  # fmt: skip
+
+
+class _Reader:
+    def __init__(self, head: bytes | bytearray | memoryview, table: TypeTable, fill: Fill) -> None:
+        self._head = memoryview(head)
+        self._table = table
+        self._fill = fill
+        self._at = 0
+
+    def read(self) -> Any:
+        """Read the next value."""
+        tag = self._head[self._at]
+        self._at += 1
+        if tag in _CONSTANTS:
+            return _CONSTANTS[tag]
+        return _READERS[tag](self)
+
+    def integer(self) -> int:
+        """Read an int of 64 bits."""
+        value: int = self._unpack(_I64)[0]
+        return value
+
+    def large(self) -> int:
+        """Read an int of any size."""
+        return int.from_bytes(self._bytes(), "little", signed=True)
+
+    def real(self) -> float:
+        """Read a float, by its bits."""
+        value: float = self._unpack(_F64)[0]
+        return value
+
+    def complex(self) -> complex:
+        """Decode a complex number of a message, by its bits."""
+        return complex(*self._unpack(_PAIR))
+
+    def text(self) -> str:
+        """Read a str."""
+        return str(self._bytes(), "utf-8", "surrogatepass")
+
+    def raw(self) -> bytes:
+        """Read bytes."""
+        return bytes(self._bytes())
+
+    def row(self) -> tuple[Any, ...]:
+        """Read a tuple."""
+        return tuple([self.read() for _ in range(self._unpack(_U32)[0])])
+
+    def list(self) -> list[Any]:
+        """Read a list."""
+        return [self.read() for _ in range(self._unpack(_U32)[0])]
+
+    def names(self) -> frozenset[Any]:
+        """Read a frozenset of strings."""
+        return frozenset(self.list())
+
+    def mapping(self) -> dict[Any, Any]:
+        """Decode the keys and values of a dict in a message, in their order."""
+        return {self.read(): self.read() for _ in range(self._unpack(_U32)[0])}
+
+    def counter(self) -> Counter:
+        """Read a counter."""
+        return Counter(self.read())
+
+    def array(self) -> Array:
+        """Decode an array of a message that owns its memory."""
+        dtype, shape, order = _parse_dtype(self.read()), self.read(), self.read()
+        value = empty_in_order(shape, dtype, order)
+        if value.nbytes:
+            flat = flat_view(value, order).view(np.uint8).data
+            if value.nbytes < OUT_OF_BAND_BYTES:
+                flat[:] = self._take(value.nbytes)
+            else:
+                self._fill(flat)
+        return value
+
+    def tensor(self) -> Any:
+        """Read a tensor of PyTorch."""
+        facts = self.read()
+        return tensors.from_array(self.read(), facts)
+
+    def tree(self) -> Any:
+        """Decode a container with a structure; ``Unbound`` where its class is not loaded."""
+        structure = json.loads(self.read())
+        return trees.unflatten(structure, self.read())
+
+    def numpy(self) -> Any:
+        """Read a numpy scalar."""
+        value = np.empty((1,), _parse_dtype(self.read()))
+        raw = self.read()
+        if raw:
+            value.view(np.uint8).data[:] = raw
+        return value[0]
+
+    def listed(self) -> Any:
+        """Decode an instance of a listed class from the bytes of a message."""
+        cls = self._table.classes[self._unpack(_U16)[0]]
+        values = [self.read() for _ in range(self._table.counts[cls])]
+        names = self._table.keywords.get(cls)
+        return cls(**dict(zip(names, values, strict=True))) if names else cls(*values)
+
+    def member(self) -> Any:
+        """Read a member of an enum."""
+        cls: Any = self._table.classes[self._unpack(_U16)[0]]
+        return cls[self.read()]
+
+    def _unpack(self, form: struct.Struct) -> tuple[Any, ...]:
+        at = self._at
+        self._at = at + form.size
+        return form.unpack_from(self._head, at)
+
+    def _bytes(self) -> memoryview:
+        return self._take(self._unpack(_U32)[0])
+
+    def _take(self, count: int) -> memoryview:
+        at = self._at
+        self._at = at + count
+        return self._head[at : at + count]
+
+
+_READERS: dict[int, Callable[[_Reader], Any]] = {
+    ord("i"): _Reader.integer, ord("I"): _Reader.large, ord("f"): _Reader.real,
+    ord("c"): _Reader.complex, ord("s"): _Reader.text, ord("b"): _Reader.raw,
+    ord("t"): _Reader.row, ord("l"): _Reader.list, ord("z"): _Reader.names,
+    ord("d"): _Reader.mapping, ord("k"): _Reader.counter, ord("a"): _Reader.array,
+    ord("n"): _Reader.numpy, ord("o"): _Reader.listed, ord("e"): _Reader.member,
+    ord("x"): _Reader.tensor, ord("y"): _Reader.tree,
+}  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _parse_dtype(text: str) -> np.dtype[Any]:
+    return parse_dtype(text)

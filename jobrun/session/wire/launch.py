@@ -1,0 +1,184 @@
+"""Launch the process of a node on this machine, and end it.
+
+A fresh interpreter, not a fork: this process has threads, and BLAS has its own. Nothing is left
+behind, since there is nothing but a pair of sockets that both processes inherit: no file, no
+directory, no port.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.printed_output import STREAMS
+from jobrun.core.system_calls import die_with_parent, open_message_sockets
+from jobrun.session.wire.peer_transfer import ASK, SERVE, send_connection
+from jobrun.session.wire.socket_channel import SocketChannel
+
+_ROOT = str(Path(__file__).parent.parent.parent)
+# A terminal or a batch system sends them to the process group; only the master acts on them.
+_NOT_FOR_NODES = frozenset(
+    (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+)
+_END_S = 5.0
+# How long a stopped process (SIGSTOP) is waited for, while this one runs.
+STOPPED_S = 30.0
+_MOMENT_S = 0.1
+
+
+class LocalProcess:
+    """A node's process on this machine, seen from its master.
+
+    Args:
+        node: Its name, shown in the list of processes.
+    """
+
+    def __init__(self, node: str) -> None:
+        ours, theirs = socket.socketpair()
+        # Each message comes with one descriptor of a connection to another node.
+        self.handoff, inside = open_message_sockets()
+        before = os.environ.get("PYTHONPATH")
+        paths = _ROOT if before is None else os.pathsep.join((_ROOT, before))
+        command = [
+            sys.executable, *subprocess._args_from_interpreter_flags(), "-P",  # type: ignore[attr-defined]
+            "-m", "jobrun.session.processes.worker", str(theirs.fileno()),
+            str(inside.fileno()), str(os.getpid()), node,
+        ]  # fmt: skip
+        # Blocked until its handlers are installed; it unblocks them itself.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_NODES)
+        try:
+            with theirs, inside:
+                self._process = subprocess.Popen(  # noqa: S603 - ourselves
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(), inside.fileno()),
+                    env={**os.environ, "PYTHONPATH": paths},
+                )
+        except OSError as error:
+            ours.close()
+            self.handoff.close()
+            raise EnvironmentFaultError.of(
+                "E396",
+                f"the process of node '{node}' could not be started: {error.strerror}",
+                "see the limits (ulimit -a) and the memory, or use the session 'threads'",
+            ) from error
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        self._was_stopped = False
+        self._channel = SocketChannel(ours)
+        with contextlib.suppress(OSError):
+            self.channel.send("begin", tuple(sys.path), before, STREAMS.is_shown)
+
+    @property
+    def channel(self) -> SocketChannel:
+        """The master's end of the connection."""
+        return self._channel
+
+    @property
+    def pid(self) -> int:
+        """The process ID."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """Kill the process with SIGKILL."""
+        self._process.kill()
+
+    def abort(self) -> None:
+        """Kill the launched process with SIGABRT; faulthandler writes its threads' stacks."""
+        self._process.send_signal(signal.SIGABRT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+        self._process.kill()
+
+    def connect_peer(self, asker: str, owner: str, other: LocalProcess) -> None:
+        """Connect two launched processes by a socket pair, so that one can request blobs."""
+        asking, serving = socket.socketpair()
+        with asking, serving:
+            send_connection(other.handoff, SERVE, asker, serving)
+            send_connection(self.handoff, ASK, owner, asking)
+
+    def release(self) -> None:
+        """Close the sockets of the launched process, once no thread uses them."""
+        self.channel.release()
+        self.handoff.close()
+
+    def wait_for_exit(self) -> None:
+        """Return when the launched process has ended, in whatever way. Any thread.
+
+        One that is stopped (SIGSTOP) would never answer: it is killed if it stays stopped.
+        waitid(WSTOPPED) reports that; one that only computes long, and holds the GIL, is not
+        mistaken for it. Where there is no ``waitid``, a stopped process is waited for.
+        """
+        if not hasattr(os, "waitid"):
+            self._process.wait()
+            return
+        with contextlib.suppress(ChildProcessError):
+            while (state := self._state(0)) is not None and state.si_code == os.CLD_STOPPED:
+                self._wait_while_stopped()
+
+    def _wait_while_stopped(self) -> None:
+        """Wait for a launched process that is stopped (SIGSTOP); kill it at last."""
+        # Counted in own sleeps: if the whole job was stopped, no time has passed for any process.
+        for _ in range(round(STOPPED_S / _MOMENT_S)):
+            time.sleep(_MOMENT_S)
+            state = self._state(os.WNOHANG)
+            if state is None or state.si_code != os.CLD_STOPPED:
+                return
+        self._was_stopped = True
+        self._process.kill()
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
+    def _state(self, more: int) -> os.waitid_result | None:
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT | more)
+
+    def join(self) -> str:
+        """Wait for the launched process to end, by force if needed; say how it ended."""
+        try:
+            status = self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            status = self._process.wait()
+        if self._was_stopped:
+            return f"was stopped by a signal and did not continue for {STOPPED_S:g} s"
+        if status >= 0:
+            return f"ended with exit code {status}"
+        try:
+            return f"was ended by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"was ended by signal {-status}"
+
+
+def prepare_worker(descriptor: int, master: int) -> SocketChannel | None:
+    """Set up the launched process of a node; return its channel to the master, or None.
+
+    Args:
+        descriptor: Of the inherited socket.
+        master: The process that started this one.
+    """
+    if not die_with_parent(master):
+        return None
+    for number in _NOT_FOR_NODES:
+        # A no-op handler: SIG_IGN would be inherited by the programs that tasks start.
+        signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _NOT_FOR_NODES)
+    if sys.stderr is not None:
+        faulthandler.enable()
+    channel = SocketChannel(socket.socket(fileno=descriptor))
+    first = channel.receive()
+    if first is None:
+        return None
+    _, paths, before, STREAMS.is_shown = first
+    sys.path[:] = paths
+    if before is None:
+        os.environ.pop("PYTHONPATH", None)
+    else:
+        os.environ["PYTHONPATH"] = before
+    return channel

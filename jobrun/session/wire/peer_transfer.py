@@ -1,0 +1,152 @@
+"""Transfer blobs directly between the processes of two nodes, bypassing the master.
+
+For each direction there is a connection of its own, made by the master when it is first wanted:
+one side only receives blobs there and the other only sends them, so that two nodes which
+send each other large arrays at the same time never wait for one another. ::
+
+    asker     "meet b", to the master
+    master    makes a pair of sockets; hands one end to b, to serve, and one to a, to ask
+    asker     asks b, again and again, until one of them ends
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.runtime.frame.cancel import CancelScope
+from jobrun.session.wire.rpc import Reply, RpcClient
+from jobrun.session.wire.serialized_errors import serialize_error
+from jobrun.session.wire.socket_channel import SocketChannel
+from jobrun.values.kinds import Value
+
+ASK, SERVE = "ask", "serve"
+# How many nodes are asked in parallel: more would only take memory.
+_AHEAD = 4
+_NAME_BYTES = 4096
+# The descriptor has been sent already when it is waited for.
+_MEET_S = 10.0
+
+
+def send_connection(handoff: socket.socket, role: str, node: str, end: socket.socket) -> None:
+    """Send a process its end of a direct connection to a peer node (``SCM_RIGHTS``).
+
+    Nothing happens if the process has ended: the other end is closed then.
+    """
+    with contextlib.suppress(OSError):
+        socket.send_fds(handoff, [f"{role} {node}".encode()], [end.fileno()])
+
+
+class PeerConnections:
+    """The connections of one node to other nodes.
+
+    Args:
+        handoff: Where the master hands in ends of connections.
+        meet: Asks the master for a connection to a node.
+        own: Gives a copy of a blob of this node.
+    """
+
+    def __init__(
+        self,
+        handoff: socket.socket,
+        meet: Callable[[str, CancelScope], None],
+        own: Callable[[str], Value],
+    ) -> None:
+        self._handoff = handoff
+        self._meet = meet
+        self._own = own
+        self._known: dict[str, RpcClient] = {}
+        self._arrived: Counter[str] = Counter()
+        self._arrival = threading.Condition()
+        _start_thread(self._accept_connections)
+
+    def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
+        """Transfer copies of a blob directly from several nodes, some prefetched.
+
+        Raises:
+            EnvironmentFaultError: E395, a node is lost.
+            MissingBlobError: A node has no such blob.
+            CancelledError: The scope was cancelled.
+        """
+        coming: deque[Reply] = deque()
+        left = deque(nodes)
+        while left or coming:
+            while left and len(coming) < _AHEAD:
+                coming.append(self._connection_to(left.popleft(), cancel).call(name))
+            yield coming.popleft().wait(cancel)
+
+    def _connection_to(self, node: str, cancel: CancelScope) -> RpcClient:
+        client = self._known.get(node)
+        if client is None:
+            before = self._arrived[node]
+            self._meet(node, cancel)
+            with self._arrival:
+                # Counted: the connection that has arrived may be closed again already.
+                self._arrival.wait_for(lambda: self._arrived[node] > before, _MEET_S)
+                client = self._known.get(node)
+        if client is None:
+            raise _node_lost(node)
+        return client
+
+    def _accept_connections(self) -> None:
+        """Receive ends of direct connections to other nodes, for transfers."""
+        while True:
+            try:
+                said, handed, _, _ = socket.recv_fds(self._handoff, _NAME_BYTES, 1)
+            except OSError:
+                return
+            if not said:
+                return
+            role, _, node = said.decode().partition(" ")
+            channel = SocketChannel(socket.socket(fileno=handed[0]))
+            if role == SERVE:
+                _start_thread(lambda channel=channel: self._serve(channel))  # type: ignore[misc]
+            else:
+                client = RpcClient(channel.send)
+                with self._arrival:
+                    self._known[node] = client
+                    self._arrived[node] += 1
+                    self._arrival.notify_all()
+                _start_thread(lambda c=channel, n=node, k=client: self._receive_replies(c, n, k))  # type: ignore[misc]
+
+    def _serve(self, channel: SocketChannel) -> None:
+        while (message := channel.receive()) is not None:
+            name, number = message
+            try:
+                outcome = (True, self._own(name))
+            except BaseException as error:  # noqa: BLE001 - raised again where it was asked for
+                outcome = (False, serialize_error(error))
+            try:
+                channel.send(number, outcome)
+            except OSError:
+                break
+            except Exception as error:  # noqa: BLE001 - the value cannot cross
+                channel.send(number, (False, serialize_error(error)))
+            del message, outcome
+        channel.close()
+        channel.release()
+
+    def _receive_replies(self, channel: SocketChannel, node: str, client: RpcClient) -> None:
+        while (message := channel.receive()) is not None:
+            client.resolve(*message)
+            del message
+        with self._arrival:
+            if self._known.get(node) is client:
+                del self._known[node]
+        client.fail_all(_node_lost(node))
+        channel.close()
+        channel.release()
+
+
+def _node_lost(node: str) -> EnvironmentFaultError:
+    return EnvironmentFaultError.of(
+        "E395", f"node '{node}' is lost", "find out what ended its process"
+    )
+
+
+def _start_thread(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name="jobrun-peer", daemon=True).start()

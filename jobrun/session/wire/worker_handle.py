@@ -1,0 +1,169 @@
+"""Control one node's process from the master: send it requests and dispatch its messages."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from jobrun.core.events import Listener
+from jobrun.graph.types import OutputRef
+from jobrun.runtime.codegen.step_times import BlockTime
+from jobrun.session.errors import NodeLostError
+from jobrun.session.wire.launch import LocalProcess
+from jobrun.session.wire.partition import Partition
+from jobrun.session.wire.rpc import RpcClient
+from jobrun.session.wire.serialized_errors import serialize_error
+from jobrun.session.wire.worker_protocol import WorkerProcess
+from jobrun.values.kinds import Value
+
+
+class WorkerListener(Protocol):
+    """Receives what a node sends unasked, in the handle's own thread; must not wait for nodes."""
+
+    def part_failed(self, node: str, run: int) -> None:
+        """Handle a worker's message that its part of the run has failed (protocol)."""
+
+    def task_ended(
+        self, node: str, run: int, task: str, outputs: Mapping[OutputRef, Value]
+    ) -> None:
+        """Handle a worker's message that a task ended which other nodes need (protocol)."""
+
+    def handle_request(
+        self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
+    ) -> None:
+        """Handle a request of the node; ``WorkerHandle.answer`` sends the reply."""
+
+    def add_step_times(self, reporter: str, times: Sequence[BlockTime]) -> None:
+        """Handle step times that the node sent; see ``Instrumenter.merge_times``."""
+
+    def worker_lost(self, node: str) -> None:
+        """Handle that a worker process has ended unexpectedly (protocol)."""
+
+
+class WorkerHandle:
+    """Owns a node's process, from its start to its end.
+
+    Args:
+        node: Its name.
+        listener: Receives what it sends unasked.
+        emit: Receives its events.
+        start: Starts the process.
+        incarnation: Counts the processes of the session, from 1.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        listener: WorkerListener,
+        emit: Listener,
+        start: Callable[[str], WorkerProcess] = LocalProcess,
+        incarnation: int = 0,
+    ) -> None:
+        self.node = node
+        self.incarnation = incarnation
+        self._listener = listener
+        self._emit = emit
+        self._process = start(node)
+        self.rpc = RpcClient(self._process.channel.send)
+        self.loss: NodeLostError | None = None
+        self._known: set[int] = set()
+        self._is_closing = False
+        self._threads = [
+            threading.Thread(target=work, name=f"jobrun-{node}", daemon=True)
+            for work in (self._receive_messages, self._wait_for_exit)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def pid(self) -> int:
+        """The process ID."""
+        return self._process.pid
+
+    def send(self, *message: Any) -> None:
+        """Send the worker process a message without a reply, unless it has ended."""
+        with contextlib.suppress(OSError):
+            self._process.channel.send(*message)
+
+    def send_partition(self, key: int, partition: Partition) -> None:
+        """Send the worker process its part of a group, through its handle, once."""
+        if key not in self._known:
+            self._known.add(key)
+            self.send("partition", key, partition)
+
+    def forget_partition(self, key: int) -> None:
+        """Let the worker process delete a part of a group that is not used again."""
+        if key in self._known:
+            self._known.remove(key)
+            self.send("forget", key)
+
+    def answer(self, number: int, *, value: Any = None, error: BaseException | None = None) -> None:
+        """Reply to a request of the worker process with a value or an error."""
+        if error is not None:
+            self.send("answer", number, (False, serialize_error(error)))
+        else:
+            self.send("answer", number, (True, value))
+
+    def connect_to(self, other: WorkerHandle) -> None:
+        """Connect the handle's node with another one, so that it can request its blobs."""
+        self._process.connect_peer(self.node, other.node, other._process)
+
+    def kill(self) -> None:
+        """Kill the worker process; the handle's listener is notified of the loss."""
+        self._process.kill()
+
+    def abort(self) -> None:
+        """Kill the worker process of the handle, which does not answer, for its stacks."""
+        self._process.abort()
+
+    def request_close(self) -> None:
+        """Ask the worker process by a message to end, if it lives."""
+        self._is_closing = True
+        self.send("close")
+
+    def close(self, *, at_once: bool = False) -> None:
+        """Wait for the worker process to end, and free its handle. May be called twice."""
+        self._is_closing = True
+        if at_once:
+            self._process.kill()
+        self._process.join()
+        for thread in self._threads:
+            thread.join()
+        self._process.release()
+
+    def _receive_messages(self) -> None:
+        channel = self._process.channel
+        while (message := channel.receive()) is not None:
+            self._dispatch(*message)
+            # Freed before waiting for the next one: it may be large.
+            del message
+        how = "was closed" if self._is_closing else self._process.join()
+        channel.close()
+        self.loss = NodeLostError.of_node(self.node, how)
+        self.rpc.fail_all(self.loss)
+        if not self._is_closing:
+            self._listener.worker_lost(self.node)
+
+    def _wait_for_exit(self) -> None:
+        # A process forked by a callable inherits the socket and would keep it open.
+        self._process.wait_for_exit()
+        self._process.channel.close()
+
+    def _dispatch(self, kind: str, *given: Any) -> None:
+        match kind:
+            case "event":
+                self._emit(given[0])
+            case "answer":
+                self.rpc.resolve(*given)
+            case "failing":
+                self._listener.part_failed(self.node, *given)
+            case "ended":
+                self._listener.task_ended(self.node, *given)
+            case "ask":
+                self._listener.handle_request(self, *given)
+            case "measured":
+                self._listener.add_step_times(f"{self.node} {self.pid}", *given)
+            case _:
+                raise RuntimeError(f"node '{self.node}' sent an unknown message '{kind}'")

@@ -1,0 +1,118 @@
+"""Determine the usual order of a spec's keys: that of the fields of the models."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, Tag
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.spec.models.job import JobSpec
+from jobrun.spec.models.model_keys import fields_of
+from jobrun.spec.models.steps import step_form
+
+# What describes a body comes before the body, whatever the order of the models.
+_BODIES = ("setup", "steps")
+_BEFORE_BODIES = ("as", "name", "node")
+# What a task reads comes beside its name and its place in the job.
+_BEHIND = {"read": "needs"}
+_FIRST = ("<<",)
+_NOTES = "x-"
+# What identifies the file comes before the notes.
+_HEAD = ("jobrun", "include", "name", "description")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a place in a spec may hold, by a type of the models, or None if that is unknown."""
+
+    annotation: Any = None
+
+    def model(self, keys: Sequence[str]) -> type[BaseModel] | None:
+        """Return the model whose fields give the order of these keys, or None."""
+        found = [one for one in _members(self.annotation, "") if _is_model(one[1])]
+        form = step_form(dict.fromkeys(keys))
+        for tag, member in found:
+            if len(found) == 1 or tag == form:
+                model: type[BaseModel] = member
+                return model
+        return None
+
+    def below(self, keys: Sequence[str], key: str) -> Kind:
+        """Return the kind of the value below a key, which gives the order of the keys in it."""
+        model = self.model(keys)
+        if model is not None:
+            for name, field in fields_of(model):
+                if key == (field.alias or name):
+                    return Kind(field.annotation)
+            return Kind()
+        for _, member in _members(self.annotation, ""):
+            if get_origin(member) is dict:
+                return Kind(get_args(member)[1])
+        return Kind()
+
+    def item(self) -> Kind:
+        """Return the kind of a list's items, which gives the order of the keys in them."""
+        for _, member in _members(self.annotation, ""):
+            if get_origin(member) is tuple:
+                return Kind(get_args(member)[0])
+        return Kind()
+
+    def order(self, keys: Sequence[str]) -> list[int]:
+        """Return the usual order of the keys of a mapping in a spec, as their indices.
+
+        Keys that the model does not name keep their order, behind all others.
+        """
+        model = self.model(keys)
+        if model is None:
+            return list(range(len(keys)))
+        rank = {key: number for number, key in enumerate(_canonical(model))}
+        behind = len(rank)
+
+        def place(number: int) -> tuple[int, int]:
+            key = keys[number]
+            if model is JobSpec and key.startswith(_NOTES):
+                key = _NOTES
+            return (rank.get(key, behind), number)
+
+        return sorted(range(len(keys)), key=place)
+
+
+WHOLE = Kind(JobSpec)
+
+
+def _canonical(model: type[BaseModel]) -> list[str]:
+    keys = [field.alias or name for name, field in fields_of(model)]
+    if model is JobSpec:
+        keys = [*_HEAD, _NOTES, *(key for key in keys if key not in _HEAD)]
+        return [*_FIRST, *keys]
+    for key, other in _BEHIND.items():
+        if key in keys and other in keys:
+            keys.remove(key)
+            keys.insert(keys.index(other) + 1, key)
+    if _BODIES[-1] in keys:
+        at = min(keys.index(body) for body in _BODIES if body in keys)
+        late = [key for key in _BEFORE_BODIES if key in keys[at:]]
+        before = [key for key in keys[:at] if key not in late]
+        keys = [*before, *late, *(key for key in keys[at:] if key not in late)]
+    return [*_FIRST, *keys]
+
+
+def _members(annotation: Any, tag: str) -> Iterator[tuple[str, Any]]:
+    """Yield the models that a field allows, each of which has an order of keys."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        inner, *notes = get_args(annotation)
+        tags = [note.tag for note in notes if isinstance(note, Tag)]
+        yield from _members(inner, tags[0] if tags else tag)
+    elif origin in {Union, types.UnionType}:
+        for member in get_args(annotation):
+            yield from _members(member, tag)
+    else:
+        yield tag, annotation
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

@@ -1,0 +1,146 @@
+"""Build the JSON Schema of the spec language, with which editors check and complete specs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from jobrun.spec.models.job import JobSpec
+from jobrun.spec.models.scalar_types import BlobName, EveryValue, Expression, Model, Name, Seconds
+from jobrun.spec.models.steps import Step
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_REF = "#/$defs/{model}"
+# Types that stand in many places get a definition each: (type, name, description).
+_SHARED: tuple[tuple[Any, str, str], ...] = (
+    (Step, "Step", "a statement such as 'w -= lr * g', or a mapping that says what it does"),
+    (Expression, "Expression", "over blobs and params; text inside one is quoted again"),
+    (Name, "Name", "letters, digits, '_', '.', '-'; not starting with '.' or '-'"),
+    (BlobName, "BlobName", "letters, digits and '_', not starting with a digit"),
+    (Seconds, "Duration", "such as 250ms, 90s, 30m, 4h or 2d"),
+    (EveryValue, "Every", "epochs such as 5ep, or a duration such as 10m"),
+)
+_INCLUDE = {
+    "type": "array",
+    "items": {"type": "string"},
+    "description": "files merged under this one; paths are relative to this file",
+}
+_REFERENCE = {
+    "type": "string",
+    "pattern": r"^\$\{[^{}]+\}$",
+    "description": "${param}, ${env:NAME,default}, ${run.seed}",
+}
+_TO_REFERENCE = {"$ref": "#/$defs/Reference"}
+# What people read, and what does not tell one type from another.
+_NOTES = ("title", "description", "default")
+# A reference may stand for these: it is replaced before the value is checked.
+_REPLACEABLE = frozenset({"integer", "number", "boolean"})
+
+
+def schema_text() -> str:
+    """Render the JSON Schema of specs as text, always the same for one version of jobrun."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def schema() -> dict[str, Any]:
+    """Build the JSON Schema of a whole spec file from the pydantic models."""
+    _build_all(Model)
+    built = JobSpec.model_json_schema(by_alias=True, ref_template=_REF)
+    shared = {name: _schema_of(kind) for kind, name, _ in _SHARED}
+    definitions = {
+        name: _shared(body, {key: value for key, value in shared.items() if key != name})
+        for name, body in (built.pop("$defs") | shared).items()
+    }
+    for _, name, description in _SHARED:
+        definitions[name] |= {"title": name, "description": description}
+    body = _shared(built, shared)
+    body["properties"] |= {"include": _INCLUDE}
+    whole = {
+        "$schema": _DIALECT,
+        "$id": "urn:jobrun:job.schema.json:1",
+        **body,
+        "title": "jobrun job",
+        "patternProperties": {"^x-": {"description": "for anchors and notes; ignored"}},
+        "$defs": dict(sorted((definitions | {"Reference": _REFERENCE}).items())),
+    }
+    return {key: _tidied(value, key) for key, value in whole.items()}
+
+
+def _build_all(model: type[Model]) -> None:
+    """Build every model before its JSON Schema: a default may be an instance of a deferred one.
+
+    The oldest pydantic that is allowed cannot write such a default before.
+    """
+    for one in model.__subclasses__():
+        one.model_rebuild()
+        _build_all(one)
+
+
+def _schema_of(kind: Any) -> dict[str, Any]:
+    built = TypeAdapter(kind).json_schema(by_alias=True, ref_template=_REF)
+    return {key: value for key, value in built.items() if key not in {"$defs", *_NOTES}}
+
+
+def _shared(value: Any, shared: dict[str, dict[str, Any]]) -> Any:
+    """Replace each copy of a shared type in the JSON Schema by a reference."""
+    if isinstance(value, list):
+        return [_shared(item, shared) for item in value]
+    if not isinstance(value, dict):
+        return value
+    notes = {key: value[key] for key in _NOTES if key in value}
+    core = {key: item for key, item in value.items() if key not in notes}
+    for name, body in shared.items():
+        if core == body:
+            return {"$ref": f"#/$defs/{name}", **notes}
+    return {key: _shared(item, shared) for key, item in value.items()}
+
+
+def _tidied(value: Any, key: str) -> Any:
+    """Remove generated titles from the JSON Schema, and allow references in place of values."""
+    if isinstance(value, list):
+        return [_tidied(item, "") for item in value]
+    if not isinstance(value, dict) or key in {"default", "const"}:
+        return value
+    named = key in {"properties", "patternProperties", "$defs"}
+    if named:
+        return {name: _tidied(item, "") for name, item in value.items()}
+    value = _closed(_without_null(value))
+    if {"type": "string"} in value.get("anyOf", ()):
+        return value  # any text may stand here, a reference too
+    tidied = {
+        name: _tidied(item, name)
+        for name, item in value.items()
+        if not (name == "title" and "properties" not in value)
+        and not (name == "default" and item is None)
+    }
+    return tidied if key == "propertyNames" else _or_reference(tidied)
+
+
+def _without_null(value: dict[str, Any]) -> dict[str, Any]:
+    """Make the JSON Schema allow a key to be left out, but not to be null."""
+    members = value.get("anyOf")
+    if not members or {"type": "null"} not in members:
+        return value
+    rest = [member for member in members if member != {"type": "null"}]
+    outer = {name: item for name, item in value.items() if name != "anyOf"}
+    if outer.get("default", 0) is None:
+        del outer["default"]
+    return {**outer, "anyOf": rest} if len(rest) > 1 else {**rest[0], **outer}
+
+
+def _closed(value: dict[str, Any]) -> dict[str, Any]:
+    """Make the JSON Schema refuse keys of a mapping of names that are no valid names."""
+    names = value.get("patternProperties")
+    closed = names and value.get("type") == "object" and "additionalProperties" not in value
+    return {**value, "additionalProperties": False} if closed else value
+
+
+def _or_reference(value: dict[str, Any]) -> dict[str, Any]:
+    replaceable = value.get("type") in _REPLACEABLE or "enum" in value or "pattern" in value
+    if not replaceable or value == _REFERENCE:
+        return value
+    outside = {name: value[name] for name in _NOTES if name in value}
+    inside = {name: item for name, item in value.items() if name not in outside}
+    return {**outside, "anyOf": [inside, _TO_REFERENCE]}

@@ -1,0 +1,56 @@
+"""List the keys and fields of a pydantic model, with the types that their annotations mean."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from jobrun.spec.models.scalar_types import Model
+
+
+def fields_of(model: type[BaseModel]) -> Iterable[tuple[str, FieldInfo]]:
+    """List the fields of a pydantic model with their annotations resolved."""
+    # In a model that was built only as a part of another, names of later classes are still texts.
+    model.model_rebuild()
+    return model.model_fields.items()
+
+
+def keys_of(model: type[Model]) -> tuple[str, ...]:
+    """List the YAML keys that a pydantic model has, in order."""
+    return tuple(sorted(field.alias or name for name, field in fields_of(model)))
+
+
+def field_of(model: type[Model], key: str) -> FieldInfo | None:
+    """Return the field of a pydantic model that has the YAML key, or None."""
+    for name, field in fields_of(model):
+        if (field.alias or name) == key:
+            return field
+    return None
+
+
+def is_model(annotation: Any) -> bool:
+    """Return whether the annotation of a field is a model of the spec language."""
+    return isinstance(annotation, type) and issubclass(annotation, Model)
+
+
+def strip_annotation(annotation: Any) -> Any:
+    """Strip metadata from the type of a model's key, and the None of an optional one."""
+    while True:
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        elif is_union(annotation):
+            members = [item for item in get_args(annotation) if item is not type(None)]
+            if len(members) != 1:
+                return annotation
+            annotation = members[0]
+        else:
+            return annotation
+
+
+def is_union(annotation: Any) -> bool:
+    """Return whether the annotation of a model's field is a union of several types."""
+    return get_origin(annotation) in {Union, types.UnionType}

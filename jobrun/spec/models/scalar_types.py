@@ -1,0 +1,171 @@
+"""Define the scalar types of the spec language: expressions, durations, sizes, names.
+
+YAML 1.2 gives text, numbers, bools and null; what a text means depends on its place.
+Each type here checks one such meaning, with one error and one mend.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from decimal import Decimal
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import (
+    AllowInfNan,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    PlainSerializer,
+    Strict,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.names import BLOB_NAME, FILE_NAME
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_EVERY = re.compile(r"(\d+)\s?(ep|records)")
+
+
+class Model(BaseModel):
+    """The base of everything in a spec: frozen, and closed to unknown keys."""
+
+    # Built as parts of the job's: else each is built again for itself, and for each above it.
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False, defer_build=True)
+
+
+Bool = Annotated[bool, Strict()]
+Int = Annotated[int, Strict()]
+Float = Annotated[float, Strict(), AllowInfNan(False)]
+Str = Annotated[str, Strict()]
+
+Given = TypeVar("Given")
+
+
+def _given(value: Any) -> Any:
+    if value is None:
+        raise PydanticCustomError("no_value", "missing value")
+    return value
+
+
+# A key that may be left out. Written with nothing behind it, it is a slip and an error.
+Maybe = Annotated[Given | None, BeforeValidator(_given)]
+
+
+def kind_of(value: Any) -> str:
+    """Return whether a value of a type with several forms is a mapping, a list or text."""
+    if isinstance(value, dict | Model):
+        return "mapping"
+    return "list" if isinstance(value, list | tuple) else "text"
+
+
+ByKind = Discriminator(kind_of)
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not FILE_NAME.fullmatch(value):
+        raise PydanticCustomError("name", "expected a name")
+    return value
+
+
+def _blob(value: Any) -> str:
+    if not isinstance(value, str) or not _is_blob_name(value):
+        raise PydanticCustomError("blob_name", "expected a blob's name")
+    return value
+
+
+def _is_blob_name(text: str) -> bool:
+    """Return whether a scalar of the spec is a valid blob name, in normal form."""
+    if not BLOB_NAME.fullmatch(text):
+        return False
+    return text.isascii() or (text.isidentifier() and unicodedata.is_normalized("NFKC", text))
+
+
+def _expression(value: Any) -> Any:
+    if isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, list | tuple):
+        return tuple(_expression(item) for item in value)
+    raise PydanticCustomError(
+        "expression", "expected an expression: text, a number, true, false, or a list of them"
+    )
+
+
+def _duration(value: Any) -> float:
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise PydanticCustomError("duration", "expected a duration such as 90s, 30m, 4h or 2d")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """How often: an amount of epochs, of seconds, or of records; or as is best."""
+
+    unit: Literal["epochs", "seconds", "records", "auto"]
+    amount: float
+
+
+def _every(value: Any) -> Every:
+    if isinstance(value, Every):
+        return value
+    if value == "auto":
+        return Every("auto", 1)
+    match = _EVERY.fullmatch(value) if isinstance(value, str) else None
+    if match is not None and int(match[1]) > 0:
+        return Every("epochs" if match[2] == "ep" else "records", int(match[1]))
+    if isinstance(value, str) and _DURATION.fullmatch(value) and _duration(value) > 0:
+        return Every("seconds", _duration(value))
+    raise PydanticCustomError(
+        "every", "expected auto, epochs such as 5ep, or a duration such as 10m"
+    )
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, bool | int | float | str):
+        return value
+    if value is None:
+        return _given(value)
+    raise PydanticCustomError("scalar", "expected a single value")
+
+
+_EXPRESSION_SCHEMA = {
+    "anyOf": [{"type": kind} for kind in ("string", "number", "boolean", "array")],
+}
+
+# Editors know \\w as ASCII only; this lets through what the check above then judges.
+_BLOB_PATTERN = "^[A-Za-z_\\u0080-\\uffff][0-9A-Za-z_\\u0080-\\uffff]{0,63}$"
+
+Name = Annotated[
+    str,
+    BeforeValidator(_name),
+    WithJsonSchema({"type": "string", "pattern": f"^{FILE_NAME.pattern}$"}),
+]
+BlobName = Annotated[
+    str,
+    BeforeValidator(_blob),
+    WithJsonSchema({"type": "string", "pattern": _BLOB_PATTERN}),
+]
+Expression = Annotated[Any, BeforeValidator(_expression), WithJsonSchema(_EXPRESSION_SCHEMA)]
+SingleValue = Annotated[
+    Any,
+    BeforeValidator(_scalar),
+    WithJsonSchema({"anyOf": [{"type": kind} for kind in ("string", "number", "boolean")]}),
+]
+Seconds = Annotated[
+    float,
+    BeforeValidator(_duration),
+    PlainSerializer(lambda seconds: f"{Decimal(repr(seconds)):f}s", when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": r"^\d+(\.\d+)?(ms|s|m|h|d)$"}),
+]
+EveryValue = Annotated[
+    Any,
+    BeforeValidator(_every),
+    WithJsonSchema(
+        {"type": "string", "pattern": r"^(auto|\d+(\.\d+)?\s?(ep|records|ms|s|m|h|d))$"}
+    ),
+]

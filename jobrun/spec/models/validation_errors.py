@@ -1,0 +1,360 @@
+"""Convert pydantic's validation errors to faults: place in the file, plain words, and fix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
+
+from pydantic import Tag, ValidationError
+
+from jobrun.core.codes import Code
+from jobrun.core.errors import Fault
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.origin import Origin
+from jobrun.core.text.names import nearest
+from jobrun.spec.models.model_keys import field_of, is_model, is_union, keys_of, strip_annotation
+from jobrun.spec.models.scalar_types import Model
+from jobrun.spec.models.steps import FORMS
+from jobrun.spec.yaml.nodes import Path, Scalar, path_text
+from jobrun.spec.yaml.scalars import both_readings
+from jobrun.spec.yaml.source_map import SourceMap
+
+_KEY_MARK = "[key]"
+
+
+class _Words(NamedTuple):
+    code: Code
+    message: str
+    mend: str
+
+
+class _Error(NamedTuple):
+    """A pydantic error, with what is needed to write its message."""
+
+    kind: str
+    value: Any
+    context: dict[str, Any]
+    located: Located
+    node: Scalar | None
+    text: str
+
+
+def model_faults(error: ValidationError, root: type[Model], source: SourceMap) -> list[Fault]:
+    """Convert pydantic's validation errors to faults, in the order of the models."""
+    faults = []
+    for item in error.errors(include_url=False):
+        located = locate(root, item["loc"])
+        node = source.node(located.path)
+        described = _Error(
+            item["type"],
+            item["input"],
+            item.get("ctx", {}),
+            located,
+            node if isinstance(node, Scalar) else None,
+            item["msg"],
+        )
+        words = _param_first(_WORDS.get(described.kind, _other)(described), located.path, source)
+        where = _where(described, source)
+        faults.append(Fault(words.code, words.message, words.mend, where, path_text(located.path)))
+    return faults
+
+
+def _where(error: _Error, source: SourceMap) -> Origin:
+    path = error.located.path
+    if error.kind == "missing":
+        return source.at(path[:-1])
+    if error.located.is_key or error.kind == "extra_forbidden":
+        return source.key(path)
+    return source.at(path)
+
+
+def _missing(error: _Error) -> _Words:
+    key = str(error.located.path[-1])
+    model = error.located.model
+    field = field_of(model, key) if model is not None else None
+    meaning = f" ({field.description})" if field is not None and field.description else ""
+    return _Words("E020", "missing key", f"add '{key}: …'{meaning}")
+
+
+def _unknown_key(error: _Error) -> _Words:
+    key, model = str(error.located.path[-1]), error.located.model
+    allowed = keys_of(model) if model is not None else ()
+    match = nearest(key, allowed)
+    hint = f"did you mean '{match}'?  " if match else ""
+    return _Words("E021", "unknown key", f"{hint}allowed here: {', '.join(allowed)}")
+
+
+def _param_first(words: _Words, path: Path, source: SourceMap) -> _Words:
+    """Suggest ``params.k`` in the validation error about an unknown key that is a param's name."""
+    if words.code != "E021" or len(path) != 1 or source.node(("params", *path)) is None:
+        return words
+    return words._replace(mend=f"did you mean 'params.{path[0]}'?  {words.mend}")
+
+
+def _unknown_step(error: _Error) -> _Words:
+    forms = ", ".join(FORMS)
+    if not isinstance(error.value, dict):
+        message = f"expected a step, found {found(error.value)}"
+        mend = f"a step is a statement such as 'w -= lr * g', or has one of: {forms}"
+        return _Words("E027", message, mend)
+    line = _python_line(error.value)
+    if line:
+        return _Words("E027", "unknown step", f"write {line}")
+    candidates = [nearest(key, FORMS) for key in error.value]
+    match = next((form for form in candidates if form is not None), None)
+    hint = f"did you mean '{match}'?  " if match else ""
+    return _Words("E027", "unknown step", f"{hint}a step is a statement, or has one of: {forms}")
+
+
+def _python_line(step: dict[str, Any]) -> str:
+    """Guess the step that was meant by Python, or by a blob and its value; empty for no guess."""
+    (key, value), *others = (*step.items(), ("", None))
+    if len(others) > 1 or not isinstance(value, str | int | float | bool):
+        return ""
+    word, _, rest = key.partition(" ")
+    if word in ("if", "while") and rest:
+        steps = "then" if word == "if" else "steps"
+        return f'{{{word}: "{rest}", {steps}: ["{value}"]}}'
+    if word == "for" and rest:
+        name = rest.partition(" ")[0]
+        return f'{{loop: count, as: {name}, steps: ["{value}"]}}'
+    if key.isidentifier() and nearest(key, FORMS) is None:
+        return f"'{key} = {value}' to assign a blob"
+    return ""
+
+
+def _expected(what: str, kind: str = "") -> Callable[[_Error], _Words]:
+    """Build the message of a validation error for a value of the wrong type."""
+
+    def _words(error: _Error) -> _Words:
+        message = f"expected {what}, found {found(error.value)}"
+        return _two_readings(error, what, kind) or _Words("E022", message, _mend_type(error, what))
+
+    return _words
+
+
+def _two_readings(error: _Error, what: str, kind: str) -> _Words | None:
+    """Explain in a validation error that YAML 1.1 read this text as a number or bool."""
+    node = error.node
+    if node is None or not node.plain or not isinstance(node.value, str):
+        return None
+    words = both_readings(node.value, what, kind) if kind else None
+    return _Words("E023", *words) if words is not None else None
+
+
+def _mend_type(error: _Error, what: str) -> str:
+    value = error.value
+    if value is None:
+        return "write a value, or remove the key"
+    if isinstance(value, str) and error.node is not None and not error.node.plain:
+        return f"write {what}, without quotes"
+    if what == _TEXT and isinstance(value, bool | int | float):
+        return "quote it to make it text"
+    if what == "an expression":
+        return "write text, a number, true, false, or a list of them"
+    if what == "a list" and isinstance(value, dict):
+        return "start each item with '- '"
+    if what == "a list":
+        return "put it in [ ]"
+    return f"write {what}"
+
+
+def found(value: Any) -> str:
+    """Describe a wrong value in a few words, for the 'found …' of a validation error."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, str):
+        shown = value if len(value) <= 40 else value[:39] + "…"
+        return f"the text {shown!r}"
+    return "a list" if isinstance(value, list | tuple) else "a mapping"
+
+
+_KINDS = {"'text'": "a single value", "'list'": "a list", "'mapping'": "a mapping"}
+
+
+def _wrong_kind(error: _Error) -> _Words:
+    tags = str(error.context.get("expected_tags", "")).split(", ")
+    wanted = " or ".join(_KINDS.get(tag, tag) for tag in tags)
+    message = f"expected {wanted}, found {found(error.value)}"
+    return _Words("E022", message, f"write {wanted}")
+
+
+def _bound(pattern: str) -> Callable[[_Error], _Words]:
+    def _words(error: _Error) -> _Words:
+        wanted = pattern.format(**error.context)
+        return _Words("E024", f"expected {wanted}, found {error.value}", f"write {wanted}")
+
+    return _words
+
+
+def _always(code: Code, message: str, mend: str) -> Callable[[_Error], _Words]:
+    """Build the message of a validation error that does not depend on the value."""
+    return lambda _error: _Words(code, message, mend)
+
+
+def _choice(error: _Error) -> _Words:
+    wanted = str(error.context.get("expected", ""))
+    if error.located.path == ("checkpoint",):
+        wanted += " or a mapping"
+    choices = [word.strip("' ") for word in wanted.replace(" or ", ", ").split(", ")]
+    match = nearest(error.value, choices) if isinstance(error.value, str) else None
+    hint = f"did you mean '{match}'?  " if match else ""
+    message = f"expected {wanted}, found {found(error.value)}"
+    return _Words("E025", message, f"{hint}use one of: {', '.join(choices)}")
+
+
+def _name(error: _Error) -> _Words:
+    mend = (
+        "use letters, digits, '_', '.' and '-', at most 64, not starting with '.' or '-': "
+        "names become part of file names"
+    )
+    return _Words("E026", f"expected a name, found {found(error.value)}", mend)
+
+
+def _blob_name(error: _Error) -> _Words:
+    mend = "use letters, digits and '_', at most 64, not starting with a digit"
+    return _Words("E026", f"expected a blob's name, found {found(error.value)}", mend)
+
+
+def _one_key(error: _Error) -> _Words:
+    given = error.context["given"]
+    message = f"exactly one of its keys is required, found {given or 'none'}"
+    mend = f"use one of: {error.context['keys']}"
+    if given and error.located.path[:1] == ("stop",):
+        mend = "write each as an item of its own: any of them stops the job"
+    return _Words("E028", message, mend)
+
+
+def _version(error: _Error) -> _Words:
+    message = f"expected version 1 of the spec language, found {found(error.value)}"
+    return _Words("E029", message, "write jobrun: 1")
+
+
+def _duration(error: _Error) -> _Words:
+    value = error.value
+    mend = "write a number and one of ms s m h d"
+    if _is_number(value):
+        mend = f"write {value}s, {value}m or {value}h"
+    message = f"expected a duration such as 90s or 4h, found {found(value)}"
+    return _two_readings(error, "a duration", "duration") or _Words("E030", message, mend)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _every(error: _Error) -> _Words:
+    value = error.value
+    mend = "write a number greater than 0 and one of ep s m h d"
+    if _is_number(value):
+        mend = f"write {value}ep or {value}s"
+    message = f"expected epochs such as 5ep, or a duration such as 10m, found {found(value)}"
+    return _two_readings(error, "a duration", "duration") or _Words("E030", message, mend)
+
+
+def _call_pattern(error: _Error) -> _Words:
+    message = f"expected a callable as pkg.mod:function, found {found(error.value)}"
+    return _Words("E022", message, "put a ':' between the module and the function")
+
+
+def _other(error: _Error) -> _Words:
+    return _Words("E022", f"{error.text[:1].lower()}{error.text[1:]}", "see 'jobrun schema'")
+
+
+_TEXT = "text"
+
+_EMPTY = _always("E024", "it is empty", "add at least one item, or remove the key")
+
+_WORDS: dict[str, Callable[[_Error], _Words]] = {
+    "missing": _missing,
+    "extra_forbidden": _unknown_key,
+    "union_tag_not_found": _unknown_step,
+    "union_tag_invalid": _wrong_kind,
+    "bool_type": _expected("true or false", "bool"),
+    "int_type": _expected("an integer", "number"),
+    "int_from_float": _expected("an integer", "number"),
+    "float_type": _expected("a number", "number"),
+    "finite_number": _expected("a finite number"),
+    "string_type": _expected(_TEXT),
+    "tuple_type": _expected("a list"),
+    "dict_type": _expected("a mapping"),
+    "model_type": _expected("a mapping"),
+    "model_attributes_type": _expected("a mapping"),
+    "expression": _expected("an expression"),
+    "scalar": _expected("a value: text, a number, true or false"),
+    "greater_than_equal": _bound("{ge} or more"),
+    "less_than_equal": _bound("{le} or less"),
+    "string_too_short": _EMPTY,
+    "too_short": _EMPTY,
+    "string_pattern_mismatch": _call_pattern,
+    "literal_error": _choice,
+    "name": _name,
+    "blob_name": _blob_name,
+    "one_key": _one_key,
+    "version": _version,
+    "duration": _duration,
+    "every": _every,
+    "no_value": _always("E031", "the key has no value", "write a value, or remove the key"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where an error is.
+
+    Attributes:
+        path: The way there, in the keys of the YAML.
+        is_key: The error is about the last key, not its value.
+        model: The model whose key ends the path, or None.
+    """
+
+    path: Path
+    is_key: bool
+    model: type[Model] | None
+
+
+def locate(root: type[Model], location: tuple[str | int, ...]) -> Located:
+    """Translate the location of a pydantic validation error to a path of YAML keys.
+
+    Args:
+        root: The model that was validated.
+        location: The error's ``loc``.
+    """
+    path: list[str | int] = []
+    holder: type[Model] | None = None
+    annotation: Any = root
+    for segment in location:
+        if segment == _KEY_MARK:
+            return Located(tuple(path), True, None)
+        annotation = strip_annotation(annotation)
+        members = dict(_tagged(annotation))
+        if members:
+            annotation = members.get(str(segment), Any)
+        else:
+            holder = annotation if is_model(annotation) else None
+            path.append(segment)
+            annotation = _below(annotation, segment)
+    return Located(tuple(path), False, holder)
+
+
+def _tagged(annotation: Any) -> Iterator[tuple[str, Any]]:
+    if not is_union(annotation):
+        return
+    for member in get_args(annotation):
+        for item in get_args(member)[1:] if get_origin(member) is Annotated else ():
+            if isinstance(item, Tag):
+                yield item.tag, member
+
+
+def _below(annotation: Any, segment: str | int) -> Any:
+    origin = get_origin(annotation)
+    if origin in {tuple, dict}:
+        return get_args(annotation)[0 if origin is tuple else 1]
+    if is_model(annotation):
+        field = field_of(annotation, str(segment))
+        return field.annotation if field is not None else Any
+    return Any

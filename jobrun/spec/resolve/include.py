@@ -1,0 +1,131 @@
+"""Read a spec file and merge it over the files that it includes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from jobrun.core.errors import Fault, SpecError
+from jobrun.spec.resolve.merge import merge_specs, rebased
+from jobrun.spec.yaml.nodes import Mapping, Node, Scalar, Sequence, origin_of, path_text
+from jobrun.spec.yaml.parse import read_document
+from jobrun.spec.yaml.spec_text import read_text
+
+MOST_FILES = 200
+
+
+class SpecReader:
+    """The files read so far for one spec, with those it includes.
+
+    Attributes:
+        files: Texts, by the name each file has in places.
+        faults: What is wrong in them.
+        warnings: What the user should know.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] = {}
+        self.faults: list[Fault] = []
+        self.warnings: list[Fault] = []
+
+    def tree(self, path: str, base: str) -> Mapping | None:
+        """Read a spec file and merge it over the files it includes; None if that failed.
+
+        Args:
+            path: The file, as the user named it.
+            base: The folder that the relative paths of the result start from.
+        """
+        return self._tree(path, base, (), None)
+
+    def _tree(
+        self, path: str, base: str, above: tuple[str, ...], include: Scalar | None
+    ) -> Mapping | None:
+        own = self._read(path, include)
+        if own is None:
+            return None
+        includes = own.values.get("include")
+        own = rebased(_without_private_keys(own), _relative_folder(base, path))
+        merged = Mapping({}, {}, own.place)
+        for item in self._included(includes):
+            tree = self._follow(path, item, base, (*above, os.path.realpath(path)))
+            merged = merge_specs(merged, tree) if tree is not None else merged
+        return merge_specs(merged, own)
+
+    def _follow(self, path: str, item: Scalar, base: str, above: tuple[str, ...]) -> Mapping | None:
+        """Read an included file, whose path is relative to the file that includes it."""
+        target = os.path.normpath(Path(path).parent / str(item.value))
+        if os.path.realpath(target) in above:
+            self._fault("includes itself, directly or through other files", "remove one", item)
+            return None
+        if len(self.files) >= MOST_FILES:
+            self._fault(f"more than {MOST_FILES} files", "include fewer", item)
+            return None
+        return self._tree(target, base, above, item)
+
+    def _read(self, path: str, include: Scalar | None) -> Mapping | None:
+        try:
+            text = read_text(path, path)
+        except SpecError as error:
+            for fault in error.faults:
+                if fault.code == "E001" and include is not None:
+                    self._fault(f"'{path}' {fault.message}", fault.mend, include)
+                else:
+                    self.faults.append(fault)
+            return None
+        known = path in self.files
+        self.files[path] = text
+        try:
+            document = read_document(text, path)
+        except SpecError as error:
+            self.faults += [] if known else error.faults
+            return None
+        if not known:
+            self.faults += document.faults
+            self.warnings += [item for item in document.warnings if item not in self.warnings]
+        return self._mapping(document.root)
+
+    def _mapping(self, root: Node) -> Mapping | None:
+        if isinstance(root, Mapping):
+            return root
+        if isinstance(root, Scalar) and root.value is None:
+            found = "nothing"
+        else:
+            found = "a list" if isinstance(root, Sequence) else "a single value"
+        mend = "start with 'jobrun: 1' and 'name: …', each on a line of its own"
+        where = origin_of(root.place)
+        self.faults.append(Fault("E009", f"a spec must be a mapping, found {found}", mend, where))
+        return None
+
+    def _included(self, node: Node | None) -> list[Scalar]:
+        if node is None:
+            return []
+        if not isinstance(node, Sequence):
+            self._fault("'include' must be a list of files", "write include: [FILE]", node)
+            return []
+        items = []
+        for item in node.items:
+            if isinstance(item, Scalar) and isinstance(item.value, str) and item.value:
+                items.append(item)
+            else:
+                self._fault("'include' must be a list of files", "name a file", item)
+        return items
+
+    def _fault(self, message: str, mend: str, node: Node) -> None:
+        where = origin_of(node.place)
+        self.faults.append(Fault("E034", message, mend, where, path_text(("include",))))
+
+
+def _without_private_keys(root: Mapping) -> Mapping:
+    """Remove ``include``, and the keys that only hold anchors, from an included file's tree."""
+    values = {
+        key: value
+        for key, value in root.values.items()
+        if key != "include" and not key.startswith("x-")
+    }
+    return Mapping(values, {key: root.keys[key] for key in values}, root.place)
+
+
+def _relative_folder(base: str, path: str) -> str:
+    folder = os.path.realpath(Path(path).parent)
+    real = os.path.realpath(base)
+    return "" if folder == real else os.path.relpath(folder, real)

@@ -1,0 +1,207 @@
+"""Parse ``--set path.to.key=value``, and apply such overrides to the tree of a spec."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from jobrun.core.errors import SpecError, UsageError
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.origin import Origin
+from jobrun.core.text.names import did_you_mean
+from jobrun.spec.models.job import JobSpec
+from jobrun.spec.resolve.merge import long_form, rebased, replaced
+from jobrun.spec.yaml.nodes import (
+    Mapping,
+    Node,
+    Path,
+    Place,
+    Scalar,
+    Sequence,
+    child,
+    path_text,
+    short,
+)
+from jobrun.spec.yaml.parse import read_document
+from jobrun.spec.yaml.scalars import NumberRangeError, resolve
+from jobrun.spec.yaml.tree_builder import DEEPEST
+
+_SEGMENT = re.compile(r'\.?(?:"(?P<quoted>[^"]+)"|(?P<plain>[^.\[\]"=]+))|\[(?P<index>\d+)\]')
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One parsed ``--set`` option.
+
+    Attributes:
+        path: Where the value goes; a number is an index into a list.
+        value: What goes there.
+        place: What the value is called in errors: ``--set #1``.
+    """
+
+    path: Path
+    value: Node
+    place: Place
+
+    def relative_to(self, way: str) -> Override:
+        """Prefix the relative paths in an override's value with a folder."""
+        tree: Node = rebased(_put_key(Mapping({}, {}, self.place), self.path, self, 0), way)
+        for segment in self.path:
+            below = child(tree, segment if isinstance(tree, Sequence) else str(segment))
+            if below is None:
+                return self
+            tree = below
+        return Override(self.path, tree, self.place)
+
+
+def parse_override(text: str, number: int) -> Override:
+    """Parse the ``path=value`` of a ``--set`` option; the value is YAML.
+
+    Args:
+        text: The option's argument.
+        number: Which ``--set`` of the command line it is, from 1.
+
+    Raises:
+        UsageError: The text has no ``=``, or its path or value cannot be read.
+        SpecError: A number in it does not fit 64 bits.
+    """
+    shown = f"--set #{number}"
+    path_part, equals, value_part = _split(text)
+    path = _parse_path(path_part)
+    if not equals or not path or len(path) > DEEPEST:
+        mend = "write PATH=VALUE, such as params.k=12 or stop[0].epochs=5"
+        raise UsageError.of("E040", f"'{short(text)}' is not PATH=VALUE", mend, where=Origin(shown))
+    place: Place = (shown, 0, 0, 1, 0)
+    return Override(path, _parse_value(value_part, place, path), place)
+
+
+def _split(text: str) -> tuple[str, str, str]:
+    match = re.match(r'((?:[^="]|"[^"]*")*)(=)(.*)', text, re.DOTALL)
+    return (match[1], match[2], match[3]) if match else (text, "", "")
+
+
+def _parse_path(text: str) -> Path:
+    path: list[str | int] = []
+    position = 0
+    for match in _SEGMENT.finditer(text):
+        if match.start() != position or (position == 0 and text.startswith(".")):
+            return ()
+        position = match.end()
+        if match["index"] is not None:
+            path.append(int(match["index"]))
+        else:
+            path.append(match["quoted"] or match["plain"])
+    return tuple(path) if position == len(text) else ()
+
+
+def _parse_value(text: str, place: Place, path: Path) -> Node:
+    if text[:1] in {"[", "{", '"', "'"}:
+        try:
+            document = read_document(text, place[0])
+        except SpecError as error:
+            fault = error.faults[0]
+            raise UsageError.of(
+                "E041",
+                f"the value is not valid YAML: {fault.message}",
+                fault.mend,
+                where=Origin(place[0]),
+                path=path_text(path),
+            ) from error
+        if document.faults:
+            # The option has no lines: its name and path say where.
+            where, shown = Origin(place[0]), path_text(path)
+            raise SpecError(*(replace(item, where=where, path=shown) for item in document.faults))
+        return _moved(document.root, place)
+    try:
+        # An empty value is empty text, not null.
+        return Scalar(resolve(text) if text else "", place, bool(text))
+    except NumberRangeError as error:
+        mend = "write a number of at most 64 bits"
+        where = Origin(place[0])
+        raise SpecError.of("E016", str(error), mend, where=where, path=path_text(path)) from error
+
+
+def _moved(node: Node, place: Place) -> Node:
+    """Give all parts of an override's value one place: the command-line option ``--set``."""
+    if isinstance(node, Scalar):
+        return node._replace(place=place)
+    if isinstance(node, Sequence):
+        return Sequence([_moved(item, place) for item in node.items], place)
+    values = {key: _moved(value, place) for key, value in node.values.items()}
+    return Mapping(values, dict.fromkeys(values, place), place)
+
+
+def applied(root: Mapping, override: Override) -> Mapping:
+    """Apply an override to a copy of the spec's tree; unchanged parts are shared.
+
+    Raises:
+        SpecError: The path leads through a value that has no such part, or to an
+            unknown param.
+    """
+    path = override.path
+    params = root.values.get("params")
+    if len(path) == 1 and path[0] not in JobSpec.model_fields and isinstance(params, Mapping):
+        # No key of a spec is called so, and a param is.
+        path = ("params", *path) if path[0] in params.values else path
+        override = replace(override, path=path)
+    if len(path) > 1 and path[0] == "params":
+        root = _with_long_form(root, override)
+        path = (*path, "default") if len(path) == 2 and isinstance(override.value, Scalar) else path
+    return _put_key(root, path, override, 0)
+
+
+def _with_long_form(root: Mapping, override: Override) -> Mapping:
+    """Convert a param in the spec's tree to a mapping, so that an override keeps its bounds."""
+    params = root.values.get("params")
+    known = params.values if isinstance(params, Mapping) else {}
+    name = str(override.path[1])
+    if not isinstance(params, Mapping) or name not in known:
+        raise SpecError.of(
+            "E042",
+            f"unknown param '{name}'",
+            did_you_mean(name, known),
+            where=Origin(override.place[0]),
+            path=path_text(override.path),
+        )
+    return replaced(root, "params", replaced(params, name, long_form(known[name])))
+
+
+def _put(node: Node | None, path: Path, override: Override, depth: int) -> Node:
+    if depth == len(path):
+        return override.value
+    if isinstance(node, Sequence):
+        return _put_item(node, path, override, depth)
+    # A missing value, or a null, becomes a mapping on the way.
+    if node is None or (isinstance(node, Scalar) and node.value is None):
+        node = Mapping({}, {}, override.place)
+    if isinstance(node, Mapping):
+        return _put_key(node, path, override, depth)
+    message = f"'{path_text(path[:depth])}' is a single value and has no keys"
+    raise _misfit(override, message, f"set {path_text(path[:depth])} itself")
+
+
+def _put_key(node: Mapping, path: Path, override: Override, depth: int) -> Mapping:
+    key = str(path[depth])
+    below = _put(node.values.get(key), path, override, depth + 1)
+    keys = {**node.keys, key: override.place}
+    return Mapping({**node.values, key: below}, keys, node.place)
+
+
+def _put_item(node: Sequence, path: Path, override: Override, depth: int) -> Sequence:
+    segment, count = path[depth], len(node.items)
+    index = int(segment) if str(segment).isdecimal() else None
+    if index is None or index > count:
+        message = (
+            f"'{path_text(path[:depth])}' is a list of {count} items; it has no item '{segment}'"
+        )
+        mend = f"use an index from 0 to {count}; {count} appends an item"
+        raise _misfit(override, message, mend)
+    items = list(node.items)
+    below = _put(items[index] if index < count else None, path, override, depth + 1)
+    items[index : index + 1] = [below]
+    return Sequence(items, node.place)
+
+
+def _misfit(override: Override, message: str, mend: str) -> SpecError:
+    where, path = Origin(override.place[0]), path_text(override.path)
+    return SpecError.of("E043", message, mend, where=where, path=path)

@@ -1,0 +1,247 @@
+"""Substitute references ``${…}`` in the tree of a spec by values of params and the environment."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from collections.abc import Mapping as MappingType
+from dataclasses import field
+from itertools import count
+from typing import Any
+
+from jobrun.core.codes import Code
+from jobrun.core.errors import Fault
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.names import nearest
+from jobrun.spec.resolve.shell_quoting import ShellLine, reference
+from jobrun.spec.yaml.nodes import (
+    Mapping,
+    Node,
+    Path,
+    Scalar,
+    Sequence,
+    origin_of,
+    path_text,
+    short,
+)
+from jobrun.spec.yaml.scalars import NumberRangeError, Value, resolve
+
+# Known only while the job runs; they stay in the text.
+RUN_TIME_NAMES = ("run.dir", "node", "epoch", "instance")
+# In front of a name, in a line for bash: the value becomes a part of the line.
+RAW = "raw:"
+_WITH_STEPS = frozenset({"init", "epoch", "download", "exit", "nets"})
+
+_REFERENCE = re.compile(r"\$\$|\$\{([^{}]*)(\})?")
+_WHOLE = re.compile(r"\$\{([^{}]*)\}")
+
+
+class _UnknownError(Exception):
+    """A reference ``${…}`` is unknown; holds the fault."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+@dataclass(slots=True)
+class Substitution:
+    """Substitutes references ``${…}`` in the tree of a spec.
+
+    Attributes:
+        params: The values of the params known so far.
+        environment: Where ``${env:NAME}`` is looked up.
+        seed: The value of ``${run.seed}``; None while that is not known.
+        digests: sha256 of each variable that was used, by name; never the value.
+        faults: References that stand for nothing.
+        env_texts: Paths whose whole value came from the environment, with its text.
+    """
+
+    params: MappingType[str, Value]
+    environment: MappingType[str, str]
+    seed: Value = None
+    digests: dict[str, str] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    env_texts: dict[Path, str] = field(default_factory=dict)
+
+    def tree(self, node: Node, path: Path = ()) -> Any:
+        """Convert the tree of a spec to plain data, with every ``${…}`` substituted."""
+        if isinstance(node, Scalar):
+            value = node.value
+            return self.scalar(node, path) if isinstance(value, str) and "$" in value else value
+        if isinstance(node, Sequence):
+            return [self.tree(item, (*path, index)) for index, item in enumerate(node.items)]
+        data = {
+            key: self.tree(value, (*path, key))
+            for key, value in node.values.items()
+            if key != "run" or not _is_shell_line(node, path)
+        }
+        return self._shell_step(node, path, data) if len(data) < len(node.values) else data
+
+    def _shell_step(self, node: Mapping, path: Path, data: dict[str, Any]) -> dict[str, Any]:
+        """Substitute ``${…}`` in a step for bash: values are passed as variables, not as text."""
+        line = node.values["run"]
+        given = data.get("with", {})
+        if not isinstance(line, Scalar) or not isinstance(given, dict):
+            return {key: data.get(key, getattr(line, "value", None)) for key in node.values}
+        names = (name for number in count(1) if (name := f"value_{number}") not in given)
+        handed: dict[str, str] = {}
+        try:
+            text = self._shell_line(line, (*path, "run"), names, handed)
+        except _UnknownError as error:
+            self.faults.append(error.fault)
+            text = str(line.value)
+        data = {key: text if key == "run" else data[key] for key in node.values}
+        return data | {"with": given | handed} if handed else data
+
+    def _shell_line(
+        self, node: Scalar, path: Path, names: Iterator[str], handed: dict[str, str]
+    ) -> str:
+        text, parts, position, shell = str(node.value), [], 0, ShellLine()
+        # As bash will see it, up to the next value.
+        before = ""
+        for match in _REFERENCE.finditer(text):
+            literal = text[position : match.start()]
+            position = match.end()
+            before += literal
+            parts.append(literal)
+            if match[0] == "$$":
+                before += "$"
+                parts.append("$$")
+                continue
+            shell.feed(before)
+            before = ""
+            parts.append(self._in_shell_line(match, node, path, shell, names, handed))
+        return "".join((*parts, text[position:]))
+
+    def _in_shell_line(
+        self,
+        match: re.Match[str],
+        node: Scalar,
+        path: Path,
+        shell: ShellLine,
+        names: Iterator[str],
+        handed: dict[str, str],
+    ) -> str:
+        """Return what is substituted for one ``${…}`` in a line for bash."""
+        name = match[1]
+        if match[2] and name.startswith(RAW):
+            raw = self._value(name.removeprefix(RAW), node, path)
+            shell.feed(str(raw))
+            return _text(raw).replace("$", "$$")
+        if match[2] and name in RUN_TIME_NAMES:
+            variable = "JOBRUN_RUN_PATH" if name == "run.dir" else ""
+        else:
+            if match[2] is None:
+                raise _unclosed(node, path)
+            value = self._value(name, node, path)
+            if not isinstance(value, str):
+                shell.put()
+                return _text(value)
+            variable = next(names)
+            # A param is a text of the spec, in which $$ is a dollar; a variable is not.
+            is_foreign = name.startswith("env:")
+            handed[variable] = repr(value.replace("$", "$$") if is_foreign else value)
+            variable = f"JOBRUN_{variable.upper()}"
+        found = reference(variable, shell.context) if variable else None
+        shell.put()
+        if found is not None:
+            return found.replace("$", "$$")
+        if name in RUN_TIME_NAMES:
+            return match[0]
+        message = f"'${{{short(name)}}}' cannot be passed to bash as one word here: inside "
+        mend = (
+            f"assign it to a variable first, and use that here: X=${{{short(name)}}}; or, "
+            f"to insert it as part of the command, write ${{{RAW}{short(name)}}}"
+        )
+        places = "backquotes, arithmetic, a here-document, '${…}' or after a backslash"
+        raise _unknown("E446", message + places, mend, node, path)
+
+    def scalar(self, node: Scalar, path: Path) -> Value:
+        """Substitute ``${…}`` in one text; a text that is one reference takes the value's type."""
+        text = str(node.value)
+        try:
+            whole = _WHOLE.fullmatch(text)
+            if whole and whole[1] not in RUN_TIME_NAMES:
+                return self._whole(whole[1], node, path)
+            return _REFERENCE.sub(lambda match: self._inside(match, node, path), text)
+        except _UnknownError as error:
+            self.faults.append(error.fault)
+            return text
+
+    def _whole(self, name: str, node: Scalar, path: Path) -> Value:
+        value = self._value(name, node, path)
+        if not name.startswith("env:"):
+            return value
+        self.env_texts[path] = str(value)
+        try:
+            return resolve(str(value)) if value else ""
+        except NumberRangeError:
+            return value
+
+    def _inside(self, match: re.Match[str], node: Scalar, path: Path) -> str:
+        if match[0] == "$$" or match[1] in RUN_TIME_NAMES:
+            return match[0]
+        if match[2] is None:
+            raise _unclosed(node, path)
+        return _text(self._value(match[1], node, path))
+
+    def _value(self, name: str, node: Scalar, path: Path) -> Value:
+        if name.startswith("env:"):
+            return self._variable(name, node, path)
+        if name == "run.seed" and self.seed is not None:
+            return self.seed
+        if name in self.params:
+            return self.params[name]
+        if name.startswith(RAW):
+            message = f"'${{{short(name)}}}' is only allowed in the command of a 'run' step"
+            mend = f"write ${{{short(name.removeprefix(RAW))}}}"
+            raise _unknown("E037", message, mend, node, path)
+        known = [*self.params, "run.seed", *RUN_TIME_NAMES]
+        match = nearest(name, known)
+        hint = f"did you mean '${{{match}}}'?  " if match else ""
+        mend = f"{hint}known here: {', '.join(known)}; $${{{short(name)}}} passes it to the shell"
+        raise _unknown("E037", f"'${{{short(name)}}}' is unknown", mend, node, path)
+
+    def _variable(self, name: str, node: Scalar, path: Path) -> str:
+        variable, comma, default = name.removeprefix("env:").partition(",")
+        value = self.environment.get(variable)
+        if value is None and not comma:
+            message = f"the environment variable {variable} is not set"
+            mend = f"set it, or give a default: ${{env:{variable},value}}"
+            raise _unknown("E038", message, mend, node, path)
+        text = default if value is None else value
+        self.digests[variable] = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+        return text
+
+
+def _text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_shell_line(node: Mapping, path: Path) -> bool:
+    """Return whether ``${…}`` is to be substituted in a line for bash: in this step it is."""
+    line = node.values.get("run")
+    is_step = len(path) > 1 and isinstance(path[-1], int) and path[0] in _WITH_STEPS
+    return is_step and isinstance(line, Scalar) and "${" in str(line.value)
+
+
+def _unclosed(node: Scalar, path: Path) -> _UnknownError:
+    mend = "close it with '}', or write $$ for a dollar"
+    return _unknown("E037", "a '${' is not closed", mend, node, path)
+
+
+def _unknown(code: Code, message: str, mend: str, node: Scalar, path: Path) -> _UnknownError:
+    return _UnknownError(Fault(code, message, mend, origin_of(node.place), path_text(path)))
+
+
+def references(node: Node) -> set[str]:
+    """Collect the names that ``${…}`` refers to anywhere in the tree of a spec."""
+    if isinstance(node, Scalar):
+        text = node.value
+        if not isinstance(text, str) or "${" not in text:
+            return set()
+        return {match[1].removeprefix(RAW) for match in _REFERENCE.finditer(text) if match[2]}
+    below = node.items if isinstance(node, Sequence) else node.values.values()
+    return set().union(*(references(item) for item in below))

@@ -1,0 +1,62 @@
+"""Map paths within a loaded spec, such as ``epoch[0].steps[2]``, to places in its files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.origin import Origin
+from jobrun.spec.yaml.nodes import Mapping, Node, Path, Scalar, Sequence, origin_of, path_text
+
+__all__ = ["Path", "SourceMap", "path_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceMap:
+    """Maps a path in the spec, in the keys of the YAML, to its place in a file.
+
+    Attributes:
+        root: The merged tree.
+    """
+
+    root: Node
+
+    def node(self, path: Path) -> Node | None:
+        """Return the node in the source of the value at a path of the loaded spec, or None."""
+        found, rest = self._walk(path)
+        return None if rest else found
+
+    def at(self, path: Path) -> Origin:
+        """Map the path of a value in the spec to its place, or to the nearest around it."""
+        node, _ = self._walk(path)
+        origin = origin_of(node.place)
+        if isinstance(node, Scalar) and isinstance(node.value, str) and "$" in node.value:
+            # What is put in for ${…} moves the columns behind it.
+            return replace(origin, text_column=0)
+        return origin
+
+    def key(self, path: Path) -> Origin:
+        """Map a path of the spec to the place of its last key in a file, else of the value."""
+        if path:
+            parent = self.node(path[:-1])
+            last = path[-1]
+            if isinstance(parent, Mapping) and isinstance(last, str) and last in parent.keys:
+                return origin_of(parent.keys[last])
+        return self.at(path)
+
+    def _walk(self, path: Path) -> tuple[Node, int]:
+        """Find the nearest YAML node to a path of the spec, and how many segments lead on from it.
+
+        Not by ``child``, because a large spec asks for hundreds of thousands of places.
+        """
+        node = self.root
+        for depth, segment in enumerate(path):
+            below: Node | None = None
+            if type(node) is Mapping:
+                below = node.values.get(segment)  # type: ignore[arg-type]  # an int is no key
+            elif type(node) is Sequence and type(segment) is int and 0 <= segment < len(node.items):
+                below = node.items[segment]
+            if below is None:
+                return node, len(path) - depth
+            node = below
+        return node, 0

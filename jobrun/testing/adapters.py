@@ -1,0 +1,111 @@
+"""Test that an adapter keeps all that decides what a value or an object does next.
+
+Subclass ``AdapterContract``, and supply a fixture ``adapted`` that returns an ``Adapted``::
+
+    class TestSampler(AdapterContract):
+        @pytest.fixture
+        def adapted(self):
+            return Adapted(make_sampler, lambda sampler, step: (sampler, sampler.draw(3)))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from jobrun.checkpoint.checkpoint_file import read_state, write_state
+from jobrun.checkpoint.flatten import capture_object, flatten_values
+from jobrun.runtime.snapshots.object_state import load_object_state
+from jobrun.values.change_detection import lend
+from jobrun.values.compare import find_difference
+from jobrun.values.kinds import Value, boundary_form, check_storable, detach, is_object, same_bits
+from jobrun.values.objects import fingerprint
+
+_STEPS = 3
+
+
+class Adapted(NamedTuple):
+    """What a contract of adapters tests.
+
+    Attributes:
+        make: Makes a new value or object, each time an equal one.
+        advance: Takes a value or object and the number of the step. Changes it, or makes another;
+            returns that, and what shows what it did: arrays, numbers, text, containers of these.
+    """
+
+    make: Callable[[], Any]
+    advance: Callable[[Any, int], tuple[Any, Value]]
+
+    def run(self, value: Any, first: int = 0) -> tuple[Any, list[Value]]:
+        """Advance a value or object some steps; return it, and copies of what showed."""
+        shown: list[Value] = []
+        for step in range(first, first + _STEPS):
+            value, one = self.advance(value, step)
+            shown.append(detach(one))
+            value = boundary_form(value)
+        return value, shown
+
+
+class AdapterContract:
+    """Tests that an adapter of your own passes; subclass it."""
+
+    @pytest.fixture
+    def adapted(self) -> Adapted:
+        """Return how to make and advance a value; to be overridden."""
+        raise AssertionError("a subclass supplies the fixture 'adapted'")
+
+    def test_a_blob_can_hold_it(self, adapted: Adapted) -> None:
+        assert check_storable(adapted.make(), "value") is None
+
+    def test_from_a_checkpoint_it_goes_on_with_the_same_bits(
+        self, adapted: Adapted, tmp_path: Path
+    ) -> None:
+        value, _ = adapted.run(adapted.make())
+        loaded = through_checkpoint(value, adapted.make, tmp_path / "state.h5")
+        whole, shown = adapted.run(value, _STEPS)
+        resumed, shown_again = adapted.run(loaded, _STEPS)
+
+        assert find_difference(shown, shown_again) is None
+        assert same_bits(shown, shown_again)
+        assert find_difference(_state(whole), _state(resumed)) is None
+
+    def test_a_save_changes_nothing(self, adapted: Adapted, tmp_path: Path) -> None:
+        saved, _ = adapted.run(adapted.make())
+        through_checkpoint(saved, adapted.make, tmp_path / "state.h5")
+        _, shown = adapted.run(saved, _STEPS)
+        _, shown_without = adapted.run(adapted.run(adapted.make())[0], _STEPS)
+
+        assert find_difference(shown, shown_without) is None
+
+    def test_a_change_is_detected(self, adapted: Adapted) -> None:
+        value = adapted.make()
+        before = fingerprint(value) if is_object(value) else None
+        loan = None if is_object(value) else lend(value)
+        lent = value if loan is None else loan.lent
+        changed, _ = adapted.advance(lent, 0)
+
+        if loan is None:
+            assert fingerprint(value) != before
+        else:
+            # Another value has been made, or the change of what was lent is seen.
+            assert changed is not lent or loan.change() is not None
+
+
+def through_checkpoint(value: Any, make: Callable[[], Any], path: Path) -> Any:
+    """Save a value or an object's state to a file; return what a resume makes of that."""
+    held = capture_object("value", value) if is_object(value) else value
+    at: Any = {"node": "n", "epoch": 1, "run_id": "r"}
+    file: Any = write_state(str(path), **at, values=flatten_values({"value": held}))
+    stored = read_state(str(path), **at, digest=file.digest, names=["value"])["value"]
+    if not is_object(value):
+        return stored
+    fresh = make()
+    load_object_state("value", fresh, stored)
+    return fresh
+
+
+def _state(value: Any) -> Value:
+    return capture_object("value", value) if is_object(value) else value

@@ -1,0 +1,301 @@
+"""Maintain the checkpoints of a run: verify, list, pin and prune epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from jobrun.checkpoint.store import CheckpointStore, Damage, EpochHold
+from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.checkpoint.stores.holds import hold_chosen as held_choice
+from jobrun.checkpoint.stores.mid_epoch_store import MidEpochStore, list_mid_epochs
+from jobrun.checkpoint.stores.retention import epochs_to_delete, newest_kept
+from jobrun.core.errors import CheckpointError, UsageError
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.runner.checkpoint_stores import find_objects, open_store
+from jobrun.runner.identity.authored import compile_authored, load_recorded
+from jobrun.runner.progress import from_json
+from jobrun.runner.rundir.lock import RunLock
+from jobrun.runner.rundir.object_store_lease import RunLease
+from jobrun.runner.rundir.pins import read_pins, write_pins
+from jobrun.runner.rundir.runs import Run, find_run
+from jobrun.tools.inspect import checkpoint_directory
+from jobrun.tools.runs.metrics import Number, read_metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """The epochs of one run, and its retention policy."""
+
+    run: Run
+    store: CheckpointStore
+    policy: CheckpointPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """The epochs that may be deleted.
+
+    Attributes:
+        doomed: The epochs that go, ascending.
+        kept: Those that stay.
+        pinned: Of these the pinned ones.
+        damaged: Newer ones that were found to be of no use; they stay.
+        size_bytes: What deleting frees.
+        held: Those that stay because another process is reading them.
+    """
+
+    doomed: tuple[int, ...]
+    kept: tuple[int, ...]
+    pinned: tuple[int, ...] = ()
+    damaged: tuple[Damage, ...] = ()
+    size_bytes: int = 0
+    held: tuple[int, ...] = ()
+
+
+def open_checkpoints(name: str, run_dir: Path) -> Checkpoints:
+    """Open the store and the retention policy of a run's checkpoints.
+
+    Raises:
+        UsageError: No run is called so.
+        CheckpointError: What the run recorded cannot be read.
+    """
+    run = find_run(name, run_dir)
+    present = load_recorded(run)
+    job = compile_authored(present)
+    return Checkpoints(run, open_store(run, job, Path(present.folder)), job.checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedEpoch:
+    """One checkpoint of a run, as its directory shows it; nothing in it is verified.
+
+    Attributes:
+        epoch: Its number.
+        saved: When its manifest was written, in seconds since 1970.
+        size_bytes: Of all its files.
+        pinned: Whether it is kept whatever the retention policy says.
+        metrics: What was measured in that epoch, by name.
+    """
+
+    epoch: int
+    saved: float
+    size_bytes: int
+    pinned: bool
+    metrics: Mapping[str, Number]
+
+
+def list_epochs(run: Run) -> list[SavedEpoch]:
+    """List the checkpoints of a run with their ages, sizes and metrics, without reading them.
+
+    One that a live run deletes meanwhile is left out.
+
+    Raises:
+        CheckpointError: E470, the metrics cannot be read.
+    """
+    store = DirectoryStore(str(checkpoint_directory(run)))
+    pins = read_pins(run.path)
+    measured = read_metrics(run.path)
+    rows = dict(measured.rows)
+    found = []
+    for epoch in store.epochs():
+        folder = Path(store.path(epoch))
+        try:
+            facts = [path.stat() for path in folder.rglob("*") if not path.is_dir()]
+            saved = (folder / "manifest.json").stat().st_mtime
+        except FileNotFoundError:
+            continue
+        pairs = zip(measured.names, rows.get(epoch, ()), strict=False)
+        metrics = {name: value for name, value in pairs if value is not None}
+        size_bytes = sum(one.st_size for one in facts)
+        found.append(SavedEpoch(epoch, saved, size_bytes, epoch in pins, metrics))
+    return found
+
+
+def chosen_epochs(found: Checkpoints, text: str, also: Collection[int] = ()) -> tuple[int, ...]:
+    """Parse which epochs of a run to maintain: ``12``, ``latest``, or all without text.
+
+    Args:
+        found: The run's checkpoints.
+        text: What was written.
+        also: Epochs that may be meant though they are not there any more.
+
+    Raises:
+        UsageError: E408, it is no epoch's number.
+        CheckpointError: E310, there is no such epoch; E408, there is none at all.
+    """
+    known = found.store.epochs()
+    if not known:
+        message = f"{found.run.name} has no checkpoint"
+        raise CheckpointError.of("E408", message, "let the run save an epoch first")
+    if text == "latest":
+        return known[-1:]
+    if not text:
+        return known
+    if not (text.isascii() and text.isdecimal()):
+        mend = "write RUN@12, or RUN@latest"
+        raise UsageError.of("E408", f"'{text}' is not the number of an epoch", mend)
+    if int(text) not in {*known, *also}:
+        listed = ", ".join(map(str, known[-10:]))
+        mend = f"the newest are {listed}" if len(known) > 10 else f"there are {listed}"
+        raise CheckpointError.of("E310", f"{found.run.name} has no epoch {int(text)}", mend)
+    return (int(text),)
+
+
+def hold_chosen(found: Checkpoints, text: str) -> tuple[int, EpochHold]:
+    """Hold the epoch to be maintained, ``12`` or ``latest``, against deletion.
+
+    Of a live run the newest epoch may go between the choice and the hold; then the newest is
+    chosen again.
+
+    Args:
+        found: The run's checkpoints.
+        text: What was written; the newest where it is empty.
+
+    Raises:
+        UsageError: E408, it is no epoch's number.
+        CheckpointError: E310, there is no such epoch; E408, there is none at all; E389, each
+            one that was chosen went away.
+    """
+    return held_choice(
+        lambda: chosen_epochs(found, text or "latest")[0], found.store.hold, found.run.name
+    )
+
+
+def verify(
+    found: Checkpoints, epochs: Collection[int], report: Callable[[int, Damage | None], None]
+) -> tuple[Damage, ...]:
+    """Verify every byte of some checkpoints of a run, and return the damaged ones.
+
+    What a live run has deleted since it was listed is passed over.
+
+    Args:
+        found: The run's checkpoints.
+        epochs: Which.
+        report: Called with each epoch after it was verified.
+    """
+    damaged = []
+    for epoch in epochs:
+        hold = found.store.hold(epoch)
+        if hold is None:
+            continue
+        try:
+            damage = found.store.verify(epoch)
+        finally:
+            hold.release()
+        report(epoch, damage)
+        if damage is not None:
+            damaged.append(damage)
+    return tuple(damaged)
+
+
+def verify_within(
+    found: Checkpoints, report: Callable[[int, int, Damage | None], None]
+) -> tuple[Damage, ...]:
+    """Verify the mid-epoch checkpoints of a run, as ``verify`` does epochs."""
+    root = str(Path(found.store.path(0)).parent)
+    damaged = []
+    for epoch, records in list_mid_epochs(root):
+        damage = MidEpochStore(root, records).verify(epoch)
+        report(epoch, records, damage)
+        if damage is not None:
+            damaged.append(damage)
+    return tuple(damaged)
+
+
+def change_pins(found: Checkpoints, epochs: Collection[int], *, pin: bool) -> frozenset[int]:
+    """Pin and unpin epochs of a run's checkpoints; return those that are pinned then.
+
+    Raises:
+        EnvironmentFaultError: The file cannot be read or written.
+    """
+    before = read_pins(found.run.path)
+    after = before | set(epochs) if pin else before - set(epochs)
+    if after != before:
+        write_pins(found.run.path, after)
+    return after
+
+
+def plan_pruning(found: Checkpoints, last: int = 0) -> Pruning:
+    """Return which checkpoints the run's retention policy would delete now; delete none.
+
+    The newest epochs are verified until as many good ones are found as must stay: an older
+    one goes only if newer ones can take its place.
+
+    Args:
+        found: The run's checkpoints.
+        last: Keep so many of the newest, instead of what the spec says; 0: as it says.
+
+    Raises:
+        UsageError: E430, the policy keeps all.
+        EnvironmentFaultError: E385, the pins cannot be read.
+    """
+    policy = replace(found.policy, keep_last=last) if last else found.policy
+    if not (policy.keep_last or policy.keep_every or policy.keep_best[0]):
+        raise UsageError.of(
+            "E430",
+            f"the spec of {found.run.name} keeps all checkpoints",
+            "give the number of newest epochs to keep: jobrun ckpt prune --last N",
+        )
+    epochs = found.store.epochs()
+    pinned = read_pins(found.run.path)
+    good, damaged = _newest_good(found.store, epochs, newest_kept(policy))
+    scores = _scores(found.store, good)
+    broken = [one.epoch for one in damaged]
+    doomed = epochs_to_delete(policy, epochs, scores, pinned, broken)
+    kept = tuple(epoch for epoch in epochs if epoch not in set(doomed))
+    stay = tuple(sorted(pinned & set(kept)))
+    return Pruning(doomed, kept, stay, damaged, _size_bytes(found.store, doomed))
+
+
+def prune(found: Checkpoints, last: int = 0) -> Pruning:
+    """Delete the checkpoints that ``plan_pruning`` returns; each disappears whole.
+
+    Raises:
+        LockedError: The run lives: it looks after its epochs itself.
+        UsageError: E430, the policy keeps all.
+        EnvironmentFaultError: Writing fails; or E332, another directory continues the run.
+    """
+    with RunLock.acquire(found.run.path) as lock:
+        planned = plan_pruning(found, last)
+        if planned.doomed and found.policy.collect_to:
+            # Their files may be those of another directory of the run.
+            RunLease(
+                found.run.path, find_objects(found.run, found.policy.collect_to)
+            ).require_lease()
+        lock.check()
+        held = found.store.remove(planned.doomed)
+    if not held:
+        return planned
+    doomed = tuple(epoch for epoch in planned.doomed if epoch not in held)
+    kept = tuple(sorted((*planned.kept, *held)))
+    size_bytes = planned.size_bytes - _size_bytes(found.store, held)
+    return replace(planned, doomed=doomed, kept=kept, size_bytes=size_bytes, held=held)
+
+
+def _newest_good(
+    store: CheckpointStore, epochs: tuple[int, ...], wanted: int
+) -> tuple[list[int], tuple[Damage, ...]]:
+    good: list[int] = []
+    damaged: list[Damage] = []
+    for epoch in reversed(epochs):
+        if len(good) == wanted:
+            break
+        damage = store.verify(epoch)
+        if damage is None:
+            good.append(epoch)
+        else:
+            damaged.append(damage)
+    return good, tuple(damaged)
+
+
+def _scores(store: CheckpointStore, good: list[int]) -> dict[int, float]:
+    """Read the metric by which ``keep`` ranks the checkpoints of a run, from a manifest."""
+    return dict(from_json(store.manifest(good[0]).runner).scores) if good else {}
+
+
+def _size_bytes(store: CheckpointStore, epochs: Collection[int]) -> int:
+    places = (Path(store.path(epoch)) for epoch in epochs)
+    return sum(file.lstat().st_size for place in places for file in place.iterdir())

@@ -1,1 +1,0 @@
-"""Telling how two values, two checkpoints or two runs differ."""

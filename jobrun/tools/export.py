@@ -1,0 +1,270 @@
+"""Export blobs of a checkpoint to files for other programs: npz, csv, safetensors.
+
+One blob is in memory at a time. The file appears whole, and replaces no other unless asked to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import numpy as np
+
+from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE
+from jobrun.checkpoint.hdf5.dtypes import is_custom, parse_dtype
+from jobrun.core.errors import Fault, UsageError
+from jobrun.core.files.disk import disk_faults, rename_noreplace, replace_file, sync_directory
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.names import did_you_mean
+from jobrun.formats.csv import write_table
+from jobrun.formats.npy import NO_TIME, write_npy
+from jobrun.tools.stored_blobs import StoredBlob, StoredEpoch, StoredNode, open_node
+
+Array = np.ndarray[Any, Any]
+DType = np.dtype[Any]
+Format = Literal["npz", "csv", "safetensors"]
+
+# What the format calls the types that numpy, or ml_dtypes, has.
+_SAFETENSORS = {
+    "bool": "BOOL", "int8": "I8", "uint8": "U8", "int16": "I16", "uint16": "U16",
+    "int32": "I32", "uint32": "U32", "int64": "I64", "uint64": "U64", "float16": "F16",
+    "bfloat16": "BF16", "float32": "F32", "float64": "F64", "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+}  # fmt: skip
+_RESERVED = "__metadata__"
+_ALIGNMENT = 8
+_FORCE = "name another one, or add --force to replace it"
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The result of an export.
+
+    Attributes:
+        names: What the blobs are called in the file, in its order.
+        left_out: Name and reason of each that the format cannot hold.
+    """
+
+    names: tuple[str, ...]
+    left_out: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A blob to export: its name, its type, and how to get its value."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    read: Callable[[], Array]
+
+
+def export(
+    found: StoredEpoch, form: Format, path: Path, patterns: Sequence[str] = (), *, force: bool
+) -> Exported:
+    """Export blobs of a checkpoint to one npz, csv or safetensors file.
+
+    Args:
+        found: The checkpoint.
+        form: Of the file.
+        path: The file.
+        patterns: Names of blobs, such as ``w*`` or ``node.w``; without one, all that the format
+            can hold.
+        force: An older file may be replaced.
+
+    Raises:
+        UsageError: E406, a pattern means nothing; E421, the format cannot hold what was asked
+            for; E434, the file is there.
+        CheckpointError: The checkpoint is damaged; nothing was written.
+        EnvironmentFaultError: Writing or deleting fails.
+    """
+    if not force:
+        require_free_path(path, _FORCE)
+    with _opened(found) as nodes:
+        blobs = _chosen(nodes, patterns)
+        several = len(nodes) > 1
+        items, refused = [], []
+        for node, blob in blobs:
+            item = _item(node, blob, several=several)
+            reason = _refusal(item, form)
+            if reason:
+                refused.append((item.name, reason))
+            else:
+                items.append(item)
+        _expect_holdable(items, refused, form, asked=bool(patterns))
+        about = {"run_id": found.run_id, "epoch": str(found.epoch)}
+        ordered = _ordered(items) if form == "safetensors" else items
+        write_new_file(path, partial(_write, form, ordered, about, str(path)), force=force)
+    return Exported(tuple(item.name for item in ordered), tuple(refused))
+
+
+def require_free_path(path: Path, mend: str = "name another one") -> None:
+    """Refuse to export to a path that something has already."""
+    if path.is_symlink() or path.exists():
+        raise UsageError.of("E434", f"{path} already exists", mend)
+
+
+def write_new_file(path: Path, write: Callable[[IO[bytes]], None], *, force: bool) -> None:
+    """Write an exported file, durably, whole or not at all.
+
+    Args:
+        path: The file.
+        write: Gets the open file.
+        force: It may take the place of another one.
+
+    Raises:
+        UsageError: E434, the file is there.
+        EnvironmentFaultError: Writing or deleting fails.
+    """
+    with disk_faults("E354", f"write {path}"):
+        if force:
+            replace_file(str(path), write)
+            return
+        beside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
+        try:
+            replace_file(str(beside), write)
+            with contextlib.suppress(FileExistsError):
+                rename_noreplace(str(beside), str(path))
+                sync_directory(path.parent)
+                return
+        finally:
+            beside.unlink(missing_ok=True)
+    require_free_path(path, _FORCE)
+
+
+@contextmanager
+def _opened(found: StoredEpoch) -> Iterator[list[StoredNode]]:
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(open_node(*file)) for file in found.files]
+
+
+def _chosen(
+    nodes: Sequence[StoredNode], patterns: Sequence[str]
+) -> list[tuple[StoredNode, StoredBlob]]:
+    all_ = [
+        (node, blob)
+        for node in nodes
+        for blob in node.blobs
+        if not blob.name.endswith(f"/{STRUCTURE}")
+    ]
+    for pattern in patterns:
+        if not any(_means(pattern, blob) for _, blob in all_):
+            names = [blob.name for _, blob in all_]
+            message = f"no blob of the checkpoint is called '{pattern}'"
+            raise UsageError.of("E406", message, did_you_mean(pattern, names))
+    return [
+        (node, blob)
+        for node, blob in all_
+        if not patterns or any(_means(pattern, blob) for pattern in patterns)
+    ]
+
+
+def _means(pattern: str, blob: StoredBlob) -> bool:
+    # A whole object too, whose parts are called after it.
+    names = (blob.name, blob.name.partition("/")[0])
+    return any(fnmatchcase(n, pattern) or fnmatchcase(f"{blob.node}.{n}", pattern) for n in names)
+
+
+def _item(node: StoredNode, blob: StoredBlob, *, several: bool) -> _Item:
+    name = f"{blob.node}.{blob.name}" if several else blob.name
+
+    def read() -> Array:
+        value = node.read(blob.name)
+        return np.asarray(getattr(value, "value", value))
+
+    if blob.kind in {"array", "numpy"}:
+        return _Item(name, parse_dtype(blob.dtype), blob.shape, read)
+    # One number, or a text: its type in numpy is known when it is read.
+    array = read()
+    return _Item(name, array.dtype, array.shape, read)
+
+
+def _refusal(item: _Item, form: Format) -> str:
+    """Explain why an export format cannot hold a blob; empty if it can."""
+    what = f"{item.dtype} of shape {item.shape}"
+    match form:
+        case "npz":
+            is_foreign = is_custom(item.dtype) or item.dtype.hasobject
+            return f"npz has no {item.dtype}" if is_foreign else ""
+        case "csv":
+            is_table = item.dtype.kind in "biufU" and len(item.shape) in {1, 2}
+            return "" if is_table else f"a table cannot hold {what}"
+        case "safetensors":
+            known = item.dtype.name in _SAFETENSORS and item.name != _RESERVED
+            return "" if known else f"safetensors has no {item.dtype}"
+
+
+def _expect_holdable(
+    items: list[_Item], refused: list[tuple[str, str]], form: Format, *, asked: bool
+) -> None:
+    if refused and (asked or not items):
+        mend = "leave it out with --blob, or choose another --format"
+        raise UsageError(
+            *(Fault("E421", f"blob '{name}': {reason}", mend) for name, reason in refused)
+        )
+    if not items:
+        mend = "see what it holds: jobrun inspect-checkpoint"
+        raise UsageError.of("E421", "the checkpoint holds no blob", mend)
+    if form == "csv" and len(items) > 1:
+        names = ", ".join(item.name for item in items[:5]) + (", …" if len(items) > 5 else "")
+        raise UsageError.of(
+            "E421",
+            f"csv holds one blob, but {len(items)} are selected: {names}",
+            f"choose one, such as --blob '{items[0].name}', or --format npz",
+        )
+
+
+def _write(
+    form: Format, items: Sequence[_Item], about: dict[str, str], path: str, file: IO[bytes]
+) -> None:
+    match form:
+        case "npz":
+            _write_npz(file, items)
+        case "csv":
+            array = items[0].read()
+            columns = {items[0].name: array} if array.ndim == 1 else {"": array}
+            write_table(file, f"{path}.csv", columns)
+        case "safetensors":
+            _write_safetensors(file, items, about)
+
+
+def _write_npz(file: IO[bytes], items: Sequence[_Item]) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for item in items:
+            entry = zipfile.ZipInfo(f"{item.name}.npy", NO_TIME)
+            entry.external_attr = 0o644 << 16
+            with archive.open(entry, "w", force_zip64=True) as stream:
+                write_npy(stream, item.read())
+
+
+def _ordered(items: Sequence[_Item]) -> list[_Item]:
+    """Sort exported blobs by descending item size, so that each array in the file is aligned."""
+    return sorted(items, key=lambda item: (-item.dtype.itemsize, item.name))
+
+
+def _write_safetensors(file: IO[bytes], items: Sequence[_Item], about: dict[str, str]) -> None:
+    """Write a safetensors file: header length (8 bytes, little-endian), header (JSON), data."""
+    header: dict[str, Any] = {_RESERVED: about}
+    end = 0
+    for item in items:
+        begin, end = end, end + item.dtype.itemsize * int(np.prod(item.shape, dtype=object))
+        header[item.name] = {
+            "dtype": _SAFETENSORS[item.dtype.name],
+            "shape": list(item.shape),
+            "data_offsets": [begin, end],
+        }
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % _ALIGNMENT)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for item in items:
+        array = np.ascontiguousarray(item.read())
+        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        file.write(little.reshape(-1).view(np.uint8).data)

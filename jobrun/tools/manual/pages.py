@@ -1,0 +1,127 @@
+"""Read the pages of the manual, the Markdown files in ``jobrun/manual``, and render them."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from jobrun.core.lazy_dataclass import dataclass
+
+FOLDER = Path(__file__).parent.parent.parent / "manual"
+# Pages by what a reader wants, in the order of reading.
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "Begin": ("tutorial",),
+    "How to": (
+        "runs", "killed", "drift", "batch", "nodes", "gpu", "object-stores", "ci", "python",
+        "sweeps", "notifications", "listeners", "moving-a-run", "prove", "plug-ins",
+    ),
+    "Understand": ("exactness", "saving", "data", "objects", "adapters", "other-tools"),
+    "Reference": ("exit-codes",),
+}  # fmt: skip
+_SCROLLED = '<div class="scroll" tabindex="0" role="group" aria-label="table"><table>'
+_LINK = re.compile(r"\[([^\]]+)\]\(([a-z][a-z-]*)\.md\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of the manual.
+
+    Attributes:
+        name: As in ``jobrun explain NAME``.
+        title: Its first line.
+        text: All of it, as Markdown.
+    """
+
+    name: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block of a manual page.
+
+    Attributes:
+        language: Such as ``yaml``.
+        words: What follows it on the line of the fence: ``run``, ``file=NAME`` or ``part=KEY``.
+        text: The lines between the fences.
+    """
+
+    language: str
+    words: tuple[str, ...]
+    text: str
+
+
+@cache
+def read_pages() -> Mapping[str, Page]:
+    """Read all pages of the manual by their names, in the order of reading.
+
+    Raises:
+        FileNotFoundError: A page is missing: the package is not installed as a whole.
+    """
+    found = {}
+    for names in SECTIONS.values():
+        for name in names:
+            text = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+            found[name] = Page(name, text.partition("\n")[0].removeprefix("# "), text)
+    return found
+
+
+def iter_blocks(text: str) -> Iterator[Block]:
+    """Iterate over the fenced blocks of a manual page, in their order."""
+    pieces = re.split(r"^```(.*)\n", text, flags=re.MULTILINE)
+    for head, body in zip(pieces[1::4], pieces[2::4], strict=True):
+        language, *words = head.split() or [""]
+        yield Block(language, tuple(words), body)
+
+
+def render_for_terminal(text: str, width: int) -> str:
+    """Render a page of the manual as plain text; links name the command that shows the page.
+
+    Args:
+        text: As Markdown.
+        width: In columns.
+    """
+    # Take tens of milliseconds, for pages alone.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.markdown import Markdown  # noqa: PLC0415
+
+    title, _, rest = text.partition("\n")
+    body = _LINK.sub(r"\1 (`jobrun explain \2`)", rest)
+    output = io.StringIO()
+    Console(file=output, width=width, color_system=None).print(Markdown(body, hyperlinks=False))
+    lines = (line.rstrip() for line in output.getvalue().splitlines())
+    whole = "\n".join((title.removeprefix("# "), "", *lines))
+    return re.sub(r"\n{3,}", "\n\n", whole).rstrip()
+
+
+def render_as_html(text: str) -> str:
+    """Render a page of the manual as HTML without its title; links lead to other sections.
+
+    HTML inside the Markdown is escaped.
+    """
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - only for the page
+
+    body = _LINK.sub(r"[\1](#\2)", text.partition("\n")[2])
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = parser.parse(body)
+    for token in tokens:
+        if token.tag == "h2":
+            # The title of the page is one there.
+            token.tag = "h3"
+    rendered = str(parser.renderer.render(tokens, parser.options, {}))
+    # A narrow screen scrolls a table, not the page.
+    return rendered.replace("<table>", _SCROLLED).replace("</table>", "</table></div>")
+
+
+def list_pages() -> str:
+    """List the pages of the manual by section, a line each."""
+    pages = read_pages()
+    width = max(map(len, pages))
+    return "\n\n".join(
+        "\n".join((title, *(f"  {name:<{width}}  {pages[name].title}" for name in names)))
+        for title, names in SECTIONS.items()
+    )

@@ -1,1 +1,0 @@
-"""Where the time of a run goes: tables and a trace."""

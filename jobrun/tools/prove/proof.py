@@ -1,0 +1,239 @@
+"""Prove a job: run it unbroken, kill and resume copies, and collect the outcomes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import field
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.blob_access import Access
+from jobrun.graph.query import walk
+from jobrun.graph.steps import Net, Step
+from jobrun.graph.types import Job
+from jobrun.runner.rundir.runs import Run
+from jobrun.runtime.codegen.liveness import access_finder
+from jobrun.tools.prove.fork_client import ForkClient
+from jobrun.tools.prove.judge import Difference, different_artifacts, find_difference
+from jobrun.tools.prove.kill_plan import Trial, plan_trials
+from jobrun.tools.prove.original_program import (
+    JobArtifacts,
+    Original,
+    file_difference,
+    run_original,
+)
+from jobrun.tools.prove.trials import Outcome, Reference, run_trial, run_unbroken
+
+# Imported once, before any run is forked; what else a job needs it imports itself.
+_PRELOAD = ("numpy", "h5py", "jobrun.runner.invocation", "jobrun.tools.inspect")
+
+
+@dataclass(frozen=True, slots=True)
+class ProofRequest:
+    """The job to prove, and how thoroughly.
+
+    Attributes:
+        command: The command line that starts the run or continues it, without --run-dir.
+        job: The job it runs.
+        kills: How many copies are killed.
+        seed: Of the choice of places and instants.
+        jobs: How many copies run at the same time.
+        place: Where the runs of the proof live while it lasts.
+        keep: Keep them.
+        program: The module that the command line starts.
+        preload: Modules that every command line imports.
+        without: Blobs that are not compared, as ``BLOB`` or ``NODE.BLOB``.
+        original: The program that the job was ported from, to compare what both write.
+    """
+
+    command: tuple[str, ...]
+    job: Job
+    place: Path
+    kills: int = 20
+    seed: int = 0
+    jobs: int = 1
+    keep: bool = False
+    program: str = "jobrun"
+    preload: tuple[str, ...] = ()
+    without: frozenset[str] = frozenset()
+    original: Original | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The result of a proof.
+
+    Attributes:
+        exact: The job is one whose bits must not depend on kills.
+        reference: The unbroken run.
+        unsteady: In what two unbroken runs differ, where they should not.
+        outcomes: One per trial, in their order.
+        ignored: Artifacts that differ between unbroken runs, and were not compared.
+        folder: Where the runs are, if they were kept.
+        unlike: By artifact, how it differs from the original program's; empty where it does not.
+    """
+
+    exact: bool
+    reference: Reference
+    unsteady: Difference | None
+    outcomes: tuple[Outcome, ...]
+    ignored: tuple[str, ...]
+    folder: Path | None = None
+    unlike: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def landed(self) -> int:
+        """In how many trials of the whole proof the first kill ended the process."""
+        return sum(outcome.landed[0] for outcome in self.outcomes)
+
+    @property
+    def bad(self) -> tuple[Outcome, ...]:
+        """The trials of the proof in which something went wrong."""
+        return tuple(outcome for outcome in self.outcomes if not outcome.good)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the proof succeeded: kills landed, nothing went wrong, the original agrees."""
+        wrong = self.bad or self.unsteady is not None or any(self.unlike.values())
+        return not wrong and self.is_shown
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the proof killed enough to count: half of the copies, one after a save."""
+        return 2 * self.landed >= len(self.outcomes) and self.loaded > 0
+
+    @property
+    def loaded(self) -> int:
+        """How many copies in the whole proof continued from an epoch after the first."""
+        return sum(outcome.loaded > 0 for outcome in self.outcomes)
+
+
+def prove(request: ProofRequest, listen: Callable[[Outcome], None]) -> Proof:
+    """Prove a job: run it unbroken, run killed and resumed copies, and compare them.
+
+    Args:
+        request: What to prove; see ``ProofRequest``.
+        listen: Called with each trial's outcome, in the threads that run them.
+
+    Raises:
+        ProofError: E418, the job fails without any kill; E481, the original program fails; E482,
+            one of them has not written an artifact.
+    """
+    request.place.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=".prove-", dir=request.place)).absolute()
+    keep = request.keep
+    try:
+        proof = _prove(request, folder, listen)
+        keep = keep or not proof.holds
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    return proof
+
+
+def last_writer(job: Job, node: str, blob: str) -> str:
+    """Return the path of the last step of an epoch that writes a differing blob; empty for none."""
+    found = ""
+    for task in job.epoch.tasks:
+        for path, access in _accesses(task.steps) if task.node == node else ():
+            if blob in (*access.binds, *access.changes, *access.atomic):
+                found = path
+    return found
+
+
+def _accesses(steps: tuple[Step, ...]) -> Iterator[tuple[str, Access]]:
+    for step in walk(steps):
+        if isinstance(step, Net):
+            yield from ((op.path, access_finder().of_op(op)) for op in step.ops)
+        else:
+            yield step.path, access_finder().of_step(step)
+
+
+def _prove(request: ProofRequest, folder: Path, listen: Callable[[Outcome], None]) -> Proof:
+    exact = request.job.exactness.exact
+    with ExitStack() as stack:
+        forges: SimpleQueue[ForkClient] = SimpleQueue()
+        for _ in range(request.jobs):
+            preload = (*_PRELOAD, *request.preload)
+            forges.put(stack.enter_context(ForkClient(request.program, preload, _environment())))
+        forge = forges.get()
+        written = JobArtifacts(request.original) if request.original else None
+        reference = run_unbroken(forge, request.command, folder / "reference")
+        unlike: dict[str, str] = {}
+        if request.original and written:
+            written.take(reference.run, folder / "written")
+            unlike = _unlike(request.original, folder)
+        again = run_unbroken(forge, request.command, folder / "again")
+        forges.put(forge)
+        ignored = different_artifacts(reference.run, again.run)
+        compare = (
+            partial(find_difference, but=ignored, without=request.without)
+            if exact
+            else _nothing_compared
+        )
+        unsteady = compare(reference.run, again.run)
+        planned = plan_trials(reference.course, request.kills, request.seed)
+        work = partial(_trial, forges, reference, request, folder, compare, listen)
+        outcomes = _all(work, () if unsteady else planned, request.jobs)
+    return Proof(exact, reference, unsteady, outcomes, tuple(sorted(ignored)), folder, unlike)
+
+
+def _unlike(original: Original, folder: Path) -> dict[str, str]:
+    run_original(original, folder / "original", _variables())
+    return {
+        name: file_difference(folder / "original" / name, folder / "written" / name)
+        for name in original.artifacts
+    }
+
+
+def _trial(
+    forges: SimpleQueue[ForkClient],
+    reference: Reference,
+    request: ProofRequest,
+    folder: Path,
+    compare: Callable[[Run, Run], Difference | None],
+    listen: Callable[[Outcome], None],
+    trial: Trial,
+) -> Outcome:
+    forge = forges.get()
+    place = folder / f"trial-{trial.number}"
+    try:
+        outcome = run_trial(forge, trial, reference, request.command, place, compare)
+    finally:
+        forges.put(forge)
+    if outcome.good and not request.keep:
+        shutil.rmtree(place)
+    listen(outcome)
+    return outcome
+
+
+def _all(
+    work: Callable[[Trial], Outcome], planned: Sequence[Trial], jobs: int
+) -> tuple[Outcome, ...]:
+    with ThreadPoolExecutor(jobs) as pool:
+        return tuple(pool.map(work, planned))
+
+
+def _nothing_compared(reference: Run, found: Run) -> None:
+    """Compare nothing: of a job that is not exact, a proof checks only ends and promises."""
+    del reference, found
+
+
+def _environment() -> dict[str, str]:
+    """Copy the environment for all processes of a proof, without the supervisor.
+
+    A supervisor would report the kill as it does to users.
+    """
+    return _variables() | {"JOBRUN_UNGUARDED": "1"}
+
+
+def _variables() -> dict[str, str]:
+    """Return this process's variables for a proof, without those that steer jobrun."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}

@@ -1,0 +1,245 @@
+"""Carry out one trial of a proof: start a copy, kill it, resume it, and judge it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from jobrun.core.errors import ProofError
+from jobrun.core.failpoints import TRACE_VARIABLE, VARIABLE
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.runner.rundir.runs import Run, runs
+from jobrun.tools.prove.fork_client import ForkClient, ProcessEnd
+from jobrun.tools.prove.judge import Difference, find_difference, find_lost_epochs
+from jobrun.tools.prove.kill_plan import AtPoint, AtTime, Course, Kill, Trial, another_instant
+
+# What a run may end with and still have gone as it should: 9 is an expectation that does not
+# hold, which an unbroken run reports, too.
+_ENDED = (0, 9)
+_SIGKILL = -9
+_TRIES = 4
+_OUTPUT = "output.txt"
+_LAST_LINES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The unbroken run that a proof compares with.
+
+    Attributes:
+        run: What it left.
+        exit_code: 0, or 9.
+        course: How it went.
+    """
+
+    run: Run
+    exit_code: int
+    course: Course
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of a trial.
+
+    Attributes:
+        trial: With the kills as they were tried in the end.
+        landed: For each kill whether it ended the process, before the run had finished.
+        loaded: The newest epoch from which a start after a kill has continued; 0 for none.
+        lost: What was lost at a kill of what had been promised; empty for nothing.
+        failure: What went wrong otherwise, in words; empty for nothing.
+        difference: In what the end is not that of the reference.
+        folder: What the trial left.
+    """
+
+    trial: Trial
+    landed: tuple[bool, ...] = ()
+    loaded: int = 0
+    lost: str = ""
+    failure: str = ""
+    difference: Difference | None = None
+    folder: Path = Path()
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing went wrong in the trial, whether its kills landed or not."""
+        return not (self.lost or self.failure or self.difference)
+
+
+Compare = Callable[[Run, Run], Difference | None]
+# Of the folder in which a killed run is: what it has lost, in words; empty for nothing.
+Loss = Callable[[Path], str]
+
+
+def find_any_lost_epochs(folder: Path) -> str:
+    """Describe what any run in a trial's folder has lost of what it acknowledged."""
+    return next((words for run in runs(folder) if (words := find_lost_epochs(run))), "")
+
+
+def run_unbroken(forge: ForkClient, command: Sequence[str], folder: Path) -> Reference:
+    """Run a proof's job once to its end, as the reference.
+
+    Args:
+        forge: Starts it.
+        command: The command line that starts the run, or continues it.
+        folder: An empty or missing directory for the run.
+
+    Raises:
+        ProofError: E418, the run fails by itself.
+    """
+    folder.mkdir(parents=True)
+    trace = folder / "reached.txt"
+    trace.touch()
+    ended = _start(forge, command, folder, {TRACE_VARIABLE: str(trace)})
+    if ended.exit_code not in _ENDED:
+        raise ProofError.of(
+            "E418",
+            f"the unbroken run fails with exit code {ended.exit_code}: {_last_words(folder)}",
+            "fix the job first; 'jobrun run' shows what is wrong",
+        )
+    return Reference(_only_run(folder), ended.exit_code, _course(trace, ended))
+
+
+def _course(trace: Path, ended: ProcessEnd) -> Course:
+    lines = [line.split() for line in trace.read_text().splitlines()]
+    first_s = float(lines[0][1]) - ended.started if lines else 0.0
+    return Course(dict(Counter(name for name, _ in lines)), first_s, ended.seconds)
+
+
+def run_trial(
+    forge: ForkClient,
+    trial: Trial,
+    reference: Reference,
+    command: Sequence[str],
+    folder: Path,
+    compare: Compare = find_difference,
+    loss: Loss = find_any_lost_epochs,
+) -> Outcome:
+    """Run one trial of a proof: kill, resume and judge a copy of the run.
+
+    An instant that comes too late is tried again, earlier, a few times: a run is not the
+    same length twice.
+
+    Args:
+        forge: Starts the processes.
+        trial: Whom to kill when.
+        reference: What it should end like.
+        command: As of ``run_unbroken``; the same for the start and each resume.
+        folder: A missing directory for the trial.
+        compare: Tells the first difference of two ended runs.
+        loss: Is asked after each kill.
+    """
+    attempt = 0
+    while True:
+        place = folder / f"try-{attempt}"
+        place.mkdir(parents=True)
+        outcome = _once(forge, trial, reference, command, place, compare, loss)
+        attempt += 1
+        too_late = isinstance(trial.kills[0], AtTime) and not outcome.landed[0]
+        if not (outcome.good and too_late) or attempt == _TRIES:
+            return outcome
+        shutil.rmtree(place)
+        # Out of the half of what is left each time.
+        course = reference.course
+        left_s = (course.seconds - course.first_s) / 2**attempt
+        shorter = replace(course, seconds=course.first_s + left_s)
+        sooner = another_instant(shorter, trial.number + attempt)
+        trial = replace(trial, kills=(sooner, *trial.kills[1:]))
+
+
+def _once(
+    forge: ForkClient,
+    trial: Trial,
+    reference: Reference,
+    command: Sequence[str],
+    folder: Path,
+    compare: Compare,
+    loss: Loss,
+) -> Outcome:
+    outcome = Outcome(trial, folder=folder)
+    landed: list[bool] = []
+    for kill in trial.kills:
+        ended = _killed(forge, kill, command, folder)
+        if ended.exit_code not in (_SIGKILL, reference.exit_code):
+            return replace(outcome, failure=_ended_badly(ended, folder))
+        if ended.exit_code == _SIGKILL and (gone := loss(folder)):
+            return replace(outcome, landed=_padded([*landed, True], trial), lost=gone)
+        # Between its last word and its end a run has nothing left that a kill could spoil.
+        landed.append(ended.exit_code == _SIGKILL and not _has_finished(folder))
+        outcome = replace(outcome, landed=_padded(landed, trial))
+        if not landed[-1]:
+            break
+    if not any(landed):
+        # It has finished by itself, as an unbroken run, and shows nothing of kills.
+        return outcome
+    ended = _start(forge, command, folder, {})
+    if ended.exit_code != reference.exit_code:
+        return replace(outcome, failure=_ended_badly(ended, folder))
+    found = _newest(folder)
+    return replace(outcome, loaded=_loaded(found), difference=compare(reference.run, found))
+
+
+def _killed(forge: ForkClient, kill: Kill, command: Sequence[str], folder: Path) -> ProcessEnd:
+    match kill:
+        case AtPoint():
+            return _start(forge, command, folder, {VARIABLE: str(kill)})
+        case AtTime(after_s=after_s):
+            return _start(forge, command, folder, {}, after_s)
+
+
+def _start(
+    forge: ForkClient,
+    command: Sequence[str],
+    folder: Path,
+    variables: dict[str, str],
+    kill_after_s: float | None = None,
+) -> ProcessEnd:
+    words = [*command, "--run-dir", str(folder)]
+    return forge.run(words, folder / _OUTPUT, variables=variables, kill_after_s=kill_after_s)
+
+
+def _padded(landed: list[bool], trial: Trial) -> tuple[bool, ...]:
+    return (*landed, *([False] * (len(trial.kills) - len(landed))))
+
+
+def _only_run(folder: Path) -> Run:
+    (found,) = runs(folder)
+    return found
+
+
+def _newest(folder: Path) -> Run:
+    # A kill before the first save leaves a run that is never gone on with.
+    return runs(folder)[-1]
+
+
+def _has_finished(folder: Path) -> bool:
+    found = runs(folder)
+    return bool(found) and found[-1].record.status == "finished"
+
+
+def _loaded(run: Run) -> int:
+    """Return the newest epoch from which a resume of the trial continued; 0 for none."""
+    loaded = 0
+    with (run.path / "events.jsonl").open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            # A kill may have cut a line; that of a start is written before anything runs.
+            with suppress(ValueError):
+                event = json.loads(line) if '"RunStarted"' in line else {}
+                loaded = max(loaded, int(event.get("epoch", 0)))
+    return loaded
+
+
+def _ended_badly(ended: ProcessEnd, folder: Path) -> str:
+    return f"ended with exit code {ended.exit_code}: {_last_words(folder)}"
+
+
+def _last_words(folder: Path) -> str:
+    try:
+        text = (folder / _OUTPUT).read_text(errors="replace")
+    except FileNotFoundError:
+        return "it said nothing"
+    return "\n".join(text.strip().splitlines()[-_LAST_LINES:]) or "no output"

@@ -1,0 +1,221 @@
+"""Reconstruct the history of a run from its events: invocations, epochs, saves, times."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from jobrun.core.events import (
+    CheckpointCommitted,
+    CheckpointFailed,
+    CheckpointSkipped,
+    CheckpointTimes,
+    EpochEnded,
+    Event,
+    GroupEnded,
+    GroupRetried,
+    Noted,
+    RunEnded,
+    RunStarted,
+    TaskEnded,
+)
+from jobrun.core.files.json_lines import read_lines
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.runner.rundir.event_lines import EVENTS, RecordedEvent, read_events
+from jobrun.runner.rundir.runs import EVENTS_NAME
+
+KILLED, RUNNING = "killed", "running"
+# The longest kind, of which nothing is wanted, is not parsed.
+_WANTED = tuple(kind for kind in EVENTS if kind is not CheckpointTimes)
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One process's part of a run's history, in seconds since 1970.
+
+    Attributes:
+        before: The epoch it went on from; -1 for a new run.
+        epoch: The last epoch it ended; ``before`` for none.
+        outcome: ``finished``, ``stopped``, ``interrupted``, ``failed``; ``killed`` when it ended
+            without a word, ``running`` when it lives.
+    """
+
+    started: float
+    ended: float
+    before: int
+    epoch: int
+    generation: int
+    outcome: str = KILLED
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """An epoch that ended, at a time; one may have been run again in a later generation."""
+
+    epoch: int
+    at: float
+    seconds: float
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A checkpoint that became durable, at a time."""
+
+    epoch: int
+    at: float
+    size_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTime:
+    """The total time of one task on one node."""
+
+    task: str
+    node: str
+    runs: int = 0
+    seconds: float = 0.0
+    longest_s: float = 0.0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """An event of a run that a reader of its report should know."""
+
+    at: float
+    epoch: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The history of a run; ``tasks``: the longest first; ``groups``: seconds each."""
+
+    invocations: tuple[Invocation, ...] = ()
+    epochs: tuple[Epoch, ...] = ()
+    saves: tuple[Saved, ...] = ()
+    tasks: tuple[TaskTime, ...] = ()
+    groups: tuple[tuple[str, float], ...] = ()
+    notices: tuple[Notice, ...] = ()
+    total_epochs: int | None = None
+
+
+def read_history(run: Path, *, live: bool) -> History:
+    """Reconstruct a run's history from its events; torn or foreign lines are skipped.
+
+    Args:
+        run: The run's directory.
+        live: Whether its last invocation lives.
+    """
+    seen = _Seen()
+    with contextlib.suppress(OSError):
+        for one in read_events(read_lines(run / EVENTS_NAME), _WANTED):
+            seen.see(one)
+    return seen.history(live=live)
+
+
+@dataclass(slots=True)
+class _Seen:
+    invocations: list[Invocation] = field(default_factory=list)
+    epochs: list[Epoch] = field(default_factory=list)
+    saves: list[Saved] = field(default_factory=list)
+    tasks: dict[tuple[str, str], TaskTime] = field(default_factory=dict)
+    groups: dict[str, float] = field(default_factory=dict)
+    notices: list[Notice] = field(default_factory=list)
+    total_epochs: int | None = None
+    latest: datetime | None = None
+
+    def see(self, one: RecordedEvent[Event]) -> None:
+        """Add one event to the history of a run."""
+        match one.event:
+            case RunStarted() as event:
+                self._end()
+                at = one.at.timestamp()
+                self.total_epochs = event.total_epochs
+                self.invocations.append(
+                    Invocation(at, at, event.epoch, event.epoch, one.generation)
+                )
+            case CheckpointFailed() | CheckpointSkipped() | GroupRetried() | Noted() as event:
+                # The first words of the next process come before its start: they end none.
+                self._notice(event, one.at.timestamp())
+            case _:
+                self._happened(one)
+                self.latest = one.at
+
+    def _happened(self, one: RecordedEvent[Event]) -> None:
+        match one.event:
+            # By far the most; their times are not looked at one by one.
+            case TaskEnded() as event:
+                self._task(event)
+            case EpochEnded() as event:
+                at = one.at.timestamp()
+                self.epochs.append(Epoch(event.epoch, at, event.seconds, one.generation))
+                self._last(epoch=event.epoch)
+            case CheckpointCommitted() as event:
+                at = one.at.timestamp()
+                self.saves.append(Saved(event.epoch, at, event.size_bytes, event.seconds))
+            case GroupEnded() as event:
+                self.groups[event.group] = self.groups.get(event.group, 0.0) + event.seconds
+            case RunEnded() as event:
+                self._last(outcome=event.outcome, reason=event.reason)
+            case _:
+                pass
+
+    def history(self, *, live: bool) -> History:
+        """Build the history of a run from all events seen."""
+        self._end()
+        if live and self.invocations and self.invocations[-1].outcome == KILLED:
+            self._last(outcome=RUNNING)
+        tasks = sorted(self.tasks.values(), key=lambda one: -one.seconds)
+        return History(
+            tuple(self.invocations),
+            tuple(self.epochs),
+            tuple(self.saves),
+            tuple(tasks),
+            tuple(self.groups.items()),
+            tuple(self.notices),
+            self.total_epochs,
+        )
+
+    def _end(self) -> None:
+        if self.latest:
+            self._last(ended=self.latest.timestamp())
+            self.latest = None
+
+    def _last(self, **changes: Any) -> None:
+        if self.invocations:
+            self.invocations[-1] = replace(self.invocations[-1], **changes)
+
+    def _task(self, event: TaskEnded) -> None:
+        key = (event.task, event.node)
+        was = self.tasks.get(key) or TaskTime(*key)
+        self.tasks[key] = TaskTime(
+            *key,
+            was.runs + 1,
+            was.seconds + event.seconds,
+            max(was.longest_s, event.seconds),
+            was.failed + event.failed,
+        )
+
+    def _notice(
+        self, event: CheckpointFailed | CheckpointSkipped | GroupRetried | Noted, at: float
+    ) -> None:
+        epoch = self.invocations[-1].epoch if self.invocations else -1
+        match event:
+            case CheckpointFailed():
+                words = f"saving epoch {event.epoch} failed: {event.reason}"
+            case CheckpointSkipped():
+                words = f"epoch {event.epoch} was found unusable: {event.reason}"
+            case GroupRetried():
+                words = f"{event.group} failed in epoch {event.epoch} and ran again"
+            case Noted() if event.level == "warning":
+                words = event.text
+            case _:
+                return
+        self.notices.append(Notice(at, epoch, words))

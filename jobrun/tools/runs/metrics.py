@@ -1,0 +1,165 @@
+"""Read the metrics of a run from its files: as a table by epoch, or only the last values."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jobrun.core.errors import UsageError
+from jobrun.core.events import EpochEnded, Measured
+from jobrun.core.files.json_lines import read_lines, read_tail
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.big_integers import integer_hex, is_long
+from jobrun.core.text.names import did_you_mean
+from jobrun.runner.rundir.event_lines import metric_name, read_events, unreadable_file_error
+from jobrun.runner.rundir.runs import EVENTS_NAME, METRICS_NAME
+
+Number = float | int | bool | str
+_LARGEST = sys.float_info.max
+# The end of a long file is enough, and reading all of it would be slow.
+_TAIL_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """The metrics of a run, by epoch.
+
+    Attributes:
+        names: The metrics in the order of their first value; those of a step are called
+            ``task.name``, on one of several nodes or instances ``node/task.0.name``.
+        rows: Per epoch, ascending, a value for each name, None where there is none. Of
+            several values in one epoch the last.
+        damaged: How many lines of the file could not be read; a torn one at its end counts.
+    """
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[int, tuple[Number | None, ...]], ...]
+    damaged: int = 0
+
+    def column(self, name: str) -> list[tuple[int, float]]:
+        """Return the epochs and finite values of one metric."""
+        at = self.names.index(name)
+        found = ((epoch, values[at]) for epoch, values in self.rows)
+        return [
+            (epoch, float(value))
+            for epoch, value in found
+            # Larger integers have no float.
+            if isinstance(value, int | float) and abs(value) <= _LARGEST
+        ]
+
+
+def read_metrics(run: Path, last_bytes: int = 0) -> Metrics:
+    """Read the metrics of a run by epoch; unreadable lines are left out, and counted.
+
+    Args:
+        run: Its directory.
+        last_bytes: Of the file, only the lines in so many bytes at its end; 0 for all of it.
+
+    Raises:
+        CheckpointError: E470, the file is no regular file, or cannot be read.
+    """
+    path = run / METRICS_NAME
+    names: dict[str, int] = {}
+    rows: dict[int, dict[str, Number]] = {}
+    damaged: list[None] = []
+    try:
+        lines = read_tail(path, last_bytes) if last_bytes else read_lines(path)
+        for one in read_events(lines, (Measured,), lambda: damaged.append(None)):
+            name = metric_name(one.event)
+            names.setdefault(name, len(names))
+            rows.setdefault(one.event.epoch, {})[name] = one.event.value
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise unreadable_file_error(path, error) from error
+    return Metrics(
+        tuple(names),
+        tuple(
+            (epoch, tuple(values.get(name) for name in names))
+            for epoch, values in sorted(rows.items())
+        ),
+        len(damaged),
+    )
+
+
+def select_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:
+    """Select some metrics of a run by name; all by default.
+
+    Raises:
+        UsageError: E424, there is no metric of that name.
+    """
+    if not names:
+        return metrics
+    for name in names:
+        if name not in metrics.names:
+            mend = did_you_mean(name, metrics.names)
+            if not metrics.names:
+                mend = "it has measured nothing; the spec's 'metrics' say what to measure"
+            raise UsageError.of("E424", f"the run has no metric '{name}'", mend)
+    places = [metrics.names.index(name) for name in names]
+    return Metrics(
+        tuple(names),
+        tuple((epoch, tuple(values[at] for at in places)) for epoch, values in metrics.rows),
+        metrics.damaged,
+    )
+
+
+def render_csv(metrics: Metrics) -> str:
+    """Render a run's metrics as CSV, a line per epoch, with all digits."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["epoch", *metrics.names])
+    for epoch, values in metrics.rows:
+        writer.writerow([epoch, *map(_cell, values)])
+    return text.getvalue()
+
+
+def read_last_metrics(run: Path) -> dict[str, Number]:
+    """Read the last value of each metric of a run from its files."""
+    try:
+        return read_last_values(run)[0]
+    except OSError:
+        return {}
+
+
+def read_last_values(run: Path) -> tuple[dict[str, Number], int]:
+    """Read the last value of each metric that the job declares, from the end of the file.
+
+    Returns:
+        The values by name, and how many lines there could not be read. A torn last line does not
+        count: it is being written, or its writer was killed.
+
+    Raises:
+        OSError: The file exists and is no regular file, or cannot be read.
+    """
+    path = run / METRICS_NAME
+    try:
+        lines = read_tail(path, _TAIL_BYTES, whole=True)
+    except FileNotFoundError:
+        return {}, 0
+    damaged: list[None] = []
+    measured = (one.event for one in read_events(lines, (Measured,), lambda: damaged.append(None)))
+    return {one.name: one.value for one in measured if not one.task}, len(damaged)
+
+
+def read_last_epoch(run: Path) -> tuple[int, Mapping[str, Number]]:
+    """Read the newest finished epoch of a run and its metrics; -1 for none."""
+    for found in read_events(reversed(_tail(run / EVENTS_NAME)), (EpochEnded,)):
+        return found.event.epoch, dict(found.event.metrics)
+    return -1, {}
+
+
+def _cell(value: Number | None) -> Number:
+    if value is None:
+        return ""
+    return integer_hex(value) if type(value) is int and is_long(value) else value
+
+
+def _tail(path: Path) -> list[bytes]:
+    try:
+        return read_tail(path, _TAIL_BYTES)
+    except OSError:
+        return []

@@ -1,0 +1,270 @@
+"""Render and submit a Slurm batch script that requeues itself until the job is done.
+
+Slurm sends the shell a signal shortly before the time limit, the run saves and ends with 75, and
+the script has Slurm requeue the same job, which continues.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+from jobrun.core.errors import EnvironmentFaultError, UsageError
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.version import __version__
+
+# What the script itself says of them is what makes it work.
+_OWN = {
+    "signal": "say how long before the end with --warn",
+    "requeue": "it is always there",
+    "no-requeue": "leave it out: a job that ended early is put back by its script",
+    "open-mode": "it is always append, so that no start overwrites what another one said",
+    "array": "submit once for each point; jobrun sweep runs many points in one job",
+    "wrap": "the script is what runs",
+    "chdir": "change to the directory before you submit",
+}
+_KEY = re.compile(r"[a-z][a-z-]*")
+_PLAIN = re.compile(r"[\w./:@%+=,\[\]*-]*")
+_ASK_S = 60.0
+# What is left for the end of the process, and for the script, before Slurm kills both.
+_AFTER_SAVING_S = 20
+# slurmctld ends the script of a requeued job at once, or when it can reach the host again.
+_UNTIL_ENDED_S = 600
+# The ports of the clusters of jobs: above those of Ray's workers, below those that systems give.
+_FIRST_PORT = 20000
+_PORTS = 12000
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The resources to request from Slurm, and the command to run.
+
+    Attributes:
+        name: Of the batch job.
+        command: The words of ``jobrun run SPEC …``, without what the script adds.
+        jobrun: The words that start this program.
+        directory: Where it is to run, absolute.
+        runs: The directory of the runs of the job; its parent gets the output.
+        settings: Further options of sbatch, by their long names; empty text for one without value.
+        warn_s: How long before the time limit the run gets the signal, in seconds.
+        hosts: How many; with several, a Ray cluster is started on them for the job.
+        before: Lines of shell that come before the run.
+        again: A run that ended early is put back; not where nothing is saved.
+        has_deadline: The spec, or the command, says by itself when all must be saved.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    jobrun: tuple[str, ...]
+    directory: Path
+    runs: Path
+    settings: tuple[tuple[str, str], ...] = ()
+    warn_s: int = 120
+    hosts: int = 1
+    before: tuple[str, ...] = ()
+    again: bool = True
+    has_deadline: bool = False
+
+
+def setting(text: str) -> tuple[str, str]:
+    """Parse ``KEY=VALUE`` or ``KEY``, an option of the Slurm script.
+
+    Raises:
+        UsageError: E403, it is no option, or one that is the script's own.
+    """
+    key, _, value = text.partition("=")
+    key = key.removeprefix("--")
+    if not _KEY.fullmatch(key):
+        raise UsageError.of(
+            "E403",
+            f"--slurm cannot be '{text}'",
+            "give a long option of sbatch, such as --slurm mem=4G or --slurm exclusive",
+        )
+    if key in _OWN:
+        raise UsageError.of("E403", f"--slurm {key} is set by the script", _OWN[key])
+    if not value.isprintable() or '"' in value:
+        raise UsageError.of(
+            "E403",
+            f"the value of --slurm {key} has a quote or a line break",
+            "a line of #SBATCH cannot hold such a value",
+        )
+    return key, value
+
+
+def slurm_time(seconds: float) -> str:
+    """Render a duration as a Slurm time limit, rounded up to seconds: ``1-02:00:00``."""
+    whole = int(-(-seconds // 1))
+    days, rest = divmod(whole, 86400)
+    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"{days}-{clock}" if days else clock
+
+
+def render_script(batch: Batch) -> str:
+    """Render the Slurm batch script, for bash."""
+    lines = ["#!/bin/bash", *_options(batch), ""]
+    lines += [
+        f"# Written by jobrun {__version__}. Each start continues where the last one ended.",
+        "set -u",
+        *batch.before,
+        f"runs={shlex.quote(str(batch.runs))}",
+        'saved() { { wc -l <"$runs/latest/committed.jsonl"; } 2>/dev/null || echo 0; }',
+        "before=$(saved)",
+        "run='' asked='' sent='' woken='' ended='' code=75",
+        "",
+        f"# {batch.warn_s} s before the end Slurm signals this shell alone: the run saves, and",
+        "# ends with 75. On scancel it ends likewise, and for good. A signal that comes before",
+        "# there is a run is kept for it.",
+        'pass_on() { test -z "$run" || test -z "$asked" || {',
+        """  kill -"$asked" "$run" 2>/dev/null; sent=yes asked=''; }; }""",
+        "trap 'asked=USR1 woken=yes; pass_on' USR1",
+        "trap 'asked=TERM woken=yes ended=yes; pass_on' TERM",
+        "",
+        *(_cluster(batch) if batch.hosts > 1 else ()),
+        'if test -z "$asked"; then',
+        f"  {_words(batch)} &",
+        "  run=$!",
+        "  pass_on",
+        "  # A signal interrupts 'wait', which then has to be asked again.",
+        "  while :; do",
+        "    woken=''",
+        '    wait "$run"',
+        "    code=$?",
+        '    test -n "$woken" || break',
+        "  done",
+        "  # Python that has no handlers yet dies of the signal, and has nothing to save.",
+        '  test -z "$sent" || case $code in 138|143) code=75 ;; esac',
+        "fi",
+        *(("end_cluster",) if batch.hosts > 1 else ()),
+    ]
+    return "\n".join([*lines, *(_again() if batch.again else ()), 'exit "$code"', ""])
+
+
+def submit(text: str) -> str:
+    """Submit a batch script by sbatch, and return the number of the Slurm job.
+
+    Raises:
+        EnvironmentFaultError: E445, there is no sbatch, or it refuses.
+    """
+    program = shutil.which("sbatch")
+    if program is None:
+        raise EnvironmentFaultError.of(
+            "E445",
+            "sbatch is not installed on this machine",
+            "submit from a machine of the cluster, or write the script: jobrun submit … --print",
+        )
+    try:
+        done = subprocess.run(  # noqa: S603 - a fixed command of the batch system
+            [program, "--parsable"], input=text, capture_output=True, text=True, timeout=_ASK_S,
+            check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        raise EnvironmentFaultError.of(
+            "E445", f"sbatch did not answer: {error}", "check whether Slurm works: sinfo"
+        ) from error
+    if done.returncode:
+        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        raise EnvironmentFaultError.of(
+            "E445", f"sbatch rejected the job: {said}", "check the options: sinfo, sbatch --help"
+        )
+    return done.stdout.strip().partition(";")[0]
+
+
+def _options(batch: Batch) -> list[str]:
+    given = dict(batch.settings)
+    own = {
+        "job-name": batch.name,
+        "output": str(batch.runs.parent / f"slurm-{batch.name}-%j.log"),
+        "chdir": str(batch.directory),
+        "signal": f"B:USR1@{batch.warn_s}",
+        "requeue": "",
+        "open-mode": "append",
+    }
+    if batch.hosts > 1:
+        # One of Ray's own processes on each host; what it takes there is the host's.
+        own |= {"nodes": str(batch.hosts), "ntasks-per-node": "1", "exclusive": ""}
+    return [_option(key, value) for key, value in (own | given).items()]
+
+
+def _option(key: str, value: str) -> str:
+    if not value:
+        return f"#SBATCH --{key}"
+    return f"#SBATCH --{key}={value}" if _PLAIN.fullmatch(value) else f'#SBATCH --{key}="{value}"'
+
+
+def _words(batch: Batch) -> str:
+    """Render the command line of the run in the Slurm batch script."""
+    words = [*batch.jobrun, *batch.command, "--resume", "auto"]
+    if not batch.has_deadline:
+        words += ["--set", "deadline=auto"]
+    if not any(word.partition("=")[0] == "--grace" for word in batch.command):
+        words += ["--grace", f"{max(5, batch.warn_s - _AFTER_SAVING_S)}s"]
+    several = ' --session "ray:$ip:$port"' if batch.hosts > 1 else ""
+    return shlex.join(words) + several
+
+
+def _cluster(batch: Batch) -> list[str]:
+    """Render the lines of a Slurm script that start a Ray cluster on all hosts.
+
+    Its port is derived from the job's number, and its token is made for this start: a token in
+    no home directory is needed or in the way.
+    """
+    ray = shlex.quote(str(Path(batch.jobrun[0]).parent / "ray"))
+    return [
+        "# A Ray cluster of the job, with a token and a port of the job.",
+        'token="$runs/.ray-token-$SLURM_JOB_ID"',
+        'mkdir -p "$runs" || exit 7',
+        'rm -f "$token"',
+        "(umask 077; od -An -N32 -tx1 /dev/urandom | tr -d ' \\n' >\"$token\") || exit 7",
+        'export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$token"',
+        "unset RAY_AUTH_TOKEN",
+        "export RAY_USAGE_STATS_ENABLED=0 RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=0",
+        f"export JOBRUN_RAY_HOSTS={batch.hosts}",
+        "end_cluster() {",
+        """  trap '' TERM; kill "$cluster" 2>/dev/null; wait "$cluster" 2>/dev/null""",
+        '  rm -f "$token"; }',
+        'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+        "# Not the address of loopback that many hosts have for their own name.",
+        """ip=$(getent ahostsv4 "$head" | awk '$1 !~ /^127[.]/ {print $1; exit}')""",
+        "ip=${ip:-$(hostname -I | cut -d ' ' -f 1)}",
+        """listens() { (: <"/dev/tcp/$1/$2") 2>/dev/null; }""",
+        f"port=$(({_FIRST_PORT} + SLURM_JOB_ID % {_PORTS}))",
+        'while listens "$ip" "$port" || listens 127.0.0.1 "$port"; do port=$((port + 1)); done',
+        "# shellcheck disable=SC2016",
+        f"srun --nodes={batch.hosts} --ntasks={batch.hosts} --ntasks-per-node=1 \\",
+        "  --kill-on-bad-exit=1 --export=ALL bash -c '",
+        '    if test "$SLURMD_NODENAME" = "$1"; then',
+        '      exec "$4" start --block --head --node-ip-address "$2" --port "$3" \\',
+        "        --include-dashboard false",
+        "    fi",
+        '    until (: <"/dev/tcp/$2/$3") 2>/dev/null; do sleep 1; done',
+        """    exec "$4" start --block --address "$2:$3"' \\""",
+        f'  ray "$head" "$ip" "$port" {ray} &',
+        "cluster=$!",
+        'until listens "$ip" "$port" || test -n "$asked"; do',
+        '  kill -0 "$cluster" 2>/dev/null || {',
+        '    rm -f "$token"',
+        """    echo "jobrun: Ray did not start on the job's hosts; see above" >&2""",
+        "    exit 7; }",
+        '  sleep 1 & wait "$!"',
+        "done",
+        "",
+    ]
+
+
+def _again() -> list[str]:
+    return [
+        "",
+        'if test "$code" -eq 75 && test -z "$ended"; then',
+        '  if test "$(saved)" = "$before"; then',
+        '    echo "jobrun: nothing was saved within the time limit; raise it: --time" >&2',
+        "  else",
+        "    # Wait until Slurm ends this script: the next start waits for one that Slurm ends.",
+        "    # The report of one that ends by itself may come late, as if the next one had ended.",
+        """    trap '' USR1; trap 'exit "$code"' TERM""",
+        f'    scontrol requeue "$SLURM_JOB_ID" && {{ sleep {_UNTIL_ENDED_S} & wait; }}',
+        "  fi",
+        "fi",
+    ]

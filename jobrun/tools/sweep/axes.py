@@ -1,0 +1,250 @@
+"""Parse the axes of a sweep (``lr=0.1,0.2``), and enumerate the points that they span.
+
+Which random points there are depends on the seed and on the axes alone, and the first ones stay
+the first ones: asking for more adds to those there were.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from jobrun.core.errors import Fault, UsageError
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.origin import Origin
+
+MOST_POINTS = 10_000
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_RANGE = re.compile(rf"(?P<log>log:)?(?P<low>{_NUMBER})\.\.(?P<high>{_NUMBER})")
+_WHOLE = re.compile(r"[-+]?\d+")
+_PART = re.compile(r'(?:"[^"]*"|\'[^\']*\'|[^,"\'])*')
+_HOW = "write NAME=V1,V2 or NAME=LOW..HIGH, such as lr=0.1,0.01 or lr=log:0.001..0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRange:
+    """A range that an axis draws values from, both ends included.
+
+    Attributes:
+        whole: Its values are whole numbers.
+        log: Each factor is as likely as any other, not each difference.
+    """
+
+    low: float
+    high: float
+    whole: bool = False
+    log: bool = False
+
+    def at(self, part: float) -> str:
+        """Return the value at a fraction of the range that a sweep's axis spans, as text.
+
+        Args:
+            part: From 0 up to, but not including, 1.
+        """
+        if self.whole and not self.log:
+            return str(int(self.low) + int(part * (int(self.high) - int(self.low) + 1)))
+        if self.log:
+            value = math.exp(math.log(self.low) + part * (math.log(self.high) - math.log(self.low)))
+        else:
+            value = self.low + part * (self.high - self.low)
+        # Six digits are enough to read, and to distinguish the points.
+        return str(round(value)) if self.whole else repr(float(f"{value:.6g}"))
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The first and the last value of a sweep's axis, as text."""
+        return tuple(  # type: ignore[return-value]  # there are two
+            str(int(end)) if self.whole else repr(end) for end in (self.low, self.high)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One param of a sweep, and the values it takes.
+
+    Attributes:
+        path: Of the value in the spec: ``params.lr``, or ``seed``.
+        values: As written; empty for a range.
+        place: What the axis is called in errors: ``--grid #1``.
+    """
+
+    path: str
+    values: tuple[str, ...] = ()
+    range: ValueRange | None = None
+    place: str = ""
+
+    @property
+    def name(self) -> str:
+        """The short name of the sweep's axis for people: ``lr``."""
+        return short_name(self.path)
+
+    @property
+    def samples(self) -> tuple[str, ...]:
+        """Values that represent a whole axis of the sweep, to be checked."""
+        return self.range.ends if self.range else self.values
+
+
+# The path of each value, and the value as text.
+Point = tuple[tuple[str, str], ...]
+
+
+def short_name(path: str) -> str:
+    """Shorten an axis's param ``params.lr`` to ``lr``."""
+    return path.removeprefix("params.")
+
+
+def parse_axes(texts: Sequence[str]) -> tuple[Axis, ...]:
+    """Parse the axes of a sweep from their texts.
+
+    Raises:
+        UsageError: E435, with all that cannot be read.
+    """
+    axes: list[Axis] = []
+    faults: list[Fault] = []
+    for number, text in enumerate(texts, 1):
+        place = f"--grid #{number}"
+        axis = _axis(text, place)
+        if isinstance(axis, str):
+            faults.append(Fault("E435", axis, _HOW, Origin(place)))
+        elif axis.name in {one.name for one in axes}:
+            message = f"'{axis.name}' has values already"
+            faults.append(Fault("E435", message, "give all its values at once", Origin(place)))
+        else:
+            axes.append(axis)
+    if faults:
+        raise UsageError(*faults)
+    return tuple(axes)
+
+
+def _axis(text: str, place: str) -> Axis | str:
+    """Parse one axis of a sweep, or return what is wrong with its text."""
+    name, equals, rest = text.partition("=")
+    name = name.strip()
+    if not equals or not name:
+        return f"'{text}' is not NAME=VALUES"
+    # The spec's own seed; a param of that name is reached in full.
+    path = name if name == "seed" or name.startswith("params.") else f"params.{name}"
+    match = _RANGE.fullmatch(rest.strip())
+    if match is not None:
+        return _ranged(path, match, place)
+    if rest.startswith("log:"):
+        return f"'{rest}' is not a range"
+    values = _parts(rest)
+    if values is None:
+        return f"a quote in '{rest}' has no end"
+    if "" in values:
+        return f"'{name}' has an empty value"
+    # Twice the same value would be the same run.
+    return Axis(path, tuple(dict.fromkeys(values)), place=place)
+
+
+def _ranged(path: str, match: re.Match[str], place: str) -> Axis | str:
+    low, high = float(match["low"]), float(match["high"])
+    if not low < high:
+        return f"the range of '{short_name(path)}' has nothing in it"
+    if match["log"] and low <= 0:
+        return f"the range of '{short_name(path)}' has to begin above 0"
+    whole = bool(_WHOLE.fullmatch(match["low"]) and _WHOLE.fullmatch(match["high"]))
+    return Axis(path, (), ValueRange(low, high, whole, bool(match["log"])), place)
+
+
+def _parts(text: str) -> list[str] | None:
+    """Split an axis's text at the commas that are not quoted; None if a quote is not closed."""
+    parts, at = [], 0
+    while True:
+        match = _PART.match(text, at)
+        assert match is not None  # it matches nothing at all, too  # noqa: S101
+        parts.append(match[0].strip())
+        if match.end() == len(text):
+            return parts
+        if text[match.end()] != ",":
+            return None
+        at = match.end() + 1
+
+
+def enumerate_points(axes: Sequence[Axis], count: int | None, seed: int) -> tuple[Point, ...]:
+    """Enumerate the points of a sweep: all combinations, or a random sample of them.
+
+    Args:
+        axes: The axes.
+        count: How many at random; None for all.
+        seed: Of the draws.
+
+    Raises:
+        UsageError: E436, a range without ``count``; E437, too many points.
+    """
+    ranged = [axis for axis in axes if axis.range]
+    if count is None and ranged:
+        raise UsageError.of(
+            "E436",
+            f"the range of '{ranged[0].name}' has infinitely many values",
+            "give the number of points to draw, such as --random 20, or list the values",
+            where=Origin(ranged[0].place),
+        )
+    total = math.prod(len(axis.values) for axis in axes if not axis.range)
+    wanted = total if count is None else count if ranged else min(count, total)
+    if wanted > MOST_POINTS:
+        raise UsageError.of(
+            "E437",
+            f"{wanted} points exceed the limit of {MOST_POINTS}",
+            "list fewer values, or draw some points with --random N",
+        )
+    if ranged:
+        return tuple(dict.fromkeys(_drawn(axes, seed, number) for number in range(wanted)))
+    if count is None:
+        return tuple(_numbered(axes, number) for number in range(total))
+    return tuple(_numbered(axes, number) for number in _shuffled(total, wanted, seed))
+
+
+def _drawn(axes: Sequence[Axis], seed: int, number: int) -> Point:
+    found = []
+    for axis in axes:
+        # Of the axis's name, so that neither their order nor another axis changes the draw.
+        part = random.Random(f"{seed}/{number}/{axis.path}").random()  # noqa: S311 - no secret
+        value = axis.range.at(part) if axis.range else axis.values[int(part * len(axis.values))]
+        found.append((axis.path, value))
+    return tuple(found)
+
+
+def _numbered(axes: Sequence[Axis], number: int) -> Point:
+    """Return the combination of axis values with a number; the last axis varies fastest."""
+    found = []
+    for axis in reversed(axes):
+        number, place = divmod(number, len(axis.values))
+        found.append((axis.path, axis.values[place]))
+    return tuple(reversed(found))
+
+
+def _shuffled(total: int, count: int, seed: int) -> list[int]:
+    """Draw ``count`` distinct numbers of points below ``total`` at random, without a list.
+
+    Not ``random.sample``: its first numbers are others when more are asked for.
+    """
+    draw = random.Random(f"{seed}")  # noqa: S311 - no secret
+    moved: dict[int, int] = {}
+    found = []
+    for place in range(count):
+        other = place + int(draw.random() * (total - place))
+        found.append(moved.get(other, other))
+        moved[other] = moved.get(place, place)
+    return found
+
+
+def restore_option_name(fault: Fault, places: dict[str, str]) -> Fault:
+    """Replace the generated option in a sweep's fault by the axis option that a person gave.
+
+    Args:
+        fault: Of the spec with all values of a point.
+        places: By the place that ``--set`` gives them, such as ``--set #2``.
+    """
+    if fault.where is None or fault.where.file not in places:
+        return fault
+    return replace(fault, where=Origin(places[fault.where.file]))
+
+
+def shown_value(value: object) -> str:
+    """Render a value on a sweep's axis as short as it can be read: ``3`` for 3.0."""
+    return f"{value:g}" if isinstance(value, float) else str(value)

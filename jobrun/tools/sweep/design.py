@@ -1,0 +1,227 @@
+"""Design a sweep: compile the job of each point, named by its values, before any starts.
+
+Each point has a job's name of its own, so that its runs are found, and continued, by nothing but
+``jobrun run --resume auto``, and never get in the way of the runs of the spec itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from jobrun.compile.job import compile_job
+from jobrun.core.errors import Fault, SpecError, UsageError
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.names import FILE_NAME
+from jobrun.graph.conditions import StopWithoutImprovement
+from jobrun.graph.types import Job
+from jobrun.spec.dump import spec_digest
+from jobrun.spec.load import LoadedSpec, load_spec
+from jobrun.tools.sweep.axes import Axis, Point, restore_option_name, short_name, shown_value
+
+_LONGEST_NAME = 64
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
+# Of more points, each value of each axis is compiled once; all of them are checked for their form.
+_MOST_COMPILED = 100
+_MOST_FAULTS = 20
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPoint:
+    """One point of a sweep, with its job.
+
+    Attributes:
+        job: The name of its job.
+        values: The value of each axis, typed as the spec types it.
+        words: Of the command line: ``--set`` and what follows.
+        digest: Of its spec, as a run records it.
+    """
+
+    job: str
+    values: Mapping[str, Any]
+    words: tuple[str, ...]
+    digest: str
+
+    @property
+    def label(self) -> str:
+        """``lr=0.1 k=3``."""
+        return " ".join(f"{axis}={shown_value(value)}" for axis, value in self.values.items())
+
+
+@dataclass(frozen=True, slots=True)
+class SweepBase:
+    """The spec and overrides that all points of a sweep have in common.
+
+    Attributes:
+        spec: The file.
+        values: Those of ``--values``.
+        overrides: Those of ``--set``.
+        name: Of the sweep; empty for the job's.
+    """
+
+    spec: str
+    values: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    name: str = ""
+
+    def load(self, overrides: Sequence[str] = ()) -> LoadedSpec:
+        """Load the sweep's spec with the overrides of a point.
+
+        Raises:
+            SpecError: It is not valid.
+        """
+        return load_spec(self.spec, values=self.values, overrides=(*self.overrides, *overrides))
+
+    def sweep_name(self) -> str:
+        """Return the name of the sweep, or the job's if none is given.
+
+        Raises:
+            SpecError: The spec is needed for it, and is not valid.
+        """
+        return self.name or self.load().spec.name
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """The plan of a sweep: its points, checked before any is started.
+
+    Attributes:
+        name: Of the sweep.
+        points: In their order.
+        metrics: What the job measures.
+        best: The metric that decides which point is best, and whether ``min`` or ``max`` is; an
+            empty metric when there is none.
+    """
+
+    name: str
+    points: tuple[PlannedPoint, ...]
+    metrics: tuple[str, ...]
+    best: tuple[str, str]
+
+
+def design_sweep(base: SweepBase, axes: Sequence[Axis], points: Sequence[Point]) -> Design:
+    """Design a sweep: check the spec, every axis and every point; execute nothing.
+
+    Args:
+        base: What all points have in common.
+        axes: Those of the command line.
+        points: Of these axes.
+
+    Raises:
+        SpecError: The spec, or a value, is not valid; with all faults.
+        UsageError: E403, the name is not usable.
+    """
+    samples = _samples(axes)
+    if len(points) <= _MOST_COMPILED:
+        samples = (*samples[:1], *points)
+    job = _compiled_all(base, axes, samples[:_MOST_COMPILED])
+    name = _usable_name(base.name or job.name)
+    loaded = _loaded_all(base, axes, points)
+    planned = (_planned(base, name, *pair) for pair in zip(points, loaded, strict=True))
+    # Each once, though 1 and 1.0 may both have been written.
+    distinct = {one.job: one for one in planned}
+    metrics = tuple(known for known, _ in job.metrics)
+    return Design(name, tuple(distinct.values()), metrics, _best(job))
+
+
+def _usable_name(name: str) -> str:
+    """Check the name of a sweep by its design: it becomes part of file names.
+
+    Raises:
+        UsageError: E403, it cannot.
+    """
+    if FILE_NAME.fullmatch(name) is None:
+        mend = "write letters, digits and _ . -, such as --name first-try"
+        raise UsageError.of("E403", f"'{name}' cannot be the name of a sweep", mend)
+    return name
+
+
+def _samples(axes: Sequence[Axis]) -> tuple[Point, ...]:
+    """Combine samples of each axis with first values of the others, to check a sweep's design.
+
+    Not the spec without any: there may be params that get their only value here.
+    """
+    first = {axis.path: axis.samples[0] for axis in axes}
+    others = ({axis.path: value} for axis in axes for value in axis.samples[1:])
+    return tuple(tuple((first | other).items()) for other in ({}, *others))
+
+
+def _compiled_all(base: SweepBase, axes: Sequence[Axis], points: Sequence[Point]) -> Job:
+    """Compile the jobs of all points of a sweep's design, and return the first one's."""
+    return _collected(base, axes, points, lambda loaded: compile_job(loaded).job)[0]
+
+
+def _loaded_all(base: SweepBase, axes: Sequence[Axis], points: Sequence[Point]) -> list[LoadedSpec]:
+    return _collected(base, axes, points, lambda loaded: loaded)
+
+
+def _collected(
+    base: SweepBase,
+    axes: Sequence[Axis],
+    points: Sequence[Point],
+    make: Callable[[LoadedSpec], Made],
+) -> list[Made]:
+    """Apply a function to the sweep's spec at each point, and collect all faults.
+
+    Raises:
+        SpecError: Of any; with the faults of all of them, each at the option that is to blame.
+    """
+    places = {axis.path: axis.place for axis in axes}
+    faults: list[Fault] = []
+    found: list[Made] = []
+    for point in points:
+        known = {
+            f"--set #{number}": places[path]
+            for number, (path, _) in enumerate(point, len(base.overrides) + 1)
+        }
+        try:
+            found.append(make(base.load([f"{path}={value}" for path, value in point])))
+        except SpecError as error:
+            faults += [restore_option_name(fault, known) for fault in error.faults]
+            if len(faults) >= _MOST_FAULTS:
+                break
+    if faults:
+        raise SpecError(*sorted(dict.fromkeys(faults), key=lambda fault: str(fault.where)))
+    return found
+
+
+def _planned(base: SweepBase, name: str, point: Point, loaded: LoadedSpec) -> PlannedPoint:
+    values = {
+        short_name(path): loaded.spec.seed if path == "seed" else loaded.params[short_name(path)]
+        for path, _ in point
+    }
+    job = _job_name(name, values)
+    overrides = [*(f"{path}={value}" for path, value in point), f"name={job}"]
+    # As it is with that name, without loading it a second time.
+    named = replace(loaded, spec=loaded.spec.model_copy(update={"name": job}))
+    words = [word for path in base.values for word in ("--values", path)]
+    words += [word for text in (*base.overrides, *overrides) for word in ("--set", text)]
+    return PlannedPoint(job, values, tuple(words), spec_digest(named))
+
+
+def _job_name(sweep: str, values: Mapping[str, Any]) -> str:
+    """Build the job name of a sweep's point: readable values, then a digest."""
+    text = json.dumps([[axis, repr(value)] for axis, value in sorted(values.items())])
+    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+    shown = _NOT_IN_NAMES.sub(
+        "_", "-".join(f"{axis}{shown_value(values[axis])}" for axis in values)
+    )
+    room = _LONGEST_NAME - len(digest) - 2
+    front = f"{sweep[: room // 2]}.{shown}"[:room]
+    return f"{front}.{digest}"
+
+
+def _best(job: Job) -> tuple[str, str]:
+    """Choose the metric by which a sweep's design judges points: the spec's best, or first."""
+    for condition in job.stop:
+        if isinstance(condition, StopWithoutImprovement):
+            return condition.metric, condition.mode
+    metric, mode, _ = job.checkpoint.keep_best
+    if metric:
+        return metric, mode
+    return (job.metrics[0][0] if job.metrics else ""), "min"

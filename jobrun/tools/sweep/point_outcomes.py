@@ -1,0 +1,168 @@
+"""Read the status and metrics of a sweep's points from their runs, and rank the points."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Literal
+
+from jobrun.core.errors import ExpectationError, UsageError
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.names import did_you_mean
+from jobrun.runner.rundir.lock import is_live
+from jobrun.runner.rundir.runs import Run, newest_run
+from jobrun.tools.runs.directory import KILLED
+from jobrun.tools.runs.metrics import Number, read_last_metrics
+from jobrun.tools.sweep.design import PlannedPoint
+
+NOT_STARTED, UNEXPECTED = "not started", "unexpected"
+# Those that have nothing left to do.
+OVER = ("finished", UNEXPECTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of one point of a sweep: status and metrics.
+
+    Attributes:
+        point: The point.
+        state: As ``run.json`` says; ``not started`` without a run, ``killed`` when it says that it
+            runs but no process holds its lock, ``unexpected`` when it has finished and an
+            ``expect`` does not hold.
+        run: The path of its newest run; None without one.
+        epoch: The newest that was acknowledged when its record was written; -1 for none.
+        metrics: The last value of each.
+    """
+
+    point: PlannedPoint
+    state: str
+    run: Path | None = None
+    epoch: int = -1
+    exit_code: int | None = None
+    reason: str = ""
+    metrics: Mapping[str, Number] = field(default_factory=dict)
+
+
+def read_outcome(point: PlannedPoint, run_dir: Path) -> Outcome:
+    """Read the outcome of a sweep's point from the files of its run."""
+    run = newest_run(run_dir, point.job)
+    if run is None:
+        return Outcome(point, NOT_STARTED)
+    record = run.record
+    return Outcome(
+        point,
+        _state(run),
+        run.path,
+        record.epoch,
+        record.exit_code,
+        record.reason,
+        read_last_metrics(run.path),
+    )
+
+
+def is_over(point: PlannedPoint, run_dir: Path, epochs: int = 0) -> bool:
+    """Return whether a point's newest run has finished with the sweep's present settings.
+
+    Args:
+        point: The point.
+        run_dir: Where runs live.
+        epochs: The limit that runs are given now; 0 for none.
+    """
+    run = newest_run(run_dir, point.job)
+    if run is None or run.record.status != "finished":
+        return False
+    # As 'run --resume auto' sees it: no limit means the one that it had.
+    return run.record.spec_digest == point.digest and epochs in (0, run.record.limit_epochs)
+
+
+def _state(run: Run) -> str:
+    if is_live(run.path):
+        return "running"
+    record = run.record
+    if record.status == "running":
+        return KILLED
+    if record.status == "finished" and record.exit_code == ExpectationError.exit_code:
+        return UNEXPECTED
+    return record.status
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The metric that ranks points, and its direction; an empty one ranks nothing."""
+
+    metric: str
+    mode: Literal["min", "max"] = "min"
+
+
+def parse_objective(text: str, known: Sequence[str], default: tuple[str, str]) -> Objective:
+    """Parse by which metric, and in which direction, outcomes of points are ranked.
+
+    Args:
+        text: A metric, or ``max:metric``; empty for the default.
+        known: The metrics of the job.
+        default: The metric and the mode that the spec itself suggests.
+
+    Raises:
+        UsageError: E424, there is no such metric.
+    """
+    if not text:
+        return Objective(default[0], "max" if default[1] == "max" else "min")
+    mode, colon, name = text.partition(":")
+    if not colon or mode not in ("min", "max"):
+        mode, name = "", text
+    if name not in known:
+        mend = did_you_mean(name, known) if known else "the spec's 'metrics' say what to measure"
+        raise UsageError.of("E424", f"the job has no metric '{name}'", mend)
+    if not mode:
+        mode = default[1] if name == default[0] else "min"
+    return Objective(name, "max" if mode == "max" else "min")
+
+
+def score(outcome: Outcome, aim: Objective) -> float | None:
+    """Return the value by which a point's outcome is ranked; None if it is not finite."""
+    value = outcome.metrics.get(aim.metric)
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def rank_outcomes(outcomes: Sequence[Outcome], aim: Objective) -> list[Outcome]:
+    """Rank the finished points that have a score, best first; ties keep their order."""
+    sign = -1 if aim.mode == "max" else 1
+    scored = [(score(one, aim), one) for one in outcomes if one.state in OVER]
+    found = [(sign * value, one) for value, one in scored if value is not None]
+    return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+
+
+def outcome_values(outcome: Outcome) -> dict[str, Any]:
+    """Convert the outcome of one point to JSON values."""
+    return {
+        "values": dict(outcome.point.values),
+        "job": outcome.point.job,
+        "run": str(outcome.run) if outcome.run else None,
+        "state": outcome.state,
+        "epoch": outcome.epoch,
+        "exit_code": outcome.exit_code,
+        "reason": outcome.reason,
+        "metrics": dict(outcome.metrics),
+    }
+
+
+def outcomes_csv(outcomes: Sequence[Outcome]) -> str:
+    """Render the outcomes of a sweep's points as CSV, one line each, with all digits."""
+    axes = list(outcomes[0].point.values) if outcomes else []
+    metrics = list(dict.fromkeys(name for one in outcomes for name in one.metrics))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*axes, "state", "epoch", *metrics, "run"])
+    for one in outcomes:
+        values = [one.point.values[axis] for axis in axes]
+        measured = [one.metrics.get(name, "") for name in metrics]
+        epoch = one.epoch if one.epoch >= 0 else ""
+        run = f"{one.point.job}/{one.run.name}" if one.run else ""
+        writer.writerow([*values, one.state, epoch, *measured, run])
+    return text.getvalue()

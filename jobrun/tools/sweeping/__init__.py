@@ -1,1 +1,0 @@
-"""Running one spec at many points of its params, each as an ordinary run."""

@@ -1,0 +1,15 @@
+"""Adapt individuals, populations, fitnesses, logbooks and halls of fame of DEAP.
+
+Individuals are of classes that ``deap.creator`` has made: make these at the top level of a module
+of yours, so that they are there before a checkpoint is loaded.
+"""
+
+from __future__ import annotations
+
+from jobrun.values.adapters.python_objects import object_adapter
+from jobrun.values.adapters.registry import Adapter
+
+
+def find(kind: type) -> Adapter | None:
+    """Find the adapter of a class of DEAP's, or of one that its creator has made."""
+    return object_adapter("deap", "array") if kind.__module__.startswith("deap.") else None

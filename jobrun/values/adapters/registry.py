@@ -1,0 +1,268 @@
+"""Define what an adapter is, find the one of a class, and register adapters of a user's own.
+
+A library's adapters are in the module of its name beside this one, in the table below, and in the
+entry points of the group ``jobrun.adapters``, each named after the package whose classes it
+adapts. They are loaded when a value of a class from that package is first met.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from importlib import import_module
+from types import MethodType
+from typing import Any
+
+from jobrun.core.lazy_dataclass import dataclass
+
+Tree = Any
+# Steps from a value to a part of it: names of keys and fields, numbers of items.
+Path = tuple[str, ...]
+
+GROUP = "jobrun.adapters"
+# The package of a class, and the module beside this one that adapts its classes.
+_SHIPPED = {
+    "numpy": "numpy", "sklearn": "sklearn", "scipy": "scipy", "pandas": "pandas",
+    "pyarrow": "pandas", "jaxlib": "jax", "jax": "jax", "xgboost": "xgboost",
+    "lightgbm": "lightgbm", "emcee": "emcee", "cma": "cma", "deap": "deap",
+    "gymnasium": "gymnasium",
+}  # fmt: skip
+_STANDARD = frozenset(
+    {"array", "builtins", "collections", "datetime", "decimal", "enum", "fractions", "functools",
+     "pathlib", "random", "uuid", "zoneinfo"}
+)  # fmt: skip
+# Classes that are not where their names say.
+_HIDDEN = {"builtins:method": MethodType, "builtins:ellipsis": type(Ellipsis)}
+
+
+class UnsavableError(ValueError):
+    """A part of a value cannot be saved exactly; ``path`` says where, ``what`` what it is."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(f"{'/'.join(path)}: {what}" if path else what)
+        self.path = path
+        self.what = what
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """How values of a class are taken apart, and made or set again.
+
+    With ``set`` a value is an object: a task with ``rebuild: true`` makes it at every start, and it
+    is never copied. With ``make`` alone it is an ordinary value: copied, and state if init makes
+    it. With both it is an object, and a value where it is a part of something else.
+
+    Attributes:
+        get: Returns the tree of a value: arrays, numbers, text, bytes, None, containers of these,
+            and further values that have adapters. Raises ``UnsavableError`` for what it cannot
+            keep exactly.
+        make: Makes a value of a class from such a tree.
+        fill: Completes a value that has been made, so that its parts may refer to it. Then the tree
+            is a pair: what ``make`` gets, and what ``fill`` gets.
+        set: Sets an object's state to such a tree.
+        version: Of the form of the tree; a checkpoint of another version is refused.
+        immutable: Nothing can change such a value, so it is lent without a copy.
+        inner: Adapts parts of values only; such a value by itself is refused.
+        by_name: ``get`` returns the name by which the value itself is found again.
+    """
+
+    get: Callable[[Any], Tree]
+    make: Callable[[type, Tree], Any] | None = None
+    set: Callable[[Any, Tree], object] | None = None
+    fill: Callable[[Any, Tree], object] | None = None
+    version: int = 1
+    immutable: bool = False
+    inner: bool = False
+    by_name: bool = False
+
+    @property
+    def is_value(self) -> bool:
+        """Whether a blob may hold such a value as an ordinary value."""
+        return self.make is not None and self.set is None and not self.inner
+
+
+class UnboundValue:
+    """A value whose class or adapter is not loaded; to read and pass on.
+
+    Attributes:
+        class_name: ``module:qualified.name``.
+        version: Of the form of its tree.
+        tree: What its adapter returned for it, for ``make``.
+        rest: For ``fill``; None if its adapter has none.
+    """
+
+    __slots__ = ("class_name", "rest", "tree", "version")
+
+    def __init__(self, class_name: str, version: int, tree: Tree) -> None:
+        self.class_name = class_name
+        self.version = version
+        self.tree = tree
+        self.rest: Tree = None
+
+
+_own: dict[type, Adapter] = {}
+_own_objects: dict[int, tuple[Any, Adapter]] = {}
+# By class, also that there is none.
+_found: dict[type, Adapter | None] = {}
+_MOST_FOUND = 4096
+
+
+def find_adapter(kind: type) -> Adapter | None:
+    """Find the adapter of a class, or None."""
+    try:
+        return _found[kind]
+    except KeyError:
+        pass
+    adapter = _search(kind)
+    if len(_found) >= _MOST_FOUND:
+        _found.clear()
+    _found[kind] = adapter
+    return adapter
+
+
+def find_object_adapter(value: Any) -> Adapter | None:
+    """Find the adapter that sets the state of this object, or None."""
+    if _own_objects and id(value) in _own_objects:
+        return _own_objects[id(value)][1]
+    adapter = find_adapter(type(value))
+    return None if adapter is None or adapter.set is None or adapter.inner else adapter
+
+
+def adapt(
+    what: Any,
+    *,
+    get: Callable[[Any], Tree],
+    make: Callable[[Tree], Any] | None = None,
+    set: Callable[[Any, Tree], object] | None = None,  # noqa: A002 - the word of the manual
+    version: int = 1,
+) -> Any:
+    """Say how values of a class of yours, or one object, are kept in checkpoints.
+
+    Call it for a class at the top level of the module that defines or imports it, so that it is
+    known before a checkpoint is loaded; for one object where it is made.
+
+    Args:
+        what: The class, or an object; of an object only the state can be set.
+        get: Returns all that decides what the value does next, as a tree of arrays, numbers, text,
+            bytes, None and containers of these.
+        make: Makes a new value from the tree. The class's values are then ordinary values.
+        set: Sets the state of an object from the tree. The class's values are then objects, which
+            a task with ``rebuild: true`` makes at every start.
+        version: Of the form of the tree: count it up when ``get`` returns another form.
+
+    Returns:
+        ``what``.
+
+    Raises:
+        TypeError: Not one of ``make`` and ``set`` is given, ``make`` for a single object, or the
+            class needs no adapter.
+    """
+    if (make is None) == (set is None):
+        raise TypeError("give one of make and set to jobrun.adapt")
+    kind = what if isinstance(what, type) else type(what)
+    if kind.__module__ in ("builtins", "numpy", "collections"):
+        raise TypeError(f"{kind.__qualname__} is kept without an adapter; adapt a class of yours")
+    if isinstance(what, type):
+        maker = None if make is None else lambda _, tree: make(tree)
+        _own[what] = Adapter(get, maker, set, version=version)
+        _found.clear()
+        return what
+    if set is None:
+        raise TypeError("give jobrun.adapt the class, and not an object, with make")
+    number = id(what)
+    try:
+        reference = weakref.ref(what, lambda _: _own_objects.pop(number, None))
+    except TypeError as error:
+        message = f"no weak reference to a {kind.__qualname__} is possible; adapt its class"
+        raise TypeError(message) from error
+    _own_objects[number] = (reference, Adapter(get, None, set, version=version))
+    return what
+
+
+def class_name(kind: Any) -> str:
+    """Return ``module:qualified.name`` of a class or function."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def find_by_name(name: str) -> Any:
+    """Find a class or function by ``module:qualified.name``, or None.
+
+    Modules of libraries that are adapted here are imported; of all others those that are loaded
+    are looked at, because what a file names is not run.
+    """
+    module, _, path = name.partition(":")
+    package = module.partition(".")[0]
+    if name in _HIDDEN:
+        return _HIDDEN[name]
+    found: Any = sys.modules.get(module)
+    if found is None and (package in _SHIPPED or package in _STANDARD):
+        try:
+            found = import_module(module)
+        except ImportError:
+            return None
+    for part in path.split("."):
+        found = None if found is None else getattr(found, part, None)
+    return found
+
+
+def package_of(kind: Any) -> str:
+    """Return the top-level package that a class or function is defined in."""
+    return str(getattr(kind, "__module__", "") or "").partition(".")[0]
+
+
+def class_text(value: Any) -> str:
+    """Describe the class of a value that cannot be kept."""
+    kind = type(value)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"a value of class {module}{kind.__qualname__}"
+
+
+def _search(kind: type) -> Adapter | None:
+    if kind in _own:
+        return _own[kind]
+    here = __name__.rpartition(".")[0]
+    standard: Any = import_module(f"{here}.standard")
+    named: Adapter | None = standard.find_named(kind)
+    if named is not None:
+        return named
+    for base in kind.__mro__:
+        package = package_of(base)
+        if package == "builtins" and base is not kind:
+            continue
+        if package in _STANDARD:
+            name = "standard"
+        elif package in _SHIPPED:
+            name = _SHIPPED[package]
+        else:
+            found = _plugged_in(package, kind)
+            if found is not None:
+                return found
+            continue
+        adapter: Adapter | None = import_module(f"{here}.{name}").find(kind)
+        if adapter is not None:
+            return adapter
+    return None
+
+
+def _plugged_in(package: str, kind: type) -> Adapter | None:
+    """Find the adapter of an entry point named after a package, which finds that of a class."""
+    for point in _entry_points().get(package, ()):
+        adapter: Adapter | None = point.load()(kind)
+        if adapter is not None:
+            return adapter
+    return None
+
+
+_points: dict[str, list[Any]] | None = None
+
+
+def _entry_points() -> dict[str, list[Any]]:
+    global _points  # noqa: PLW0603 - read once: a look at all installed packages takes time
+    if _points is None:
+        found: dict[str, list[Any]] = {}
+        metadata: Any = import_module("importlib.metadata")
+        for point in metadata.entry_points(group=GROUP):
+            found.setdefault(point.name, []).append(point)
+        _points = found
+    return _points

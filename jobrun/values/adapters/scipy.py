@@ -1,0 +1,16 @@
+"""Adapt sparse matrices and arrays of scipy."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from jobrun.values.adapters.python_objects import object_adapter
+from jobrun.values.adapters.registry import Adapter
+
+
+def find(kind: type) -> Adapter | None:
+    """Find the adapter of a class of scipy's: sparse matrices and arrays."""
+    sparse = import_module("scipy.sparse")
+    if issubclass(kind, sparse.sparray | sparse.spmatrix):
+        return object_adapter("scipy")
+    return None

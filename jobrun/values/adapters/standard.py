@@ -1,0 +1,176 @@
+"""Adapt values of the standard library: deque, set, Decimal, datetime, Path, Enum, and others."""
+
+from __future__ import annotations
+
+import array
+import datetime
+import enum
+import functools
+import random
+import uuid
+import zoneinfo
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import PurePath
+from types import MethodType
+from typing import Any
+
+from jobrun.values.adapters.python_objects import NAMED, is_named, object_adapter
+from jobrun.values.adapters.registry import Adapter, UnsavableError, class_text
+
+
+def find(kind: type) -> Adapter | None:
+    """Find the adapter of a class of the standard library, or of an Enum."""
+    if kind in _ADAPTERS:
+        return _ADAPTERS[kind]
+    if issubclass(kind, enum.Enum):
+        return _FLAG if issubclass(kind, enum.Flag) else _ENUM
+    if issubclass(kind, PurePath) and kind.__module__.partition(".")[0] == "pathlib":
+        return _PATH
+    return None
+
+
+def find_named(kind: type) -> Adapter | None:
+    """Find the adapter of functions and classes, which are kept by their names."""
+    return NAMED if is_named(kind) else None
+
+
+def _set_items(value: Iterable[Any]) -> list[Any]:
+    """List the items of a set so that a set made of the list behaves as the one made before it.
+
+    The order in which a set is iterated over depends on how it came about. It is kept where a new
+    set of these items in this order has it, too. Where it has not, the set is one made of its items
+    in a fixed order from then on, in the run itself as after a resume.
+    """
+    items = list(value)
+    fixed = sorted(items, key=_order)
+    return items if list(set(fixed)) != items and list(set(items)) == items else fixed
+
+
+def _order(item: Any) -> str:
+    """Return a text by which the items of a set are sorted, the same in each process."""
+    if isinstance(item, tuple):
+        text = ",".join(map(_order, item))
+    elif isinstance(item, frozenset):
+        text = ",".join(sorted(map(_order, item)))
+    elif type(item) is int:
+        text = hex(item)
+    else:
+        text = repr(item)
+    return f"{type(item).__qualname__}:{text}"
+
+
+def _deque_tree(value: Any) -> dict[str, Any]:
+    return {"items": list(value), "maxlen": value.maxlen}
+
+
+def _defaultdict_tree(value: Any) -> dict[str, Any]:
+    return {"default": value.default_factory, "items": dict(value)}
+
+
+def _decimal_tree(value: Any) -> str:
+    return str(value)
+
+
+def _datetime_tree(value: Any) -> dict[str, Any]:
+    zone = getattr(value, "tzinfo", None)
+    tree: dict[str, Any] = {"text": value.isoformat()}
+    if zone is not None:
+        tree = {"text": value.replace(tzinfo=None).isoformat(), "zone": zone}
+    if getattr(value, "fold", 0):
+        tree["fold"] = 1
+    return tree
+
+
+def _make_datetime(kind: Any, tree: Any) -> Any:
+    made = kind.fromisoformat(tree["text"])
+    more = {"tzinfo": tree["zone"]} if "zone" in tree else {}
+    return made.replace(fold=tree.get("fold", 0), **more) if more or "fold" in tree else made
+
+
+def _enum_tree(value: Any) -> str:
+    if value.name is None or type(value).__members__.get(value.name) is not value:
+        raise UnsavableError((), f"{class_text(value)} without a name")
+    return str(value.name)
+
+
+def _zone_tree(value: Any) -> str:
+    if value.key is None:
+        raise UnsavableError((), "a ZoneInfo without a key")
+    return str(value.key)
+
+
+def _partial_tree(value: Any) -> dict[str, Any]:
+    if vars(value):
+        raise UnsavableError((), "a partial with attributes")
+    return {"function": value.func, "arguments": value.args, "named": dict(value.keywords)}
+
+
+def _value(
+    get: Callable[[Any], Any], make: Callable[[Any, Any], Any], *, immutable: bool = True
+) -> Adapter:
+    return Adapter(get, make, immutable=immutable)
+
+
+def _random(kind: type, tree: Any) -> Any:
+    made = kind()
+    made.setstate(tree)
+    return made
+
+
+_ENUM = _value(_enum_tree, lambda kind, tree: kind[tree])
+_FLAG = _value(lambda value: value.value, lambda kind, tree: kind(tree))
+_PATH = _value(str, lambda kind, tree: kind(tree))
+_ADAPTERS: dict[type, Adapter] = {
+    set: _value(_set_items, lambda _, tree: set(tree), immutable=False),
+    # Its items may be changed in no way that a copy would show: all are hashable.
+    frozenset: _value(_set_items, lambda _, tree: frozenset(tree)),
+    deque: _value(
+        _deque_tree, lambda _, tree: deque(tree["items"], tree["maxlen"]), immutable=False
+    ),
+    defaultdict: _value(
+        _defaultdict_tree, lambda _, tree: defaultdict(tree["default"], tree["items"]),
+        immutable=False,
+    ),
+    array.array: _value(
+        lambda value: {"typecode": value.typecode, "bytes": value.tobytes()},
+        lambda _, tree: array.array(tree["typecode"], tree["bytes"]), immutable=False,
+    ),
+    bytearray: _value(bytes, lambda _, tree: bytearray(tree), immutable=False),
+    range: _value(
+        lambda value: [value.start, value.stop, value.step], lambda _, tree: range(*tree)
+    ),
+    slice: Adapter(
+        lambda value: (value.start, value.stop, value.step), lambda _, tree: slice(*tree),
+        inner=True,
+    ),
+    type(Ellipsis): Adapter(lambda _: None, lambda _, _tree: Ellipsis, immutable=True, inner=True),
+    Decimal: _value(_decimal_tree, lambda _, tree: Decimal(tree)),
+    Fraction: _value(
+        lambda value: (value.numerator, value.denominator), lambda _, tree: Fraction(*tree)
+    ),
+    datetime.datetime: _value(_datetime_tree, _make_datetime),
+    datetime.time: _value(_datetime_tree, _make_datetime),
+    datetime.date: _value(_datetime_tree, _make_datetime),
+    datetime.timedelta: _value(
+        lambda value: (value.days, value.seconds, value.microseconds),
+        lambda _, tree: datetime.timedelta(*tree),
+    ),
+    datetime.timezone: object_adapter("datetime", immutable=True),
+    zoneinfo.ZoneInfo: _value(_zone_tree, lambda kind, tree: kind(tree)),
+    uuid.UUID: _value(str, lambda _, tree: uuid.UUID(tree)),
+    MethodType: Adapter(
+        lambda value: {"object": value.__self__, "name": value.__name__},
+        lambda _, tree: getattr(tree["object"], tree["name"]), inner=True,
+    ),
+    functools.partial: Adapter(
+        _partial_tree,
+        lambda _, tree: functools.partial(tree["function"], *tree["arguments"], **tree["named"]),
+        inner=True,
+    ),
+    random.Random: Adapter(
+        lambda value: value.getstate(), _random, inner=True
+    ),
+}  # fmt: skip

@@ -1,0 +1,146 @@
+"""Describe how two values differ: the first place inside them, and what differs there.
+
+By how much numbers differ is a question for ``jobrun.tools.diff``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from jobrun.values import containers as trees
+from jobrun.values.adapters.registry import Path
+from jobrun.values.axis_order import axis_order, has_gaps
+from jobrun.values.containers import Parts
+from jobrun.values.dtypes import same_dtype
+from jobrun.values.kinds import Value, describe, same_bits
+from jobrun.values.objects import ObjectState
+
+
+class Difference(NamedTuple):
+    """The first place at which two values differ, and what differs there.
+
+    Attributes:
+        path: The steps from the value to it: keys, and numbers of items; empty for the value.
+        what: What differs there: ``kind`` (with dtype and shape), ``order``, ``bits``, ``sharing``,
+            ``structure``, or ``damage``.
+        words: What it is, and what it is not: ``is float32 array of shape (3,), not float64 …``.
+        expected: What is there in the first value; None where nothing is.
+        found: What is there in the second.
+    """
+
+    path: Path
+    what: Literal["kind", "order", "bits", "sharing", "structure", "presence"]
+    words: str
+    expected: Value = None
+    found: Value = None
+
+    def __str__(self) -> str:
+        return f"'{'/'.join(self.path)}' {self.words}" if self.path else self.words
+
+
+def find_difference(expected: Value, found: Value) -> Difference | None:
+    """Compare two values: find the first place at which they differ, and how, or None.
+
+    Compared are kind, dtype, shape, axis order and bits; of containers also the parts, how they
+    belong together, and which of them are one thing at two places. Of two states of objects the
+    order of keys and the class do not count: who takes a state in may give it out in another order.
+    """
+    if isinstance(expected, ObjectState) and isinstance(found, ObjectState):
+        ours, theirs = trees.flatten(expected.tree), trees.flatten(found.tree)
+        return _parts_difference(ours, theirs)
+    if trees.is_tree(expected) and trees.is_tree(found):
+        ours, theirs = trees.flatten(expected), trees.flatten(found)
+        differs = _parts_difference(ours, theirs)
+        return differs or _structure_difference((), ours.structure, theirs.structure)
+    return _leaf_difference((), expected, found)
+
+
+def _parts_difference(expected: Parts, found: Parts) -> Difference | None:
+    for path in dict.fromkeys((*expected.leaves, *expected.same, *found.leaves, *found.same)):
+        ours, theirs = expected.same.get(path), found.same.get(path)
+        if ours != theirs:
+            words = f"is {_shared_words(theirs)}, and should be {_shared_words(ours)}"
+            return Difference(
+                path, "sharing", words, expected.leaves.get(path), found.leaves.get(path)
+            )
+        if ours is not None:
+            continue
+        if path not in found.leaves:
+            return Difference(path, "presence", "is not there", expected.leaves[path])
+        if path not in expected.leaves:
+            words = f"should not be there; it is {describe(found.leaves[path])}"
+            return Difference(path, "presence", words, None, found.leaves[path])
+        differs = _leaf_difference(path, expected.leaves[path], found.leaves[path])
+        if differs is not None:
+            return differs
+    return None
+
+
+def _shared_words(path: Path | None) -> str:
+    return "a thing of its own" if path is None else f"the same thing as '{'/'.join(path)}'"
+
+
+def _leaf_difference(path: Path, expected: Value, found: Value) -> Difference | None:
+    ours, theirs = describe(expected), describe(found)
+    if ours != theirs:
+        return Difference(path, "kind", f"is {theirs}, not {ours}", expected, found)
+    if isinstance(expected, np.ndarray | np.generic) and not same_dtype(
+        expected.dtype, found.dtype
+    ):
+        words = f"has the dtype {_dtype_words(found.dtype)}, not {_dtype_words(expected.dtype)}"
+        return Difference(path, "kind", words, expected, found)
+    if isinstance(expected, np.ndarray) and axis_order(expected) != axis_order(found):
+        words = f"has its axes in {_order_words(found)} in memory, not in {_order_words(expected)}"
+        return Difference(path, "order", words, expected, found)
+    if isinstance(expected, np.ndarray) and _gaps(expected) != _gaps(found):
+        words = f"lies at the strides {found.strides} in memory, not at {expected.strides}"
+        return Difference(path, "order", words, expected, found)
+    if same_bits(expected, found):
+        return None
+    return Difference(path, "bits", f"is {theirs} of other bits", expected, found)
+
+
+def _gaps(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
+    """Return the strides of a compared array with gaps, without axes of length 1."""
+    shape, strides = array.shape, array.strides
+    if not has_gaps(shape, strides, array.itemsize):
+        return ()
+    return tuple(step for step, n in zip(strides, shape, strict=True) if n > 1)
+
+
+def _dtype_words(dtype: np.dtype[Any]) -> str:
+    metadata = f" with metadata {dict(dtype.metadata)}" if dtype.metadata else ""
+    return f"{dtype!r}{metadata}"
+
+
+def _order_words(array: np.ndarray[Any, Any]) -> str:
+    order = axis_order(array)
+    if not order:
+        return "C order"
+    is_fortran = list(order) == sorted(order, reverse=True)
+    return "Fortran order" if is_fortran else f"the order {', '.join(map(str, order))}"
+
+
+def _structure_difference(path: Path, expected: Any, found: Any) -> Difference | None:
+    """Compare the structures of two values, and return the first place of a difference."""
+    if type(expected) is type(found) and isinstance(expected, dict | list):
+        ours, theirs = (
+            dict(enumerate(one)) if isinstance(one, list) else one for one in (expected, found)
+        )
+        if list(ours) == list(theirs):
+            inside = (
+                _structure_difference((*path, str(key)), ours[key], theirs[key]) for key in ours
+            )
+            return next(filter(None, inside), None)
+    if expected == found and type(expected) is type(found):
+        return None
+    at = "/".join(path)
+    words = f"is put together in another way, at {at}: {_short(found)}, not {_short(expected)}"
+    return Difference((), "structure", words)
+
+
+def _short(form: Any) -> str:
+    text = str(form)
+    return text if len(text) <= 80 else f"{text[:79]}…"

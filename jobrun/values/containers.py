@@ -1,0 +1,588 @@
+"""Flatten containers into leaves and a structure, and unflatten them.
+
+Not objects (``objects``). A container is taken apart into leaves, each a value with a path, and a
+structure that says how they belong together; put together again it is the same, and what was
+at two places in it is so again. A value that has an adapter (``adapters``) is a container, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter as Tally
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.big_integers import is_long, key_text
+from jobrun.values import named_nodes, tensors
+from jobrun.values.adapters.registry import (
+    Adapter,
+    Path,
+    UnboundValue,
+    UnsavableError,
+    class_name,
+    class_text,
+    find_adapter,
+    find_by_name,
+)
+from jobrun.values.axis_order import copy_with_strides, has_gaps
+from jobrun.values.counter import Counter
+
+Value = Any
+# Leaves by their path: the names of the keys and the numbers of the items on the way.
+Leaves = dict[Path, Value]
+
+_DICTS: dict[str, type] = {"dict": dict, "OrderedDict": OrderedDict, "Counter": Tally}
+_DICT_NAMES = {kind: name for name, kind in _DICTS.items()}
+_SEQUENCES: dict[str, type] = {"list": list, "tuple": tuple}
+# Keys of dicts that name leaves.
+_NAMES: frozenset[type] = frozenset({str, int})
+_CONTAINERS: frozenset[type] = frozenset({*_DICT_NAMES, list, tuple})
+TREE_KINDS: frozenset[type] = _CONTAINERS | {bytes, type(None)}
+_SCALARS: frozenset[type] = frozenset({bool, int, float, complex, str, Counter})
+_SINGLE: frozenset[type] = _SCALARS | {np.ndarray}
+_INT64 = np.iinfo(np.int64)
+# What PyTorch hangs on the state of a module: versions of its parts.
+_METADATA = "_metadata"
+# The place of a value that is no container itself.
+_ALONE: Path = ("value",)
+_MOST_DEPTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A flattened container: its leaves and its structure.
+
+    Attributes:
+        structure: How the leaves belong together, as JSON values.
+        leaves: Arrays, scalars and text. They share memory with what is in the container.
+        same: Where something is that was met before, and where that was.
+        adapted: Whether adapters have taken something in it apart.
+    """
+
+    structure: Any
+    leaves: Leaves
+    same: Mapping[Path, Path] = field(default_factory=dict)
+    adapted: bool = False
+
+
+def is_tree(value: Value) -> bool:
+    """Return whether a value is flattened as a container: list, dict, bytes, tensor, None, ….
+
+    So is a value that has an adapter, unless that sets the state of objects.
+    """
+    kind = type(value)
+    if kind in TREE_KINDS:
+        return True
+    if kind in _SINGLE:
+        return False
+    return is_record(value) or tensors.is_tensor(value) or is_adapted(value)
+
+
+def is_makeable(value: Value) -> bool:
+    """Return whether a value has an adapter that makes it again, as a part of something."""
+    adapter = find_adapter(type(value))
+    return adapter is not None and adapter.make is not None
+
+
+def is_adapted(value: Value) -> bool:
+    """Return whether a value is one that an adapter takes apart and makes again."""
+    adapter = find_adapter(type(value))
+    return type(value) is UnboundValue if adapter is None else adapter.is_value
+
+
+def is_record(value: Value) -> bool:
+    """Return whether a value is a container with named fields: a named tuple or a dataclass."""
+    return (
+        named_nodes.record_form(type(value)) is not None or type(value) is named_nodes.UnboundRecord
+    )
+
+
+def unbound_classes(value: Value) -> list[str]:
+    """List the classes of records in a container that are not loaded."""
+    found: dict[str, None] = {}
+    seen: set[int] = set()
+    kept: list[Any] = []
+    rest = [value]
+    while rest:
+        one = rest.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if type(one) in (named_nodes.UnboundRecord, UnboundValue):
+            found[one.class_name] = None
+        if type(one) in _DICT_NAMES:
+            rest += one.values()
+        elif type(one) in (list, tuple):
+            rest += one
+        elif is_record(one):
+            rest += named_nodes.record_items(one).values()
+        elif type(one) is UnboundValue:
+            rest += [one.tree, one.rest]
+        elif type(one) is np.ndarray and not one.dtype.hasobject:
+            continue
+        elif (adapter := find_adapter(type(one))) is not None:
+            rest.append(adapter.get(one))
+            kept.append(rest[-1])
+    return list(found)
+
+
+def flatten(value: Value, reserved: tuple[str, ...] = (), *, gaps: bool = False) -> Parts:
+    """Flatten a container (nested lists, dicts, records) into its leaves and its structure.
+
+    Args:
+        value: The container.
+        reserved: Names that no leaf, and no container in it, gets at the first place of its path.
+        gaps: Record gaps between the elements of arrays in the structure, to restore them:
+            for the states of objects, which no boundary brings into another form.
+
+    Raises:
+        UnsavableError: Something in it is of a kind that cannot be kept, or it contains itself.
+    """
+    flattener = _Flattener(gaps)
+    at = () if type(value) in _CONTAINERS or is_record(value) else _ALONE
+    structure = flattener.node(value, at, set(reserved))
+    arrays = tensors.to_arrays(tensor for _, tensor in flattener.tensors)
+    found = dict(zip((path for path, _ in flattener.tensors), arrays, strict=True))
+    leaves = {path: found.get(path, leaf) for path, leaf in flattener.leaves.items()}
+    return Parts(structure, leaves, flattener.same, flattener.adapted)
+
+
+def unflatten(structure: Any, leaves: Mapping[Path, Value], *, place: bool = True) -> Value:
+    """Rebuild a container from its structure and leaves; its arrays share the leaves' memory.
+
+    Args:
+        structure: As ``flatten`` made it.
+        leaves: Likewise.
+        place: Bring tensors to their devices.
+
+    Raises:
+        ValueError: The two do not belong together; the message says how.
+    """
+    try:
+        unflattener = _Unflattener(leaves, place)
+        is_container = isinstance(structure, dict) and "adapted" not in structure
+        at = () if is_container and not _is_leaf(structure) else _ALONE
+        value = unflattener.value(structure, at)
+    except (KeyError, TypeError, AttributeError, RecursionError, IndexError) as error:
+        raise ValueError(f"its structure cannot be read ({error!r})") from error
+    if unflattener.left:
+        raise ValueError(f"'{'/'.join(min(unflattener.left))}' has no place in its structure")
+    return value
+
+
+def describe_tree(value: Value) -> str:
+    """Describe the kind of a container, and how much it holds, in a few words."""
+    if value is None:
+        return "None"
+    if type(value) is bytes:
+        return f"bytes, {len(value)} of them"
+    if is_record(value):
+        form, count = named_nodes.record_form(type(value)), len(named_nodes.record_items(value))
+        kind = "named tuple" if form == "tuple" else "dataclass"
+        title = value.title if form is None else f"{kind} {type(value).__qualname__}"
+        return f"{title} of {count}"
+    if type(value) in TREE_KINDS:
+        return f"{type(value).__name__} of {len(value)}"
+    if type(value) is UnboundValue:
+        return f"{value.class_name.partition(':')[2]} whose class is not loaded"
+    if not tensors.is_tensor(value):
+        return _describe_adapted(value)
+    dtype = str(value.dtype).partition(".")[2]
+    return f"{dtype} tensor of shape {tuple(value.shape)}"
+
+
+def _describe_adapted(value: Value) -> str:
+    kind = type(value)
+    module = kind.__module__.partition(".")[0]
+    title = kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape:
+        return f"{title} of shape {shape}"
+    return f"{title} of {len(value)}" if hasattr(kind, "__len__") else title
+
+
+@dataclass(slots=True)
+class _Flattener:
+    """A container that is being flattened."""
+
+    gaps: bool = False
+    leaves: Leaves = field(default_factory=dict)
+    tensors: list[tuple[Path, Any]] = field(default_factory=list)
+    # What was met before, and where. What is met is kept, so that nothing else gets its number.
+    met: dict[Any, Path] = field(default_factory=dict)
+    same: dict[Path, Path] = field(default_factory=dict)
+    kept: list[Any] = field(default_factory=list)
+    around: set[int] = field(default_factory=set)
+    adapted: bool = False
+    # Where values are that must be complete before anything refers to them.
+    unfinished: set[Path] = field(default_factory=set)
+
+    def node(self, value: Value, path: Path, taken: set[str] | None = None) -> Any:
+        """Flatten one part of a container, and return its structure."""
+        kind = type(value)
+        if value is None:
+            return None
+        if kind in _SCALARS or is_numpy_scalar(value):
+            return self._leaf(value, path, "value")
+        if kind is bytes:
+            return self._leaf(np.frombuffer(value, np.uint8), path, "bytes")
+        adapter = find_adapter(kind)
+        if adapter is not None and adapter.by_name:
+            self.adapted = True
+            return {"named": take_tree(adapter, value, path)}
+        key: Any = id(value)
+        if tensors.is_tensor(value):
+            why = tensors.explain_unsavable(value)
+            if why:
+                raise UnsavableError(path, why)
+            key = tensors.memory_key(value) or key
+        if key in self.met:
+            if self.met[key] in self.unfinished:
+                raise UnsavableError(path, f"a {kind.__qualname__} that contains itself")
+            self.same[path] = self.met[key]
+            return {"same": list(self.met[key])}
+        if not isinstance(value, tuple):
+            # A tuple is made of its items, none of which can refer to it as the same.
+            self.met[key] = path
+            self.kept.append(value)
+        return self._node(value, path, taken)
+
+    def _node(self, value: Value, path: Path, taken: set[str] | None) -> Any:
+        kind = type(value)
+        if tensors.is_tensor(value):
+            self.tensors.append((path, value))
+            facts = tensors.tensor_facts(value, gaps=self.gaps)
+            if 0 in facts.get("strides", ()):
+                raise UnsavableError(path, "a tensor whose elements share memory; clone() it")
+            return self._leaf(None, path, {"tensor": facts} if facts else "tensor")
+        if kind is np.ndarray and not value.dtype.hasobject:
+            if self.gaps and has_gaps(value.shape, value.strides, value.itemsize):
+                return self._leaf(value, path, {"strides": list(value.strides)})
+            return self._leaf(value, path, "value")
+        if id(value) in self.around:
+            raise UnsavableError(path, f"a {kind.__qualname__} that contains itself")
+        if len(path) > _MOST_DEPTH:
+            raise UnsavableError(path, f"a container more than {_MOST_DEPTH} deep")
+        self.around.add(id(value))
+        try:
+            if kind in (list, tuple):
+                return self._sequence(value, path)
+            if kind in _DICT_NAMES:
+                return self._dict(value, path, taken or set())
+            if is_record(value):
+                return self._record(value, path, taken or set())
+            if kind is UnboundValue or is_makeable(value):
+                return self._adapted(value, path)
+        finally:
+            self.around.discard(id(value))
+        raise UnsavableError(path, class_text(value))
+
+    def _adapted(self, value: Value, path: Path) -> Any:
+        self.adapted = True
+        taken = value
+        if type(value) is UnboundValue and not value.version:
+            return {"named": value.class_name}
+        if type(value) is not UnboundValue:
+            adapter = find_adapter(type(value))
+            assert adapter is not None  # noqa: S101 - the caller has asked
+            taken = UnboundValue(class_name(type(value)), adapter.version, None)
+            tree = take_tree(adapter, value, path)
+            taken.tree, taken.rest = (tree, None) if adapter.fill is None else tree
+        # Kept, so that nothing else gets the numbers of its parts.
+        self.kept.append(taken)
+        form: dict[str, Any] = {"adapted": taken.class_name}
+        if taken.version != 1:
+            form["version"] = taken.version
+        if taken.rest is not None:
+            form["of"] = self.node(taken.tree, (*path, "new"))
+            return {**form, "rest": self.node(taken.rest, (*path, "rest"))}
+        self.unfinished.add(path)
+        # The tree itself is new, and nothing refers to it as the same: its parts may be.
+        is_node = type(taken.tree) in _CONTAINERS or is_record(taken.tree)
+        form["of"] = self._node(taken.tree, path, None) if is_node else self.node(taken.tree, path)
+        self.unfinished.discard(path)
+        return form
+
+    def _leaf(self, value: Value, path: Path, form: Any) -> Any:
+        self.leaves[path] = value
+        return form
+
+    def _sequence(self, value: Any, path: Path) -> Any:
+        kind = type(value).__name__
+        packed = _packed(value) if path else None
+        if packed is not None:
+            return self._leaf(packed, path, {"packed": kind})
+        return {kind: [self.node(item, (*path, str(at))) for at, item in enumerate(value)]}
+
+    def _dict(self, value: Any, path: Path, taken: set[str]) -> Any:
+        items = []
+        if not _NAMES.issuperset(map(type, value)):
+            return self._pairs(value, path)
+        for key, item in value.items():
+            if is_long(key):
+                raise UnsavableError(path, f"a dict with a key that is too long: {key_text(key)}")
+            name = _free(str(key), taken)
+            taken.add(name)
+            node = self.node(item, (*path, name))
+            items.append([key, node] if name == str(key) else [key, node, name])
+        form: dict[str, Any] = {"dict": items}
+        if type(value) is not dict:
+            form["class"] = _DICT_NAMES[type(value)]
+        for name in getattr(value, "__dict__", ()):
+            if name != _METADATA:
+                what = f"{class_text(value)} with the attribute '{name}'"
+                raise UnsavableError(path, what)
+        metadata = getattr(value, _METADATA, None)
+        if metadata is not None:
+            form["metadata"] = _versions(metadata, path)
+        return form
+
+    def _pairs(self, value: Any, path: Path) -> Any:
+        """Flatten a dict that has other keys than text and whole numbers."""
+        if getattr(value, "__dict__", None):
+            raise UnsavableError(path, f"{class_text(value)} with attributes")
+        keys = [self._key(key, (*path, "keys", str(at))) for at, key in enumerate(value)]
+        items = [
+            self.node(item, (*path, "items", str(at))) for at, item in enumerate(value.values())
+        ]
+        form: dict[str, Any] = {"pairs": [keys, items]}
+        return form if type(value) is dict else {**form, "class": _DICT_NAMES[type(value)]}
+
+    def _key(self, key: Any, path: Path) -> Any:
+        try:
+            return self.node(key, path)
+        except UnsavableError as error:
+            what = f"a dict with the key {key_text(key)[:40]!r}, which is {error.what}"
+            raise UnsavableError(path[:-2], what) from error
+
+    def _record(self, value: Any, path: Path, taken: set[str]) -> Any:
+        name, kind = named_nodes.class_and_form(value)
+        if type(value) is not named_nodes.UnboundRecord:
+            why = named_nodes.explain_unsavable(value)
+            if why:
+                raise UnsavableError(path, why)
+        items = []
+        for field_name, item in named_nodes.record_items(value).items():
+            at = _free(field_name, taken)
+            taken.add(at)
+            node = self.node(item, (*path, at))
+            items.append([field_name, node] if at == field_name else [field_name, node, at])
+        return {"class": name, kind: items}
+
+
+@dataclass(slots=True)
+class _Unflattener:
+    """A container that is being rebuilt from its leaves."""
+
+    leaves: Mapping[Path, Value]
+    place: bool
+    made: dict[Path, Value] = field(default_factory=dict)
+    left: set[Path] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.left = set(self.leaves)
+
+    def value(self, node: Any, path: Path) -> Value:
+        """Rebuild the part of a container that a structure describes."""
+        if node is None:
+            return None
+        if isinstance(node, dict) and "same" in node:
+            return self.made[tuple(node["same"])]
+        if isinstance(node, dict) and "named" in node:
+            return _find_named(str(node["named"]))
+        if isinstance(node, str) or _is_leaf(node):
+            value = self._leaf(node, path)
+        elif "dict" in node:
+            return self._dict(node, path)
+        elif "pairs" in node:
+            return self._pairs(node, path)
+        elif "adapted" in node:
+            value = self._adapted(node, path)
+        elif "class" in node:
+            value = self._record(node, path)
+        else:
+            ((kind, items),) = node.items()
+            # Known before its items are, one of which may refer to it as the same.
+            value = self.made[path] = []
+            value += [self.value(item, (*path, str(at))) for at, item in enumerate(items)]
+            value = value if _SEQUENCES[kind] is list else tuple(value)
+        self.made[path] = value
+        return value
+
+    def _leaf(self, form: Any, path: Path) -> Value:
+        value = self.leaves[path]
+        self.left.discard(path)
+        if form == "value":
+            return value
+        if type(value) is not np.ndarray:
+            raise ValueError(f"'{'/'.join(path)}' is no array")
+        if form == "bytes":
+            return value.tobytes()
+        if form == "tensor":
+            form = {"tensor": {}}
+        if "strides" in form:
+            return copy_with_strides(value, form["strides"])
+        if "tensor" in form:
+            return tensors.from_array(value, form["tensor"], place=self.place)
+        return _SEQUENCES[form["packed"]](value.tolist())
+
+    def _record(self, node: Any, path: Path) -> Any:
+        name, is_tuple = str(node["class"]), "tuple" in node
+        items = node["tuple" if is_tuple else "fields"]
+        made = None
+        if not is_tuple:
+            made = self.made[path] = named_nodes.begin_dataclass(name, [one for one, *_ in items])
+        values = {one: self.value(part, (*path, *(at or [one]))) for one, part, *at in items}
+        if is_tuple:
+            return named_nodes.make_named_tuple(name, values)
+        named_nodes.fill_fields(made, values)
+        return made
+
+    def _adapted(self, node: Any, path: Path) -> Any:
+        name, version = str(node["adapted"]), int(node.get("version", 1))
+        if "rest" not in node:
+            return make_adapted(name, version, self.value(node["of"], path))
+        made = make_adapted(name, version, self.value(node["of"], (*path, "new")))
+        self.made[path] = made
+        fill_adapted(made, name, self.value(node["rest"], (*path, "rest")))
+        return made
+
+    def _pairs(self, node: Any, path: Path) -> Any:
+        made: Any = _DICTS[node.get("class", "dict")]()
+        self.made[path] = made
+        keys, items = node["pairs"]
+        for at, (key, item) in enumerate(zip(keys, items, strict=True)):
+            known = self.value(key, (*path, "keys", str(at)))
+            made[known] = self.value(item, (*path, "items", str(at)))
+        return made
+
+    def _dict(self, node: Any, path: Path) -> Any:
+        made: Any = _DICTS[node.get("class", "dict")]()
+        self.made[path] = made
+        for key, item, *name in node["dict"]:
+            made[key] = self.value(item, (*path, *(name or [str(key)])))
+        if "metadata" in node:
+            versions = OrderedDict((part, dict(facts)) for part, facts in node["metadata"])
+            setattr(made, _METADATA, versions)
+        return made
+
+
+def is_numpy_scalar(value: Any) -> bool:
+    """Return whether a leaf of a container is a scalar of numpy's own class for its dtype."""
+    if not isinstance(value, np.generic):
+        return False
+    dtype = value.dtype
+    return type(value) is dtype.type and not dtype.hasobject
+
+
+def _is_leaf(node: Any) -> bool:
+    return isinstance(node, dict) and bool(node.keys() & {"tensor", "packed", "strides"})
+
+
+def take_tree(adapter: Adapter, value: Value, path: Path = ()) -> Any:
+    """Take the tree of a value with an adapter.
+
+    Raises:
+        UnsavableError: It has something that cannot be kept, or its adapter fails.
+    """
+    try:
+        return adapter.get(value)
+    except UnsavableError as error:
+        raise UnsavableError((*path, *error.path), error.what) from error
+    except Exception as error:
+        what = f"{class_text(value)}, whose adapter failed: {type(error).__name__}: {error}"
+        raise UnsavableError(path, what) from error
+
+
+def make_adapted(name: str, version: int, tree: Any) -> Any:
+    """Make a value from the tree that its adapter returned, or an ``UnboundValue``.
+
+    Raises:
+        ValueError: The adapter fails, or the tree is of another version of it.
+    """
+    kind = find_by_name(name)
+    adapter = find_adapter(kind) if isinstance(kind, type) else None
+    if adapter is None or adapter.make is None or class_name(kind) != name:
+        return UnboundValue(name, version, tree)
+    if adapter.version != version:
+        raise ValueError(
+            f"a value of class {name} was saved by version {version} of its adapter, and version "
+            f"{adapter.version} is here"
+        )
+    try:
+        return adapter.make(kind, tree)
+    except Exception as error:
+        raise _unmade_error(name, error) from error
+
+
+def _find_named(name: str) -> Any:
+    """Find the function or class that a value has kept by its name."""
+    found = find_by_name(name)
+    adapter = find_adapter(type(found))
+    return found if adapter is not None and adapter.by_name else UnboundValue(name, 0, None)
+
+
+def fill_adapted(made: Any, name: str, rest: Any) -> None:
+    """Complete a value that ``make_adapted`` has made.
+
+    Raises:
+        ValueError: The adapter fails.
+    """
+    if type(made) is UnboundValue:
+        made.rest = rest
+        return
+    adapter = find_adapter(type(made))
+    if adapter is None or adapter.fill is None:
+        raise ValueError(f"a value of class {name} was saved by an adapter of another form")
+    try:
+        adapter.fill(made, rest)
+    except Exception as error:
+        raise _unmade_error(name, error) from error
+
+
+def _unmade_error(name: str, error: Exception) -> ValueError:
+    return ValueError(
+        f"a value of class {name} cannot be made again: {type(error).__name__}: {error}"
+    )
+
+
+def _packed(items: Any) -> np.ndarray[Any, Any] | None:
+    """Pack the many numbers of a container into one leaf, an array, or return None."""
+    if len(items) < 2:
+        return None
+    kinds = set(map(type, items))
+    if kinds == {float}:
+        return np.array(items, np.float64)
+    if kinds == {int} and min(items) >= _INT64.min and max(items) <= _INT64.max:
+        return np.array(items, np.int64)
+    return None
+
+
+def _versions(metadata: Any, path: Path) -> list[Any]:
+    """Return the ``_version`` numbers in a container of a module's state, which are kept."""
+    form = [[part, dict(facts)] for part, facts in dict(metadata).items()]
+    try:
+        same = json.loads(json.dumps(form, allow_nan=False)) == form
+    except (TypeError, ValueError):
+        same = False
+    if not same:
+        raise UnsavableError((*path, _METADATA), "versions that are no plain values")
+    return form
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """Return a free name for a leaf of a flattened container: keys ``1`` and ``"1"`` differ."""
+    return next(one for one in _alternatives(name) if one not in taken)
+
+
+def _alternatives(name: str) -> Iterator[str]:
+    yield name
+    number = 2
+    while True:
+        yield f"{name}~{number}"
+        number += 1

@@ -1,0 +1,65 @@
+"""Compare dtypes by every property that shows, which ``==`` does not.
+
+numpy takes dtypes for equal that differ in the class of their scalars (``np.record``), in the
+titles of fields, in being aligned, and in their metadata.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+DType = np.dtype[Any]
+
+
+def same_dtype(first: DType, second: DType) -> bool:
+    """Compare two dtypes also by scalar class, titles, alignment and metadata."""
+    if first is second:
+        return True
+    if first != second or first.type is not second.type:
+        return False
+    if dict(first.metadata or {}) != dict(second.metadata or {}):
+        return False
+    if first.subdtype is not None and second.subdtype is not None:
+        return same_dtype(first.subdtype[0], second.subdtype[0])
+    if first.names is None:
+        return True
+    return first.isalignedstruct == second.isalignedstruct and all(
+        one[1:] == other[1:] and same_dtype(one[0], other[0])
+        for one, other in zip(iterate_fields(first), iterate_fields(second), strict=True)
+    )
+
+
+def iterate_fields(dtype: DType) -> Iterator[tuple[DType, int, Any]]:
+    """Iterate over the fields of a dtype to compare: dtype, offset and title of each."""
+    fields: Any = dtype.fields or {}
+    for name in dtype.names or ():
+        field = fields[name]
+        yield field[0], field[1], field[2] if len(field) > 2 else None
+
+
+def explain_unsavable_dtype(dtype: DType) -> str:
+    """Explain why a dtype cannot be saved with all its properties; empty when it can."""
+    if dtype.metadata and not _is_plain(dict(dtype.metadata)):
+        return (
+            f"the metadata {str(dict(dtype.metadata))[:60]}, which are not plain text and numbers"
+        )
+    if dtype.subdtype is not None:
+        return explain_unsavable_dtype(dtype.subdtype[0])
+    for field, _, title in iterate_fields(dtype):
+        if title is not None and type(title) is not str:
+            return f"a field with the title {str(title)[:40]}, which is not a text"
+        why = explain_unsavable_dtype(field)
+        if why:
+            return why
+    return ""
+
+
+def _is_plain(metadata: dict[Any, Any]) -> bool:
+    try:
+        return bool(json.loads(json.dumps(metadata, allow_nan=False)) == metadata)
+    except (TypeError, ValueError, RecursionError):
+        return False

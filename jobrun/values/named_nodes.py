@@ -1,0 +1,195 @@
+"""Convert named tuples and dataclasses (records) to nodes of a tree with named fields, and back.
+
+A class is known by its module and name. It is looked up among the modules that are loaded, and
+never imported: what a file names is not run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from typing import Any, Literal, cast
+
+from jobrun.core.lazy_dataclass import dataclass
+
+Form = Literal["tuple", "fields"]
+# What makes an instance of a class an object with a state of its own, and no plain record.
+_OBJECT_METHODS = (("state_dict", "load_state_dict"), ("get_params", "set_params", "fit"))
+
+
+@dataclass(frozen=True, slots=True)
+class UnboundRecord:
+    """A record (named tuple or dataclass) whose class is not loaded; to read and pass on.
+
+    Attributes:
+        class_name: ``module:qualified.name``.
+        form: ``tuple`` for a named tuple, ``fields`` for a dataclass.
+        items: The values of its fields, by their names.
+    """
+
+    class_name: str
+    form: Form
+    items: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        """What a record without its class is, in words: named tuple or dataclass, and its name."""
+        kind = "named tuple" if self.form == "tuple" else "dataclass"
+        return f"{kind} {self.class_name.partition(':')[2]}"
+
+
+def record_form(kind: Any) -> Form | None:
+    """Return whether instances of a class are kept as named tuple, as dataclass, or None."""
+    return _form(kind)
+
+
+@lru_cache(maxsize=1024)
+def _form(kind: Any) -> Form | None:
+    if kind is UnboundRecord:
+        return None
+    if issubclass(kind, tuple):
+        names = getattr(kind, "_fields", None)
+        is_named = isinstance(names, tuple) and all(type(name) is str for name in names)
+        return "tuple" if is_named else None
+    if not is_dataclass(kind) or any(
+        all(callable(getattr(kind, name, None)) for name in names) for names in _OBJECT_METHODS
+    ):
+        return None
+    return "fields"
+
+
+def record_items(value: Any) -> dict[str, Any]:
+    """Return the fields of a named tuple or dataclass by name, in the order of the class."""
+    if type(value) is UnboundRecord:
+        return dict(value.items)
+    if record_form(type(value)) == "tuple":
+        return dict(zip(type(value)._fields, tuple.__iter__(value), strict=False))
+    missing = object()
+    found = {name: _own(value, name, missing) for name in _field_names(type(value))}
+    return {name: one for name, one in found.items() if one is not missing}
+
+
+def class_and_form(value: Any) -> tuple[str, Form]:
+    """Return the class name of a record, and whether it is a named tuple or a dataclass."""
+    if type(value) is UnboundRecord:
+        return value.class_name, value.form
+    return class_name(type(value)), cast("Form", record_form(type(value)))
+
+
+def class_name(kind: type) -> str:
+    """Return ``module:qualified.name`` of the class of a named tuple or dataclass."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def explain_unsavable(value: Any) -> str:
+    """Explain why a record (named tuple or dataclass) cannot be saved; empty when it can."""
+    kind: Any = type(value)
+    what = f"a value of class {kind.__module__}.{kind.__qualname__}"
+    is_known = find_class(class_name(kind)) is kind
+    if not is_known:
+        return (
+            f"{what}, a class that cannot be found again by its name: define it at the top level "
+            "of a module"
+        )
+    if record_form(kind) == "tuple":
+        if len(value) != len(kind._fields):
+            return f"{what} with {len(value)} items and {len(kind._fields)} fields"
+    elif kind.__new__ is not object.__new__ or not _is_plain(kind):
+        return f"{what}, a dataclass that is also something else"
+    known = _field_names(kind)
+    more = [
+        name
+        for name in (*getattr(value, "__dict__", ()), *_slots(kind))
+        if name not in known and hasattr(value, name)
+    ]
+    return f"{what} with the attribute '{more[0]}', which is no field" if more else ""
+
+
+def find_class(name: str) -> type | None:
+    """Find the class of a named tuple or dataclass by name, if its module is loaded."""
+    module, _, path = name.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = None if found is None else vars(found).get(part)
+    is_record = isinstance(found, type) and record_form(found) is not None
+    return found if is_record and class_name(found) == name else None
+
+
+def make_named_tuple(name: str, items: Mapping[str, Any]) -> Any:
+    """Make a named tuple without running its class's code, or an ``UnboundRecord``.
+
+    Raises:
+        ValueError: The class has other fields.
+    """
+    kind = _expected(name, "tuple", items)
+    if kind is None:
+        return UnboundRecord(name, "tuple", dict(items))
+    return tuple.__new__(kind, [items[one] for one in _field_names(kind)])
+
+
+def begin_dataclass(name: str, names: Sequence[str]) -> Any:
+    """Make an empty instance of a dataclass by name, for ``fill_fields``, or a stand-in.
+
+    Raises:
+        ValueError: The class has other fields.
+    """
+    kind = _expected(name, "fields", names)
+    return UnboundRecord(name, "fields", {}) if kind is None else object.__new__(kind)
+
+
+def fill_fields(made: Any, items: Mapping[str, Any]) -> None:
+    """Set the named fields of a dataclass instance that ``begin_dataclass`` made."""
+    if type(made) is UnboundRecord:
+        cast("dict[str, Any]", made.items).update(items)
+        return
+    for name, one in items.items():
+        # As a frozen dataclass does it itself.
+        object.__setattr__(made, name, one)
+
+
+def _expected(name: str, form: Form, names: Iterable[str]) -> Any:
+    kind: Any = find_class(name)
+    if kind is None or record_form(kind) != form:
+        return None
+    known, given = _field_names(kind), tuple(names)
+    if not known == given if form == "tuple" else set(given) - set(known):
+        raise ValueError(
+            f"the class {name} has the fields {', '.join(known)}, and the value {', '.join(given)}"
+        )
+    return kind
+
+
+def _field_names(kind: Any) -> tuple[str, ...]:
+    if record_form(kind) == "tuple":
+        names: tuple[str, ...] = kind._fields
+        return names
+    return tuple(one.name for one in fields(kind))
+
+
+def _own(value: Any, name: str, missing: object) -> Any:
+    """Return the value of a dataclass's field in the instance itself, not the class's default."""
+    inside = getattr(value, "__dict__", {})
+    if name in inside:
+        return inside[name]
+    if name in _slots(type(value)):
+        return getattr(value, name, missing)
+    return missing
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    found: list[str] = []
+    for one in kind.__mro__:
+        slots = one.__dict__.get("__slots__", ())
+        found += [slots] if isinstance(slots, str) else slots
+    return tuple(name for name in found if name not in ("__dict__", "__weakref__"))
+
+
+@lru_cache(maxsize=1024)
+def _is_plain(kind: Any) -> bool:
+    try:
+        object.__new__(kind)
+    except TypeError:
+        return False
+    return True

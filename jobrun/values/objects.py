@@ -1,0 +1,200 @@
+"""Take and set the state of objects in blobs: modules, optimizers, generators, estimators.
+
+That is whatever has ``state_dict`` and ``load_state_dict``, random generators of Python, numpy and
+PyTorch, estimators in the manner of scikit-learn, and what has an adapter that sets it. The state
+is a container; the object itself is never stored, and a new one is made at every start.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.big_integers import integers_in_hex
+from jobrun.values import containers as trees
+from jobrun.values import named_nodes, tensors
+from jobrun.values.adapters.registry import find_adapter, find_object_adapter
+from jobrun.values.estimators import estimator_state, is_estimator, set_estimator_state
+from jobrun.values.modules import is_module, module_state, set_module_state
+
+_PLAIN: frozenset[type] = frozenset({bool, int, float, complex, type(None)})
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectState:
+    """The state of an object without the object.
+
+    Attributes:
+        class_name: Of the object: ``torch.optim.adamw.AdamW``.
+        tree: What it has given out, or is to take in.
+    """
+
+    class_name: str
+    tree: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFacts:
+    """A stand-in for an object in another process."""
+
+    class_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Accessors:
+    """How the state of one kind of objects is taken, and set."""
+
+    take: Callable[[Any], Any]
+    put: Callable[[Any, Any], Any]
+
+
+_STATEFUL = _Accessors(lambda one: one.state_dict(), lambda one, tree: one.load_state_dict(tree))
+_ESTIMATOR = _Accessors(estimator_state, set_estimator_state)
+_MODULE = _Accessors(module_state, set_module_state)
+_PYTHON = _Accessors(lambda one: one.getstate(), lambda one, tree: one.setstate(tree))
+_LEGACY = _Accessors(lambda one: one.get_state(legacy=False), lambda one, tree: one.set_state(tree))
+_TORCH = _Accessors(lambda one: one.get_state(), lambda one, tree: one.set_state(tree))
+
+
+def _set_bit_generator(generator: np.random.Generator, tree: Any) -> None:
+    generator.bit_generator.state = tree
+
+
+_NUMPY = _Accessors(lambda one: one.bit_generator.state, _set_bit_generator)
+_GENERATORS: dict[type, _Accessors] = {
+    random.Random: _PYTHON, np.random.RandomState: _LEGACY, np.random.Generator: _NUMPY,
+}  # fmt: skip
+
+
+def is_object(value: Any) -> bool:
+    """Return whether a value is an object whose state is taken: module, generator, estimator, …."""
+    return _find_accessors(value) is not None
+
+
+def class_name(value: Any) -> str:
+    """Return module and name of the class of an object in a blob."""
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def take_state(value: Any) -> ObjectState:
+    """Take the state of an object in a blob; it may share memory with the object.
+
+    Raises:
+        Exception: What the object raises.
+    """
+    accessors = _find_accessors(value)
+    assert accessors is not None  # noqa: S101 - the caller has asked
+    return ObjectState(class_name(value), accessors.take(value))
+
+
+def put_state(value: Any, state: ObjectState) -> None:
+    """Set the state of an object in a blob, which may keep parts of it.
+
+    Raises:
+        ValueError: It has something of a class or function that is not loaded.
+        Exception: What the object raises; it may have taken a part of it.
+    """
+    accessors = _find_accessors(value)
+    assert accessors is not None  # noqa: S101 - the caller has asked
+    missing = trees.unbound_classes(state.tree)
+    if missing:
+        raise ValueError(f"nothing has loaded {missing[0]}; import its module where it is made")
+    accessors.put(value, state.tree)
+
+
+def fingerprint(value: Any) -> bytes | None:
+    """Compute a digest of an object's state, to detect that it changed; None without a state.
+
+    Of modules and optimizers of PyTorch tensors are not read: they count their changes themselves.
+    """
+    try:
+        # Modes and gradients are kept as they are at a save, no matter what sets them.
+        tree = value.state_dict() if is_module(value) else take_state(value).tree
+    except Exception:  # noqa: BLE001 - a state that cannot be had is an error where it is saved
+        return None
+    content = xxhash.xxh3_128()
+    _feed(content, tree, _counts_changes(value), set())
+    return content.digest()
+
+
+def _counts_changes(value: Any) -> bool:
+    torch = tensors.loaded_torch()
+    kinds = [getattr(getattr(torch, "nn", None), "Module", None),
+             getattr(getattr(torch, "optim", None), "Optimizer", None)]  # fmt: skip
+    return any(kind is not None and isinstance(value, kind) for kind in kinds)
+
+
+def _feed(content: Any, value: Any, counts: bool, around: set[int]) -> None:
+    """Add a part of an object's state to the digest that is its fingerprint."""
+    kind = type(value)
+    if tensors.is_tensor(value):
+        if counts:
+            _say(content, value.data_ptr(), value._version, value.shape)
+            return
+        (value,) = tensors.to_arrays([value])
+    if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
+        _say(content, value.dtype, value.shape)
+        content.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+    elif not isinstance(value, dict | list | tuple) and not trees.is_record(value):
+        adapter = find_adapter(kind)
+        if adapter is None:
+            _say(content, kind, value)
+        elif id(value) not in around:
+            around.add(id(value))
+            _say(content, kind)
+            _feed(content, adapter.get(value), counts, around)
+            around.discard(id(value))
+    elif id(value) not in around:
+        around.add(id(value))
+        _feed_items(content, value, counts, around)
+        around.discard(id(value))
+
+
+def _feed_items(content: Any, value: Any, counts: bool, around: set[int]) -> None:
+    is_record = trees.is_record(value)
+    if isinstance(value, list | tuple) and not is_record:
+        _say(content, type(value), len(value))
+        if _PLAIN.issuperset(map(type, value)):
+            _say(content, value)
+            return
+        for one in value:
+            _feed(content, one, counts, around)
+        return
+    named = named_nodes.record_items(value) if is_record else value
+    _say(content, type(value), len(named))
+    for key, one in named.items():
+        _say(content, key)
+        _feed(content, one, counts, around)
+
+
+def _say(content: Any, *words: object) -> None:
+    try:
+        text = repr(words)
+    except ValueError:
+        # Python refuses to write more than 4300 digits.
+        text = repr(integers_in_hex(words))
+    content.update(text.encode("utf-8", "surrogatepass"))
+
+
+def _find_accessors(value: Any) -> _Accessors | None:
+    kind = type(value)
+    if kind in _PLAIN:
+        return None
+    adapter = find_object_adapter(value)
+    if adapter is not None:
+        return _Accessors(adapter.get, adapter.set) if adapter.set is not None else None
+    if callable(getattr(kind, "state_dict", None)) and callable(
+        getattr(kind, "load_state_dict", None)
+    ):
+        return _MODULE if is_module(value) else _STATEFUL
+    if kind in _GENERATORS:
+        return _GENERATORS[kind]
+    torch = tensors.loaded_torch()
+    if torch is not None and kind is getattr(torch, "Generator", None):
+        return _TORCH
+    return _ESTIMATOR if is_estimator(value) else None

@@ -1,0 +1,343 @@
+"""Find mutable things shared by two places in values: memory, generators, objects.
+
+A checkpoint stores each value by itself. What is one thing at two places is found here, so that it
+is kept, or refused by name.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from jobrun.core.text.big_integers import key_text
+from jobrun.values import containers as trees
+from jobrun.values import named_nodes, objects, tensors
+from jobrun.values.adapters.registry import find_adapter
+from jobrun.values.counter import Counter
+from jobrun.values.estimators import is_estimator
+
+Array = np.ndarray[Any, Any]
+Path = tuple[str, ...]
+Pair = tuple[Path, Path]
+
+# So deep, and at so many things, is looked for what an object holds.
+_MOST_DEPTH = 12
+_MOST_THINGS = 20_000
+# From so many arrays on, pairs are not compared one by one.
+_MANY = 32
+_PLAIN = frozenset({str, bytes, bool, int, float, complex, type(None)})
+_PASSED = (type, ModuleType, np.generic, FunctionType, BuiltinFunctionType, MethodType)
+_SKIPPED = (type, ModuleType, str, bytes, bool, int, float, complex, np.ndarray, np.generic)
+
+
+def find_overlapping(arrays: Mapping[Path, Any], *, identical: bool = True) -> list[Pair]:
+    """Find arrays that share memory: for each, the pair with one before it.
+
+    One sweep over the beginnings of all arrays, and a closer look where they reach into each other.
+
+    Args:
+        arrays: By place; what is no array is passed over.
+        identical: Count one array at two places, too, beside views of one memory.
+    """
+    if not identical and not any(
+        type(one) is np.ndarray and not one.flags.owndata for one in arrays.values()
+    ):
+        return []
+    found: list[tuple[Path, Array]] = []
+    at: dict[int, Path] = {}
+    pairs: list[Pair] = []
+    has_views = False
+    for place, array in sorted(arrays.items(), key=itemgetter(0)):
+        if type(array) is not np.ndarray or not array.size:
+            continue
+        if id(array) in at:
+            if identical:
+                pairs.append((at[id(array)], place))
+            continue
+        at[id(array)] = place
+        # The memory of bytes never changes; equal ones may be one.
+        base: Any = array.base
+        if type(base) is not bytes:
+            has_views = has_views or not array.flags.owndata
+            found.append((place, array))
+    # Two arrays that own their memory have none in common.
+    return [*pairs, *_in_common(found)] if has_views else pairs
+
+
+def find_shared_parts(roots: Mapping[str, Any]) -> list[Pair]:
+    """Find generators and objects that are shared: reachable from values in several ways.
+
+    Args:
+        roots: Objects by name. Followed are the attributes of objects, and what is in containers.
+
+    Returns:
+        For each way but the first in the alphabet, the first one and this one.
+    """
+    groups: dict[int, list[Path]] = {}
+    kept: list[Any] = []
+    estimators: set[Path] = set()
+    for place, thing in _parts(roots):
+        key = _identity(thing)
+        if is_estimator(thing):
+            estimators.add(place)
+        if key is None:
+            continue
+        # Kept, so that nothing else gets its number meanwhile.
+        kept.append(key)
+        places = groups.setdefault(id(key), [])
+        # An estimator's state keeps that two of its attributes are one, under the first of them.
+        if place[:-1] not in estimators or all(one[:-1] != place[:-1] for one in places):
+            places.append(place)
+    return [(places[0], place) for places in map(sorted, groups.values()) for place in places[1:]]
+
+
+def render_place(place: Path) -> str:
+    """Render the place in a blob of something shared, such as ``'k'.random_state``."""
+    name, *steps = place
+    return ".".join((f"'{name}'", *steps))
+
+
+def _identity(thing: Any) -> Any:
+    """Return the identity by which two generators or objects count as shared, or None."""
+    if isinstance(thing, np.random.Generator):
+        return thing.bit_generator
+    if isinstance(thing, np.random.RandomState):
+        # The bit generator that it may share with a Generator.
+        return getattr(thing, "_bit_generator", thing)
+    if isinstance(thing, np.random.BitGenerator | random.Random) or objects.is_object(thing):
+        return thing
+    return None
+
+
+def _parts(roots: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+    """Iterate over all parts of objects that could be shared, the shortest way first."""
+    # An object is looked into once; each path to it is found.
+    seen: set[int] = set()
+    kept: list[Any] = []
+    level: list[tuple[Path, Any]] = [((name,), one) for name, one in roots.items()]
+    count = 0
+    for _ in range(_MOST_DEPTH):
+        below: list[tuple[Path, Any]] = []
+        for place, thing in level:
+            yield place, thing
+            count += 1
+            if count > _MOST_THINGS:
+                return
+            if id(thing) in seen:
+                continue
+            seen.add(id(thing))
+            kept.append(thing)
+            below += (((*place, step), part) for step, part in _inside(thing))
+        level = below
+
+
+def _inside(thing: Any) -> Iterable[tuple[str, Any]]:
+    if isinstance(thing, Mapping):
+        held: Iterable[tuple[Any, Any]] = list(thing.items())
+    elif isinstance(thing, list | tuple | set | frozenset):
+        held = enumerate(thing)
+    else:
+        held = list(getattr(thing, "__dict__", {}).items())
+    return [(key_text(step), part) for step, part in held if not _is_passed_over(part)]
+
+
+def _is_passed_over(thing: Any) -> bool:
+    return (
+        thing is None
+        or isinstance(thing, _SKIPPED)
+        or tensors.is_tensor(thing)
+        or (callable(thing) and not objects.is_object(thing))
+    )
+
+
+def _in_common(found: list[tuple[Path, Array]]) -> list[Pair]:
+    spans = [(*_bounds(array), at) for at, (_, array) in enumerate(found)]
+    spans.sort()
+    pairs: list[Pair] = []
+    group: list[int] = []
+    end = 0
+    for low, high, at in spans:
+        if low >= end:
+            pairs += _group_pairs(sorted((found[one] for one in group), key=_place_of))
+            group = []
+        group.append(at)
+        end = max(end, high)
+    return [*pairs, *_group_pairs(sorted((found[one] for one in group), key=_place_of))]
+
+
+def _place_of(one: tuple[Path, Array]) -> Path:
+    return one[0]
+
+
+def _group_pairs(group: list[tuple[Path, Array]]) -> list[Pair]:
+    """Find the pairs of arrays that share memory: columns of one matrix share none."""
+    if len(group) > _MANY:
+        return _marked_pairs(group)
+    pairs: list[Pair] = []
+    for at, (place, array) in enumerate(group):
+        other = next((one for one, earlier in group[:at] if _shares(array, earlier)), None)
+        if other is not None:
+            pairs.append((other, place))
+    return pairs
+
+
+def _shares(first: Array, second: Array) -> bool:
+    compare: Any = np.shares_memory
+    try:
+        return bool(compare(first, second, max_work=10_000))
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _marked_pairs(group: list[tuple[Path, Array]]) -> list[Pair]:
+    """Find pairs of arrays that share elements by marking each array in a map of the memory."""
+    bounds = [_bounds(array) for _, array in group]
+    begin = min(low for low, _ in bounds)
+    marks = np.zeros(max(high for _, high in bounds) - begin, np.int32)
+    pairs: list[Pair] = []
+    for number, (place, array) in enumerate(group, 1):
+        first = array.__array_interface__["data"][0] - begin
+        size = marks.itemsize
+        seen = np.lib.stride_tricks.as_strided(
+            marks[first:],
+            (*array.shape, array.itemsize),
+            (*(step * size for step in array.strides), size),
+        )
+        other = int(seen.max(initial=0))
+        if other:
+            pairs.append((group[other - 1][0], place))
+        seen[...] = number
+    return pairs
+
+
+def _bounds(array: Array) -> tuple[int, int]:
+    """Return where an array's memory begins and ends, to find arrays that share it."""
+    begin: int = array.__array_interface__["data"][0]
+    if array.flags.c_contiguous:
+        return begin, begin + array.nbytes
+    steps = [step * (n - 1) for step, n in zip(array.strides, array.shape, strict=True)]
+    low = begin + sum(step for step in steps if step < 0)
+    return low, begin + sum(step for step in steps if step > 0) + array.itemsize
+
+
+def find_common_part(first: Any, second: Any) -> Pair | None:
+    """Find a mutable part that two values share, and return its place in each.
+
+    None where there is nothing: no array or tensor over one memory, and no container that both
+    have. Of an object is looked at what its attributes hold, so deep and at so many things as is
+    set above; of two objects nothing (``find_shared_parts``).
+    """
+    has_objects = [objects.is_object(one) for one in (first, second)]
+    if all(has_objects):
+        return None
+    if has_objects[0]:
+        found = find_common_part(second, first)
+        return found and (found[1], found[0])
+    ours = list(_changeable(first))
+    if not ours:
+        return None
+    theirs = _held(second) if has_objects[1] else _changeable(second)
+    known = {id(thing): place for place, thing in ours}
+    arrays = [(place, array) for place, thing in ours for array in _memory(thing)]
+    for place, thing in theirs:
+        if id(thing) in known:
+            return known[id(thing)], place
+        for array in _memory(thing) if arrays else ():
+            for other, one in arrays:
+                if np.may_share_memory(one, array) and _shares(one, array):
+                    return other, place
+    return None
+
+
+def _memory(thing: Any) -> Iterable[Array]:
+    """Iterate over the memory of an array or host tensor, as arrays, to compare addresses."""
+    if isinstance(thing, np.ndarray):
+        return (thing,) if thing.size else ()
+    if not tensors.is_tensor(thing) or thing.device.type != "cpu":
+        return ()
+    tensor = thing.detach()
+    return (
+        tensors.to_arrays([tensor])
+        if tensor.numel() and not tensors.explain_unsavable(tensor)
+        else ()
+    )
+
+
+def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
+    """Iterate over the mutable parts of a value that could be shared, with their places."""
+    seen: set[int] = set()
+    rest: list[tuple[Path, Any]] = [((), value)]
+    while rest:
+        place, thing = rest.pop()
+        if isinstance(thing, np.ndarray | Counter) or tensors.is_tensor(thing):
+            yield place, thing
+            continue
+        inside: Iterable[tuple[Any, Any]]
+        if type(thing) in (list, tuple):
+            inside = enumerate(thing)
+        elif isinstance(thing, dict):
+            inside = thing.items()
+        elif trees.is_record(thing):
+            inside = named_nodes.record_items(thing).items()
+        elif (adapter := find_adapter(type(thing))) is None or adapter.immutable:
+            continue
+        else:
+            inside = ()
+            if id(thing) not in seen:
+                rest.append((place, adapter.get(thing)))
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if not isinstance(thing, tuple):
+            yield place, thing
+        rest += reversed([((*place, key_text(step)), part) for step, part in inside])
+
+
+def _held(root: Any) -> Iterator[tuple[Path, Any]]:
+    """Iterate over arrays and containers in an object's attributes, which could be shared."""
+    seen: set[int] = set()
+    kept: list[Any] = []
+    level: list[tuple[Path, Any]] = [((), root)]
+    count = 0
+    for _ in range(_MOST_DEPTH):
+        below: list[tuple[Path, Any]] = []
+        for place, thing in level:
+            for step, part in _attributes(thing):
+                kind = type(part)
+                if kind in _PLAIN or id(part) in seen or issubclass(kind, _PASSED):
+                    continue
+                count += 1
+                if count > _MOST_THINGS:
+                    return
+                # Kept, so that nothing else gets its number meanwhile.
+                seen.add(id(part))
+                kept.append(part)
+                at = (*place, key_text(step))
+                if isinstance(part, np.ndarray) or tensors.is_tensor(part):
+                    yield at, part
+                    gradient = getattr(part, "grad", None)
+                    if gradient is not None:
+                        yield (*at, "grad"), gradient
+                    continue
+                if isinstance(part, dict | list):
+                    yield at, part
+                below.append((at, part))
+        level = below
+
+
+def _attributes(thing: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(thing, Mapping):
+        return list(thing.items())
+    if isinstance(thing, list | tuple | set | frozenset):
+        return enumerate(thing)
+    slots = (kind.__dict__.get("__slots__", ()) for kind in type(thing).__mro__)
+    names = [name for one in slots for name in ((one,) if isinstance(one, str) else one)]
+    return [
+        *getattr(thing, "__dict__", {}).items(),
+        *((name, getattr(thing, name)) for name in names if hasattr(thing, name)),
+    ]

@@ -1,0 +1,196 @@
+"""Convert PyTorch tensors to numpy arrays and back, importing torch only when needed.
+
+A tensor in the memory of the host and its array are the same memory. Types that numpy lacks
+(bfloat16, float8 …) keep their bits, under the types of ``ml_dtypes``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from importlib import import_module, util
+from typing import Any
+
+import numpy as np
+
+from jobrun.values.axis_order import dense_strides, has_gaps, order_of_strides
+
+Array = np.ndarray[Any, Any]
+# Of ``torch.Tensor``; nothing here knows the class when it is not loaded.
+Tensor = Any
+
+# A few numbers in a file must not ask for all memory.
+_MOST_GAPS = 1 << 16
+# Types that numpy has not, and the integers that have their bits.
+_FOREIGN = {
+    "bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e4m3fnuz": "uint8",
+    "float8_e5m2": "uint8", "float8_e5m2fnuz": "uint8", "float8_e8m0fnu": "uint8",
+}  # fmt: skip
+_PLAIN = frozenset(
+    f"{kind}{bits}"
+    for kind, sizes in (
+        ("int", (8, 16, 32, 64)),
+        ("uint", (8, 16, 32, 64)),
+        ("float", (16, 32, 64)),
+        ("complex", (64, 128)),
+    )
+    for bits in sizes
+) | {"bool"}
+
+
+def loaded_torch() -> Any:
+    """Return torch if it was imported already; otherwise None: there are no tensors."""
+    return sys.modules.get("torch")
+
+
+def require_torch() -> Any:
+    """Import torch for a tensor that needs it, or raise the error that it is missing.
+
+    Raises:
+        ValueError: It is not installed.
+    """
+    if loaded_torch() is None and util.find_spec("torch") is None:
+        raise ValueError("a tensor needs the package torch, which is not installed")
+    return import_module("torch")
+
+
+def is_tensor(value: Any) -> bool:
+    """Return whether a value is a PyTorch tensor or parameter, not of another subclass."""
+    torch = loaded_torch()
+    kinds = getattr(torch, "Tensor", None), getattr(getattr(torch, "nn", None), "Parameter", None)
+    return torch is not None and type(value) in kinds
+
+
+def explain_unsavable(tensor: Tensor) -> str:
+    """Explain why a tensor cannot be saved as an array; empty when it can."""
+    name = _dtype_name(tensor)
+    if tensor.device.type == "meta":
+        return "a tensor without data (device meta)"
+    if str(tensor.layout) != "torch.strided" or tensor.is_quantized or tensor.is_nested:
+        return f"a tensor of layout {str(tensor.layout).partition('.')[2]}, not a dense one"
+    if tensor.grad_fn is not None:
+        return "a tensor with its history of gradients; detach() it"
+    if tensor.grad is not None:
+        return "a tensor with a gradient in .grad; set that to None, or make it a blob of its own"
+    if getattr(tensor, "__dict__", None):
+        return f"a tensor with the attribute '{next(iter(vars(tensor)))}'; delete it"
+    if name in _FOREIGN:
+        missing = util.find_spec("ml_dtypes") is None or not hasattr(_ml_dtypes(), name)
+        return f"a tensor of {name}, which needs the package ml_dtypes" if missing else ""
+    return "" if name in _PLAIN else f"a tensor of type {name}"
+
+
+def tensor_facts(tensor: Tensor, *, gaps: bool = False) -> dict[str, Any]:
+    """Return the facts about a tensor that its array lacks: device, and gradients.
+
+    Args:
+        tensor: The tensor.
+        gaps: Record gaps between its elements, too, by its strides.
+    """
+    facts: dict[str, Any] = {}
+    if tensor.device.type != "cpu":
+        facts["device"] = str(tensor.device)
+    if tensor.requires_grad:
+        facts["requires_grad"] = True
+    if type(tensor).__name__ == "Parameter":
+        facts["parameter"] = True
+    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+    usual = dense_strides(shape, 1, order_of_strides(shape, strides))
+    if tensor.numel() and strides != usual and (gaps or not has_gaps(shape, strides, 1)):
+        # PyTorch's memory formats are read from those of axes of length 1, too.
+        facts["strides"] = list(strides)
+    return facts
+
+
+def memory_key(tensor: Tensor) -> tuple[Any, ...] | None:
+    """Return a key that is equal for tensors viewing the same memory alike, or None."""
+    if not tensor.numel():
+        return None
+    strides = tuple(tensor.stride())
+    place = tensor.data_ptr(), tuple(tensor.shape), strides
+    return (*place, str(tensor.dtype), str(tensor.device), tensor.is_conj(), tensor.is_neg())
+
+
+def to_arrays(tensors: Iterable[Tensor]) -> list[Array]:
+    """Convert tensors to numpy arrays; those of tensors on the CPU share their memory.
+
+    What is on a CUDA device comes by way of pinned memory, all of it at a time: the copies are
+    only begun, and waited for together.
+    """
+    begun = [_on_host(one.detach().resolve_conj().resolve_neg()) for one in tensors]
+    for device in {device for _, device in begun if device is not None}:
+        require_torch().cuda.synchronize(device)
+    return [_as_array(one) for one, _ in begun]
+
+
+def from_array(array: Array, facts: Mapping[str, Any], *, place: bool = True) -> Tensor:
+    """Make a tensor from an array that nothing else changes, without a copy if possible.
+
+    Args:
+        array: The data.
+        facts: As ``tensor_facts`` returns them.
+        place: Bring it to its device; else it stays with the host.
+
+    Raises:
+        ValueError: There is no torch, no such type, or no such device.
+    """
+    torch = require_torch()
+    name = array.dtype.name
+    if name in _FOREIGN and array.dtype.isbuiltin == 2:
+        tensor = torch.from_numpy(array.view(_FOREIGN[name])).view(getattr(torch, name))
+    else:
+        tensor = torch.from_numpy(array)
+    device = facts.get("device")
+    try:
+        tensor = tensor.to(str(device)) if device and place else tensor
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"a tensor belongs to {device}, which is not here") from error
+    if "strides" in facts:
+        tensor = _with_strides(tensor, facts["strides"])
+    if facts.get("parameter"):
+        return torch.nn.Parameter(tensor, requires_grad=bool(facts.get("requires_grad")))
+    return tensor.requires_grad_() if facts.get("requires_grad") else tensor
+
+
+def _with_strides(tensor: Tensor, strides: Any) -> Tensor:
+    shape = tuple(tensor.shape)
+    try:
+        if not has_gaps(shape, strides, 1):
+            return tensor.as_strided(shape, strides)
+        extent = 1 + sum(step * (n - 1) for step, n in zip(strides, shape, strict=True))
+        # PyTorch refuses negative ones itself.
+        extent = min(extent, _MOST_GAPS * max(tensor.numel(), 1 << 10))
+        return tensor.new_empty(extent).as_strided(shape, strides).copy_(tensor)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(f"{str(strides)[:80]} are no strides of a tensor") from error
+
+
+def _on_host(tensor: Tensor) -> tuple[Tensor, Any]:
+    """Copy a tensor to the CPU; return it, and the device that may still be writing to it."""
+    if tensor.device.type == "cpu":
+        return tensor, None
+    if tensor.device.type != "cuda":
+        return tensor.cpu(), None
+    torch = require_torch()
+    # With the axes in the order that they have.
+    host = torch.empty_like(tensor, device="cpu", pin_memory=True)
+    host.copy_(tensor, non_blocking=True)
+    return host, tensor.device
+
+
+def _as_array(tensor: Tensor) -> Array:
+    name = _dtype_name(tensor)
+    if name not in _FOREIGN:
+        array: Array = tensor.numpy()
+        return array
+    bits: Array = tensor.view(getattr(require_torch(), _FOREIGN[name])).numpy()
+    foreign: Array = bits.view(np.dtype(getattr(_ml_dtypes(), name)))
+    return foreign
+
+
+def _dtype_name(tensor: Tensor) -> str:
+    return str(tensor.dtype).partition(".")[2]
+
+
+def _ml_dtypes() -> Any:
+    return import_module("ml_dtypes")

@@ -1,0 +1,430 @@
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobrun.checkpoint.store import Manifest, StoredFile
+from jobrun.checkpoint.stores import directory
+from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.core.errors import CheckpointError, EnvironmentFaultError
+from jobrun.core.failpoints import POINTS, VARIABLE
+from jobrun.core.files.disk import rename_noreplace
+from jobrun.testing.stores import RUN_ID, StoreContract, write_epoch
+from tests.support.checkpoints import write
+from tests.support.thinning import thinned
+
+ROOT = Path(__file__).parent.parent.parent.parent
+DIGEST = "sha256:" + "0" * 64
+IN_STORE = [point for point in POINTS if point.startswith("checkpoint.")]
+
+
+class TestDirectoryStore(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path):
+        return DirectoryStore(str(tmp_path / "run" / "checkpoints"))
+
+
+@pytest.fixture
+def store(tmp_path):
+    return DirectoryStore(str(tmp_path / "run" / "checkpoints"))
+
+
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "run" / "checkpoints"
+
+
+def run_child(run: Path, point: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.support.checkpoint_child", str(run)],
+        cwd=ROOT,
+        env=os.environ | {VARIABLE: point},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("occurrence", thinned([2, 1], 2))
+@pytest.mark.parametrize("point", thinned(IN_STORE, 4))
+def test_a_kill_at_any_point_leaves_each_epoch_whole_or_away(tmp_path, point, occurrence):
+    once = {"checkpoint.removal-synced", "checkpoint.removed", "checkpoint.set-aside"}
+    occurrence = 1 if point in once else occurrence
+
+    done = run_child(tmp_path, f"{point}:{occurrence}")
+
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    said = [line.split() for line in done.stdout.splitlines()]
+    saved = {int(number) for what, number in said if what == "saved"}
+    gone = {int(number) for what, number in said if what in {"removed", "aside"}}
+    began_to_go = {1, 2} if len(saved) == 5 else set()
+    began_to_go |= {3, 4} if {1, 2} <= gone else set()
+    store = DirectoryStore(str(tmp_path / "checkpoints"))
+    there = set(store.epochs())
+    assert there >= saved - began_to_go
+    assert not there & gone
+    assert len(there - saved) <= 1
+    assert all(store.verify(epoch) is None for epoch in there)
+    store.sweep()
+    names = {path.name for path in (tmp_path / "checkpoints").iterdir()}
+    assert names == {f"epoch-{epoch:06d}" for epoch in there}
+    aside = DirectoryStore(str(tmp_path / "superseded" / "g0"))
+    assert all(aside.verify(epoch) is None for epoch in aside.epochs())
+    assert there | set(aside.epochs()) >= saved & {0, 3, 4}
+
+
+@pytest.mark.long
+def test_after_a_kill_saving_goes_on(tmp_path):
+    run_child(tmp_path, "checkpoint.stage-synced:3")
+    store = DirectoryStore(str(tmp_path / "checkpoints"))
+
+    write_epoch(store, 2)
+
+    assert store.epochs() == (0, 1, 2)
+    assert len(store.sweep()) == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "epoch-7", "epoch-00007", "epoch-0000007", "epoch-000007.bak", "epoch-000007~",
+        "xepoch-000007", "epoch-000007 ", "epoch--00007", "epoch-+00007",
+        "epoch-\u0660\u0660\u0660\u0660\u0660\u0667",
+        "epoch-000007\n", "lost+found", ".epoch-000007.swp", "epoch-1e0006",
+    ],
+)  # fmt: skip
+def test_row_46_what_has_another_name_is_no_epoch(tmp_path, store, name):
+    write_epoch(store, 1)
+    (root(tmp_path) / name).mkdir()
+
+    assert store.epochs() == (1,)
+    assert store.sweep() == ()
+    assert (root(tmp_path) / name).is_dir()
+
+
+def test_row_46_a_file_or_a_link_is_no_epoch(tmp_path, store):
+    write_epoch(store, 1)
+    (root(tmp_path) / "epoch-000002").write_text("")
+    (root(tmp_path) / "epoch-000003").symlink_to("epoch-000001")
+
+    assert store.epochs() == (1,)
+    with pytest.raises(CheckpointError):
+        store.manifest(3)
+
+
+def test_row_47_a_copied_store_works(tmp_path, store):
+    write_epoch(store, 1)
+    root(tmp_path).rename(tmp_path / "elsewhere")
+
+    assert DirectoryStore(str(tmp_path / "elsewhere")).verify(1) is None
+
+
+def test_row_54_an_epoch_under_another_number_is_refused(tmp_path, store):
+    write_epoch(store, 1)
+    (root(tmp_path) / "epoch-000001").rename(root(tmp_path) / "epoch-000002")
+
+    damage = store.verify(2)
+
+    assert damage is not None
+    assert "belongs to epoch 1" in damage.reason
+
+
+@pytest.mark.parametrize("kind", ["symlink", "pipe", "directory", "long", "empty"])
+def test_a_manifest_that_is_no_plain_file_is_damage(tmp_path, store, kind):
+    write_epoch(store, 1)
+    path = root(tmp_path) / "epoch-000001" / "manifest.json"
+    other = path.rename(tmp_path / "other")
+    match kind:
+        case "symlink":
+            path.symlink_to(other)
+        case "pipe":
+            os.mkfifo(path)
+        case "directory":
+            path.mkdir()
+        case "long":
+            os.truncate(other, 1 << 40)
+            other.rename(path)
+        case "empty":
+            path.write_text("")
+
+    assert store.verify(1) is not None
+
+
+def test_manifest_with_a_second_name_is_whole(tmp_path, store):
+    # What `cp -al` makes of a run.
+    write_epoch(store, 1)
+    (tmp_path / "other").hardlink_to(root(tmp_path) / "epoch-000001" / "manifest.json")
+
+    assert store.verify(1) is None
+
+
+def test_an_epoch_without_a_manifest_is_damage(tmp_path, store):
+    (root(tmp_path) / "epoch-000001").mkdir(parents=True)
+
+    assert store.epochs() == (1,)
+    assert store.verify(1) is not None
+
+
+@pytest.mark.parametrize("call", ["open", "write", "fsync", "close"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS])
+def test_row_43_and_44_a_disk_that_refuses_leaves_what_was_there(
+    tmp_path, store, monkeypatch, call, code
+):
+    first = write_epoch(store, 1)
+    real = getattr(os, call)
+    for number in range(1, 10):
+        calls = []
+
+        def refuse(*args, calls=calls, number=number, **kwargs):
+            calls.append(args)
+            if len(calls) == number:
+                if call == "close":
+                    real(*args)
+                raise OSError(code, os.strerror(code))
+            return real(*args, **kwargs)
+
+        staged = store.stage(2)
+        manifest = Manifest(2, RUN_ID, 0, (write(Path(staged), epoch=2),), DIGEST)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, refuse)
+            try:
+                store.commit(staged, manifest)
+            except EnvironmentFaultError as error:
+                (fault,) = error.faults
+                assert os.strerror(code) in fault.message
+                assert fault.mend
+        unknown = len(calls) >= number and 2 in store.epochs()
+        if len(calls) < number or unknown:
+            assert store.verify(2) is None
+            store.remove((2,))
+        assert store.epochs() == (1,)
+        assert store.manifest(1) == first
+        assert store.sweep() == ()
+    assert 0 < len(calls) < number
+
+
+def test_a_last_fsync_that_fails_says_that_it_is_not_known(store, monkeypatch):
+    staged = store.stage(0)
+    manifest = Manifest(0, RUN_ID, 0, (write(Path(staged), epoch=0),), DIGEST)
+    calls = []
+
+    def refuse(path):
+        calls.append(str(path))
+        if str(path) != staged:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(directory, "sync_directory", refuse)
+
+    with pytest.raises(EnvironmentFaultError, match="not known"):
+        store.commit(staged, manifest)
+
+    assert calls == [staged, str(Path(staged).parent)]
+    assert store.verify(0) is None
+
+
+def test_the_order_of_a_commit(tmp_path, store, monkeypatch):
+    acts = []
+    staged = store.stage(0)
+    manifest = Manifest(0, RUN_ID, 0, (write(Path(staged), epoch=0),), DIGEST)
+    fsync, rename = os.fsync, directory.rename_noreplace
+
+    def tell_fsync(descriptor):
+        acts.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        fsync(descriptor)
+
+    def tell_rename(source, target):
+        acts.append("rename")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", tell_fsync)
+    monkeypatch.setattr(directory, "rename_noreplace", tell_rename)
+
+    store.commit(staged, manifest)
+
+    assert acts == ["manifest.json", Path(staged).name, "rename", "checkpoints"]
+
+
+def test_a_removed_epoch_is_renamed_durably_before_its_files_go(tmp_path, store, monkeypatch):
+    write_epoch(store, 1)
+    seen = []
+
+    def look(path):
+        seen.extend(item.name for item in Path(path).rglob("*.h5"))
+
+    monkeypatch.setattr(directory, "sync_directory", look)
+
+    store.remove((1,))
+
+    assert seen == ["n.h5"]
+
+
+def test_small_epochs_are_deleted_behind_the_sync_of_the_next_commit(tmp_path, store, monkeypatch):
+    for epoch in (1, 2):
+        write_epoch(store, epoch)
+    synced = []
+    monkeypatch.setattr(directory, "sync_directory", lambda path: synced.append(Path(path).name))
+
+    store.remove((1,), keep_for_reuse=True)
+
+    assert store.epochs() == (2,)
+    assert not synced
+    assert removed_files(tmp_path) == 1
+    store.remove((7,), keep_for_reuse=True)
+    assert removed_files(tmp_path) == 1
+    write_epoch(store, 3)
+    store.remove((2,), keep_for_reuse=True)
+    assert synced.count("checkpoints") == 1
+    assert [path.parent.name[:17] for path in root(tmp_path).glob(".del-*/*.h5")] == [
+        ".del-epoch-000002"
+    ]
+    store.close()
+    assert synced.count("checkpoints") == 2
+    assert removed_files(tmp_path) == 0
+    assert store.epochs() == (3,)
+
+
+def test_what_a_failed_sync_leaves_is_deleted_by_the_next_sweep(tmp_path, store, monkeypatch):
+    for epoch in (1, 2):
+        write_epoch(store, epoch)
+    store.remove((1,), keep_for_reuse=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(directory, "_rename_staged", lambda *_: patch.setattr(os, "fsync", refuse))
+        with pytest.raises(EnvironmentFaultError):
+            write_epoch(store, 3)
+    synced = []
+
+    store.close()
+
+    assert removed_files(tmp_path) == 1
+    monkeypatch.setattr(
+        directory, "sync_directory", lambda _: synced.append(removed_files(tmp_path))
+    )
+    store.sweep()
+    assert synced == [1]
+    assert removed_files(tmp_path) == 0
+
+
+def removed_files(folder):
+    return len(list(root(folder).glob(".del-*/*.h5")))
+
+
+def refuse(*_):
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda staged: (staged / "n.h5").write_bytes(b"short"),
+        lambda staged: (staged / "n.h5").unlink(),
+        lambda staged: (staged / "more").write_bytes(b""),
+    ],
+)
+def test_a_stage_that_is_not_as_the_nodes_said_is_not_committed(store, change):
+    staged = Path(store.stage(0))
+    manifest = Manifest(0, RUN_ID, 0, (write(staged, epoch=0),), DIGEST)
+    change(staged)
+
+    with pytest.raises(EnvironmentFaultError, match="what was saved"):
+        store.commit(str(staged), manifest)
+
+    assert store.epochs() == ()
+    assert store.sweep() == ()
+
+
+def test_only_stages_of_the_store_are_discarded(tmp_path, store):
+    write_epoch(store, 1)
+    (tmp_path / ".tmp-epoch-000001-1-00000000").mkdir()
+    (root(tmp_path) / ".tmp-mine").mkdir()
+
+    store.discard(str(tmp_path / ".tmp-epoch-000001-1-00000000"))
+    store.discard(str(root(tmp_path) / ".tmp-mine"))
+
+    assert (tmp_path / ".tmp-epoch-000001-1-00000000").is_dir()
+    assert (root(tmp_path) / ".tmp-mine").is_dir()
+
+
+def test_a_leftover_that_is_a_link_is_removed_and_its_target_is_not(tmp_path, store):
+    write_epoch(store, 1)
+    (root(tmp_path) / ".del-epoch-000001-1-00000000").symlink_to("epoch-000001")
+
+    assert store.sweep() == (".del-epoch-000001-1-00000000",)
+
+    assert store.verify(1) is None
+
+
+def test_the_newest_are_set_aside_first(tmp_path, store, monkeypatch):
+    for epoch in range(3):
+        write_epoch(store, epoch)
+    moved = []
+
+    def tell(source, target):
+        moved.append(Path(source).name)
+        rename_noreplace(source, target)
+
+    monkeypatch.setattr(directory, "rename_noreplace", tell)
+
+    store.set_aside((1, 2), str(tmp_path / "aside"))
+
+    # Cut short, it leaves a run of epochs without a gap.
+    assert moved == ["epoch-000002", "epoch-000001"]
+
+
+def test_what_is_set_aside_replaces_nothing(tmp_path, store):
+    aside = str(tmp_path / "aside")
+    write_epoch(store, 1)
+    store.set_aside((1,), aside)
+    write_epoch(store, 1)
+
+    with pytest.raises(EnvironmentFaultError):
+        store.set_aside((1,), aside)
+
+    assert store.epochs() == (1,)
+
+
+def test_epochs_are_set_aside_on_their_own_file_system(tmp_path, store):
+    write_epoch(store, 1)
+    elsewhere = Path("/dev/shm") / f"jobrun-test-{os.getpid()}" / "g0"
+    assert Path("/dev/shm").stat().st_dev != tmp_path.stat().st_dev
+    try:
+        store.set_aside((1,), str(elsewhere))
+    finally:
+        elsewhere.rmdir()
+        elsewhere.parent.rmdir()
+
+    assert store.epochs() == ()
+    assert DirectoryStore(str(root(tmp_path) / "g0")).verify(1) is None
+
+
+def test_directories_are_for_their_owner_to_write(tmp_path, store):
+    old = os.umask(0)
+    try:
+        write_epoch(store, 1)
+    finally:
+        os.umask(old)
+
+    for path in (root(tmp_path), root(tmp_path) / "epoch-000001"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o755
+
+
+def test_a_root_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(EnvironmentFaultError, match="file"):
+        DirectoryStore(str(tmp_path / "file" / "checkpoints")).stage(0)
+
+
+def test_a_name_in_a_manifest_cannot_lead_elsewhere(tmp_path, store):
+    (tmp_path / "secret").write_text("secret")
+    staged = store.stage(0)
+    file = StoredFile("n", "../../secret", 6, DIGEST)
+
+    with pytest.raises(EnvironmentFaultError):
+        store.commit(staged, Manifest(0, RUN_ID, 0, (file,), DIGEST))

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobrun.checkpoint.stores.retention import epochs_to_delete
+from jobrun.graph.conditions import CheckpointPolicy
+
+EPOCHS = st.sets(st.integers(0, 200))
+POLICIES = st.builds(
+    CheckpointPolicy,
+    keep_last=st.integers(0, 10),
+    keep_every=st.integers(0, 10),
+    keep_best=st.tuples(
+        st.sampled_from(["", "loss"]), st.sampled_from(["min", "max"]), st.integers(1, 4)
+    ),
+)
+BEST = st.dictionaries(st.integers(0, 200), st.floats())
+
+
+def test_a_policy_without_rules_keeps_all():
+    assert epochs_to_delete(CheckpointPolicy(), range(100)) == ()
+
+
+def test_the_newest_stay():
+    assert epochs_to_delete(CheckpointPolicy(keep_last=3), range(7)) == (1, 2, 3)
+
+
+def test_every_so_many_stay():
+    policy = CheckpointPolicy(keep_last=2, keep_every=3)
+
+    assert epochs_to_delete(policy, range(9)) == (1, 2, 4, 5)
+
+
+def test_the_best_stay_and_the_earlier_of_equals():
+    policy = CheckpointPolicy(keep_last=2, keep_best=("loss", "min", 2))
+
+    chosen = epochs_to_delete(policy, range(8), {1: 0.5, 2: 0.5, 3: math.nan, 4: 0.5, 5: 0.9})
+
+    assert chosen == (3, 4, 5)
+
+
+def test_the_highest_are_the_best_with_mode_max():
+    policy = CheckpointPolicy(keep_last=2, keep_best=("score", "max", 1))
+
+    assert epochs_to_delete(policy, range(6), {1: 0.1, 2: math.inf, 3: 0.9}) == (1, 3)
+
+
+def test_rules_without_last_keep_the_two_newest_beside_them():
+    assert epochs_to_delete(CheckpointPolicy(keep_every=10), range(25)) == tuple(
+        epoch for epoch in range(23) if epoch % 10
+    )
+
+
+@given(POLICIES, EPOCHS, BEST, EPOCHS)
+def test_epoch_0_the_two_newest_and_the_pinned_are_never_chosen(policy, epochs, best, pinned):
+    chosen = set(epochs_to_delete(policy, epochs, best, pinned))
+
+    assert not chosen & {0, *pinned, *sorted(epochs)[-2:]}
+    assert chosen <= epochs
+
+
+@given(POLICIES, EPOCHS, BEST)
+def test_each_rule_keeps_what_it_says(policy, epochs, best):
+    left = sorted(epochs - set(epochs_to_delete(policy, epochs, best)))
+
+    if policy.keep_last:
+        assert left[-policy.keep_last :] == sorted(epochs)[-policy.keep_last :]
+    if policy.keep_every:
+        assert all(epoch in left for epoch in epochs if epoch % policy.keep_every == 0)
+    if policy.keep_best[0]:
+        _, mode, count = policy.keep_best
+        ranked = [best[epoch] for epoch in epochs if not math.isnan(best.get(epoch, math.nan))]
+        ranked.sort(reverse=mode == "max")
+        kept = [best[epoch] for epoch in left if epoch in best]
+        assert all(value in kept for value in ranked[:count])
+
+
+@given(POLICIES, EPOCHS, BEST)
+def test_choosing_again_after_the_deletion_chooses_nothing(policy, epochs, best):
+    left = epochs - set(epochs_to_delete(policy, epochs, best))
+
+    assert epochs_to_delete(policy, left, best) == ()
+
+
+@given(POLICIES, st.lists(st.integers(0, 200), unique=True))
+def test_the_order_of_the_epochs_does_not_matter(policy, epochs):
+    assert epochs_to_delete(policy, epochs) == epochs_to_delete(policy, sorted(epochs))
+
+
+def test_damaged_epochs_stay_and_stand_for_no_others():
+    policy = CheckpointPolicy(keep_last=2)
+
+    assert epochs_to_delete(policy, range(10), damaged=(9, 7)) == (1, 2, 3, 4, 5)

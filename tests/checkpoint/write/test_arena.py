@@ -1,0 +1,82 @@
+"""Memory for copies: where they lie, that they are exact, and that it is not taken twice."""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+
+import numpy as np
+
+from jobrun.checkpoint.write.arena import Arena
+from jobrun.values.axis_order import axis_order
+from jobrun.values.kinds import same_bits
+
+ARRAYS = {
+    "dates": np.array(["2026-11-21", "NaT"], "datetime64[D]"),
+    "empty": np.zeros((0, 3)),
+    "flag": np.array(True),
+    "large": np.arange(1 << 14, dtype=np.float64).reshape(2, -1),
+    "nan": np.array([np.nan, -0.0, 0.0]),
+    "record": np.array([(1, 2.5)], np.dtype([("a", "i1"), ("b", "f8")], align=True)),
+    "swapped": np.arange(3, dtype=">i4"),
+    "turned": np.arange(6.0).reshape(2, 3).T,
+    "text": np.array(["a", "bcd"]),
+    "wide": np.ones(2, np.longdouble),
+}
+
+
+def copies(arena, arrays):
+    arena.prepare(arrays)
+    return arena.copy(list(arrays), arrays)
+
+
+def address(array):
+    return array.__array_interface__["data"][0]
+
+
+def test_copies_are_exact_and_share_nothing():
+    made = copies(Arena(), ARRAYS)
+
+    for name, array in ARRAYS.items():
+        assert same_bits(made[name], array), name
+        assert not np.shares_memory(made[name], array)
+    spans = sorted((address(one), one.nbytes) for one in made.values() if one.nbytes)
+    assert all(a + size <= b for (a, size), (b, _) in itertools.pairwise(spans))
+
+
+def test_copies_have_the_axis_order_of_what_is_copied():
+    large = np.asfortranarray(np.arange(1 << 16).reshape(4, 1 << 7, -1)).transpose(1, 0, 2)
+    arrays = {**ARRAYS, "permuted": large}
+    made = copies(Arena(), arrays)
+
+    assert all(axis_order(made[name]) == axis_order(arrays[name]) for name in arrays)
+
+
+def test_the_same_memory_serves_every_save():
+    arena = Arena()
+    first = copies(arena, ARRAYS)
+    size = arena.size_bytes
+
+    second = copies(arena, {name: array.copy(order="K") for name, array in ARRAYS.items()})
+
+    assert all(second[name] is first[name] for name in ARRAYS)
+    assert arena.size_bytes == size
+
+
+def test_a_set_that_fits_takes_no_new_memory_and_a_larger_one_takes_its_size():
+    arena = Arena()
+    copies(arena, {"w": np.zeros(1 << 16)})
+    size = arena.size_bytes
+
+    made = copies(arena, {"v": np.arange(1 << 10), "u": np.ones((4, 4), np.float32)})
+    assert arena.size_bytes == size
+    assert same_bits(made["v"], np.arange(1 << 10))
+
+    copies(arena, {"w": np.zeros(1 << 17)})
+    assert arena.size_bytes == 8 << 17
+
+
+def test_large_arrays_begin_at_a_page():
+    made = copies(Arena(), {"odd": np.zeros(3, np.int8), "w": np.zeros(1 << 14)})
+
+    assert address(made["w"]) % mmap.PAGESIZE == 0

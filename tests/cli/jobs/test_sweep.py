@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+
+import pytest
+
+from jobrun.cli.process.invoke import invoke
+from jobrun.runner.rundir.lock import RunLock
+from jobrun.runner.rundir.runs import runs
+from jobrun.tools.sweep.sweep_record import sweep_folder
+from tests.support.command import JOBRUN, environment
+from tests.support.sweeps import grow_spec
+
+SLOW = "      - {run: [sleep, '0.05']}\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    grow_spec(tmp_path)
+    return tmp_path
+
+
+def failed(capsys, *words):
+    code = invoke(["sweep", "grow.yaml", *words])
+    said = capsys.readouterr()
+    assert said.out == ""
+    return code, said.err
+
+
+def results(folder):
+    """What a sweep found, without the names of its runs."""
+    done = subprocess.run(
+        [*JOBRUN, "sweep", "grow.yaml", "--status", "--csv"], cwd=folder, env=environment(),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [row[:-1] for row in csv.reader(done.stdout.splitlines())]
+
+
+@pytest.mark.long
+def test_points_are_ordinary_runs_and_what_failed_is_all_that_runs_again(folder, capfd):
+    words = ["sweep", "grow.yaml", "--grid", "k=2,40", "--best", "max:x", "--json"]
+
+    assert invoke(words) == 1
+    first = json.loads(capfd.readouterr().out)
+    assert [one["state"] for one in first["points"]] == ["finished", "failed"]
+    assert first["best"]["values"] == {"k": 2}
+    kept = {run.record.job: run.record for run in runs(folder / "runs")}
+    assert invoke(["runs", "--tag", "sweep=grow", "--tag", "k=2"]) == 0
+    listed = capfd.readouterr().out.splitlines()
+    assert (len(listed), listed[0].startswith("sweep grow")) == (2, True)
+
+    # What fails is mended in a way that is no drift: the limit of the epochs.
+    assert invoke([*words, "--epochs", "2"]) == 0
+    second = json.loads(capfd.readouterr().out)
+    assert [one["state"] for one in second["points"]] == ["finished", "finished"]
+    assert [one["run"] for one in second["points"]] == [one["run"] for one in first["points"]]
+    assert len(runs(folder / "runs")) == len(kept) == 2
+
+
+def test_what_makes_no_sense_is_refused_before_anything_is_made(folder, capsys):
+    for words, code, said in [
+        (["--grid", "kk=1,2"], 3, "did you mean 'k'"),
+        (["--grid", "k=1,x"], 3, "error[E036] --grid #1"),
+        (["--grid", "k"], 2, "error[E435]"),
+        (["--grid", "k=1..5"], 2, "error[E436]"),
+        (["--grid", "k=1,2", "--best", "z"], 2, "error[E424]"),
+        (["--status"], 2, "error[E438]"),
+        (["--grid", "k=1", "--csv", "--json"], 2, "error[E404]"),
+        (["--random", "3"], 2, "no axis is given"),
+        (["--grid", "k=1", "--watch"], 2, "add --status"),
+    ]:
+        found, text = failed(capsys, *words)
+        assert (found, said in text) == (code, True), text
+    assert not (folder / "runs").exists()
+
+
+def test_two_sweeps_of_one_name_do_not_run_at_a_time(folder, capsys):
+    place = sweep_folder(folder / "runs", "grow")
+    place.mkdir(parents=True)
+
+    with RunLock.acquire(place):
+        code, text = failed(capsys, "--grid", "k=1")
+
+    assert code == 6
+    assert "error[E439] the sweep 'grow' is already running" in text
+
+
+def test_status_shows_points_that_have_not_begun(folder, capsys):
+    code = invoke(["sweep", "grow.yaml", "--grid", "k=1,2", "--status"])
+
+    said = capsys.readouterr()
+    assert code == 0
+    assert said.out.count("not started") == 3
+    assert "0 of 2 points finished, 2 not started" in said.out
+    assert not (folder / "runs").exists()
+
+
+@pytest.mark.long
+def test_a_sweep_that_is_killed_and_repeated_ends_as_an_unbroken_one(folder, tmp_path_factory):
+    whole = tmp_path_factory.mktemp("whole")
+    for place in (folder, whole):
+        path = grow_spec(place)
+        text = path.read_text().replace("    steps:\n", "    steps:\n" + SLOW)
+        path.write_text(text.replace("epochs: 3", "epochs: 12"))
+    words = [*JOBRUN, "sweep", "grow.yaml", "--grid", "k=1,2,3", "--grid", "rate=0.1,0.7"]
+    words += ["--jobs", "3"]
+    subprocess.run(words, cwd=whole, env=environment(), check=True, capture_output=True)
+
+    kills = 0
+    for wait_s in (0.8, 1.3, 1.8, 1.1, 1.6):
+        process = subprocess.Popen(
+            words,
+            cwd=folder,
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL if kills % 2 == 0 else signal.SIGTERM)
+            process.wait()
+            kills += 1
+    done = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, check=False)
+
+    assert kills >= 2
+    assert done.returncode == 0, done.stderr
+    assert results(folder) == results(whole)
+    assert len(runs(folder / "runs")) == 6
+
+
+def test_its_runs_are_told_where_nodes_run_and_what_losses_are_borne(folder, monkeypatch):
+    words = []
+
+    class Noting:
+        def __init__(self, command, *_):
+            words.extend(command)
+
+        def run(self, points):
+            return 0
+
+    monkeypatch.setattr("jobrun.cli.jobs.sweep.Pool", Noting)
+    invoke(["sweep", "grow.yaml", "--grid", "k=2", "--session", "processes", "--max-failures", "7"])
+
+    assert words[-4:] == ["--session", "processes", "--max-failures", "7"]
+
+
+def test_a_watched_sweep_ends_when_nothing_runs(folder, capsys, monkeypatch):
+    place = sweep_folder(folder / "runs", "grow")
+    place.mkdir(parents=True)
+    lock = RunLock.acquire(place)
+    monkeypatch.setattr("time.sleep", lambda seconds: lock.release())
+
+    assert invoke(["sweep", "grow.yaml", "--grid", "k=1,2", "--status", "--watch"]) == 0
+    assert capsys.readouterr().out.count("not started") >= 4

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from jobrun.cli.process.invoke import invoke
+from tests.support.sample_runs import make_run
+
+
+@pytest.fixture(autouse=True)
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return make_run(tmp_path)
+
+
+def test_two_epochs_of_a_run_differ_by_so_much(capsys):
+    assert invoke(["diff", "shrink@1", "shrink@2"]) == 0
+
+    said = capsys.readouterr().out
+    assert "state after epoch 1 | 2" in said
+    assert "x  1 of 1 differ, max 2, 4.5e+15 ULP, relative norm 5.00e-01" in said
+
+
+def test_with_check_the_exit_code_tells(capsys):
+    assert invoke(["diff", "shrink@1", "shrink@1", "--check"]) == 0
+    assert "1 of 1 blobs have the same bits" in capsys.readouterr().out
+    assert invoke(["diff", "shrink@1", "shrink@2", "--check"]) == 8
+
+
+def test_the_same_as_json(capsys):
+    assert invoke(["diff", "shrink@1", "shrink@2", "--json"]) == 0
+
+    said = json.loads(capsys.readouterr().out)
+    assert said["state_is_equal"] is False
+    assert said["state"][0]["largest"] == 2.0
+
+
+def test_a_run_against_its_spec_as_it_is_now(tmp_path, capsys):
+    assert invoke(["diff", "latest", "--working", "shrink.yaml"]) == 0
+    assert capsys.readouterr().out == "no difference\n"
+    spec = tmp_path / "shrink.yaml"
+    spec.write_text(spec.read_text().replace("x / 2", "x / 3"))
+
+    assert invoke(["diff", "latest", "--working", "shrink.yaml"]) == 0
+
+    assert "epoch[0].steps[0]: x = x / 2 | x = x / 3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [[], ["shrink", "--working", "shrink.yaml"]])
+def test_one_thing_to_compare_with_is_needed(words, capsys):
+    assert invoke(["diff", "shrink", *words]) == 2
+    assert "E429" in capsys.readouterr().err

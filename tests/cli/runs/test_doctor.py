@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import json
+
+from jobrun.cli.process.invoke import invoke
+from jobrun.cli.runs import doctor
+from jobrun.tools.doctor import Finding
+
+
+def test_what_was_found_is_a_table(tmp_path, capsys):
+    assert invoke(["doctor", "--run-dir", str(tmp_path)]) == 0
+
+    said = capsys.readouterr().out
+    assert "ok    jobrun" in said
+    assert "fsync" in said
+
+
+def test_the_same_as_json(tmp_path, capsys):
+    assert invoke(["doctor", "--run-dir", str(tmp_path), "--json"]) == 0
+
+    said = json.loads(capsys.readouterr().out)
+    assert said["schema"] == "jobrun.doctor/1"
+    assert {"topic", "text", "verdict", "mend"} == set(said["findings"][0])
+
+
+def test_something_bad_is_the_exit_code_of_the_environment(monkeypatch, capsys):
+    bad = (Finding("lock", "not seen", "bad", "choose another directory"),)
+    monkeypatch.setattr(doctor, "examine", lambda run_dir: bad)
+
+    assert invoke(["doctor"]) == 7
+
+    assert capsys.readouterr().out == "BAD   lock  not seen\n            choose another directory\n"

@@ -1,0 +1,81 @@
+"""``jobrun inspect-checkpoint``."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from jobrun.cli.process.invoke import invoke
+from jobrun.runner.rundir.run_record import RunRecord, write_record
+from tests.support.saved_checkpoints import RUN_ID, save
+
+STATE = {"C": np.arange(6.0).reshape(2, 3), "shift": 0.25, "title": "a\x1b[2Jb"}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "runs" / "job" / "20261121-0942-brisk-heron"
+    for epoch in range(2):
+        save(path / "checkpoints", epoch, {"trainer": STATE})
+    write_record(path, RunRecord(RUN_ID, "job", "2026-11-21T09:42:00.000000+00:00"))
+    return path
+
+
+def test_a_checkpoint_is_shown_as_a_table_per_node(run, capsys):
+    assert invoke(["inspect-checkpoint", "job"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("epoch  1, saved ")
+    assert "path   runs/job/20261121-0942-brisk-heron/checkpoints/epoch-000001" in lines
+    assert "loss   0.25" in lines
+    assert any(line.startswith("trainer   trainer.h5, ") for line in lines)
+    rows = {line.split()[0]: " ".join(line.split()[1:]) for line in lines[-3:]}
+    assert rows["C"] == "float64 2 x 3 48 bytes min 0 mean 2.5 max 5"
+    assert rows["shift"].endswith("- 8 bytes 0.25")
+    assert "\x1b" not in rows["title"]
+    assert max(map(len, lines)) <= 100
+
+
+def test_one_blob_with_its_values(run, capsys):
+    assert invoke(["inspect-checkpoint", "job@0", "--blob", "C", "--values"]) == 0
+    out = capsys.readouterr().out
+    assert "[[0. 1. 2.]" in out
+    assert "shift" not in out
+
+
+def test_json_has_a_schema_and_all_numbers(run, capsys):
+    assert invoke(["inspect-checkpoint", "job", "--json", "--values", "--node", "trainer"]) == 0
+    parsed = json.loads(capsys.readouterr().out)
+    assert parsed["schema"] == "jobrun.checkpoint/1"
+    assert parsed["epoch"] == 1
+    (node,) = parsed["nodes"]
+    assert node["blobs"][0]["value"] == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+
+
+def test_what_is_not_there_is_told_with_what_is(run, capsys):
+    assert invoke(["inspect-checkpoint", "job@7"]) == 4
+    assert "there are 0, 1" in capsys.readouterr().err
+    assert invoke(["inspect-checkpoint", "job", "--blob", "D"]) == 2
+    assert invoke(["inspect-checkpoint", "jbo"]) == 2
+    assert "did you mean 'job'?" in capsys.readouterr().err
+
+
+def test_blobs_are_drawn_when_asked_for(run, capsys):
+    assert invoke(["inspect-checkpoint", "job", "--plot"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "C" in lines
+    assert any("█" in line for line in lines)
+    assert not any("\x1b" in line for line in lines)
+
+
+def test_a_page_of_it_is_written(run, tmp_path, capsys):
+    assert invoke(["inspect-checkpoint", "job", "--blob", "C", "--html", "c.html"]) == 0
+    assert 'aria-label="blob C"' in (tmp_path / "c.html").read_text()
+    assert "wrote c.html" in capsys.readouterr().err
+
+
+def test_two_forms_at_once_are_an_error(run, capsys):
+    assert invoke(["inspect-checkpoint", "job", "--plot", "--json"]) == 2
+    assert "exclude each other" in capsys.readouterr().err

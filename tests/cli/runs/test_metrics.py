@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from jobrun.cli.process.invoke import invoke
+from jobrun.runner.rundir.lock import RunLock
+from tests.support.sample_runs import make_run
+
+
+@pytest.fixture(autouse=True)
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return make_run(tmp_path)
+
+
+def said(capsys, *words):
+    assert invoke(["metrics", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_table_has_a_line_per_epoch(capsys):
+    lines = said(capsys).splitlines()
+
+    assert [line.split() for line in lines] == [
+        ["epoch", "x"],
+        ["1", "4"],
+        ["2", "2"],
+        ["3", "1"],
+        ["4", "0.5"],
+    ]
+
+
+def test_only_the_last_epochs(capsys):
+    assert said(capsys, "latest", "--last", "1").split() == ["epoch", "x", "4", "0.5"]
+
+
+def test_csv_and_json_are_for_programs(capsys):
+    assert said(capsys, "latest", "x", "--csv").splitlines()[1] == "1,4.0"
+    found = json.loads(said(capsys, "latest", "--json"))
+    assert found["epochs"][-1] == {"epoch": 4, "x": 0.5}
+
+
+def test_a_chart_is_drawn(capsys):
+    lines = said(capsys, "latest", "--plot").splitlines()
+
+    assert lines[0] == "x"
+    assert lines[1].startswith("  4 ┤")
+    assert lines[-1].split() == ["1", "4"]
+
+
+def test_two_forms_at_once_are_an_error(capsys):
+    assert invoke(["metrics", "latest", "--csv", "--plot"]) == 2
+    assert "exclude each other" in capsys.readouterr().err
+
+
+def test_an_unknown_metric_is_an_error(capsys):
+    assert invoke(["metrics", "latest", "y"]) == 2
+    assert "E424" in capsys.readouterr().err
+
+
+def test_further_epochs_of_a_live_run_are_printed_until_it_ends(run, capsys, monkeypatch):
+    path = run.path / "metrics.jsonl"
+    whole = [line for line in path.read_text().splitlines(keepends=True) if '"Measured"' in line]
+    path.write_text("".join(whole[:2]))
+    lock = RunLock.acquire(run.path)
+    looks = iter([whole[2], "", None])
+
+    def sleep(seconds):
+        more = next(looks)
+        if more is None:
+            path.write_text("".join(whole))
+            lock.release()
+        else:
+            with path.open("a") as file:
+                file.write(more)
+
+    monkeypatch.setattr("time.sleep", sleep)
+    lines = said(capsys, "-f").splitlines()
+    assert [line.split() for line in lines] == [
+        ["epoch", "x"],
+        ["1", "4"],
+        ["2", "2"],
+        ["3", "1"],
+        ["4", "0.5"],
+    ]
+
+
+def test_a_run_that_has_ended_is_followed_as_it_is_printed(capsys):
+    assert said(capsys, "latest", "x", "-f") == said(capsys, "latest", "x")
+    assert said(capsys, "-f", "--csv", "--last", "2").splitlines() == ["epoch,x", "3,1.0", "4,0.5"]
+    assert invoke(["metrics", "latest", "y", "-f"]) == 2
+    assert invoke(["metrics", "latest", "-f", "--plot"]) == 2

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from jobrun.cli.process.invoke import invoke
+from jobrun.cli.runs import status
+from jobrun.cli.terminal import Shell
+from jobrun.runner.rundir.lock import RunLock
+from jobrun.tools.runs.status import read_status
+from tests.support.sample_runs import make_run
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return make_run(tmp_path)
+
+
+def test_the_newest_run_is_shown_with_all_that_matters(run, capsys):
+    assert invoke(["status"]) == 0
+
+    said = capsys.readouterr().out
+    for words in (
+        "shrink/",
+        "finished   4 epochs",
+        "4 of at most 4",
+        "0.5",
+        "epoch 4, ",
+        "x is 0.5",
+    ):
+        assert words in said
+
+
+def test_a_run_that_failed_shows_the_command_that_goes_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path, limit=3.0)
+
+    assert invoke(["status", "shrink", "--watch"]) == 0
+
+    assert "next: jobrun resume runs/shrink/" in capsys.readouterr().out
+
+
+def test_the_same_as_json(run, capsys):
+    assert invoke(["status", "latest", "--json"]) == 0
+
+    said = json.loads(capsys.readouterr().out)
+    assert said["schema"] == "jobrun.status/1"
+    assert (said["status"], said["epoch"], said["metrics"]) == ("finished", 4, {"x": 0.5})
+
+
+def test_an_unknown_run_is_an_error(run, capsys):
+    assert invoke(["status", "shirnk"]) == 2
+    assert "did you mean 'shrink'" in capsys.readouterr().err
+
+
+def test_a_long_line_of_a_log_is_cut_to_the_terminal(run, capsys, monkeypatch):
+    (log,) = (run.path / "logs").glob("*.log")
+    log.write_text("[4] " + "x" * 200 + "\n")
+    monkeypatch.setattr(Shell, "result_width", 80)
+
+    assert invoke(["status"]) == 0
+
+    cut = next(line for line in capsys.readouterr().out.splitlines() if "xxx" in line)
+    assert len(cut) == 80
+    assert cut.endswith("…")
+
+
+def test_watching_draws_over_what_stood_there(run, capsys, monkeypatch):
+    monkeypatch.setattr(Shell, "on_terminal", True)
+    monkeypatch.setattr(status, "_LOOK_EVERY_S", 0.0)
+    lock = RunLock.acquire(run.path)
+    looks = []
+
+    def look(found):
+        looks.append(found)
+        if len(looks) == 2:
+            lock.release()
+        return read_status(found)
+
+    monkeypatch.setattr(status, "read_status", look)
+
+    assert invoke(["status", "--watch"]) == 0
+
+    said = capsys.readouterr().out
+    assert said.count("\x1b[2J") == 1
+    assert said.count("\x1b[H") == 2
+
+
+def test_each_node_shows_its_tasks_while_epochs_last_long_enough(run, capsys, monkeypatch):
+    tasks = (("a", "read", "ended"), ("a", "fit", "running"), ("b", "read", "failed"))
+    monkeypatch.setattr(
+        status, "read_status", lambda found: replace(read_status(found), tasks=tasks, epoch_s=20.0)
+    )
+    assert invoke(["status"]) == 0
+    said = capsys.readouterr().out
+    assert "a       ✓ read   ▸ fit" in said
+    assert "b       ✗ read" in said
+
+    monkeypatch.setattr(
+        status, "read_status", lambda found: replace(read_status(found), tasks=tasks, epoch_s=0.01)
+    )
+    assert invoke(["status"]) == 0
+    assert "▸" not in capsys.readouterr().out

@@ -1,0 +1,76 @@
+"""Faults as a person reads them."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from jobrun.cli.error_output import print_faults
+from jobrun.cli.terminal import Shell
+from jobrun.core.errors import Fault
+from jobrun.core.origin import Origin
+from jobrun.core.text.fault_text import render
+
+FAULT = Fault(
+    "E021", "unknown key", "did you mean 'when'?", Origin("{file}", 2, 5, 3), "stop[0].wen"
+)
+
+
+@pytest.fixture
+def spec(tmp_path):
+    path = tmp_path / "kmeans.yaml"
+    path.write_text("stop:\n  - wen: shift < tol\n")
+    return path
+
+
+def test_a_fault_is_shown_with_its_line_and_carets(spec, capsys):
+    fault = Fault(FAULT.code, FAULT.message, FAULT.mend, Origin(str(spec), 2, 5, 3), FAULT.path)
+    print_faults([fault], Shell({}))
+    shown = capsys.readouterr().err
+    assert shown == (
+        f"error[E021] {spec}:2:5  stop[0].wen: unknown key\n"
+        "    2 |   - wen: shift < tol\n"
+        "      |     ^^^ did you mean 'when'?\n"
+    )
+    assert shown == render(fault, {str(spec): spec.read_text()}) + "\n"
+
+
+def test_colours_change_nothing_but_colours(spec, monkeypatch):
+    fault = Fault(FAULT.code, FAULT.message, FAULT.mend, Origin(str(spec), 2, 5, 3), FAULT.path)
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    print_faults([fault], Shell({}))
+    painted = terminal.getvalue()
+    assert "\x1b[1;31merror[E021]\x1b[0m" in painted
+    for code in ("1;31", "2", "0"):
+        painted = painted.replace(f"\x1b[{code}m", "")
+    assert painted == render(fault, {str(spec): spec.read_text()}) + "\n"
+
+
+def test_a_fault_without_a_readable_file_is_one_line_and_its_mend(capsys):
+    print_faults([Fault("E354", "the disk says no", "free some space")], Shell({}))
+    print_faults([Fault("E021", "unknown key", "", Origin("/gone.yaml", 3, 1))], Shell({}))
+    assert capsys.readouterr().err == (
+        "error[E354] the disk says no\n      = free some space\n"
+        "error[E021] /gone.yaml:3:1  unknown key\n"
+    )
+
+
+def test_an_option_is_shown_as_it_was_given(capsys):
+    fault = Fault("E050", "not a number", "write a number", Origin("--set #1"), "params.k")
+    print_faults([fault], Shell({}, texts={"--set #1": "params.k=twelve"}))
+    shown = capsys.readouterr().err
+    assert "params.k=twelve" in shown
+    assert "^^^^^^ write a number" in shown
+
+
+def test_escape_codes_in_a_message_do_not_reach_the_terminal(capsys):
+    print_faults([Fault("E021", "bad \x1b[2J name")], Shell({}))
+    assert "\x1b" not in capsys.readouterr().err

@@ -1,0 +1,227 @@
+"""A command in a process of its own: its code, its end, its signals, and what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import environment
+from tests.support.waiting import wait_until
+
+# The work of the child is a text of Python; what the parent makes of its end is printed.
+PROGRAM = """
+import os, signal, subprocess, sys, time
+from jobrun.cli import supervisor as guard, watchdog as overdue
+from jobrun.cli.supervisor import run_supervised
+from jobrun.core.relayed_signals import MEANT, RELAYS
+
+def work(shared):
+    {work}
+    return 5
+
+def explain(shared, ended):
+    print("ended", ended.status, ended.most_bytes > 0, shared.read("exit"), shared.read("run"))
+    print("ignored_signal", ended.ignored_signal, ended.is_second)
+    print(shared.stacks)
+    return 9
+
+guard._LINGERING_S, guard._TICK_S = 0.3, 0.1
+guard._ENDING_S = overdue._REACTION_S = 0.1
+print("parent", os.getpid(), flush=True)
+sys.exit(run_supervised(work, explain))
+"""
+SAY = "print('child', os.getpid(), flush=True); "
+WAIT = f"signal.signal(signal.SIGTERM, lambda *_: sys.exit(3)); {SAY}time.sleep(60)"
+
+
+_STARTED: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays():
+    yield
+    while _STARTED:
+        process = _STARTED.pop()
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def _start(work: str, **options) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(work=work)], env=environment(),
+        stdout=subprocess.PIPE, text=True, **options,
+    )  # fmt: skip
+    _STARTED.append(process)
+    return process
+
+
+def _run(work: str) -> tuple[int, str]:
+    process = _start(work)
+    said, _ = process.communicate(timeout=60)
+    return process.returncode, said
+
+
+def _pid(process: subprocess.Popen[str], name: str) -> int:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith(name):
+            return int(line.split()[1])
+    raise AssertionError(f"no word of {name}")
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path("/proc", str(pid), "stat").read_text().rpartition(") ")[2][:1]
+    except OSError:
+        return ""
+
+
+def test_the_code_of_the_command_is_that_of_the_process():
+    code, said = _run("pass")
+    assert (code, "ended" in said) == (5, False)
+
+
+@pytest.mark.parametrize(
+    ("work", "told"),
+    [
+        ("os._exit(0)", "ended 0 True os._exit(0)"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "ended -9 True"),
+        ("import ctypes; ctypes.CDLL(None)._exit(0)", "ended 0 True"),
+        ("import ctypes; ctypes.string_at(0)", "ended -11 True"),
+    ],
+)
+def test_an_end_without_a_code_is_explained(work, told):
+    code, said = _run(work)
+    assert code == 9
+    assert told in said
+
+
+@pytest.mark.parametrize("work", ["os._exit(0)", "import ctypes; ctypes.string_at(0)"])
+def test_the_stack_of_whoever_ended_it_is_there(work):
+    assert 'File "<string>", line 8 in work' in _run(work)[1]
+
+
+def test_what_was_noted_outlives_a_kill():
+    code, said = _run("shared.write('run', 'x' * 9999); os.kill(os.getpid(), signal.SIGKILL)")
+    assert code == 9
+    assert said.count("x") == 2047
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
+@pytest.mark.parametrize("to", ["parent", "child", "group"])
+def test_a_signal_that_ends_the_child_before_anyone_listens_is_explained(number, to):
+    process = _start(f"{SAY}time.sleep(60)", start_new_session=True)
+    child = _pid(process, "child")
+    if to == "group":
+        os.killpg(process.pid, number)
+    else:
+        os.kill(child if to == "child" else process.pid, number)
+    said, _ = process.communicate(timeout=100)
+    assert process.returncode == 9
+    assert f"ended -{int(number)}" in said
+
+
+def test_a_signal_to_the_parent_comes_to_the_child_under_its_own_number():
+    listen = "signal.signal(RELAYS[signal.SIGTERM], lambda n, _: os._exit(MEANT[n])); "
+    process = _start(f"{listen}{SAY}time.sleep(60)")
+    _pid(process, "child")
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=100)
+    assert (process.returncode, "os._exit(15)" in said) == (9, True)
+
+
+@pytest.mark.long
+def test_a_signal_that_is_ignored_from_outside_is_not_passed_on():
+    ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
+    process = _start(f"{SAY}time.sleep(0.6)", preexec_fn=ignore)
+    _pid(process, "child")
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(timeout=100) == 5
+
+
+def test_the_child_dies_with_its_parent():
+    process = _start(f"{SAY}time.sleep(60)")
+    child = _pid(process, "child")
+    process.kill()
+    process.communicate(timeout=100)
+    wait_until(lambda: _state(child) in ("", "Z"))
+
+
+@pytest.mark.long
+def test_the_child_stops_and_goes_on_with_its_parent():
+    process = _start(WAIT)
+    child = _pid(process, "child")
+    process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: _state(child) == "T")
+    process.send_signal(signal.SIGCONT)
+    wait_until(lambda: _state(child) == "S")
+    os.kill(child, signal.SIGTERM)
+    process.communicate(timeout=100)
+    assert process.returncode == 9
+
+
+def test_what_the_command_leaves_behind_ends_with_it():
+    process = _start(
+        "one = subprocess.Popen(['setsid', 'sleep', '300']); print('left', one.pid, flush=True)"
+    )
+    left = _pid(process, "left")
+    assert process.wait(timeout=100) == 5
+    assert _state(left) in ("", "Z")
+
+
+def test_children_from_before_are_not_its_own():
+    line = f"sleep 50 > /dev/null & echo before $!; exec '{sys.executable}' -c \"$PROGRAM\""
+    done = subprocess.run(
+        ["bash", "-c", line], env=environment(PROGRAM=PROGRAM.format(work="pass")),
+        stdout=subprocess.PIPE, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    before = int(done.stdout.split()[1])
+    assert done.returncode == 5
+    assert _state(before) == "S"
+    os.kill(before, signal.SIGKILL)
+
+
+@pytest.mark.long
+def test_a_command_that_has_ended_is_not_held_up_by_its_threads():
+    hang = "import threading; threading.Thread(target=time.sleep, args=(300,)).start()"
+    assert _run(hang)[0] == 5
+
+
+def test_a_copy_of_the_child_does_not_speak_for_it():
+    code, _ = _run("pid = os.fork(); pid and os.waitpid(pid, 0)")
+    assert code == 5
+
+
+DEAF = (
+    "signal.signal(RELAYS[signal.SIGTERM], lambda *_: None); "
+    'shared.write("grace", "0.2"); shared.write("group", "{group}"); '
+    + SAY
+    + "end = time.monotonic() + {s}\n    while time.monotonic() < end: time.sleep(0.01)"
+)
+
+
+def test_who_is_inside_of_one_long_call_when_its_grace_is_over_is_ended():
+    process = _start(DEAF.format(group="epoch", s=60))
+    _pid(process, "child")
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=60)
+
+    assert process.returncode == 9
+    assert f"ignored_signal {signal.SIGTERM:d} False" in said
+    assert "Fatal Python error: Aborted" in said
+
+
+@pytest.mark.long
+def test_who_is_between_groups_when_its_grace_is_over_is_waited_for():
+    process = _start(DEAF.format(group="", s=1))
+    _pid(process, "child")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+
+    assert process.returncode == 5

@@ -1,0 +1,165 @@
+"""The table of nets."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobrun import api
+from jobrun.runner.options import RunOptions
+from tests.support.compiling import codes_of, compile_text, fault_of, faults_of
+
+
+def test_a_net_that_uses_itself_is_named_with_its_way(tmp_path):
+    fault = fault_of(
+        tmp_path,
+        """\
+        nets: {a: [{net: b}], b: [{loop: 2, steps: [{net: c}]}], c: [{net: a}]}
+        epoch: [{task: t, steps: [{net: b}]}]
+        """,
+    )
+
+    assert fault.code == "E143"
+    assert "a -> b -> c -> a" in fault.message
+
+
+def test_a_net_that_uses_itself_directly_is_found(tmp_path):
+    assert codes_of(tmp_path, "nets: {a: [{net: a}]}") == ["E143"]
+
+
+def test_a_net_that_uses_a_circle_adds_no_further_fault(tmp_path):
+    text = """\
+        nets: {a: [{net: a}], b: [{net: a}]}
+        epoch: [{task: t, steps: [{net: b}]}]
+        """
+    assert codes_of(tmp_path, text) == ["E143"]
+
+
+def test_nets_that_grow_exponentially_are_refused_at_once(tmp_path):
+    nets = ", ".join(f"n{i}: [{{net: n{i + 1}}}, {{net: n{i + 1}}}]" for i in range(40))
+    text = f"nets: {{{nets}, n40: [x = 1]}}\nepoch: [{{task: t, steps: [{{net: n0}}]}}]\n"
+
+    assert codes_of(tmp_path, text) == ["E146"]
+
+
+@pytest.mark.parametrize("uses", [1, 3])
+def test_a_net_may_be_used_any_number_of_times(tmp_path, uses):
+    steps = ", ".join(["{net: f}"] * uses)
+
+    compiled = compile_text(
+        tmp_path, f"nets: {{f: [w = w + 1]}}\nepoch: [{{task: t, steps: [{steps}]}}]"
+    )
+
+    assert len(compiled.job.epoch.tasks[0].steps) == uses
+
+
+def test_a_long_chain_of_nets_is_refused_for_its_depth_only(tmp_path):
+    nets = ", ".join(f"n{i}: [{{net: n{i + 1}}}]" for i in range(2000))
+    text = f"nets: {{{nets}, n2000: [x = 1]}}\nepoch: [{{task: t, steps: [{{net: n0}}]}}]\n"
+
+    assert codes_of(tmp_path, text) == ["E144"]
+
+
+@pytest.mark.parametrize(
+    ("net", "use"),
+    [
+        ("{in: [c], steps: ['c[0] = 1']}", "in: {c: w}"),
+        ("{in: [c], steps: ['c[0] += 1']}", "in: {c: w}"),
+        ("{in: [c], steps: ['add_at(c, 0, 1)']}", "in: {c: w}"),
+        ("{in: [c], steps: [{call: 'm:f', inout: [c]}]}", "in: {c: w}"),
+        ("{in: [c], steps: [{call: 'm:f', with: {v: c}, inout: [c]}]}", "in: {c: w}"),
+        ("{in: [c], steps: [{loop: 2, steps: [{if: 'sum(c) > 1', then: ['c[0] = 1']}]}]}",
+         "in: {c: w}"),
+        ("{in: [c], steps: [c += 1]}", "in: {c: w}"),
+        ("{in: [c], steps: [c = c + 1]}", "in: {c: w}"),
+        ("{in: [c], out: [d], steps: [d = c, c = c + 1]}", "in: {c: w}, out: {d: y}"),
+        ("{in: [c], steps: [{loop: 3, steps: [c += 1]}]}", "in: {c: w}"),
+        ("{in: [c], steps: [{load: {c: a.npy}}]}", "in: {c: w}"),
+        ("{in: [c], steps: ['c[0] = 1']}", "in: {c: 'w[1:]'}"),
+        ("{in: [c], steps: ['c[0] = 1']}", "in: {c: w.T}"),
+        ("{in: [c], out: [c], steps: ['c[0] = 1']}", "in: {c: w}"),
+        ("{in: [c], out: [d], steps: ['c[0] = 1', d = 2]}", "in: {c: w}, out: {d: y}"),
+        ("{in: [c], steps: [{net: inner, in: {a: c}, out: {a: c}}]}", "in: {c: w}"),
+    ],
+)  # fmt: skip
+def test_change_of_a_parameter_that_reaches_nobody_is_refused(tmp_path, net, use):
+    text = f"""\
+        nets: {{f: {net}, inner: {{in: [a], out: [a], steps: ['a[0] = 1']}}}}
+        init: [{{task: start, steps: ['w = zeros(4)']}}]
+        epoch:
+          - {{task: t, steps: [{{net: f, {use}}}, {{net: inner, in: {{a: w}}, out: {{a: w}}}}]}}
+        """
+    fault = fault_of(tmp_path, text)
+
+    assert fault.code == "E511"
+    assert fault.path == "epoch/t/steps[0]"
+    assert "'w' is not changed" in fault.message
+    assert "out: {c: w}" in fault.mend
+
+
+@pytest.mark.parametrize(
+    ("net", "use"),
+    [
+        ("{in: [c], out: [c], steps: ['c[0] = 1']}", "in: {c: w}, out: {c: w}"),
+        ("{in: [c], out: [c], steps: ['c[0] = 1']}", "in: {c: w}, out: {c: y}"),
+        ("{in: [c], out: [d], steps: [c -= mean(c), d = c * 2]}", "in: {c: w}, out: {d: y}"),
+        ("{in: [c], out: [d], steps: [d = 0, {loop: 3, steps: [d = d + c, c = c + 1]}]}",
+         "in: {c: w}, out: {d: y}"),
+        ("{in: [c], out: [d], steps: ['own = c', 'own[0] = 1', d = own]}",
+         "in: {c: w}, out: {d: y}"),
+        ("{in: [c], out: [d], steps: ['c[0] = 1', d = c]}", "in: {c: w + 1}, out: {d: y}"),
+    ],
+)  # fmt: skip
+def test_change_of_a_parameter_that_is_handed_on_is_meant(tmp_path, net, use):
+    text = f"""\
+        nets: {{f: {net}}}
+        init: [{{task: start, steps: ['w = zeros(4)']}}]
+        epoch: [{{task: t, steps: [{{net: f, {use}}}]}}]
+        """
+
+    assert codes_of(tmp_path, text) == []
+
+
+COUNTING = """\
+jobrun: 1
+name: counts
+nets:
+  bump: {in: [c], steps: [count_up(c)]}
+  twice:
+    in: [n]
+    out: [seen]
+    steps: [{net: bump, in: {c: n}}, "atomic_add(n, 1)", seen = count_value(n)]
+init: [{task: start, steps: [c = counter(0), d = counter(0), last = 0]}]
+epoch:
+  - task: t
+    instances: 4
+    steps:
+      - {loop: 10, steps: [{net: bump, in: {c: c}}]}
+  - {task: u, steps: [{net: twice, in: {n: d}, out: {seen: last}}]}
+stop: [{epochs: 1}]
+expect: [count_value(c) == 40, count_value(d) == 2, last == 2]
+"""
+
+
+def test_counters_are_passed_to_nets_by_reference(tmp_path):
+    path = tmp_path / "counts.yaml"
+    path.write_text(COUNTING)
+
+    assert api.run(path, RunOptions(run_dir=tmp_path / "runs")).exit_code == 0
+
+
+def test_counter_that_begins_below_zero_is_refused(tmp_path):
+    faults = faults_of(tmp_path, "init: [{task: start, steps: ['w = 1.0', c = counter(-1)]}]")
+
+    assert ["0 or more, not at -1" in fault.message for fault in faults] == [True]
+
+
+@pytest.mark.parametrize("value", ["c + 1", "1 - c", "-c", "c < 3", "c == 3"])
+def test_counter_that_is_computed_with_is_refused(tmp_path, value):
+    text = f"""\
+        init: [{{task: start, steps: [w = 1.0, c = counter(0)]}}]
+        epoch: [{{task: t, steps: ["y = {value}"]}}]
+        """
+    fault = fault_of(tmp_path, text)
+
+    assert fault.code == "E291"
+    assert "count_value(c)" in fault.mend

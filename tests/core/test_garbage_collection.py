@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from jobrun.core.garbage_collection import collector_paused
+
+
+@pytest.fixture
+def _nothing_frozen():
+    gc.unfreeze()
+    yield
+    # What these tests have loaded, as before them.
+    gc.freeze()
+
+
+def _generation(value: object) -> int:
+    return next(
+        number
+        for number in range(3)
+        if any(one is value for one in gc.get_objects(generation=number))
+    )
+
+
+@pytest.mark.usefixtures("_nothing_frozen")
+def test_what_is_made_while_the_collector_is_paused_is_old_afterwards():
+    with collector_paused():
+        assert not gc.isenabled()
+        made = [[] for _ in range(60_000)]
+
+    assert gc.isenabled()
+    assert _generation(made) == 2
+
+
+def test_what_was_frozen_stays_frozen():
+    gc.freeze()
+    before = gc.get_freeze_count()
+
+    with collector_paused():
+        pass
+
+    assert gc.get_freeze_count() == before > 0
+
+
+def test_a_collector_that_was_off_stays_off_after_an_error_too():
+    gc.disable()
+    try:
+        with pytest.raises(KeyError), collector_paused():
+            raise KeyError
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -1,0 +1,173 @@
+"""Dataclasses that are generated at first use are those of the standard library."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import pickle
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError, field
+from threading import Barrier, Thread
+from typing import ClassVar
+
+import pytest
+
+from jobrun.core.lazy_dataclass import _Deferred, dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    name: str
+    tags: list = field(default_factory=list, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Derived(Base):
+    """A second level, with a default and a field that is no parameter."""
+
+    size: int = 3
+    twice: int = field(init=False, default=0, repr=False)
+
+    def __post_init__(self):
+        object.__setattr__(self, "twice", 2 * self.size)
+
+
+@dataclass(slots=True)
+class Open:
+    count: int = 0
+
+
+def _fresh(**options):
+    """A class that nothing has used yet."""
+
+    @dataclass(frozen=True, slots=True, **options)
+    class Fresh:
+        first: int
+        second: str = "two"
+
+    return Fresh
+
+
+def test_nothing_is_generated_before_the_first_use():
+    fresh = _fresh()
+    assert isinstance(vars(fresh)["__init__"], _Deferred)
+
+    fresh(1)
+
+    assert not [one for one in vars(fresh).values() if isinstance(one, _Deferred)]
+
+
+FIRST_USES = {
+    "construction": lambda kind: kind(1).second == "two",
+    "fields": lambda kind: [one.name for one in dataclasses.fields(kind)] == ["first", "second"],
+    "is_dataclass": dataclasses.is_dataclass,
+    "signature": lambda kind: list(inspect.signature(kind).parameters) == ["first", "second"],
+    "match_args": lambda kind: kind.__match_args__ == ("first", "second"),
+    "params": lambda kind: kind.__dataclass_params__.frozen,
+}
+
+
+@pytest.mark.parametrize("use", FIRST_USES.values(), ids=FIRST_USES)
+def test_any_first_use_finds_what_dataclasses_generates(use):
+    assert use(_fresh())
+
+
+def test_a_subclass_has_the_fields_of_its_base_in_order():
+    one = Derived("a", ["t"], 5)
+
+    assert [part.name for part in dataclasses.fields(one)] == ["name", "tags", "size", "twice"]
+    assert repr(one) == "Derived(name='a', tags=['t'], size=5)"
+    assert (one.twice, Derived("a").tags) == (10, [])
+    assert not hasattr(one, "__dict__")
+
+
+def test_equality_and_hash_are_of_the_compared_fields():
+    assert Derived("a", ["x"]) == Derived("a", ["y"])
+    assert hash(Derived("a", ["x"])) == hash(Derived("a", ["y"]))
+    assert Derived("a") != Derived("b")
+    assert Derived("a") != Base("a")
+
+
+def test_what_is_not_frozen_can_be_set_and_not_hashed():
+    one = Open()
+    one.count = 4
+    assert one == Open(4)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Open())
+
+
+def test_what_is_frozen_cannot_be_set_or_deleted_not_even_unmade():
+    bare = object.__new__(_fresh())
+    with pytest.raises(FrozenInstanceError):
+        bare.first = 1
+    with pytest.raises(FrozenInstanceError):
+        del Base("a").name
+
+
+def test_copies_and_pickles_come_back():
+    one = Derived("a", ["t"], 5)
+    for copied in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
+        assert (copied, copied.tags, copied.twice) == (one, ["t"], 10)
+    assert dataclasses.replace(one, name="b").name == "b"
+    assert dataclasses.asdict(one) == {"name": "a", "tags": ["t"], "size": 5, "twice": 10}
+
+
+def test_an_overriding_method_finds_that_of_its_base():
+    class Loud(Base):
+        __slots__ = ()
+
+        def __init__(self, name):
+            super().__init__(name.upper())
+
+    assert Loud("a").name == "A"
+
+
+def test_fields_can_be_matched_by_position():
+    match _fresh()(1, "b"):
+        case object(first=first, second=second):
+            assert (first, second) == (1, "b")
+    match Derived("a", size=7):
+        case Derived(name, _, size):
+            assert (name, size) == ("a", 7)
+
+
+def test_a_class_with_class_variables_is_made_at_once():
+    @dataclass(frozen=True, slots=True)
+    class Counted:
+        limit: ClassVar[int] = 3
+        count: int = 0
+
+    assert Counted.limit == 3
+    assert [one.name for one in dataclasses.fields(Counted)] == ["count"]
+
+
+def test_parameters_by_keyword_only_stay_so():
+    with pytest.raises(TypeError):
+        _fresh(kw_only=True)(1)
+    assert _fresh(kw_only=True)(first=1).first == 1
+
+
+def test_threads_that_use_a_class_first_at_once_find_it_whole():
+    for _ in range(20):
+        kind, together, made = _fresh(), Barrier(4), []
+
+        def make(kind=kind, together=together, made=made):
+            together.wait()
+            made.append(kind(1))
+
+        threads = [Thread(target=make) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert made == [kind(1)] * 4
+
+
+def test_importing_a_class_does_not_generate_it():
+    program = (
+        "import jobrun.graph.types as types; from jobrun.core.lazy_dataclass import _Deferred;"
+        "assert isinstance(vars(types.Job)['__init__'], _Deferred)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,23 @@
+"""Sizes, spans and numbers for people."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobrun.core.text.units import number, size, span
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.03, "30 ms"), (4.24, "4.2 s"), (185, "3 m 05 s"), (7620, "2 h 07 m"), (3e5, "3 d 11 h")],
+)
+def test_a_span_has_two_units_at_most(seconds, text):
+    assert span(seconds) == text
+
+
+def test_a_size_has_a_binary_unit():
+    assert (size(12), size(3 << 19)) == ("12 bytes", "1.5 MiB")
+
+
+def test_a_number_has_five_digits_and_other_values_are_text():
+    assert (number(1 / 3), number(7), number(True)) == ("0.33333", "7", "True")

@@ -1,0 +1,465 @@
+"""Sharing between blobs, and inside objects: kept through a kill, or refused right after init."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.command import jobrun
+from tests.support.stored_runs import blobs, epochs, only_run
+from tests.support.thinning import thinned
+
+LIBRARY = """\
+import os
+import signal
+
+import numpy as np
+
+
+def kill(epoch):
+    if epoch == 3 and os.path.exists("kill"):
+        os.remove("kill")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Views:
+    def __init__(self):
+        self.buf = np.zeros(4)
+        self.head = self.buf[:2]
+
+    def state_dict(self):
+        return {"buf": self.buf, "head": self.head}
+
+    def load_state_dict(self, state):
+        self.buf, self.head = state["buf"], state["head"]
+
+
+class InPlace(Views):
+    def load_state_dict(self, state):
+        self.buf[...], self.head[...] = state["buf"], state["head"]
+
+
+class Drawing:
+    def __init__(self, rng):
+        self.rng = rng
+        self.seen = []
+
+    def state_dict(self):
+        return {"rng": self.rng.bit_generator.state}
+
+    def load_state_dict(self, state):
+        self.rng.bit_generator.state = state["rng"]
+
+
+class Renewing(Drawing):
+    def load_state_dict(self, state):
+        self.rng = np.random.default_rng()
+        self.rng.bit_generator.state = state["rng"]
+
+
+class Estimator:
+    def __init__(self, random_state):
+        self.random_state = random_state
+
+    def get_params(self, deep=True):
+        return {"random_state": self.random_state}
+
+    def set_params(self, **params):
+        vars(self).update(params)
+
+    def fit(self):
+        self.random_state_ = self.random_state
+        return self.random_state.rand()
+
+
+class Half:
+    def __init__(self):
+        self.w = np.zeros((4, 6))[:, ::2]
+
+    def state_dict(self):
+        return {"w": self.w}
+
+    def load_state_dict(self, state):
+        self.w = state["w"]
+
+
+def views():
+    return Views(), 0
+
+
+def in_place():
+    return InPlace(), 0
+
+
+def estimator():
+    r = np.random.RandomState(0)
+    return Estimator(r), r
+
+
+class MiniBatch(Estimator):
+    def fit(self):
+        # As scikit-learn's MiniBatchKMeans does: an attribute that comes first in the alphabet.
+        self._random_state = self.random_state
+        return self._random_state.rand()
+
+
+def mini_batch():
+    r = np.random.RandomState(0)
+    return MiniBatch(r), r
+
+
+def drawing():
+    rng = np.random.default_rng(0)
+    return Drawing(rng), rng
+
+
+def renewing():
+    rng = np.random.default_rng(0)
+    return Renewing(rng), rng
+
+
+def late():
+    return Drawing(np.random.default_rng(0)), np.random.default_rng(1)
+
+
+def half():
+    return Half(), 0
+
+
+def twice():
+    r = np.random.RandomState(0)
+    return r, r
+
+
+def arrays():
+    one, other = Views(), Views()
+    one.buf = other.head = np.zeros(3)
+    one.head, other.buf = np.zeros(2), np.zeros(2)
+    return one, other
+
+
+def container():
+    buf = np.zeros(4)
+    return {"buf": buf, "parts": [buf[:2]]}
+
+
+def step(k, r, epoch):
+    kill(epoch)
+    if isinstance(k, Views):
+        k.buf += epoch
+        k.head *= 2
+        return float(k.buf.sum())
+    if isinstance(k, Half):
+        k.w *= 1.5
+        k.w += 1e-3 * epoch
+        return float(k.w.sum()) + k.w.strides[1]
+    if isinstance(k, Estimator):
+        return k.fit() + 2 * r.rand()
+    return k.rng.random() + 2 * r.random()
+
+
+def share(k, r, epoch):
+    if epoch == 2:
+        k.rng = r
+    return 0.0
+"""
+SPEC = """\
+jobrun: 1
+name: sharing
+seed: 3
+init:
+  - task: make
+    rebuild: true
+    steps: [{{call: "library:{make}", out: [k, r]}}]
+  - task: start
+    steps: [s = 0.0]
+epoch:
+  - task: go
+    steps:
+      - {{call: "library:{step}", with: {{k: k, r: r, epoch: epoch}}, inout: {inout}, out: s}}
+stop: [{{epochs: 5}}]
+"""
+
+
+def _run(folder: Path, make: str, *, step: str = "step", inout: str = "[k, r]", to: str = "runs"):
+    (folder / "library.py").write_text(LIBRARY)
+    (folder / "job.yaml").write_text(SPEC.format(make=make, step=step, inout=inout))
+    return jobrun("run", "job.yaml", "--run-dir", to, cwd=folder, started=to != "runs")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("make", "inout"),
+    [
+        ("estimator", "[k, r]"),
+        ("mini_batch", "[k, r]"),
+        ("drawing", "[k, r]"),
+        ("in_place", "[k]"),
+        ("half", "[k]"),
+    ],
+)
+def test_sharing_that_a_load_keeps_outlives_a_kill(tmp_path, make, inout):
+    whole = _run(tmp_path, make, inout=inout, to="whole")
+    assert whole.returncode == 0, whole.stderr
+    (tmp_path / "kill").touch()
+    killed = _run(tmp_path, make, inout=inout, to="parts")
+    assert killed.returncode in {-signal.SIGKILL, 128 + signal.SIGKILL, 7}, killed.stderr
+    resumed = jobrun("resume", "--run-dir", "parts", cwd=tmp_path, started=True)
+    assert resumed.returncode == 0, resumed.stderr
+
+    ours, theirs = (
+        blobs(list(epochs(only_run(tmp_path / name)).values())[-1]) for name in ("whole", "parts")
+    )
+    assert theirs == ours
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "words"),
+    [
+        ("views", "E257", ("'k'.head shares memory with 'k'.buf", "after a resume")),
+        ("renewing", "E256", ("'k'.rng is the object 'r'", "after a resume")),
+        ("twice", "E256", ("'r' is the object 'k'",)),
+        ("arrays", "E257", ("'r'.head shares memory with 'k'.buf",)),
+    ],
+)
+def test_sharing_that_a_load_loses_is_refused_right_after_init(tmp_path, make, code, words):
+    done = _run(tmp_path, make, inout="[k]" if make == "views" else "[k, r]")
+
+    assert done.returncode == 1, done.stderr
+    assert code in done.stderr
+    for one in words:
+        assert one in " ".join(done.stderr.split())
+    assert "job.yaml:7:13  init/make/steps[0]" in done.stderr
+    # Nothing was saved, so nothing was computed in vain.
+    assert not epochs(only_run(tmp_path / "runs"))
+
+
+def test_sharing_that_begins_later_is_refused_at_the_next_save(tmp_path):
+    done = _run(tmp_path, "late", step="share")
+
+    assert done.returncode == 1
+    assert "E256" in done.stderr
+    assert "'k'.rng is the object 'r', and was not when it was made" in " ".join(
+        done.stderr.split()
+    )
+    assert "job.yaml:7:13  init/make/steps[0]" in done.stderr
+    # What was saved before it came to be shared is there.
+    assert "epoch 1 is saved" in done.stderr
+    assert 1 in epochs(only_run(tmp_path / "runs"))
+
+
+APART = """\
+jobrun: 1
+name: apart
+init:
+  - task: make
+    rebuild: true
+    steps:
+      - {call: "library:source", out: r}
+      - {call: "library:user", with: {r: r}, out: k}
+  - {task: start, steps: [s = 0.0]}
+epoch:
+  - {task: go, steps: [{call: "library:step", with: {k: k, r: r, epoch: epoch}, inout: [k, r],
+                        out: s}]}
+stop: [{epochs: 2}]
+"""
+
+
+def test_what_two_steps_make_and_a_load_does_not_share_names_the_places_of_both(tmp_path):
+    (tmp_path / "library.py").write_text(
+        LIBRARY + "\n\ndef source():\n    return np.random.default_rng(0)\n"
+        "\n\ndef user(r):\n    return Renewing(r)\n"
+    )
+    (tmp_path / "job.yaml").write_text(APART)
+
+    done = jobrun("run", "job.yaml", cwd=tmp_path)
+
+    said = " ".join(done.stderr.split())
+    assert done.returncode == 1
+    assert "error[E256] job.yaml:8:9 init/make/steps[1]: 'k'.rng is the object 'r'" in said
+    assert "'r' is made at job.yaml:7:9" in said
+
+
+def test_arrays_of_a_container_that_overlap_are_refused_when_it_is_made(tmp_path):
+    (tmp_path / "library.py").write_text(LIBRARY)
+    (tmp_path / "job.yaml").write_text(
+        "jobrun: 1\nname: c\ninit: [{task: t, steps: [{call: 'library:container', out: state}]}]\n"
+        "epoch: [{task: e, steps: [n = 1]}]\nstop: [{epochs: 2}]\n"
+    )
+    done = jobrun("run", "job.yaml", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "E258" in done.stderr
+    assert "'state/parts/0' shares memory with 'state/buf'" in done.stderr
+    assert "job.yaml:3:" in done.stderr
+
+
+# Of each: what init returns, the steps of an epoch, and the same in plain Python.
+_STATEMENTS = {
+    "change": ("two", ["a += 1", "s = s + sum(b)"], "a += 1; s = s + b.sum()"),
+    "item": ("two", ["a[0] = epoch", "s = s + sum(b)"], "a[0] = epoch; s = s + b.sum()"),
+    "operator": ("two", ["add_at(b, 0, 2)", "s = s + sum(a)"], "b[0] += 2; s = s + a.sum()"),
+    "part": ("head", ["a[0] = epoch", "s = s + sum(b)"], "a[0] = epoch; s = s + b.sum()"),
+    "bound": ("two", ["a = a + 1", "s = s + sum(b)"], "a = a + 1; s = s + b.sum()"),
+    "late": ("two", ["b = b * 2", "a += 1", "s = s + sum(b)"],
+             "b = b * 2; a += 1; s = s + b.sum()"),
+    "copy": ("copied", ["a += 1", "s = s + sum(b)"], "a += 1; s = s + b.sum()"),
+}  # fmt: skip
+STATEMENTS = """\
+import numpy as np
+
+
+def two():
+    w = np.zeros(3)
+    return w, w
+
+
+def head():
+    w = np.zeros(3)
+    return w, w[:2]
+
+
+def copied():
+    w = np.zeros(3)
+    return w, w.copy()
+"""
+
+
+@pytest.mark.parametrize("case", thinned(list(_STATEMENTS), 4))
+def test_a_blob_that_an_expression_changes_in_place_is_as_in_plain_python(tmp_path, case):
+    made, steps, plain = _STATEMENTS[case]
+    (tmp_path / "library.py").write_text(STATEMENTS)
+    written = json.dumps(steps)
+    (tmp_path / "job.yaml").write_text(
+        f"jobrun: 1\nname: c\ninit: [{{task: t, steps: [{{call: 'library:{made}', out: [a, b]}}, "
+        f"s = 0.0]}}]\nepoch: [{{task: e, steps: {written}}}]\nstop: [{{epochs: 4}}]\n"
+    )
+    done = jobrun("run", "job.yaml", cwd=tmp_path)
+
+    names: dict[str, Any] = {"s": 0.0}
+    exec(STATEMENTS, names)
+    names["a"], names["b"] = names[made]()
+    for names["epoch"] in range(1, 5):
+        exec(plain, names)
+    if case in {"change", "item", "operator", "part"}:
+        assert done.returncode == 1
+        assert "E258" in done.stderr
+        assert "'a' and 'b' the same memory" in " ".join(done.stderr.split())
+        assert "array.copy()" in " ".join(done.stderr.split())
+        assert not epochs(only_run(tmp_path / "runs"))
+        return
+    assert done.returncode == 0, done.stderr
+    last = blobs(list(epochs(only_run(tmp_path / "runs")).values())[-1])
+    assert last["local:/blobs/s"].content == np.float64(names["s"]).tobytes()
+
+
+OBJECTS = """\
+import numpy as np
+
+
+class Model:
+    def __init__(self):
+        self.parts = [{"w": np.zeros(3)}]
+
+    def state_dict(self):
+        return {"w": self.parts[0]["w"]}
+
+    def load_state_dict(self, state):
+        self.parts[0]["w"][...] = state["w"]
+
+
+def make():
+    return Model()
+
+
+def part(m):
+    return m.parts[0]["w"]
+
+
+def head(m):
+    return m.parts[0]["w"][:2]
+
+
+def copy(m):
+    return m.parts[0]["w"].copy()
+
+
+def put(m, x):
+    m.parts[0]["w"] = x
+
+
+def step(m):
+    m.parts[0]["w"] += 1
+    return m.parts[0]["w"].sum()
+"""
+_CALLS = {
+    "step": "{call: 'library:step', with: {m: m}, inout: [m], out: v}",
+    "put": "{call: 'library:put', with: {m: m, x: x}, inout: [m]}",
+    **{one: f"{{call: 'library:{one}', with: {{m: m}}, out: x}}" for one in
+       ("part", "head", "copy")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("steps", "place"),
+    thinned(
+        [
+            (["part", "step"], "'m'.parts.0.w and 'x'"),
+            (["head", "step"], "'m'.parts.0.w and 'x'"),
+            (["part", "x += 1"], "'m'.parts.0.w and 'x'"),
+            (["x = x + 1", "put", "step"], "'m'.parts.0.w and 'x'"),
+            (["copy", "step"], ""),
+            (["step", "part"], ""),
+            (["part", "x = x + 1", "step"], ""),
+        ],
+        4,
+    ),
+)
+def test_a_part_of_an_object_is_refused_where_a_change_of_it_would_be_missed(
+    tmp_path, steps, place
+):
+    (tmp_path / "library.py").write_text(OBJECTS)
+    written = ", ".join(_CALLS.get(one, f"'{one}'") for one in steps)
+    (tmp_path / "job.yaml").write_text(
+        "jobrun: 1\nname: c\ninit:\n  - {task: m, rebuild: true, steps: [{call: 'library:make', "
+        "out: m}]}\n  - {task: t, steps: [x = zeros(3)]}\nepoch:\n"
+        f"  - {{task: e, steps: [{written}]}}\nstop: [{{epochs: 2}}]\n"
+    )
+    done = jobrun("run", "job.yaml", cwd=tmp_path)
+
+    if not place:
+        assert done.returncode == 0, done.stderr
+        return
+    assert done.returncode == 1, done.stderr
+    assert "E259" in done.stderr
+    assert place in " ".join(done.stderr.split())
+    assert "job.yaml:7:" in done.stderr
+
+
+AROUND = """\
+jobrun: 1
+name: c
+init: [{task: t, steps: [x = zeros(3), y = zeros(2), s = 0.0]}]
+epoch:
+  PLACE
+  tasks: [{task: e, steps: [x += 1, s = s + sum(y)]}]
+stop: [{epochs: 3}]
+"""
+
+
+@pytest.mark.parametrize("place", ["setup: {init: [STEP]}", "report: [{every: 1h, steps: [STEP]}]"])
+def test_callables_around_and_beside_the_tasks_of_a_node_are_as_in_plain_python(tmp_path, place):
+    (tmp_path / "library.py").write_text("def head(x):\n    return x[:2]\n")
+    step = "{call: 'library:head', with: {x: x}, out: y}"
+    (tmp_path / "job.yaml").write_text(AROUND.replace("PLACE", place.replace("STEP", step)))
+
+    done = jobrun("run", "job.yaml", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "E258" in done.stderr
+    assert "'x' and 'y' the same memory" in " ".join(done.stderr.split())

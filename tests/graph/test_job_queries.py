@@ -1,0 +1,102 @@
+"""Parts of jobs, from values to values."""
+
+from __future__ import annotations
+
+from jobrun.graph.conditions import Probe, StopWhen
+from jobrun.graph.effects.log import Log
+from jobrun.graph.expressions import Binary, Const, OutputRead, Text
+from jobrun.graph.query import (
+    group_outputs,
+    iter_steps,
+    kept_names,
+    outputs_read_later,
+    rebuild_group,
+)
+from jobrun.graph.steps import Assign, If, Loop, NameTarget, Net, Stop
+from jobrun.graph.types import (
+    Cluster,
+    Job,
+    Node,
+    NodeSetup,
+    Output,
+    OutputRef,
+    SetupNets,
+    Task,
+    TaskGroup,
+)
+
+
+def reads(task, output):
+    return Net((Assign((NameTarget("x"),), OutputRead(task, output, "n")),))
+
+
+def job(**changes):
+    groups = {name: TaskGroup(name) for name in ("init", "epoch", "download", "exit")}
+    return Job(**{"name": "j", "cluster": Cluster((Node("n"), Node("m"))), **groups, **changes})
+
+
+def test_a_boundary_keeps_state_and_constants_of_every_node():
+    found = kept_names(job(state=(("n", ("b", "a")),), constants=(("n", ("X",)),)))
+
+    assert found == {"n": ("X", "a", "b"), "m": ()}
+
+
+def test_what_is_rebuilt_brings_what_it_needs():
+    init = TaskGroup(
+        "init",
+        (
+            Task("raw", "n", ()),
+            Task("data", "n", (), needs=("raw",), rebuild=True),
+            Task("seeds", "m", (), needs=("data",)),
+        ),
+        setup=(NodeSetup("n", SetupNets()), NodeSetup("m", SetupNets())),
+    )
+
+    found = rebuild_group(init)
+
+    assert [task.name for task in found.tasks] == ["raw", "data"]
+    assert [setup.node for setup in found.setup] == ["n"]
+    assert rebuild_group(TaskGroup("init", (Task("a", "n", ()),))).tasks == ()
+
+
+def test_outputs_that_are_read_after_their_group_are_found_wherever_they_are_read():
+    made = tuple(Output(name, Const(1)) for name in "abcd")
+    found = outputs_read_later(
+        job(
+            init=TaskGroup("init", (Task("i", "n", (reads("i", "d"),), outputs=made),)),
+            epoch=TaskGroup(
+                "epoch",
+                (
+                    Task("e", "n", (Loop(Const(2), (reads("i", "a"),)),), outputs=made),
+                    Task("f", "n", (reads("e", "a"),), needs=("e",)),
+                ),
+            ),
+            exit=TaskGroup("exit", (Task("x", "n", (reads("e", "b"),)),)),
+            stop=(StopWhen(Probe("", (Binary(OutputRead("e", "c", "n"), "+", Const(1)),))),),
+        )
+    )
+
+    assert found == {
+        OutputRef("i", "n", "a"),
+        OutputRef("e", "n", "b"),
+        OutputRef("e", "n", "c"),
+    }
+
+
+def test_outputs_of_a_group():
+    group = TaskGroup("g", (Task("t", "n", (), outputs=(Output("o", Const(1)),)),))
+
+    assert group_outputs(group) == {OutputRef("t", "n", "o")}
+
+
+def test_every_step_is_found_however_deep_it_stands():
+    log, stop = Log(Text(("a",))), Stop(None, "p")
+    inner = If(((Const(True), (log,)),), (stop,))
+    setup = NodeSetup("n", SetupNets(init=(Log(Text(("b",))),)))
+    steps = list(
+        iter_steps(
+            job(epoch=TaskGroup("epoch", (Task("t", "n", (Loop(None, (inner,)),)),), (setup,)))
+        )
+    )
+
+    assert [type(step).__name__ for step in steps] == ["Loop", "If", "Log", "Stop", "Log"]

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from jobrun.graph.readers import (
+    POSITION,
+    CounterSource,
+    Field,
+    Reader,
+    ZipSource,
+    readers_in,
+    record_path,
+)
+
+
+def _reader(name):
+    return Reader(name, CounterSource(), (Field(name, ""),))
+
+
+def test_a_position_is_a_state_blob_that_no_expression_can_name():
+    assert _reader("train").position == "readers/train"
+
+
+def test_the_columns_of_a_position_are_told_apart():
+    assert len(set(POSITION)) == len(POSITION)
+    assert POSITION.index("finished") == 3
+
+
+def test_whoever_reads_side_by_side_has_a_position_too():
+    one, two = _reader("one"), _reader("two")
+    both = Reader("both", ZipSource((one, two)))
+
+    assert readers_in(one) == (one,)
+    assert readers_in(both) == (both, one, two)
+
+
+def test_a_record_is_a_block_of_its_task():
+    assert record_path("epoch/t") == "epoch/t/record"

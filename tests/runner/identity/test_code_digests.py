@@ -1,0 +1,284 @@
+"""All code that decides a result is found and compared, wherever it is."""
+
+from __future__ import annotations
+
+import compileall
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from jobrun.api import prepare
+from jobrun.cli.process.invoke import invoke
+from jobrun.runner.identity.code_digests import digest_code
+from jobrun.runner.rundir.runs import open_run
+from tests.support.stored_runs import only_run
+
+SPEC = """\
+jobrun: 1
+name: add
+init: [{task: start, steps: ["x = 0.0"]}]
+epoch: [{task: step, steps: [{call: "TARGET", with: {x: x}, out: x}]}]
+stop: [{epochs: 6}]
+"""
+
+
+def _code(folder, target="main:step", more=""):
+    (folder / "add.yaml").write_text(SPEC.replace("TARGET", target) + more)
+    prepared = prepare(str(folder / "add.yaml"))
+    return digest_code(prepared.job, folder)
+
+
+def _write(folder, **texts):
+    for name, text in texts.items():
+        # A double underscore stands for a slash.
+        path = folder / f"{re.sub(r'__(?!init|$)|__(?=__init)', '/', name)}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_digests_of_callables_follow_their_source(tmp_path):
+    _write(tmp_path, main="def step(x): return x\n")
+    before = _code(tmp_path)
+    _write(tmp_path, main="def step(x): return x + 1\n")
+    after = _code(tmp_path)
+
+    assert set(before.sources) == set(after.sources) == {"main:step"}
+    assert before != after
+    assert before.packages == {}
+
+
+def test_modules_that_are_imported_count_however_deep(tmp_path):
+    _write(
+        tmp_path,
+        main="import os\nfrom helpers import add\nimport pack.deep\n",
+        helpers="def add(x):\n    from other import one\n    return one\n",
+        other="import main\none = 1\n",
+        pack____init__="",
+        pack__deep="from . import near\nfrom .sub import far\n",
+        pack__near="",
+        pack__sub="far = 1\n",
+        unused="",
+        lazy="",
+        named="import importlib\nimportlib.import_module('lazy')\n",
+        typed="from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import unused\n",
+    )
+    (tmp_path / "pack" / "near.py").write_text("import named, typed\n")
+
+    found = _code(tmp_path).sources
+
+    assert sorted(found) == [
+        "helpers",
+        "lazy",
+        "main:step",
+        "named",
+        "other",
+        "pack",
+        "pack.deep",
+        "pack.near",
+        "pack.sub",
+        "typed",
+    ]
+    assert all(digest.startswith("sha256:") for digest in found.values())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import_module(f'models.{name}')", "import_module('models.%s' % name)",
+        "import_module('models.' + name)", "import_module('models.{}'.format(name))",
+        "__import__(f'models.{name}')",
+    ],
+)  # fmt: skip
+def test_an_import_of_a_computed_name_stands_for_all_that_it_may_mean(tmp_path, line):
+    _write(
+        tmp_path,
+        main=f"from importlib import import_module\ndef step(x): {line}\n",
+        models____init__="",
+        models__one="",
+        models__sub__two="",
+        unused="",
+    )
+    assert {"models", "models.one", "models.sub.two"} <= {*_code(tmp_path).sources}
+    assert "unused" not in _code(tmp_path).sources
+
+
+def test_what_cannot_be_parsed_imports_nothing(tmp_path):
+    _write(tmp_path, main="import (")
+    assert set(_code(tmp_path).sources) == {"main:step"}
+
+
+def test_the_standard_library_counts_with_the_version_of_python(tmp_path):
+    found = _code(tmp_path, "_thread:start_new_thread")
+    assert (found.sources, found.packages) == ({}, {})
+    found = _code(tmp_path, "json:loads")
+    assert (found.sources, found.packages) == ({}, {})
+
+
+def test_namespace_packages_bytecode_and_extensions_count(tmp_path):
+    _write(tmp_path, main="from space import inner\nimport old, fast\n", space__inner="")
+    _write(tmp_path, old="import deep\nfrom space import far\n", deep="", space__far="")
+    compileall.compile_file(str(tmp_path / "old.py"), legacy=True, quiet=1)
+    (tmp_path / "old.py").unlink()
+    (tmp_path / "fast.abi3.so").write_bytes(b"machine code")
+
+    found = _code(tmp_path).sources
+
+    assert set(found) == {"main:step", "space.inner", "old", "deep", "space.far", "fast"}
+    (tmp_path / "fast.abi3.so").write_bytes(b"machine Code")
+    changed = _code(tmp_path).sources
+    assert {name for name in found if found[name] != changed[name]} == {"fast"}
+
+
+def test_installed_packages_count_with_the_versions_of_their_distributions(tmp_path):
+    _write(tmp_path, main="import yaml, scipy.stats\nfrom sklearn.cluster import KMeans\n")
+
+    found = _code(tmp_path)
+
+    assert set(found.sources) == {"main:step"}
+    assert {"pyyaml", "scipy", "scikit-learn", "numpy", "joblib"} <= set(found.packages)
+
+
+def test_a_callable_of_an_installed_package_is_its_version(tmp_path):
+    found = _code(tmp_path, "scipy.special:expit")
+    assert found.sources == {}
+    assert set(found.packages) == {"scipy", "numpy"}
+
+
+def test_modules_that_a_script_imports_count(tmp_path):
+    _write(tmp_path, main="", train="import helper, scipy\n", helper="")
+    more = 'exit: [{task: t, steps: [{run: "python train.py --fast"}]}]\n'
+    found = _code(tmp_path, more=more)
+    assert set(found.sources) == {"main:step", "./train.py", "helper"}
+    assert found.packages == {}
+
+
+def test_a_class_of_a_reader_counts(tmp_path):
+    _write(tmp_path, main="", feed="import inner\nclass Feed: pass\n", inner="")
+    more = (
+        'readers: {r: {call: "feed:Feed", fields: [a]}}\n'
+        "download: [{task: t, read: r, steps: [y = a]}]\n"
+    )
+    assert {"feed:Feed", "inner"} <= set(_code(tmp_path, more=more).sources)
+
+
+@pytest.fixture(scope="module")
+def virtual_environment(tmp_path_factory):
+    """An environment of its own that has all that this one has."""
+    place = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place / "venv"], check=True)
+    [site] = (place / "venv" / "lib").glob("python*/site-packages")
+    paths = [path for path in sys.path if path.endswith("site-packages")]
+    import jobrun  # noqa: PLC0415
+
+    paths.append(os.path.dirname(os.path.dirname(jobrun.__file__)))  # noqa: PTH120
+    (site / "base.pth").write_text("\n".join(paths))
+    return place / "venv" / "bin" / "python", site
+
+
+def _installed(site, version, body, *, direct=False):
+    package, info = site / "libdist", site / f"libdist-{version}.dist-info"
+    for old in (package, *site.glob("libdist-*.dist-info")):
+        shutil.rmtree(old, ignore_errors=True)
+    package.mkdir()
+    info.mkdir()
+    (package / "__init__.py").write_text(f"def add(x): return x + {body}\n")
+    (info / "METADATA").write_text(f"Name: libdist\nVersion: {version}\n")
+    (info / "RECORD").write_text(f"libdist/__init__.py,sha256={body},10\n")
+    if direct:
+        (info / "direct_url.json").write_text('{"url": "file:///src", "dir_info": {}}')
+
+
+def _jobrun(python, folder, *words):
+    return subprocess.run(
+        [python, "-m", "jobrun", *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.long
+def test_a_changed_module_of_an_editable_package_is_drift(virtual_environment, tmp_path):
+    python, site = virtual_environment
+    source = tmp_path / "src"
+    _write(
+        source,
+        myproj____init__="",
+        myproj__train="from . import layers\ndef step(x):\n    return layers.add(x)\n",
+        myproj__layers="def add(x): return x + 1\n",
+    )
+    (site / "__editable__.myproj.pth").write_text(str(source))
+    folder = tmp_path / "job"
+    folder.mkdir()
+    (folder / "add.yaml").write_text(SPEC.replace("TARGET", "myproj.train:step"))
+    assert _jobrun(python, folder, "run", "add.yaml", "--max-epochs", "2").returncode == 75
+    unchanged = _jobrun(python, folder, "resume", "--dry-run").stdout.split()
+    assert unchanged[unchanged.index("changed") + 1] == "nothing"
+
+    _write(source, myproj__layers="def add(x): return x + 100\n")
+
+    for words in (["resume", "--dry-run"], ["resume"], ["resume", "--strict"]):
+        done = _jobrun(python, folder, *words)
+        assert done.returncode == 5, words
+        assert "callables.myproj.layers" in done.stdout + done.stderr
+    assert (
+        _jobrun(python, folder, "resume", "--accept-drift", "callables.myproj.layers").returncode
+        == 0
+    )
+
+
+@pytest.mark.long
+def test_another_version_of_an_installed_package_is_told_and_refused_when_strict(
+    virtual_environment, tmp_path
+):
+    python, site = virtual_environment
+    _installed(site, "1.0", 1)
+    _write(tmp_path, main="import libdist\ndef step(x): return libdist.add(x)\n")
+    (tmp_path / "add.yaml").write_text(SPEC.replace("TARGET", "main:step"))
+    assert _jobrun(python, tmp_path, "run", "add.yaml", "--max-epochs", "2").returncode == 75
+    run = only_run(tmp_path / "runs")
+    assert open_run(run).record.packages == {"libdist": "1.0"}
+
+    _installed(site, "2.0", 100)
+
+    done = _jobrun(python, tmp_path, "resume", "--strict")
+    assert done.returncode == 5
+    assert "E370" in done.stderr
+    assert "packages.libdist" in done.stderr
+    done = _jobrun(python, tmp_path, "resume")
+    assert done.returncode == 0
+    assert "packages.libdist: was 1.0, is 2.0" in done.stderr
+
+
+@pytest.mark.long
+def test_a_package_built_from_a_folder_is_more_than_its_version(virtual_environment, tmp_path):
+    python, site = virtual_environment
+    _write(tmp_path, main="import libdist\ndef step(x): return libdist.add(x)\n")
+    (tmp_path / "add.yaml").write_text(SPEC.replace("TARGET", "main:step"))
+    _installed(site, "1.0", 1, direct=True)
+    assert _jobrun(python, tmp_path, "run", "add.yaml", "--max-epochs", "2").returncode == 75
+    _installed(site, "1.0", 100, direct=True)
+
+    done = _jobrun(python, tmp_path, "resume", "--strict")
+
+    assert done.returncode == 5
+    assert "packages.libdist: was 1.0 sha256:" in done.stderr.replace("E370]", "")
+
+
+def test_a_fork_runs_the_code_that_is_there_and_says_what_differs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    _write(
+        tmp_path,
+        main="import near\ndef step(x): return near.add(x)\n",
+        near="def add(x): return x + 1\n",
+    )
+    (tmp_path / "add.yaml").write_text(SPEC.replace("TARGET", "main:step"))
+    assert invoke(["run", "add.yaml", "--max-epochs", "2", "-q"]) == 75
+    _write(tmp_path, near="def add(x): return x + 2\n")
+    assert invoke(["resume", "-q"]) == 5
+    capsys.readouterr()
+
+    assert invoke(["fork", "add", "--max-epochs", "1"]) == 75
+
+    assert "not as in the run it is forked from: callables.near" in capsys.readouterr().err

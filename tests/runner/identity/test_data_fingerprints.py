@@ -1,0 +1,86 @@
+"""Which data files a resumed run reads again, and by what they are recognised."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from jobrun.compile.job import compile_job
+from jobrun.runner.identity import data_fingerprints as fingerprints
+from jobrun.runner.identity.data_fingerprints import fingerprint_data
+from jobrun.runner.identity.drift import compare_data
+from jobrun.spec.load import load_spec
+
+SPEC = """\
+jobrun: 1
+name: reads
+init:
+  - {task: once, steps: [{load: {A: "a.npy"}}, w = sum(A)]}
+epoch:
+  - task: again
+    steps: [{load: {B: "b.npy"}}, w = w + sum(B)%s]
+stop: [{epochs: 2}]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", np.arange(5.0))
+    return tmp_path
+
+
+def found(folder, more="", known=None):
+    (folder / "s.yaml").write_text(SPEC % more)
+    return fingerprint_data(compile_job(load_spec(str(folder / "s.yaml"))).job, folder, known)
+
+
+def test_only_what_epochs_read_is_recorded(folder):
+    assert list(found(folder)) == ["b.npy"]
+
+
+def test_a_touched_file_is_the_same_and_another_is_drift(folder):
+    before = found(folder)
+    os.utime(folder / "b.npy", (1, 1))
+    assert compare_data(before, found(folder, known=before)) == ()
+
+    np.save(folder / "b.npy", np.arange(5.0) + 1)
+    (change,) = compare_data(before, found(folder, known=before))
+
+    assert (change.field, change.kind) == ("data.b.npy", "semantic")
+
+
+def test_an_unchanged_file_is_not_read_again(folder, monkeypatch):
+    before = found(folder)
+    monkeypatch.setattr(fingerprints, "_digest", None)
+
+    assert found(folder, known=before) == before
+
+
+def test_of_a_large_file_both_ends_count(folder, monkeypatch):
+    monkeypatch.setattr(fingerprints, "_WHOLE_BYTES", 100)
+    monkeypatch.setattr(fingerprints, "_END_BYTES", 40)
+    before = found(folder)
+    assert before["b.npy"]["digest"].startswith("ends-sha256:")
+    data = bytearray((folder / "b.npy").read_bytes())
+    data[-1] ^= 1
+    (folder / "b.npy").write_bytes(data)
+
+    assert len(compare_data(before, found(folder))) == 1
+
+
+def test_what_the_job_writes_itself_is_left_out(folder):
+    assert found(folder, ', {save: {B: "b.npy"}}') == {}
+
+
+def test_where_programs_run_nothing_is_certain(folder):
+    assert found(folder, ", {run: [touch, x]}") == {}
+
+
+def test_a_file_that_is_gone_is_no_drift_of_data(folder):
+    before = found(folder)
+    (folder / "b.npy").unlink()
+
+    assert compare_data(before, found(folder)) == ()

@@ -1,0 +1,152 @@
+"""Tests of ``runner.datalock``."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from jobrun.compile.job import compile_job
+from jobrun.core.errors import DriftError, EnvironmentFaultError
+from jobrun.runner.identity.data_lock import (
+    Pin,
+    find_data_files,
+    lock_path,
+    pin_data,
+    read_lock,
+    require_locked,
+    write_lock,
+)
+from jobrun.runner.options import RunOptions
+from jobrun.runner.rundir.runs import newest_run
+from jobrun.runner.start import resume_run, start_run
+from jobrun.spec.load import load_spec
+
+SPEC = """\
+jobrun: 1
+name: reads
+readers: {r: {npy: data/r.npy, fields: [x], batch: 5}}
+init:
+  - {task: once, steps: [{load: {A: "data/a.npy"}}, w = sum(A)]}
+epoch:
+  - {task: again, read: r, steps: [w = w + sum(x), {save: {w: out.npy}}, {load: {v: out.npy}}]}
+stop: [{epochs: 2}]
+"""
+
+
+class _Place:
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / "data").mkdir()
+        for name in "ar":
+            self.save(name, np.arange(10.0))
+        self.spec = folder / "reads.yaml"
+        self.spec.write_text(SPEC)
+        self.lock = folder / "reads.lock.json"
+
+    def save(self, name, array):
+        np.save(self.folder / "data" / f"{name}.npy", array)
+
+    def load(self):
+        loaded = load_spec(str(self.spec))
+        return loaded, compile_job(loaded).job
+
+    def pin(self):
+        write_lock(self.lock, pin_data(self.load()[1], self.folder))
+
+    def start(self, **keys):
+        options = RunOptions(run_dir=self.folder / "runs", **keys)
+        return start_run(*self.load(), options, lambda event: None)
+
+
+@pytest.fixture
+def place(tmp_path):
+    return _Place(tmp_path)
+
+
+def test_what_is_pinned_are_files_that_are_read_and_not_written(place):
+    job = place.load()[1]
+
+    assert list(find_data_files(job, place.folder)) == ["data/a.npy", "data/r.npy"]
+
+
+def test_a_pin_is_size_and_digest_of_all_bytes(place):
+    bytes_ = (place.folder / "data/a.npy").read_bytes()
+
+    assert pin_data(place.load()[1], place.folder)["data/a.npy"] == Pin(
+        len(bytes_), hashlib.sha256(bytes_).hexdigest()
+    )
+
+
+def test_what_is_written_is_read_again(place):
+    place.pin()
+
+    assert lock_path(place.load()[0]) == place.lock
+    assert read_lock(place.lock) == pin_data(place.load()[1], place.folder)
+
+
+def test_without_a_lock_nothing_is_pinned(place):
+    assert read_lock(place.lock) is None
+    assert require_locked(*place.load()) == ()
+
+
+def test_a_run_goes_on_with_the_pinned_data(place):
+    place.pin()
+
+    assert place.start().exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "array"),
+    [("a", 5, np.arange(10.0) + 1), ("r", 3, np.arange(10.0) + 1), ("r", 3, np.arange(11.0))],
+)
+def test_other_data_are_refused_with_the_place_that_reads_them(place, name, line, array):
+    place.pin()
+    place.save(name, array)
+    with pytest.raises(DriftError) as caught:
+        place.start()
+    (fault,) = caught.value.faults
+
+    assert (fault.code, fault.where.line) == ("E265", line)
+    assert f"data/{name}.npy is not the one that reads.lock.json pins" in fault.message
+    assert "jobrun lock reads.yaml" in fault.mend
+    assert not (place.folder / "runs").exists()
+
+
+def test_a_resume_looks_too(place):
+    place.pin()
+    place.start(max_epochs=1)
+    place.save("a", np.arange(10.0) + 1)
+    run = newest_run(place.folder / "runs", "reads")
+    with pytest.raises(DriftError) as caught:
+        resume_run(run, RunOptions(run_dir=place.folder / "runs"), loaded=place.load()[0])
+
+    assert caught.value.faults[0].code == "E265"
+
+
+def test_a_file_that_is_not_pinned_is_a_warning(place):
+    write_lock(place.lock, {})
+
+    assert [(one.code, one.severity) for one in require_locked(*place.load())] == [
+        ("W142", "warning"),
+        ("W142", "warning"),
+    ]
+
+
+def test_a_missing_file_cannot_be_pinned(place):
+    (place.folder / "data/r.npy").unlink()
+    with pytest.raises(EnvironmentFaultError) as caught:
+        place.pin()
+    (fault,) = caught.value.faults
+
+    assert (fault.code, fault.where.line) == ("E372", 3)
+
+
+@pytest.mark.parametrize("text", ["<<<< mine", "[]", '{"format": 9, "files": {}}', '{"format": 1}'])
+def test_a_lock_that_cannot_be_read_is_not_passed_over(place, text):
+    place.lock.write_text(text)
+    with pytest.raises(EnvironmentFaultError) as caught:
+        place.start()
+
+    assert caught.value.faults[0].code == "E266"

@@ -1,0 +1,64 @@
+"""Versions and numerics, and the number of BLAS threads."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from jobrun.runner.identity.environment import blas_threads, describe_environment, set_blas_threads
+
+
+def test_the_environment_is_json_and_says_what_numbers_depend_on():
+    found = json.loads(json.dumps(describe_environment(), allow_nan=False))
+
+    assert {"python", "numpy", "blas", "blas_threads", "cpu_features", "jobrun"} <= set(found)
+    assert found["numpy"]
+    assert found["processors"] >= 1
+
+
+def run(program):
+    environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+    ).stdout.split()
+
+
+def test_threads_are_set_before_numpy_is_loaded():
+    program = (
+        "from jobrun.runner.identity.environment import *; import sys; set_blas_threads(2);"
+        "print('numpy' in sys.modules, blas_threads())"
+    )
+
+    assert run(program) == ["False", "2"]
+
+
+def test_threads_are_set_when_numpy_is_there_already():
+    before = blas_threads()
+    program = (
+        "import numpy; from jobrun.runner.identity.environment import *; set_blas_threads(1);"
+        "print(blas_threads()); set_blas_threads(2); print(blas_threads())"
+    )
+
+    assert run(program) == ["1", "2"]
+    assert blas_threads() == before
+
+
+@pytest.mark.long
+def test_the_face_of_the_runner_does_not_load_numpy():
+    program = (
+        "import jobrun.runner.start, sys; print('numpy' in sys.modules, 'h5py' in sys.modules)"
+    )
+
+    assert run(program) == ["False", "False"]
+
+
+def test_setting_is_seen_by_programs_started_later(monkeypatch):
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+
+    set_blas_threads(blas_threads() or 1)
+
+    assert os.environ["OMP_NUM_THREADS"] == os.environ["OPENBLAS_NUM_THREADS"]

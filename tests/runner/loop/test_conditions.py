@@ -1,0 +1,120 @@
+"""Whether a run stops, from values alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jobrun.core.errors import TaskFailedError
+from jobrun.graph.conditions import (
+    Endless,
+    Probe,
+    StopAfterEpochs,
+    StopAfterTime,
+    StopWhen,
+    StopWithoutImprovement,
+)
+from jobrun.graph.expressions import Const
+from jobrun.runner.loop.conditions import (
+    find_stop_reasons,
+    is_better,
+    total_epochs,
+    update_patience,
+)
+from jobrun.runner.progress import Progress
+
+WHEN = StopWhen(Probe("x < tol", (Const(True),)))
+
+
+def stops(condition, progress, holds=True):
+    return bool(find_stop_reasons((condition,), progress, lambda probe: holds))
+
+
+def test_epochs_are_a_total():
+    assert not stops(StopAfterEpochs(3), Progress(epoch=2))
+    assert stops(StopAfterEpochs(3), Progress(epoch=3))
+    assert stops(StopAfterEpochs(3), Progress(epoch=4))
+
+
+def test_a_condition_on_the_state_stops_when_it_holds():
+    assert stops(WHEN, Progress(epoch=1))
+    assert not stops(WHEN, Progress(epoch=1), holds=False)
+
+
+def test_time_is_that_of_the_whole_run():
+    assert not stops(StopAfterTime(10.0), Progress(epoch=1, elapsed_s=9.9))
+    assert stops(StopAfterTime(10.0), Progress(epoch=1, elapsed_s=10.0))
+
+
+def test_endless_never_stops():
+    assert not stops(Endless(), Progress(epoch=10**9))
+
+
+def test_nothing_is_looked_at_after_init():
+    conditions = (WHEN, StopAfterTime(0.0))
+
+    assert find_stop_reasons(conditions, Progress(epoch=0, elapsed_s=1.0), lambda probe: True) == ()
+
+
+def test_all_reasons_are_given_in_the_order_of_the_spec():
+    found = find_stop_reasons((WHEN, StopAfterEpochs(1)), Progress(epoch=1), lambda probe: True)
+
+    assert found == ("x < tol", "1 epoch has run")
+
+
+def run_patience(condition, values):
+    progress = Progress()
+    for epoch, value in enumerate(values, start=1):
+        patience = update_patience((condition,), progress.patience, {"loss": value})
+        progress = replace(progress, epoch=epoch, patience=patience)
+        if stops(condition, progress):
+            return epoch
+    return None
+
+
+@pytest.mark.parametrize(
+    ("values", "stopped"),
+    [
+        ([5, 4, 3, 2], None),
+        ([5, 5, 5], 3),
+        ([5, 4, 4.5, 4, 9], 4),
+        ([float("nan"), float("nan")], 2),
+        ([5, float("nan"), 4, 4, 4], 5),
+    ],
+)
+def test_patience_ends_after_epochs_without_improvement(values, stopped):
+    assert run_patience(StopWithoutImprovement("loss", 2), values) == stopped
+
+
+def test_a_small_gain_is_none():
+    condition = StopWithoutImprovement("loss", 1, min_delta=0.5)
+
+    assert run_patience(condition, [5, 4.4, 4.0]) == 3
+
+
+def test_more_patience_goes_on_with_the_count_as_it_stands():
+    few, many = StopWithoutImprovement("loss", 2), StopWithoutImprovement("loss", 3)
+    patience = update_patience((few,), (), {"loss": 1.0})
+    patience = update_patience((few,), patience, {"loss": 1.0})
+    patience = update_patience((many,), patience, {"loss": 1.0})
+
+    assert stops(many, Progress(epoch=3, patience=patience)) is False
+    assert stops(few, Progress(epoch=3, patience=patience)) is True
+
+
+def test_patience_with_text_is_an_error():
+    with pytest.raises(TaskFailedError, match="must be a number"):
+        update_patience((StopWithoutImprovement("loss", 2),), (), {"loss": "low"})
+
+
+def test_total_epochs_is_the_smallest():
+    assert total_epochs((StopAfterEpochs(9), WHEN, StopAfterEpochs(3))) == 3
+    assert total_epochs((WHEN,)) is None
+
+
+def test_better_is_strictly_better():
+    assert is_better(1.0, None, "min")
+    assert not is_better(1.0, 1.0, "min")
+    assert is_better(2.0, 1.0, "max")
+    assert not is_better(float("nan"), None, "max")

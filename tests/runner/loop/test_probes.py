@@ -1,0 +1,97 @@
+"""Values over the state of nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jobrun.core.errors import TaskFailedError
+from jobrun.core.origin import Origin
+from jobrun.graph.conditions import Probe
+from jobrun.graph.expressions import Binary, Const, NodeBlob, OutputRead
+from jobrun.graph.types import OutputRef
+from jobrun.runner.loop.conditions import ProbeEvaluator
+
+NODES = {"a": {"x": 1.0, "b": np.bool_(True)}, "b": {"x": 3.0, "b": np.bool_(False)}}
+PARTS = tuple(NodeBlob(node, "x") for node in NODES)
+BOOLS = tuple(NodeBlob(node, "b") for node in NODES)
+
+
+class Reads:
+    """The one thing of a session that is used here."""
+
+    def __init__(self, blobs=NODES):
+        self.blobs = blobs
+
+    def read(self, node, names):
+        return {name: self.blobs[node][name] for name in names}
+
+
+def look(value):
+    return ProbeEvaluator(Reads({"a": {"x": value}}), {}), Probe("x", (NodeBlob("a", "x"),))
+
+
+@pytest.mark.parametrize(
+    ("reduce", "value"), [("max", 3.0), ("min", 1.0), ("mean", 2.0), ("sum", 4.0), ("", 1.0)]
+)
+def test_several_nodes_become_one_value(reduce, value):
+    assert ProbeEvaluator(Reads(), {}).value(Probe("x", PARTS, reduce)) == value
+
+
+def test_bools_are_folded_too():
+    assert ProbeEvaluator(Reads(), {}).holds(Probe("b", BOOLS, "any")) is True
+    assert ProbeEvaluator(Reads(), {}).holds(Probe("b", BOOLS, "all")) is False
+
+
+def test_outputs_are_read():
+    looker = ProbeEvaluator(Reads(), {OutputRef("t", "a", "o"): 4})
+
+    value = looker.value(Probe("t.o", (Binary(OutputRead("t", "o", "a"), "+", Const(1)),)))
+
+    assert value == 5
+
+
+@pytest.mark.parametrize("value", [True, np.bool_(True), np.array(True)])
+def test_a_bool_may_be_of_any_kind(value):
+    looker, probe = look(value)
+
+    assert looker.holds(probe) is True
+
+
+@pytest.mark.parametrize("value", [1, 0.5, np.int64(1), "yes", None, np.array([True, False])])
+def test_truthiness_is_not_enough(value):
+    looker, probe = look(value)
+
+    with pytest.raises(TaskFailedError, match="must be true or false"):
+        looker.holds(probe)
+
+
+@pytest.mark.parametrize(
+    "value", [1, 2.5, True, "text", np.float32(0.5), np.array([[7]]), np.array(2.0)]
+)
+def test_a_metric_is_a_python_scalar(value):
+    looker, probe = look(value)
+
+    found = looker.scalar("m", probe)
+
+    assert type(found) in {int, float, bool, str}
+    assert found == value
+
+
+@pytest.mark.parametrize("value", [np.ones(2), None, 1j, [1]])
+def test_anything_else_is_no_metric(value):
+    looker, probe = look(value)
+
+    with pytest.raises(TaskFailedError, match="metric 'm' must be one number") as raised:
+        looker.scalar("m", probe)
+    assert raised.value.faults[0].code == "E367"
+
+
+def test_what_cannot_be_evaluated_has_its_place():
+    where = Origin("j.yaml", 4, 5)
+    expr = Binary(NodeBlob("a", "x"), "@", NodeBlob("b", "x"))
+
+    with pytest.raises(TaskFailedError, match="'x @ x' cannot be evaluated") as raised:
+        ProbeEvaluator(Reads(), {}).value(Probe("x @ x", (expr,), path="stop[0]", origin=where))
+
+    assert raised.value.faults[0].where == where

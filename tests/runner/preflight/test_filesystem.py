@@ -1,0 +1,50 @@
+"""Row 49: the kind of file system, from the mounts, and what a person is told of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobrun.runner.preflight.filesystem import check_file_system, find_file_system
+
+MOUNTS = """\
+21 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+30 21 0:40 / /data rw shared:1 - nfs4 server:/export rw
+31 21 0:41 / /data/fast rw - tmpfs tmpfs rw
+32 21 0:42 / /with\\040space rw - xfs /dev/vdb rw
+33 21 0:43 / /data/fast rw - lustre mgs:/l rw
+odd line
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/home/me", "ext4"), ("/data/runs", "nfs4"), ("/database", "ext4"),
+        ("/with space/x", "xfs"), ("/data/fast/runs", "lustre"),
+    ],
+)  # fmt: skip
+def test_row_49_the_deepest_and_latest_mount_counts(path, kind):
+    assert find_file_system(Path(path), MOUNTS) == kind
+
+
+def test_row_49_the_real_one_is_known(tmp_path):
+    assert find_file_system(tmp_path)
+    assert find_file_system(Path("/proc")) == "proc"
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"), [("nfs", "lock"), ("tmpfs", "reboot"), ("overlay", "container")]
+)
+def test_row_49_what_is_unusual_is_named_with_its_consequence(kind, word):
+    (fault,) = check_file_system(Path("/x"), kind)
+
+    assert (fault.code, fault.severity) == ("W182", "warning")
+    assert kind in fault.message
+    assert word in fault.message
+
+
+def test_row_49_a_disk_is_not_worth_a_word():
+    assert check_file_system(Path("/x"), "ext4") == ()
+    assert check_file_system(Path("/x"), "") == ()

@@ -1,0 +1,206 @@
+"""Which epoch a run continues from: the plan from values, then the moves on a real disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobrun.checkpoint.store import Damage, Manifest
+from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.core.errors import CheckpointError
+from jobrun.core.events import CheckpointSkipped
+from jobrun.runner.resume.recovery import (
+    FROM_INIT,
+    RecoveryPlan,
+    apply_recovery,
+    epoch_inspector,
+    generation_reader,
+    plan_recovery,
+)
+from jobrun.runner.rundir.journal import Journal, JournalContents, read_journal
+
+
+def plan(existing, said=(), bad=(), made=(), wanted=None, generation=0, **journal):
+    return plan_recovery(
+        tuple(existing),
+        JournalContents(tuple(said), **journal),
+        lambda epoch: Damage(epoch, "checksum") if epoch in bad else None,
+        lambda epoch: dict(made).get(epoch, 0),
+        generation,
+        wanted,
+    )
+
+
+def test_the_newest_good_epoch_is_taken():
+    assert plan([0, 1, 2], [0, 1, 2]) == RecoveryPlan(2)
+
+
+def test_nothing_saved_and_nothing_promised_starts_with_init():
+    assert plan([]) == RecoveryPlan(FROM_INIT)
+
+
+def test_an_epoch_whose_acknowledgement_a_crash_cut_off_counts_and_is_acknowledged():
+    assert plan([0, 1], [0]) == RecoveryPlan(1, acknowledge=True)
+
+
+def test_epochs_that_retention_removed_are_not_missed():
+    assert plan([0, 8, 9], range(10)) == RecoveryPlan(9)
+
+
+def test_row_64_a_damaged_newest_falls_back_to_the_last_good_one():
+    found = plan([0, 1, 2, 3], [0, 1, 2, 3], bad=[2, 3])
+
+    assert found.epoch == 1
+    assert found.skipped == (Damage(3, "checksum"), Damage(2, "checksum"))
+    assert found.rewind
+
+
+def test_row_63_all_damaged_is_refused_with_each_reason():
+    with pytest.raises(CheckpointError, match=r"epoch 1: checksum; epoch 0: checksum") as raised:
+        plan([0, 1], [0, 1], bad=[0, 1])
+
+    assert raised.value.faults[0].code == "E358"
+
+
+@pytest.mark.parametrize("existing", [[], [0, 1]])
+def test_row_65_a_promised_epoch_that_is_gone_is_refused(existing):
+    with pytest.raises(CheckpointError, match="epoch 2 was saved and is gone") as raised:
+        plan(existing, [0, 1, 2])
+
+    assert raised.value.faults[0].code == "E357"
+
+
+def test_the_wanted_epoch_opens_a_new_generation_and_the_later_ones_are_over():
+    found = plan([0, 1, 2, 3], [0, 1, 2, 3], wanted=1, generation=4, made={2: 4, 3: 3})
+
+    assert found == RecoveryPlan(1, 5, superseded=((2, 4), (3, 3)), acknowledge=True, rewind=True)
+
+
+def test_row_26_a_wanted_epoch_that_is_not_there_lists_those_that_are():
+    with pytest.raises(CheckpointError, match="epoch 99 is not there") as raised:
+        plan([0, 3, 4, 5, 9], [9], wanted=99)
+
+    assert raised.value.faults[0].mend == "there are epochs 0, 3-5, 9"
+
+
+def test_a_wanted_epoch_that_is_damaged_is_not_replaced_by_another():
+    with pytest.raises(CheckpointError, match="epoch 1 cannot be used: checksum"):
+        plan([0, 1, 2], [2], bad=[1], wanted=1)
+
+
+def test_a_step_back_that_a_crash_cut_short_is_finished():
+    found = plan_recovery(
+        (0, 1, 2, 3),
+        JournalContents((0, 1), rewound_to=1, generation=1),
+        lambda epoch: None,
+        lambda epoch: 0,
+        0,
+    )
+
+    assert found == RecoveryPlan(1, 1, superseded=((2, 0), (3, 0)))
+
+
+def test_epochs_made_after_a_step_back_count():
+    found = plan_recovery(
+        (0, 1, 2),
+        JournalContents((0, 1, 2), rewound_to=1, generation=1),
+        lambda epoch: None,
+        lambda epoch: 1 if epoch == 2 else 0,
+        1,
+    )
+
+    assert found == RecoveryPlan(2, 1)
+
+
+def test_a_damaged_manifest_after_a_step_back_is_damage_and_not_a_loss():
+    found = plan_recovery(
+        (0, 1, 2),
+        JournalContents((0, 1, 2), rewound_to=0, generation=1),
+        lambda epoch: Damage(2, "manifest") if epoch == 2 else None,
+        lambda epoch: None if epoch == 2 else 1,
+        1,
+    )
+
+    assert found.epoch == 1
+    assert found.skipped == (Damage(2, "manifest"),)
+
+
+@pytest.fixture
+def store(tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    store = DirectoryStore(str(tmp_path / "checkpoints"))
+    for epoch in range(4):
+        store.commit(store.stage(epoch), Manifest(epoch, "id-1", 0, (), "sha256:" + "0" * 64))
+    return store
+
+
+@pytest.fixture
+def journal(tmp_path):
+    journal = Journal.open(tmp_path, "id-1")
+    for epoch in range(4):
+        journal.acknowledge(epoch, 0)
+    yield journal
+    journal.close()
+
+
+def test_damaged_epochs_are_told_of_and_kept_out_of_the_way(tmp_path, store, journal):
+    events = []
+    found = RecoveryPlan(1, 0, (Damage(3, "bad"), Damage(2, "worse")), rewind=True)
+
+    apply_recovery(found, store, journal, tmp_path, events.append)
+
+    assert store.epochs() == (0, 1)
+    # Each once.
+    assert events == [CheckpointSkipped(3, "bad"), CheckpointSkipped(2, "worse")]
+    assert len(list((tmp_path / "superseded" / "damaged").iterdir())) == 2
+    assert read_journal(tmp_path, "id-1").epochs == (0, 1)
+
+
+def test_superseded_epochs_go_by_their_generation_and_never_over_others(tmp_path, store, journal):
+    (tmp_path / "superseded" / "g0").mkdir(parents=True)
+    found = RecoveryPlan(1, 1, superseded=((2, 0), (3, 0)), acknowledge=True, rewind=True)
+
+    apply_recovery(found, store, journal, tmp_path, lambda event: None)
+
+    assert store.epochs() == (0, 1)
+    assert len(list((tmp_path / "superseded" / "g0-2").iterdir())) == 2
+    assert read_journal(tmp_path, "id-1").generation == 1
+
+
+def test_an_epoch_of_another_run_is_unusable(store):
+    assert epoch_inspector(store, "id-1")(3) is None
+    assert "another run" in epoch_inspector(store, "id-2")(3).reason
+
+
+def test_a_damaged_manifest_has_no_generation(store):
+    assert generation_reader(store)(2) == 0
+    with Path(store.path(2), "manifest.json").open("ab") as file:
+        file.write(b"x")
+
+    assert generation_reader(store)(2) is None
+
+
+def test_row_65_with_the_users_word_an_older_epoch_is_taken():
+    found = plan_recovery(
+        (0, 1), JournalContents((0, 1, 2)), lambda epoch: None, lambda epoch: 0, 0, allow_lost=True
+    )
+
+    assert found == RecoveryPlan(1, rewind=True, lost=2)
+
+
+def test_row_65_nothing_makes_a_run_start_over_by_itself():
+    with pytest.raises(CheckpointError, match="epoch 2 was saved and is gone"):
+        plan_recovery(
+            (), JournalContents((0, 1, 2)), lambda epoch: None, lambda epoch: 0, 0, allow_lost=True
+        )
+
+
+def test_row_65_what_is_lost_is_said_and_the_journal_goes_back(tmp_path, store, journal):
+    journal.acknowledge(4, 0)
+    events = []
+
+    apply_recovery(RecoveryPlan(3, rewind=True, lost=4), store, journal, tmp_path, events.append)
+
+    assert events[0].text.startswith("LOST: epoch 4 was saved and is gone; continuing from epoch 3")
+    assert read_journal(tmp_path, "id-1").epochs == (0, 1, 2, 3)

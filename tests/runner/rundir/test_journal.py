@@ -1,0 +1,111 @@
+"""The list of acknowledged epochs: whole, torn, damaged, another run's."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from jobrun.core.errors import CheckpointError
+from jobrun.runner.rundir.journal import (
+    JOURNAL_NAME,
+    Journal,
+    JournalContents,
+    parse_journal,
+    read_journal,
+    set_aside_journal,
+)
+
+
+def write(run, *epochs):
+    journal = Journal.open(run, "id-1")
+    for epoch in epochs:
+        journal.acknowledge(epoch, 0)
+    journal.close()
+    return (run / JOURNAL_NAME).read_bytes()
+
+
+def test_no_journal_says_nothing(tmp_path):
+    assert read_journal(tmp_path, "id-1") == JournalContents()
+    assert read_journal(tmp_path, "id-1").newest == -1
+
+
+def test_every_line_is_json_with_a_checksum(tmp_path):
+    lines = write(tmp_path, 0, 1).splitlines()
+
+    assert [json.loads(line)["epoch"] for line in lines] == [0, 1]
+    assert all(len(json.loads(line)["crc32"]) == 8 for line in lines)
+
+
+def test_what_was_acknowledged_is_read_back(tmp_path):
+    write(tmp_path, 0, 1, 2)
+
+    assert read_journal(tmp_path, "id-1").epochs == (0, 1, 2)
+
+
+def test_row_50_any_torn_tail_is_dropped_and_cut_off_at_the_next_start(tmp_path):
+    data = write(tmp_path, 0, 1, 2)
+    two = data.index(b"\n", data.index(b"\n") + 1) + 1
+    for length in range(two, len(data)):
+        (tmp_path / JOURNAL_NAME).write_bytes(data[:length])
+
+        said = read_journal(tmp_path, "id-1")
+
+        assert said.epochs == (0, 1)
+        assert said.torn_bytes == length - two
+        write(tmp_path, 2)
+        assert (tmp_path / JOURNAL_NAME).read_bytes() == data
+
+
+def test_a_last_line_that_ends_but_does_not_check_out_is_torn_too(tmp_path):
+    data = write(tmp_path, 0, 1)
+
+    said = parse_journal(data[:-3] + b"x}\n", "id-1")
+
+    assert said.epochs == (0,)
+    assert said.torn_bytes > 0
+
+
+def test_row_50_every_changed_byte_before_the_last_line_is_noticed(tmp_path):
+    data = write(tmp_path, 0, 1, 2)
+    last = data.rindex(b"\n", 0, -1)
+    for place in range(last):
+        damaged = bytearray(data)
+        damaged[place] ^= 0x5A
+
+        with pytest.raises(CheckpointError, match=r"line [123] of committed\.jsonl") as raised:
+            parse_journal(bytes(damaged), "id-1")
+
+        assert raised.value.faults[0].code == "E356"
+
+
+def test_row_50_the_journal_of_another_run_is_refused(tmp_path):
+    write(tmp_path, 0, 1, 2)
+
+    with pytest.raises(CheckpointError):
+        read_journal(tmp_path, "id-2")
+
+
+def test_a_step_back_takes_later_promises_back(tmp_path):
+    journal = Journal.open(tmp_path, "id-1")
+    for epoch in range(5):
+        journal.acknowledge(epoch, 0)
+    journal.rewind(2, 1)
+    journal.acknowledge(3, 1)
+    journal.close()
+
+    said = read_journal(tmp_path, "id-1")
+
+    assert said.epochs == (0, 1, 2, 3)
+    assert (said.rewound_to, said.generation) == (2, 1)
+
+
+def test_a_damaged_journal_is_kept_when_it_is_put_aside(tmp_path):
+    (tmp_path / JOURNAL_NAME).write_bytes(b"first")
+    set_aside_journal(tmp_path)
+    (tmp_path / JOURNAL_NAME).write_bytes(b"second")
+    set_aside_journal(tmp_path)
+
+    kept = sorted((tmp_path / "superseded").iterdir())
+
+    assert [path.read_bytes() for path in kept] == [b"first", b"second"]

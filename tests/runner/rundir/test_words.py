@@ -1,0 +1,16 @@
+"""Names of runs."""
+
+from __future__ import annotations
+
+from jobrun.core.text.names import FILE_NAME
+from jobrun.runner.rundir.runs import _ADJECTIVES, _ANIMALS, random_name
+
+
+def test_a_name_is_two_words_that_a_directory_may_have():
+    assert all(FILE_NAME.fullmatch(random_name()) for _ in range(100))
+
+
+def test_no_word_is_there_twice():
+    words = [*_ADJECTIVES.split(), *_ANIMALS.split()]
+
+    assert len(set(words)) == len(words)

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.runner.saving import cadence
+from jobrun.runner.saving.cadence import LONGEST_S, SaveBudget, loss_bound_s
+from tests.conftest import ALLOWANCE_S
+
+
+@pytest.fixture(autouse=True)
+def allowance(monkeypatch):
+    """What saves may cost for users; other tests have more."""
+    monkeypatch.setattr(cadence, "ALLOWANCE_S", ALLOWANCE_S)
+
+
+class Clock:
+    """A clock that moves only when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _epochs(epoch_s: float, save_s: float, count: int) -> tuple[list[int], float]:
+    """Run equal epochs with saves of one cost; return what was saved, and the share of waiting."""
+    clock = Clock()
+    budget = SaveBudget(0.05, clock)
+    saved, waited_s = [], 0.0
+    for epoch in range(1, count + 1):
+        clock.now += epoch_s
+        if budget.is_due():
+            saved.append(epoch)
+            clock.now += save_s
+            waited_s += save_s
+            budget.spend(save_s)
+    return saved, waited_s / clock.now
+
+
+def test_each_epoch_is_saved_while_saves_are_cheap():
+    saved, _ = _epochs(epoch_s=1.0, save_s=0.04, count=1000)
+
+    assert saved == list(range(1, 1001))
+
+
+def test_waiting_takes_five_percent_of_a_long_run():
+    saved, share = _epochs(epoch_s=0.001, save_s=0.01, count=500_000)
+
+    assert 0.049 < share < 0.053
+    # All of them in the first second of waiting, and evenly from then on.
+    gaps = [after - before for before, after in pairwise(saved[150:])]
+    assert max(gaps) - min(gaps) <= 2
+
+
+def test_a_short_job_has_each_epoch_saved():
+    saved, _ = _epochs(epoch_s=0.001, save_s=0.02, count=int(ALLOWANCE_S / 0.02))
+
+    assert len(saved) == int(ALLOWANCE_S / 0.02)
+
+
+def test_a_save_that_costs_more_than_its_share_comes_after_ten_minutes():
+    saved, _ = _epochs(epoch_s=10.0, save_s=3600.0, count=200)
+
+    assert [after - before for before, after in pairwise(saved)] == [LONGEST_S / 10.0] * (
+        len(saved) - 1
+    )
+
+
+def test_a_long_run_does_not_wait_for_a_save_that_is_being_written():
+    clock = Clock()
+    budget = SaveBudget(0.05, clock)
+    budget.spend(0.001)
+    assert budget.is_due(busy_s=0.5)
+    clock.now = 100.0
+
+    assert not budget.is_due(busy_s=2.0)
+    assert budget.is_due()
+    clock.now = LONGEST_S
+    assert budget.is_due(busy_s=2.0)
+
+
+def test_processor_time_of_the_background_counts_as_waiting():
+    clock = Clock()
+    budget = SaveBudget(0.05, clock)
+    budget.spend(0.001)
+    budget.spend_beside(0.6)
+
+    assert not budget.is_due()
+    clock.now = 5.0
+    assert budget.is_due()
+
+
+@pytest.mark.parametrize(
+    ("policy", "bound_s"),
+    [
+        (CheckpointPolicy(every_epochs=1), 2.0 + 0.5),
+        (CheckpointPolicy(every_epochs=3), 6.0 + 0.5),
+        (CheckpointPolicy(every_s=10.0), 10.0 + 2.0 + 0.5),
+        (CheckpointPolicy(), 20 * 0.1 + 2.0 + 0.5),
+        (CheckpointPolicy(every_records=5), 2.0 + 0.5),
+    ],
+)
+def test_a_kill_loses_what_ran_since_the_last_durable_epoch(policy, bound_s):
+    assert loss_bound_s(policy, epoch_s=2.0, save_s=0.5, wait_s=0.1) == pytest.approx(bound_s)
+
+
+def test_a_kill_loses_ten_minutes_and_an_epoch_where_saves_are_slow():
+    assert loss_bound_s(CheckpointPolicy(), 2.0, 100.0, 100.0) == LONGEST_S + 2.0 + 100.0

@@ -1,0 +1,76 @@
+"""Whether saves go on beside the run, from what the spec says and what memory is free."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobrun.runner.saving.saver import MemoryBudget, free_memory_bytes
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_what_the_spec_says_holds_whatever_is_free(wanted):
+    assert MemoryBudget(wanted, lambda: 0).allows(GIB) is wanted
+
+
+@pytest.mark.parametrize(("state", "allowed"), [(100 * MIB, True), (GIB, False), (0, True)])
+def test_else_it_must_fit_into_half_of_what_is_free(state, allowed):
+    assert MemoryBudget(None, lambda: GIB).allows(state) is allowed
+
+
+def test_the_system_is_asked_again_only_when_the_state_has_grown():
+    asked = []
+    room = MemoryBudget(None, lambda: asked.append(1) or GIB)
+
+    assert [room.allows(size * MIB) for size in (100, 100, 105, 90, 300)] == [True] * 5
+    assert len(asked) == 2
+    assert not room.allows(4 * GIB)
+
+
+def test_what_is_held_already_does_not_count_twice():
+    free = [GIB]
+    room = MemoryBudget(None, lambda: free[0])
+    assert room.allows(400 * MIB)
+    free[0] = 624 * MIB
+
+    assert room.allows(500 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("blobs", "size", "gains"),
+    [(10_000, 40 * MIB, False), (300, MIB, True), (10_000, GIB, True), (1, 100 * MIB, True)],
+)
+def test_many_small_blobs_are_sooner_saved_than_handled_beside_the_run(blobs, size, gains):
+    assert MemoryBudget(None, lambda: GIB, blobs).gains(size, 0.05) is gains
+    assert MemoryBudget(True, lambda: GIB, blobs).gains(size, 0.05)
+
+
+def test_where_the_disk_is_slow_many_small_blobs_are_saved_beside_the_run_from_then_on():
+    room = MemoryBudget(None, lambda: GIB, 10_000)
+
+    assert [room.gains(40 * MIB, last_s) for last_s in (0.0, 0.3, 0.8, 0.1)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_free_memory_is_what_the_system_and_the_group_leave(tmp_path):
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal:       100 kB\nMemAvailable:    64 kB\n")
+    (tmp_path / "memory.current").write_text("1000\n")
+    assert free_memory_bytes(meminfo, tmp_path) == 64 << 10
+
+    (tmp_path / "memory.max").write_text("max\n")
+    assert free_memory_bytes(meminfo, tmp_path) == 64 << 10
+
+    (tmp_path / "memory.max").write_text("3000\n")
+    assert free_memory_bytes(meminfo, tmp_path) == 2000
+    assert free_memory_bytes(tmp_path / "none", tmp_path) == 0
+
+
+def test_this_machine_tells_how_much_is_free():
+    assert free_memory_bytes() > 0

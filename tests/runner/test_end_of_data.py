@@ -1,0 +1,159 @@
+"""No epoch begins when its readers are known to have no record left."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jobrun import api
+from jobrun.core.events import EpochEnded
+from jobrun.runner.options import RunOptions
+from tests.support.compiling import compile_text, fault_of
+
+SPEC = """\
+jobrun: 1
+name: ends
+init: [{{task: start, steps: [average = 0.0, seen = 0]}}]
+readers: {{rows: {{{source}, limit: 5, restart: never}}{more}}}
+epoch:
+  - task: read
+    read: {read}
+    setup: {{task: {{init: [n = 0, total = 0.0], exit: [average = total / n]}}}}
+    steps: [n += 1, total += sum(x), seen += 1]
+stop: [{stop}]
+checkpoint: {{async: false}}
+"""
+STREAM = """\
+class Rows:
+    def __init__(self, count):
+        self.count = count
+
+    def __iter__(self):
+        for number in range(self.count):
+            yield float(number)
+"""
+SOURCES = {
+    "npz": "npz: rows.npz, fields: {x: x}, batch: 10",
+    "csv": "csv: rows.csv, fields: [x], batch: 10",
+    "shuffled": "npz: rows.npz, fields: {x: x}, batch: 10, shuffle: true",
+    "drop_last": "npz: rows.npz, fields: {x: x}, batch: 9, drop_last: true",
+    "counter": "counter: {stop: 20}, fields: [x]",
+    "call": "'call': 'stream:Rows', with: {count: 20}, fields: [x]",
+}
+
+
+@pytest.fixture
+def place(tmp_path):
+    rows = np.arange(200.0)
+    np.savez(tmp_path / "rows.npz", x=rows)
+    (tmp_path / "rows.csv").write_text("x\n" + "\n".join(str(one) for one in rows) + "\n")
+    (tmp_path / "stream.py").write_text(STREAM)
+    return tmp_path
+
+
+def _run(place, text, **options):
+    path = place / "job.yaml"
+    path.write_text(text)
+    epochs: list[int] = []
+
+    def listen(event):
+        if isinstance(event, EpochEnded):
+            epochs.append(event.epoch)
+
+    settings = RunOptions(run_dir=place / "runs", **options)
+    result = api.run(path, settings, resume="auto", listener=listen)
+    return result, epochs
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_rows_that_are_a_multiple_of_the_limit_make_no_empty_epoch(place, source):
+    last = 5 if source == "drop_last" else 4
+    text = SPEC.format(source=SOURCES[source], more="", read="rows", stop="data_finished: rows")
+
+    result, epochs = _run(place, text)
+
+    assert result.exit_code == 0
+    assert epochs == [*range(1, last + 1)]
+
+
+def test_resumed_run_sees_the_end_of_its_data_too(place):
+    text = SPEC.format(source=SOURCES["call"], more="", read="rows", stop="data_finished: rows")
+
+    epochs = [_run(place, text, max_epochs=1)[1] for _ in range(5)]
+
+    assert epochs == [[1], [2], [3], [4], []]
+
+
+def test_zipped_readers_end_with_the_shortest(place):
+    text = SPEC.format(
+        source="counter: {stop: 20}, fields: [x]",
+        more=", other: {counter: {stop: 99}, fields: [y], restart: never}, "
+        "both: {zip: [rows, other], limit: 5}",
+        read="both",
+        stop="data_finished: both",
+    )
+
+    assert _run(place, text)[1] == [1, 2, 3, 4]
+
+
+def test_epochs_that_live_on_records_end_with_these(place):
+    text = SPEC.format(source=SOURCES["npz"], more="", read="rows", stop="epochs: 10")
+
+    result, epochs = _run(place, text)
+
+    assert (result.exit_code, epochs) == (0, [1, 2, 3, 4])
+
+
+def test_all_shares_of_all_nodes_have_to_end(place):
+    text = """\
+jobrun: 1
+name: ends
+nodes: {a: {count: 2}}
+init: [{task: start, node: '*', steps: [seen = 0]}]
+readers: {rows: {npz: rows.npz, fields: {x: x}, batch: 10, limit: 4, restart: never, shard: node}}
+epoch: [{task: read, node: '*', read: rows, steps: [seen += len(x)]}]
+stop: [data_finished: rows]
+expect: [a_0.seen == 100, a_1.seen == 100]
+"""
+
+    result, epochs = _run(place, text)
+
+    assert (result.exit_code, epochs) == (0, [1, 2, 3])
+
+
+READ = "readers: {r: {counter: {stop: 9}, fields: [x], restart: never}}\n"
+
+
+@pytest.mark.parametrize(
+    ("epoch", "stop", "ends"),
+    [
+        ("{task: t, read: r, steps: [w = w + x]}", "epochs: 9", True),
+        ("{task: t, read: r, steps: [w = w + x]}", "data_finished: r", False),
+        ("{task: t, read: r, steps: [w = w + x]}", "endless: true", False),
+        ("{task: t, read: r, steps: [y = x]}, {task: u, steps: [w = w + 1]}", "epochs: 9", False),
+        ("{task: t, read: r, steps: [], write: {q: [x]}}, {task: u, read: q, steps: [w = w + x]}",
+         "epochs: 9", True),
+    ],
+)  # fmt: skip
+def test_epochs_end_with_the_data_where_all_tasks_live_on_them(tmp_path, epoch, stop, ends):
+    queues = "queues: {q: {}}\n" if "q" in epoch else ""
+    job = compile_text(tmp_path, f"{READ}{queues}epoch: [{epoch}]\nstop: [{stop}]\n").job
+
+    assert len(job.stop) == 1 + ends
+
+
+@pytest.mark.parametrize(
+    ("reader", "stop"),
+    [
+        ("{counter: {stop: 9}, fields: [x], restart: never, limit: 0}", "data_finished: r"),
+        ("{counter: {stop: 9}, fields: [x], limit: 0}", "when: w > 1"),
+        ("{npz: a.npz, fields: [x], limit: 0}", "when: w > 1"),
+        ("{counter: {start: 3}, fields: [x], restart: never, limit: 2}", "data_finished: r"),
+    ],
+)
+def test_job_whose_epochs_read_nothing_for_ever_is_refused(tmp_path, reader, stop):
+    text = f"readers: {{r: {reader}}}\nepoch: [{{task: t, read: r, steps: [w = w + x]}}]\n"
+
+    assert fault_of(tmp_path, f"{text}stop: [{stop}]\n").code == "E512"
+    for other in ("epochs: 3", "time: 1h", "endless: true"):
+        compile_text(tmp_path, f"{text}stop: [{stop}, {other}]\n")

@@ -1,0 +1,161 @@
+"""Loading some blobs of a saved epoch, without a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.core.errors import CheckpointError
+from jobrun.core.events import CheckpointTimes
+from jobrun.graph.types import Cluster, Node, Scope, Task, TaskGroup
+from jobrun.runner.partial_load import load_blobs_from_checkpoints
+from jobrun.session.base import RunContext
+from jobrun.session.threads.session import ThreadsSession
+from jobrun.testing.graphs import steps
+from jobrun.testing.stores import RUN_ID
+from jobrun.values.kinds import same_bits
+from tests.support.checkpoints import write
+from tests.support.resumable_job import Place
+
+A = {"w": np.arange(6.0), "k": 4, "readers/train": 7}
+B = {"w": np.float32(0.5), "v": "text"}
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = DirectoryStore(str(tmp_path / "checkpoints"))
+    staged = made.stage(2)
+    files = tuple(
+        write(Path(staged), values, node=node, epoch=2) for node, values in (("a", A), ("b", B))
+    )
+    made.commit(staged, Manifest(2, RUN_ID, 0, files, "sha256:" + "0" * 64))
+    return made
+
+
+@pytest.fixture
+def session(tmp_path):
+    one = session_of(tmp_path, "a", "b", "c")
+    yield one
+    one.close()
+
+
+def session_of(path, *nodes):
+    one = ThreadsSession()
+    one.open(Cluster(tuple(map(Node, nodes))), RunContext(0, str(path), str(path)))
+    return one
+
+
+def blobs(session, *nodes):
+    return {
+        f"{node}.{name}": session.read(node, (name,))[name]
+        for node in nodes
+        for name in session.names(node)
+    }
+
+
+def test_a_plain_name_is_loaded_into_every_node_that_saved_it(session, store):
+    found = load_blobs_from_checkpoints(session, store, 2, ["w", "k"])
+
+    assert found == {"w": ("a", "b"), "k": ("a",)}
+    now = blobs(session, "a", "b", "c")
+    assert set(now) == {"a.w", "a.k", "b.w"}
+    assert same_bits(now["a.w"], A["w"])
+    assert same_bits(now["b.w"], B["w"])
+
+
+def test_a_name_with_its_node_is_loaded_into_that_one(session, store):
+    found = load_blobs_from_checkpoints(session, store, 2, ["b.w", "a.readers/train"])
+
+    assert found == {"b.w": ("b",), "a.readers/train": ("a",)}
+    assert set(blobs(session, "a", "b")) == {"a.readers/train", "b.w"}
+
+
+def test_what_no_file_holds_is_not_found_and_makes_nothing(session, store):
+    found = load_blobs_from_checkpoints(session, store, 2, ["no", "v", "c.w", "b.k"])
+
+    assert found == {"no": (), "v": ("b",), "c.w": (), "b.k": ()}
+    assert set(blobs(session, "a", "b", "c")) == {"b.v"}
+
+
+def test_nothing_asked_for_is_nothing_loaded(session, store):
+    assert load_blobs_from_checkpoints(session, store, 2, []) == {}
+
+
+def test_other_blobs_of_the_session_stay(session, store):
+    scopes = (("w", Scope.NODE), ("x", Scope.NODE))
+    make = Task("make", "a", steps("w = 1", "x = 2"), scopes=scopes, path="init/make")
+    session.run(TaskGroup("init", (make,), workspace="global"), 0, {})
+
+    load_blobs_from_checkpoints(session, store, 2, ["a.w"])
+
+    now = blobs(session, "a")
+    assert now["a.x"] == 2
+    assert same_bits(now["a.w"], A["w"])
+
+
+@pytest.mark.parametrize("change", ["missing", "empty", "cut", "other byte"])
+def test_when_one_file_is_damaged_no_node_is_changed(session, store, change):
+    load_blobs_from_checkpoints(session, store, 2, ["k"])
+    before = blobs(session, "a", "b")
+    path = Path(store.path(2), "b.h5")
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    {
+        "missing": path.unlink,
+        "empty": lambda: path.write_bytes(b""),
+        "cut": lambda: path.write_bytes(data[:-1]),
+        "other byte": lambda: path.write_bytes(data),
+    }[change]()
+
+    for _ in range(5):
+        with pytest.raises(CheckpointError):
+            load_blobs_from_checkpoints(session, store, 2, ["w"])
+
+    assert blobs(session, "a", "b") == before
+    assert load_blobs_from_checkpoints(session, store, 2, ["a.w"]) == {"a.w": ("a",)}
+
+
+def test_an_epoch_that_is_not_there_is_told(session, store):
+    with pytest.raises(CheckpointError) as caught:
+        load_blobs_from_checkpoints(session, store, 3, ["w"])
+
+    assert caught.value.faults[0].code == "E310"
+
+
+def test_a_session_without_the_node_is_told_before_anything_is_read(tmp_path, store):
+    one = session_of(tmp_path, "a")
+    with pytest.raises(CheckpointError, match="no node 'b'"):
+        load_blobs_from_checkpoints(one, store, 2, ["w"])
+    assert one.names("a") == ()
+
+    assert load_blobs_from_checkpoints(one, store, 2, ["a.w"]) == {"a.w": ("a",)}
+    one.close()
+
+
+def test_it_is_told_how_long_each_node_took(session, store):
+    events = []
+
+    load_blobs_from_checkpoints(session, store, 2, ["w"], events.append)
+
+    (times,) = events
+    assert isinstance(times, CheckpointTimes)
+    assert (times.action, times.epoch) == ("partial load", 2)
+    assert [node.node for node in times.nodes] == ["a", "b"]
+    assert times.slowest in {"a", "b"}
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_run_or_a_directory_is_a_source_too(session, tmp_path, outside):
+    edits = [("stop:", "checkpoint: {dir: ck}\nstop:")] if outside else []
+    place = Place(tmp_path / "walk", *edits)
+    place.start()
+
+    assert load_blobs_from_checkpoints(session, place.run, 4, ["w"]) == {"w": ("a",)}
+
+    if not outside:
+        root = place.run.path / "checkpoints"
+        assert load_blobs_from_checkpoints(session, root, 1, ["b.v"]) == {"b.v": ("b",)}

@@ -1,0 +1,37 @@
+"""Which blobs are copied before anything runs, since no gate can be put in front of them."""
+
+from __future__ import annotations
+
+from jobrun.graph.steps import If, Loop
+from jobrun.graph.types import NodeReport, NodeSetup
+from jobrun.runtime.codegen.liveness import find_opaque_names
+from jobrun.testing.graphs import call, expr, group, report, setup, steps, task
+
+
+def test_what_a_callable_may_change_is_opaque_wherever_it_is_called():
+    deep = If(((expr("x"), steps(call("m:f", a="deep", b="read", inout="a"))),), (), "e/t/if")
+    one = task(
+        "t",
+        Loop(expr("3"), (deep,), "e/t/loop"),
+        "w += 1",
+        setup=(setup([call("m:f", a="first", inout="a")], [call("m:f", a="last", inout="a")]),),
+        reports=(report(call("m:f", a="beside", inout="a")),),
+    )
+    around = NodeSetup("local", setup([call("m:f", a="node", inout="a")]))
+    told = NodeReport("local", report(call("m:f", a="node_report", inout="a")))
+
+    found = find_opaque_names(group(one, setup=(around,), reports=(told,)))
+
+    assert found == {"local": {"deep", "first", "last", "beside", "node", "node_report"}}
+
+
+def test_what_a_hogwild_task_changes_is_opaque():
+    tasks = (task("t", "w += 1; n = 2", hogwild=True, instances=2), task("u", "v += 1"))
+
+    assert find_opaque_names(group(*tasks)) == {"local": {"w"}}
+
+
+def test_what_other_nodes_do_does_not_count():
+    one = task("t", call("m:f", a="w", inout="a"), node="a")
+
+    assert find_opaque_names(group(one, task("u", node="b"))) == {"a": {"w"}, "b": set()}

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jobrun.core.errors import JobrunError
+from jobrun.formats.rows.arrays import ArrayRows
+from jobrun.graph.readers import CounterSource
+from jobrun.runtime.records.row_iterators import CounterRows, ObjectIterator, RowIterator
+from jobrun.runtime.records.shuffle import shuffle_order
+from tests.support.tables import each_case
+
+
+def _rows(count=20, width=3):
+    x = np.arange(count * width, dtype=np.float32).reshape(count, width)
+    return ArrayRows("r", (x, np.arange(count)), ("x", "y"))
+
+
+def _all(feed):
+    found = []
+    while (given := feed.next()) is not None:
+        found.append(given)
+    assert feed.next() is None
+    return found
+
+
+def _feed(rows, share=None, start=0, batch=0, order=None, drop_last=False):
+    return RowIterator(rows, order, (share or (0, len(rows)),), start, batch, drop_last=drop_last)
+
+
+@each_case("batch", [0, 1, 7, 20, 50])
+@each_case("start", [0, 7, 19, 20])
+def test_from_any_place_on_the_rows_are_those_that_are_left(batch, start):
+    given = _all(_feed(_rows(), start=start, batch=batch))
+
+    assert sum(one.rows for one in given) == 20 - start
+    assert np.hstack([[], *(one.values[1] for one in given)]).tolist() == list(range(start, 20))
+
+
+def test_one_row_has_no_axis_for_it_and_a_batch_has():
+    row, batch = _feed(_rows()).next().values, _feed(_rows(), batch=4).next().values
+
+    assert [value.shape for value in row] == [(3,), ()]
+    assert isinstance(row[1], np.int64)
+    assert [(value.shape, str(value.dtype)) for value in batch] == [
+        ((4, 3), "float32"),
+        ((4,), "int64"),
+    ]
+
+
+def test_a_share_is_a_part_of_the_order():
+    order = shuffle_order(20, 1, "r", 1)
+    whole = [int(one.values[1]) for one in _all(_feed(_rows(), order=order))]
+    part = [int(one.values[1]) for one in _all(_feed(_rows(), share=(5, 15), order=order))]
+
+    assert part == whole[5:15]
+
+
+def test_what_is_left_out_of_a_last_batch_has_not_been_given():
+    given = _all(_feed(_rows(), batch=6, drop_last=True))
+
+    assert [one.rows for one in given] == [6, 6, 6]
+
+
+def test_a_large_batch_has_its_memory_for_itself():
+    rows = ArrayRows("r", (np.zeros((10, 10_000)),), ("x",))
+
+    assert all(one.values[0].flags.owndata for one in _all(_feed(rows, batch=4)))
+
+
+def test_no_two_records_share_memory():
+    given = _all(_feed(_rows(), batch=2))
+
+    arrays = [one.values[0] for one in given]
+    assert not any(np.shares_memory(a, b) for a in arrays for b in arrays if a is not b)
+
+
+def test_a_counter_gives_python_ints_one_by_one_and_arrays_in_batches():
+    source = CounterSource(5, None, -2)
+    single = _feed(CounterRows(source, single=True))
+    batches = _feed(CounterRows(source, single=False), batch=3)
+
+    assert [single.next().values[0] for _ in range(3)] == [5, 3, 1]
+    assert type(single.next().values[0]) is int
+    assert batches.next().values[0].tolist() == [5, 3, 1]
+
+
+def test_a_counter_ends_before_its_stop():
+    assert len(_all(_feed(CounterRows(CounterSource(0, 7, 3), single=True)))) == 3
+    assert _all(_feed(CounterRows(CounterSource(5, 5), single=True))) == []
+
+
+class _Iterated:
+    def __iter__(self):
+        yield from ({"x": np.full(2, i), "y": i} for i in range(5))
+
+
+class _Read:
+    def __init__(self):
+        self.at = 0
+        self.asked = []
+
+    def read(self, count):
+        self.asked.append(count)
+        found = np.arange(self.at, min(self.at + count, 5))
+        self.at += len(found)
+        return found
+
+
+class _Sought(_Read):
+    def seek(self, rows):
+        self.at = rows
+
+
+def _objects(made, names, start=0, batch=0, drop_last=False):
+    return ObjectIterator(made, names, start, batch, drop_last=drop_last, what="lib:Rows")
+
+
+@pytest.mark.parametrize("start", [0, 2, 5, 9])
+def test_an_object_is_iterated_from_the_row_on(start):
+    given = _all(_objects(_Iterated, ("y",), start))
+
+    assert [one.values[0] for one in given] == list(range(start, 5))
+
+
+def test_rows_of_an_object_are_stacked_to_batches():
+    x, y = zip(*(one.values for one in _all(_objects(_Iterated, ("x", "y"), batch=3))), strict=True)
+
+    assert [value.tolist() for value in y] == [[0, 1, 2], [3, 4]]
+    assert [value.shape for value in x] == [(3, 2), (2, 2)]
+    short = _objects(_Iterated, ("x", "y"), batch=3, drop_last=True)
+    assert len(_all(short)) == 1
+
+
+@pytest.mark.parametrize("made", [_Read, _Sought])
+def test_an_object_that_reads_in_batches_is_asked_for_them(made):
+    given = _all(_objects(made, ("x",), 1, 3))
+
+    assert [one.values[0].tolist() for one in given] == [[1, 2, 3], [4]]
+
+
+def test_what_an_object_keeps_is_copied():
+    buffer = np.zeros(2)
+
+    class Reusing:
+        def __iter__(self):
+            for i in range(3):
+                buffer[:] = i
+                yield buffer
+
+    given = _all(_objects(Reusing, ("x",)))
+
+    assert [one.values[0].tolist() for one in given] == [[0, 0], [1, 1], [2, 2]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "names", "message"),
+    [
+        ([(1, 2, 3)], ("a", "b"), "no tuple or mapping of 2"),
+        ([{"a": 1}], ("a", "b"), "without 'b'"),
+        ([memoryview(b"")], ("a",), "cannot hold"),
+        ([object()], ("a",), "cannot hold"),
+    ],
+)
+def test_what_is_no_row_is_told(rows, names, message):
+    with pytest.raises(JobrunError, match=message):
+        _all(_objects(lambda: rows, names))
+
+
+def test_rows_that_do_not_stack_are_told():
+    with pytest.raises(JobrunError, match="different shapes"):
+        _all(_objects(lambda: [np.zeros(2), np.zeros(3)], ("a",), batch=2))
+
+
+def test_more_rows_than_asked_for_are_refused():
+    class Generous:
+        def read(self, count):
+            return np.zeros(count + 1)
+
+    with pytest.raises(JobrunError, match="not 3 rows or fewer"):
+        _all(_objects(Generous, ("a",), batch=3))
+
+
+def test_errors_of_the_users_code_are_told_as_such():
+    class Broken:
+        def __iter__(self):
+            yield 1
+            raise ValueError("no more")
+
+    with pytest.raises(JobrunError, match="'lib:Rows' raised ValueError: no more") as caught:
+        _all(_objects(Broken, ("a",)))
+    assert caught.value.faults[0].code == "E206"

@@ -1,0 +1,344 @@
+"""What a node holds while its state is saved: who waits for whom, and how much memory it takes."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jobrun.checkpoint.checkpoint_file import read_state
+from jobrun.checkpoint.store import StoredFile
+from jobrun.checkpoint.write.writer import NodeWriter
+from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
+from jobrun.graph.steps import SaveState
+from jobrun.runtime.snapshots import snapshot as module
+from jobrun.runtime.snapshots.snapshot import Snapshots
+from jobrun.values.counter import Counter
+from jobrun.values.kinds import same_bits
+
+NONE = {}
+
+
+def names(*some):
+    return {"n": frozenset(some)}
+
+
+class Node:
+    """One node's blobs, and what is held of them."""
+
+    def __init__(self, **blobs):
+        self.blobs = blobs
+        self.snapshots = Snapshots()
+
+    def begin(self):
+        step = SaveState("n.h5", tuple(sorted(self.blobs)), "run", "checkpoint/save")
+        return self.snapshots.begin(step, "n", 4, self.blobs)
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """What is written, instead of a file."""
+    found = []
+
+    def write(self, path, *, epoch, run_id, values, unchanged=()):
+        found.append({name: np.copy(value) for name, value in values.items()})
+        return StoredFile("n", Path(path).name, 0, "")
+
+    monkeypatch.setattr(NodeWriter, "write", write)
+    return found
+
+
+def test_a_file_holds_the_values_of_the_moment_it_was_begun(tmp_path):
+    node = Node(w=np.arange(4.0), c=Counter(3), k=1)
+    ticket = node.begin()
+    node.snapshots.protect([ticket], (names("w", "c"),), NONE)
+    gate = node.snapshots.gates(names("w", "c"))["n"]
+    gate.pass_gate({"w", "c"})
+    node.blobs["w"] += 10
+    node.blobs["c"].up()
+    node.blobs["k"] = 2
+
+    saved = node.snapshots.persist(ticket, str(tmp_path))
+
+    assert (ticket.node, ticket.epoch) == ("n", 4)
+    read = read_state(
+        str(tmp_path / "n.h5"),
+        node="n",
+        epoch=4,
+        run_id="run",
+        digest=saved.file.digest,
+        names=("w", "c", "k"),
+    )
+    assert same_bits(read["w"], np.arange(4.0))
+    assert (read["c"].value, read["k"]) == (3, 1)
+    assert saved.copy_s > 0
+    assert saved.gate_s > 0
+
+
+def test_only_what_is_changed_in_place_is_copied(written):
+    node = Node(w=np.zeros(3), still=np.ones(3))
+    ticket = node.begin()
+    node.snapshots.protect([ticket], (names("w"),), NONE)
+    held = node.snapshots._held[ticket]
+
+    node.snapshots.persist(ticket, "x")
+
+    assert held._values["still"] is node.blobs["still"]
+    assert held._values["w"] is not node.blobs["w"]
+
+
+def test_nobody_waits_where_nothing_that_is_saved_is_changed():
+    node = Node(w=np.zeros(3))
+    node.snapshots.protect([node.begin()], (names("other"),), NONE)
+
+    assert node.snapshots.gates(names("other")) == {}
+
+
+def test_what_opaque_code_may_change_is_copied_before_anything_runs():
+    node = Node(w=np.zeros(3), v=np.zeros(3))
+    ticket = node.begin()
+    node.snapshots.protect([ticket], (names("w", "v"),), names("w"))
+    held = node.snapshots._held[ticket]
+
+    assert held._values["w"] is not node.blobs["w"]
+    assert held._values["v"] is node.blobs["v"]
+
+
+def test_a_group_that_was_not_foreseen_finds_what_it_changes_copied(written):
+    node = Node(w=np.zeros(3))
+    ticket = node.begin()
+    node.snapshots.protect([ticket], (), NONE)
+
+    assert node.snapshots.gates(names("w")) == {}
+
+    node.blobs["w"] += 1
+    node.snapshots.persist(ticket, "x")
+    assert written[0]["w"].tolist() == [0, 0, 0]
+
+
+def test_a_group_that_was_not_foreseen_waits_while_the_file_is_written(monkeypatch):
+    writing, go_on, order = threading.Event(), threading.Event(), []
+
+    def write(self, path, **more):
+        writing.set()
+        go_on.wait(100)
+        order.append("written")
+        return StoredFile("n", "n.h5", 0, "")
+
+    monkeypatch.setattr(NodeWriter, "write", write)
+    node = Node(w=np.zeros(3))
+    ticket = node.begin()
+    writer = threading.Thread(target=node.snapshots.persist, args=(ticket, "x"))
+    writer.start()
+    writing.wait(100)
+    threading.Timer(0.05, go_on.set).start()
+
+    node.snapshots.gates(names("w"))
+    order.append("changed")
+    writer.join()
+
+    assert order == ["written", "changed"]
+
+
+def test_a_block_waits_for_a_copy_that_another_thread_makes(monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+    node = Node(w=np.zeros(3))
+    ticket = node.begin()
+    node.snapshots.protect([ticket], (names("w"),), NONE)
+    held = node.snapshots._held[ticket]
+    copy = held._copy
+
+    def slowly(names):
+        begun.set()
+        go_on.wait(100)
+        copy(names)
+
+    monkeypatch.setattr(module.Snapshot, "_copy", lambda self, names: slowly(names))
+    copier = threading.Thread(target=held._copy_all, args=(None,))
+    copier.start()
+    begun.wait(100)
+    passed = threading.Event()
+    block = threading.Thread(target=lambda: (held.pass_gate({"w"}), passed.set()))
+    block.start()
+
+    assert not passed.wait(0.05)
+    go_on.set()
+    block.join(100)
+    copier.join(100)
+    assert passed.is_set()
+    assert held.is_safe
+
+
+def test_many_threads_at_the_gate_copy_each_blob_once(written, monkeypatch):
+    monkeypatch.setattr(module, "_TURN_BLOBS", 1)
+    blobs = {f"b{i}": np.full(7, float(i)) for i in range(200)}
+    node = Node(**blobs)
+    ticket = node.begin()
+    node.snapshots.protect([ticket], (names(*blobs),), NONE)
+    held = node.snapshots._held[ticket]
+    copied = []
+    plain = held._copy
+    monkeypatch.setattr(
+        module.Snapshot, "_copy", lambda self, names: (copied.extend(names), plain(names))
+    )
+    threads = [threading.Thread(target=held.pass_gate) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+
+    assert sorted(copied) == sorted(blobs)
+    node.snapshots.persist(ticket, "x")
+    assert all(same_bits(written[0][name], blobs[name]) for name in blobs)
+
+
+def test_a_copy_that_fails_is_an_error_for_everyone_and_blocks_nobody(monkeypatch):
+    def fail(self, names):
+        raise MemoryError
+
+    monkeypatch.setattr(module.Snapshot, "_copy", fail)
+    node = Node(w=np.zeros(3))
+    ticket = node.begin()
+    node.snapshots.protect([ticket], (names("w"),), NONE)
+
+    for _ in range(2):
+        with pytest.raises(MemoryError):
+            node.snapshots._held[ticket].pass_gate({"w"})
+        with pytest.raises(MemoryError):
+            node.snapshots.persist(ticket, "x")
+
+
+def test_what_cannot_be_stored_is_told_with_its_place(tmp_path):
+    node = Node(w=np.zeros((1,) * 33))
+
+    with pytest.raises(TaskFailedError) as caught:
+        node.snapshots.persist(node.begin(), str(tmp_path))
+
+    assert (caught.value.faults[0].code, caught.value.faults[0].path) == ("E202", "checkpoint/save")
+
+
+def test_a_second_try_writes_the_same_values(written):
+    node = Node(w=np.arange(3.0))
+    ticket = node.begin()
+    node.snapshots.protect([ticket], (names("w"),), NONE)
+    node.snapshots.persist(ticket, "x")
+    node.blobs["w"] += 1
+
+    node.snapshots.persist(ticket, "y")
+
+    assert written[1]["w"].tolist() == [0, 1, 2]
+
+
+def test_released_tickets_hold_nothing():
+    node = Node(w=np.zeros(3))
+    ticket = node.begin()
+    node.snapshots.protect([ticket], (names("w"),), NONE)
+    node.snapshots.release([ticket])
+    node.snapshots.release([ticket])
+
+    assert node.snapshots.gates(names("w")) == {}
+
+
+def test_copies_take_the_size_of_what_is_changed_once_and_for_all(written, monkeypatch):
+    size = 64 << 20
+    node = Node(w=np.ones(size // 8), still=np.ones(size // 8))
+    taken = []
+
+    def write(self, path, **more):
+        taken.append(rss_bytes())
+        return StoredFile("n", "n.h5", 0, "")
+
+    monkeypatch.setattr(NodeWriter, "write", write)
+    before = rss_bytes()
+    for _ in range(3):
+        ticket = node.begin()
+        node.snapshots.protect([ticket], (names("w"),), NONE)
+        node.snapshots.persist(ticket, "x")
+        node.snapshots.release([ticket])
+        node.blobs["w"] += 1
+
+    assert max(taken) - before < size + (8 << 20)
+    assert node.snapshots._places["n"].arena.size_bytes == size
+
+
+def rss_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """What the writer is told to be unchanged, file by file."""
+    found = []
+    original = NodeWriter.write
+
+    def write(self, path, **more):
+        found.append(set(more["unchanged"]))
+        return original(self, path, **more)
+
+    monkeypatch.setattr(NodeWriter, "write", write)
+    return found
+
+
+LARGE = 1 << 18
+
+
+def test_what_nobody_has_touched_is_told_to_be_unchanged(told, tmp_path):
+    node = Node(w=np.zeros(LARGE), still=np.ones(LARGE), bound=np.ones(LARGE), small=np.ones(2))
+    for number in range(3):
+        ticket = node.begin()
+        (tmp_path / str(number)).mkdir()
+        node.snapshots.persist(ticket, str(tmp_path / str(number)))
+        node.snapshots.release([ticket])
+        node.snapshots.gates(names("w"))
+        node.blobs["w"] += 1
+        node.blobs["bound"] = np.copy(node.blobs["bound"])
+
+    assert told == [set(), {"still"}, {"still"}]
+
+
+def test_what_changes_while_it_is_written_has_changed_afterwards(told, tmp_path):
+    node = Node(w=np.zeros(LARGE), still=np.ones(LARGE))
+    for number in range(2):
+        ticket = node.begin()
+        node.snapshots.protect([ticket], (names("w"),), NONE)
+        gate = node.snapshots.gates(names("w"))["n"]
+        gate.pass_gate({"w"})
+        node.blobs["w"] += 1
+        (tmp_path / str(number)).mkdir()
+        node.snapshots.persist(ticket, str(tmp_path / str(number)))
+        node.snapshots.release([ticket])
+
+    assert told == [set(), {"still"}]
+
+
+def test_after_a_save_that_failed_nothing_newer_is_taken_for_written(told, tmp_path):
+    node = Node(w=np.zeros(LARGE))
+    for number, fails in enumerate([False, True, False, False]):
+        node.snapshots.gates(names("w") if number == 1 else names())
+        ticket = node.begin()
+        if fails:
+            with pytest.raises(EnvironmentFaultError):
+                node.snapshots.persist(ticket, str(tmp_path / "not-there"))
+        else:
+            (tmp_path / str(number)).mkdir()
+            node.snapshots.persist(ticket, str(tmp_path / str(number)))
+        node.snapshots.release([ticket])
+
+    # The second changed it, and never became a file.
+    assert told == [set(), set(), set(), {"w"}]
+
+
+def test_an_array_at_the_place_of_one_that_is_gone_is_another(told, tmp_path):
+    node = Node(w=np.zeros(LARGE))
+    for number in range(3):
+        ticket = node.begin()
+        (tmp_path / str(number)).mkdir()
+        node.snapshots.persist(ticket, str(tmp_path / str(number)))
+        node.snapshots.release([ticket])
+        del node.blobs["w"]
+        node.blobs["w"] = np.full(LARGE, float(number))
+
+    assert told == [set(), set(), set()]

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.core.errors import CheckpointError
+from jobrun.graph.steps import AdoptState, CopyState, LoadState, PublishCopy, SaveState
+from jobrun.testing.stores import RUN_ID, write_epoch
+from jobrun.values.kinds import same_bits
+from tests.support.step_bench import Bench
+
+
+@pytest.fixture
+def bench(tmp_path):
+    with Bench(str(tmp_path)) as one:
+        one.node.update(w=np.arange(4.0), k=3, scratch=1)
+        one.do(SaveState("local.h5", ("k", "w"), "run"))
+        ticket = one.frame.results["ticket"]
+        one.saved = one.run.snapshots.persist(ticket, str(tmp_path)).file
+        yield one
+
+
+def load(bench, tmp_path, *names, digest="", partial=False):
+    digest = digest or bench.saved.digest
+    path = str(tmp_path / "local.h5")
+    bench.do(LoadState(path, names, 3, "run", digest, partial=partial))
+
+
+def test_a_load_gives_out_what_it_read_and_how_long_it_took(bench, tmp_path):
+    saved = bench.saved
+    load(bench, tmp_path, "k", "w")
+
+    read = bench.frame.results["file"]
+    assert read == saved
+    assert read.seconds > 0
+    assert bench.frame.results["names"] == ("k", "w")
+
+
+def test_a_partial_load_changes_no_node_until_it_is_adopted(bench, tmp_path):
+    before = bench.node["w"]
+    bench.node["w"] = 0
+    load(bench, tmp_path, "w", "no", partial=True)
+    assert bench.node["w"] == 0
+    assert bench.frame.results["names"] == ("w",)
+
+    bench.do(AdoptState(("w", "no")))
+
+    assert same_bits(bench.node["w"], before)
+    assert set(bench.node) == {"w", "k", "scratch"}
+
+
+def test_a_file_that_does_not_fit_changes_nothing(bench, tmp_path):
+    before = dict(bench.node)
+
+    with pytest.raises(CheckpointError):
+        load(bench, tmp_path, "w", digest="sha256:" + "0" * 64, partial=True)
+
+    assert dict(bench.node) == before
+    assert "w" not in bench.frame.g
+
+
+def test_an_epoch_is_copied_and_published(bench, tmp_path):
+    store = DirectoryStore(str(tmp_path / "checkpoints"))
+    (file,) = write_epoch(store, 2).files
+    staged, target = tmp_path / "there" / ".tmp-x", tmp_path / "there" / "epoch-000002"
+    path = str(Path(store.path(2), file.name))
+
+    bench.do(
+        CopyState(path, str(staged), "n", file.size_bytes, file.digest),
+        PublishCopy(store.path(2), str(staged), str(target)),
+    )
+
+    assert bench.frame.results["file"] == file
+    assert DirectoryStore(str(tmp_path / "there")).manifest(2).run_id == RUN_ID

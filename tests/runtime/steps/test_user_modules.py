@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import importlib
+import sys
+
+import pytest
+
+from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
+from jobrun.runtime.steps.user_modules import FolderFinder, load_callable
+
+
+def folder(path, **modules):
+    path.mkdir(exist_ok=True)
+    for name, source in modules.items():
+        (path / f"{name}.py").write_text(source)
+    return str(path)
+
+
+def test_a_module_is_found_in_the_folder_and_sys_path_is_left_alone(tmp_path):
+    before = list(sys.path)
+    where = folder(tmp_path, imports_one="def f(): return 1")
+
+    assert load_callable("imports_one:f", where)() == 1
+    assert sys.path == before
+
+
+def test_a_module_may_import_its_neighbours(tmp_path):
+    where = folder(
+        tmp_path,
+        imports_two="import imports_three as t\nf = t.f",
+        imports_three="def f(): return 3",
+    )
+
+    assert load_callable("imports_two:f", where)() == 3
+
+
+def test_a_module_of_that_name_from_another_folder_is_not_taken_for_it(tmp_path):
+    one = folder(tmp_path / "one", imports_same="def f(): return 1")
+    two = folder(tmp_path / "two", imports_same="def f(): return 2")
+
+    assert [load_callable("imports_same:f", where)() for where in (one, two, one)] == [1, 2, 1]
+
+
+def test_the_same_module_is_loaded_once(tmp_path):
+    where = folder(tmp_path, imports_once="def f(): pass")
+
+    assert load_callable("imports_once:f", where) is load_callable("imports_once:f", where)
+
+
+def test_installed_modules_and_attributes_of_classes_are_found(tmp_path):
+    assert load_callable("json:dumps", str(tmp_path))(1) == "1"
+    assert load_callable("json:JSONDecoder.decode", str(tmp_path))
+
+
+def test_the_standard_library_is_not_forgotten(tmp_path):
+    where = folder(tmp_path, json="def dumps(x): return 'mine'")
+    before = sys.modules["json"]
+
+    load_callable("json:dumps", where)
+
+    assert sys.modules["json"] is before
+
+
+@pytest.mark.parametrize("source", [None, "import no_such_module_at_all"])
+def test_a_module_that_cannot_be_imported_is_a_fault_of_the_environment(tmp_path, source):
+    where = folder(tmp_path, **({"imports_bad": source} if source else {}))
+
+    with pytest.raises(EnvironmentFaultError) as caught:
+        load_callable("imports_bad:f", where)
+
+    assert caught.value.faults[0].code == "E207"
+    assert where in caught.value.faults[0].mend
+
+
+@pytest.mark.parametrize("source", ["1 / 0", "def f(:"])
+def test_a_module_that_fails_while_loading_is_a_fault_of_the_task(tmp_path, source):
+    where = folder(tmp_path, imports_broken=source)
+
+    with pytest.raises(TaskFailedError, match="failed while loading"):
+        load_callable("imports_broken:f", where)
+
+
+def test_a_misspelt_function_gets_a_suggestion(tmp_path):
+    where = folder(tmp_path, imports_fit="def fit(): pass\nx = 1")
+
+    with pytest.raises(TaskFailedError, match="did you mean 'fit'"):
+        load_callable("imports_fit:fti", where)
+    with pytest.raises(TaskFailedError, match="not callable"):
+        load_callable("imports_fit:x", where)
+
+
+def test_the_finder_serves_imports_until_it_is_removed(tmp_path):
+    finder = FolderFinder(folder(tmp_path, imports_late="x = 5"))
+    finder.install()
+    try:
+        assert importlib.import_module("imports_late").x == 5
+    finally:
+        finder.remove()
+        finder.remove()
+        del sys.modules["imports_late"]
+
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("imports_late")

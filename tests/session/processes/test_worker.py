@@ -1,0 +1,69 @@
+"""What a node's process does is the contract's matter; here is how it ends and what it refuses."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from functools import partial
+
+import pytest
+
+from jobrun.session.processes.worker import Worker, main
+from jobrun.session.wire.peer_transfer import PeerConnections
+from jobrun.session.wire.rpc import unwrap_outcome
+from jobrun.session.wire.serialized_errors import SerializedError, deserialize_error
+from jobrun.session.wire.socket_channel import SocketChannel
+from jobrun.testing.graphs import cluster
+
+
+@pytest.fixture
+def master():
+    """A channel to a worker in a thread of this process."""
+    ours, theirs = map(SocketChannel, socket.socketpair())
+    door, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    worker = Worker(theirs, partial(PeerConnections, inside))
+    thread = threading.Thread(target=worker.serve)
+    thread.start()
+    yield ours
+    ours.send("close")
+    thread.join()
+    door.close()
+    inside.close()
+    for one in (ours, theirs):
+        one.close()
+        one.release()
+
+
+def asked(channel, kind, number, *given):
+    channel.send(kind, number, *given)
+    said, answered, (is_well, value) = channel.receive()
+    assert (said, answered) == ("answer", number)
+    return unwrap_outcome(
+        (is_well, deserialize_error(value) if isinstance(value, SerializedError) else value)
+    )
+
+
+def test_a_worker_is_the_node_it_is_told_to_be(master, tmp_path):
+    (node,) = cluster("n")
+
+    asked(master, "open", 1, node, (7, str(tmp_path), str(tmp_path)), 5.0)
+
+    assert asked(master, "names", 2) == ()
+
+
+def test_news_of_a_run_that_is_over_are_of_no_use(master, tmp_path):
+    (node,) = cluster("n")
+    asked(master, "open", 1, node, (7, str(tmp_path), str(tmp_path)), 5.0)
+
+    master.send("cancel", 17)
+    master.send("ended", 17, "t", {})
+    master.send("answer", 99, (True, None))
+    master.send("drop", 5)
+
+    assert asked(master, "names", 2) == ()
+
+
+def test_a_worker_without_a_master_does_nothing(monkeypatch):
+    monkeypatch.setattr("jobrun.session.wire.launch.prepare_worker", lambda *_: None)
+
+    assert main(["3", "4", "1", "n"]) == 1

@@ -1,0 +1,140 @@
+# Ray is imported where it is used: the tests that are not long go without it.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.events import TaskLimited
+from jobrun.runtime.frame.cancel import CancelScope
+from jobrun.session.ray.messages import decode_frame, encode_frame
+from jobrun.testing.graphs import cluster
+from jobrun.version import __version__
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture
+def wire():
+    from jobrun.session.ray.actor import ActorChannel
+
+    return ActorChannel()
+
+
+@pytest.fixture
+def node(tmp_path):
+    """An actor that is an object of this process; nobody else calls it."""
+    from jobrun.session.ray.actor import NodeActor
+
+    made = NodeActor()
+    code = (str(tmp_path), "")
+    mask = os.umask(0)
+    os.umask(mask)
+    paths = list(sys.path)
+    begun = made.begin(
+        {"version": __version__, "environment": {}, "paths": paths, "umask": mask, "code": code}
+    )
+    assert begun == {"pid": os.getpid(), "wrong": ""}
+    (one,) = cluster("n")
+    for number, said in enumerate(
+        (("open", 1, one, (7, str(tmp_path), str(tmp_path)), 5.0), ("names", 2))
+    ):
+        made.deliver(number, encode_frame(said))
+    made.answers = []
+    while len(made.answers) < 2:
+        made.answers += map(decode_frame, made.poll())
+    yield made
+    made.deliver(2, encode_frame(("close",)))
+    while made.poll():
+        pass
+
+
+def test_what_is_said_is_taken_in_its_order_and_is_not_changed_later(wire):
+    array = np.zeros(10_000)
+    wire.send("one", array)
+    array += 1
+    wire.send("two")
+
+    first, second = map(decode_frame, wire.poll())
+
+    assert (first[0], first[1].sum(), second) == ("one", 0.0, ("two",))
+
+
+def test_who_says_too_much_waits_until_it_is_taken(wire, monkeypatch):
+    monkeypatch.setattr("jobrun.session.ray.actor._UNSENT_BYTES", 1)
+    wire.send("first")
+    speaking = threading.Thread(target=wire.send, args=("second",))
+    speaking.start()
+
+    taken = [wire.poll(), wire.poll()]
+
+    speaking.join()
+    assert [decode_frame(frame) for (frame,) in taken] == [("first",), ("second",)]
+
+
+def test_a_limit_is_known_to_the_master_before_the_task_begins(wire):
+    event = TaskLimited("t", "n", 1, "e/t", "", 0, 0, 0.1, 0.1, 1)
+    begins = threading.Event()
+
+    def work():
+        wire.send("event", event)
+        begins.set()
+
+    working = threading.Thread(target=work)
+    working.start()
+    ((kind, said),) = map(decode_frame, wire.poll())
+    assert (kind, said) == ("event", event)
+    # It may be on its way still.
+    assert not begins.is_set()
+    coming = threading.Thread(target=wire.poll)
+    coming.start()
+    working.join()
+    assert begins.is_set()
+    wire.close()
+    coming.join()
+
+
+def test_after_the_end_nothing_is_taken_and_nothing_can_be_said(wire):
+    wire.send("last")
+    wire.close()
+
+    assert [len(wire.poll()), len(wire.poll())] == [1, 0]
+    assert wire.receive() is None
+    with pytest.raises(BrokenPipeError):
+        wire.send("more")
+
+
+def test_an_actor_answers_as_the_node_it_is_told_to_be(node):
+    assert [answer[:2] for answer in node.answers] == [("answer", 1), ("answer", 2)]
+    assert node.answers[1][2] == (True, ())
+
+
+def test_what_another_node_asks_for_and_is_not_there_is_told(node):
+    is_well, error = decode_frame(node.copy_blob("nothing"))
+
+    assert not is_well
+    assert "nothing" in error.said
+
+
+def test_another_version_does_not_begin():
+    from jobrun.session.ray.actor import NodeActor
+
+    begun = NodeActor().begin({"version": "0.0.0"})
+
+    assert begun["wrong"] == f"has jobrun {__version__}, and not 0.0.0 as here"
+
+
+def test_a_node_whose_handle_never_comes_is_lost(monkeypatch):
+    from jobrun.session.ray.actor import ActorPeers
+
+    monkeypatch.setattr("jobrun.session.ray.actor._MEET_S", 0.01)
+    ways = ActorPeers(lambda node, cancel: None)
+
+    with pytest.raises(EnvironmentFaultError, match="'b' is lost"):
+        next(ways.fetch(["b"], "w", CancelScope()))

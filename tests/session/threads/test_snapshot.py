@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import numpy as np
+
+from jobrun.runtime.frame.workspace import Blobs
+from jobrun.session.threads.session import copy_for_reading, restore_snapshot, take_snapshot
+from jobrun.values.counter import Counter
+from jobrun.values.kinds import same_bits
+from jobrun.values.objects import ObjectFacts
+
+
+def test_what_may_change_in_place_is_copied_and_the_rest_is_shared():
+    big, small = np.arange(4.0), np.zeros(2)
+    workspaces = {"a": Blobs(big=big, small=small)}
+
+    take_snapshot(workspaces, {"a": {"small"}})
+
+    assert workspaces["a"]["big"] is big
+    assert workspaces["a"]["small"] is not small
+
+
+def test_each_attempt_starts_from_the_same_bits_in_a_value_of_the_same_form():
+    first = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    workspaces = {"a": Blobs(x=first, n=Counter(3))}
+    kept = take_snapshot(workspaces, {"a": {"x", "n"}})
+    forms = []
+    for _ in range(3):
+        x = workspaces["a"]["x"]
+        forms.append((x.strides, x.tobytes(), workspaces["a"]["n"].value))
+        x[...] = -1
+        workspaces["a"]["n"].value = 0
+        workspaces["a"]["more"] = 1
+
+        restore_snapshot(kept, workspaces)
+
+    assert forms == [(first.strides, first.tobytes(), 3)] * 3
+    assert set(workspaces["a"]) == {"x", "n"}
+
+
+def test_names_that_were_deleted_or_bound_anew_come_back():
+    workspaces = {"a": Blobs(x=1.5, y="text"), "b": Blobs()}
+    kept = take_snapshot(workspaces, {})
+    del workspaces["a"]["x"]
+    workspaces["a"]["y"] = 2
+    workspaces["b"]["z"] = 3
+
+    restore_snapshot(kept, workspaces)
+
+    assert same_bits(workspaces["a"]["x"], 1.5)
+    assert workspaces == {"a": {"x": 1.5, "y": "text"}, "b": {}}
+
+
+class Model:
+    def __init__(self):
+        self.state = {"w": [1, 2]}
+
+    def state_dict(self):
+        return self.state
+
+    def load_state_dict(self, state):
+        self.state = state
+
+
+def test_an_object_stays_the_same_one_and_has_its_state_again():
+    model = Model()
+    workspaces = {"a": Blobs(model=model)}
+    kept = take_snapshot(workspaces, {"a": {"model"}})
+    for _ in range(2):
+        model.state["w"].append(3)
+
+        restore_snapshot(kept, workspaces)
+
+        assert workspaces["a"]["model"] is model
+        assert model.state == {"w": [1, 2]}
+
+
+def test_who_looks_at_an_object_is_told_what_it_is():
+    found = copy_for_reading(Model(), "model")
+
+    assert isinstance(found, ObjectFacts)
+    assert found.class_name.endswith("Model")
+    assert copy_for_reading({"a": [1]}, "c") == {"a": [1]}

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from jobrun.core.errors import TaskFailedError
+from jobrun.graph.types import OutputRef, Scope
+from jobrun.session.wire.codec import OUT_OF_BAND_BYTES, TypeTable, decode, encode
+from jobrun.values.counter import Counter
+from jobrun.values.kinds import same_bits
+from tests.support.tables import each_case
+
+TABLE = TypeTable({OutputRef, Scope})
+CUBE = np.arange(24.0).reshape(2, 3, 4)
+ARRAYS = {
+    "C order": CUBE,
+    "Fortran order": CUBE.T,
+    "axes in another order": CUBE.transpose(1, 0, 2),
+    "large, axes in another order": np.arange(60_000.0).reshape(30, 40, 50).transpose(2, 0, 1),
+    "with steps": CUBE[:, ::2],
+    "backwards": CUBE[::-1],
+    "the same row again and again": np.broadcast_to(np.arange(3.0), (4, 3)),
+    "no items": np.zeros((0, 3)),
+    "no axes": np.array(2.5),
+    "texts": np.array(["a", "bcd"]),
+    "texts of no length": np.array(["", ""]),
+    "dates": np.array(["2020-01-01"], "datetime64[D]"),
+    "records": np.array([(1, 2.5)], [("a", "i4"), ("b", "f8", 2)]),
+    "the other byte order": np.arange(3, dtype=">i2"),
+    "long doubles": np.array([1, 2], np.longdouble) / 3,
+}
+OTHERS = {
+    "none": None, "true": True, "ellipsis": ..., "int": -5, "edge": -(2**63), "huge": 2**200,
+    "float": 0.1, "minus zero": -0.0, "complex": 1 - 2j, "text": "a\nä\0", "half a pair": "\ud800",
+    "bytes": b"\0\xff", "tuple": (1, ("a", ())), "list": [1.5, [True]], "names": frozenset("ab"),
+    "refs": frozenset(OutputRef("t", node, "o") for node in "ab"),
+    "mapping": {"a": 1, OutputRef("t", "n", "o"): Scope.NODE},
+}  # fmt: skip
+
+
+def crossed(value):
+    message = encode(value, TABLE)
+    apart = iter(message.out_of_band)
+
+    def fill(memory):
+        memory[:] = next(apart)
+
+    return decode(bytes(message.head), TABLE, fill)
+
+
+@each_case("case", ARRAYS)
+def test_an_array_arrives_as_a_copy_would_be(case):
+    value = ARRAYS[case]
+    copy = value.copy(order="K")
+
+    arrived = crossed(value)
+
+    assert same_bits(arrived, value)
+    assert arrived.strides == copy.strides
+    assert arrived.flags.owndata
+    assert arrived.flags.writeable
+
+
+@each_case("case", OTHERS)
+def test_a_plain_value_arrives_as_it_is(case):
+    arrived = crossed(OTHERS[case])
+
+    assert arrived == OTHERS[case]
+    assert type(arrived) is type(OTHERS[case])
+    assert type(arrived) is frozenset or repr(arrived) == repr(OTHERS[case])
+
+
+@each_case(
+    "value",
+    [
+        np.float32(0.1), np.bool_(True), np.str_("a"), np.str_(""), np.datetime64("2020", "D"),
+        np.longdouble(1) / 3, np.zeros(1, [("a", "f4")])[0], np.float64("nan"), Counter(2**70),
+    ],
+)  # fmt: skip
+def test_a_scalar_keeps_its_kind_and_bits(value):
+    assert same_bits(crossed(value), value)
+
+
+def test_the_payload_of_a_nan_is_kept():
+    value = np.array([0x7FF8_0000_0000_BEEF], np.uint64).view(np.float64)
+
+    assert same_bits(crossed(value), value)
+    assert same_bits(crossed(float(value[0])), float(value[0]))
+
+
+def test_large_arrays_are_sent_apart_without_a_copy():
+    value = np.zeros(OUT_OF_BAND_BYTES, np.uint8)
+
+    message = encode(["a", value], TABLE)
+
+    assert [memory.obj is not None for memory in message.out_of_band] == [True]
+    assert np.shares_memory(np.frombuffer(message.out_of_band[0], np.uint8), value)
+    assert len(message.head) < 200
+
+
+def test_what_is_not_listed_cannot_cross():
+    with pytest.raises(TypeError, match="cannot cross"):
+        encode(object(), TABLE)
+    with pytest.raises(TypeError, match="cannot cross"):
+        encode((1, lambda: 0), TABLE)
+
+
+def test_a_dtype_that_cannot_be_told_is_a_fault_of_the_task():
+    hollow = np.zeros(1, [("a", "f4"), ("b", "U0")])
+
+    with pytest.raises(TaskFailedError) as caught:
+        encode(hollow, TABLE)
+
+    assert caught.value.faults[0].code == "E274"
+
+
+class Pair(NamedTuple):
+    """Two of them are not a tuple of two."""
+
+    first: int
+    second: str
+
+
+def test_a_named_tuple_stays_one():
+    table = TypeTable({Pair})
+    message = encode((Pair(1, "a"), (1, "a")), table)
+
+    named, plain = decode(bytes(message.head), table, lambda _: None)
+
+    assert (named, type(named), type(plain)) == (Pair(1, "a"), Pair, tuple)
+
+
+def test_a_list_that_occurs_twice_in_a_blob_stays_one_list():
+    inner, row = [1], np.arange(3.0)
+    found = crossed({"a": {"x": [inner, inner], "y": (row, row)}, "b": [inner]})
+
+    assert found == {"a": {"x": [[1], [1]], "y": found["a"]["y"]}, "b": [[1]]}
+    assert found["a"]["x"][0] is found["a"]["x"][1]
+    assert found["a"]["y"][0] is found["a"]["y"][1]
+    assert found["b"][0] is not found["a"]["x"][0]
+
+
+def test_a_list_that_contains_itself_arrives_so_or_is_refused():
+    loop: list[object] = [1]
+    loop.append(loop)
+    found = crossed({"a": loop})
+    assert found["a"][1] is found["a"]

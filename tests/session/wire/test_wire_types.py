@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import enum
+from dataclasses import is_dataclass
+from typing import get_args, get_type_hints
+
+import pytest
+
+from jobrun.checkpoint.checkpoint_times import NodeSave
+from jobrun.checkpoint.save_load_groups import Ticket
+from jobrun.core.errors import EnvironmentFaultError, Fault, TaskFailedError
+from jobrun.core.events import Event
+from jobrun.core.origin import Origin
+from jobrun.graph.effects.effect import DeclaredEffect
+from jobrun.graph.effects.log import Log
+from jobrun.graph.effects.sleep import Sleep
+from jobrun.graph.effects.table import DECLARED
+from jobrun.graph.expressions import Text
+from jobrun.graph.types import Node
+from jobrun.runtime.frame.cancel import CancelledError
+from jobrun.runtime.frame.safe_point import SafePoint
+from jobrun.runtime.frame.workspace import MissingBlobError
+from jobrun.session.errors import GroupCancelledError, TasksStuckError
+from jobrun.session.wire.codec import decode, encode
+from jobrun.session.wire.partition import Partition
+from jobrun.session.wire.serialized_errors import (
+    RemoteTracebackError,
+    deserialize_error,
+    serialize_error,
+)
+from jobrun.session.wire.wire_types import WIRE_TYPES
+
+
+def crossed(error):
+    message = encode(serialize_error(error), WIRE_TYPES)
+    return deserialize_error(decode(message.head, WIRE_TYPES, lambda _: None))
+
+
+@pytest.mark.parametrize("kind", [TaskFailedError, EnvironmentFaultError, TasksStuckError])
+def test_an_error_of_ours_keeps_its_class_faults_tasks_and_notes(kind):
+    error = kind(Fault("E200", "broken", "mend it", Origin("a.yaml", 3, 4), "e/t/steps[0]"))
+    error.tasks = ("t",)
+    error.add_note("a line of the user's code")
+
+    arrived = crossed(error)
+
+    assert type(arrived) is kind
+    assert (arrived.faults, arrived.tasks) == (error.faults, ("t",))
+    assert arrived.__notes__ == ["a line of the user's code"]
+    assert str(arrived) == str(error)
+
+
+def test_the_traceback_comes_along_as_the_cause():
+    def where_it_happened():
+        raise TaskFailedError.of("E200", "broken")
+
+    with pytest.raises(TaskFailedError) as caught:
+        where_it_happened()
+
+    cause = crossed(caught.value).__cause__
+    assert isinstance(cause, RemoteTracebackError)
+    assert "where_it_happened" in str(cause)
+
+
+def _classes(hint, found):
+    """All classes that a value of this type may hold."""
+    if hint is DeclaredEffect:
+        for one in DECLARED:
+            _classes(one, found)
+        return found
+    if is_dataclass(hint) and hint not in found:
+        found.add(hint)
+        for one in get_type_hints(hint).values():
+            _classes(one, found)
+    elif isinstance(hint, type) and issubclass(hint, enum.Enum):
+        found.add(hint)
+    for one in get_args(hint):
+        _classes(one, found)
+    return found
+
+
+@pytest.mark.parametrize("kind", [Partition, Node, Event, Ticket, NodeSave, SafePoint, Fault])
+def test_all_that_a_message_may_hold_is_listed(kind):
+    assert _classes(kind, set()) - set(WIRE_TYPES.classes) == set()
+
+
+def test_cancels_and_missing_blobs_stay_what_they_are():
+    assert type(crossed(GroupCancelledError("epoch"))) is GroupCancelledError
+    assert type(crossed(CancelledError())) is CancelledError
+    missing = crossed(MissingBlobError("w"))
+    assert (type(missing), missing.name) == (MissingBlobError, "w")
+
+
+def test_errors_of_python_stay_what_they_are_and_others_say_what_they_were():
+    class OwnError(Exception):
+        pass
+
+    assert repr(crossed(KeyError("w"))) == "KeyError('w')"
+    assert repr(crossed(OwnError("broken"))) == "RuntimeError('OwnError: broken')"
+    unicode_error = UnicodeDecodeError("utf-8", b"a", 0, 1, "bad")
+    assert type(crossed(unicode_error)) is RuntimeError
+
+
+@pytest.mark.parametrize("step", [Log(Text(("a",)), path="e/t/log"), Sleep(0.5, path="e/t[0]")])
+def test_a_step_of_a_declared_kind_arrives_as_it_was(step):
+    message = encode(step, WIRE_TYPES)
+
+    assert decode(message.head, WIRE_TYPES, lambda _: None) == step

@@ -1,0 +1,138 @@
+"""Measure how large the package is, and how much of it one command needs: ``make house``.
+
+Prints modules, lines, the largest folder, the modules that the README's first job executes, and
+those that ``validate`` executes. With ``--questions SEED`` it writes ``questions.txt`` and
+``key.json`` to the current directory: thirty functions drawn at random, of which a reader who has
+not seen the code gets the first sentence and guesses the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import json
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+PACKAGE = ROOT / "jobrun"
+README = ROOT / "README.md"
+# Executed in a process of its own: which files of the package define a function that was called.
+_TRACE = """\
+import json, sys
+seen = set()
+def note(frame, event, argument):
+    # Bodies of modules and classes have no fast locals (CO_OPTIMIZED).
+    if event == "call" and frame.f_code.co_flags & 1:
+        seen.add(frame.f_code.co_filename)
+import threading
+sys.setprofile(note)
+threading.setprofile(note)
+from jobrun.cli.process.invoke import invoke
+code = invoke(sys.argv[2:])
+sys.setprofile(None)
+names = sorted(name for name in seen if "/jobrun/" in name and name.startswith(sys.argv[1]))
+print(json.dumps([code, len(names)]), file=sys.stderr)
+"""
+_SENTENCE = range(7, 41)
+
+
+def modules() -> list[Path]:
+    """Return the modules of the package, sorted."""
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def code_lines(text: str) -> int:
+    """Count the lines of a module that hold code: no blank lines, comments or docstrings."""
+    used = set[int]()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in _NO_CODE:
+            used.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body:
+            first = node.body[0]
+            if ast.get_docstring(node, clean=False) is not None:
+                used -= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    return len(used)
+
+
+_NO_CODE = {
+    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
+    tokenize.ENDMARKER, tokenize.ENCODING,
+}  # fmt: skip
+
+
+def executed(*words: str) -> int:
+    """Count the modules of the package with a function that a command line calls."""
+    text = README.read_text()
+    spec = next(
+        block for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if "walk" in block
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "walk.yaml").write_text(spec)
+        ended = subprocess.run(
+            [sys.executable, "-c", _TRACE, str(PACKAGE), *words],
+            cwd=folder, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    code, count = json.loads(ended.stderr.strip().splitlines()[-1])
+    if code not in {0, 75}:
+        raise SystemExit(ended.stderr)
+    return int(count)
+
+
+def draw_questions(seed: int) -> None:
+    """Write the paths and thirty first sentences for a reader, and the key."""
+    drawing = random.Random(seed)
+    found: dict[str, list[tuple[str, str]]] = {}
+    for path in modules():
+        for name, sentence in _first_sentences(path):
+            found.setdefault(path.relative_to(PACKAGE).as_posix(), []).append((name, sentence))
+    names = list(found)
+    drawing.shuffle(names)
+    drawn = [(name, *drawing.choice(found[name])) for name in names[:30]]
+    paths = [path.relative_to(PACKAGE).as_posix() for path in modules()]
+    asked = [f"{number}. {sentence}" for number, (_, _, sentence) in enumerate(drawn, 1)]
+    Path("questions.txt").write_text("\n".join([*paths, "", *asked]) + "\n")
+    Path("key.json").write_text(json.dumps(drawn, indent=1))
+
+
+def _first_sentences(path: Path) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef) and (text := ast.get_docstring(node)):
+            sentence = " ".join(text.split("\n\n")[0].split())
+            if len(sentence.split()) in _SENTENCE:
+                yield node.name, sentence
+
+
+def main() -> None:
+    """Print the figures, or draw the questions."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--questions", type=int, metavar="SEED")
+    given = parser.parse_args()
+    if given.questions is not None:
+        draw_questions(given.questions)
+        return
+    texts = {path: path.read_text() for path in modules()}
+    folders = Counter(
+        path.parent.relative_to(ROOT).as_posix() for path in texts if path.name != "__init__.py"
+    )
+    largest, files = folders.most_common(1)[0]
+    print(f"modules                      {len(texts):7,}")
+    print(f"lines                        {sum(len(t.splitlines()) for t in texts.values()):7,}")
+    print(f"lines of code                {sum(map(code_lines, texts.values())):7,}")
+    print(f"folders                      {len(folders):7,}")
+    print(f"largest folder               {files:7,}  {largest}")
+    print(f"modules the first job needs  {executed('run', 'walk.yaml', '--max-epochs', '3'):7,}")
+    print(f"modules validate needs       {executed('validate', 'walk.yaml'):7,}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Read runs as anyone can: with h5py and json alone, nothing of jobrun."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One dataset: its contents, bit for bit, and its attributes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    content: bytes
+    attributes: tuple[tuple[str, str], ...]
+
+
+def epochs(run: Path, root: Path | None = None) -> dict[int, Path]:
+    """Return the whole epochs that exist, by number; ``root``: their folder, if not in the run."""
+    found = {
+        int(path.name.removeprefix("epoch-")): path
+        for path in (root or run / "checkpoints").glob("epoch-*")
+        # Saved within an epoch: "epoch-000002.records-000012".
+        if path.is_dir() and path.name.removeprefix("epoch-").isdigit()
+    }
+    return dict(sorted(found.items()))
+
+
+def blobs(epoch: Path) -> dict[str, Stored]:
+    """Return everything that an epoch stores, by ``node:/blobs/name``."""
+    found: dict[str, Stored] = {}
+    for path in sorted(epoch.glob("*.h5")):
+        with h5py.File(path, "r") as file:
+
+            def visit(name: str, thing: h5py.Dataset | h5py.Group, node: str = path.stem) -> None:
+                if isinstance(thing, h5py.Dataset):
+                    value = np.asarray(thing[()])
+                    said = sorted((key, repr(value)) for key, value in thing.attrs.items())
+                    found[f"{node}:/blobs/{name}"] = Stored(
+                        str(thing.dtype), thing.shape, value.tobytes(), tuple(said)
+                    )
+
+            file["blobs"].visititems(visit)
+    assert found, f"no blobs in {epoch}"
+    return found
+
+
+def progress(epoch: Path) -> dict[str, object]:
+    """Return what the manifest keeps of the runner's own state, without the times."""
+    manifest = json.loads((epoch / "manifest.json").read_text())
+    kept = dict(manifest["runner"])
+    for name in ("elapsed_s", "epoch_s"):
+        kept.pop(name, None)
+    return kept
+
+
+def only_run(run_dir: Path) -> Path:
+    """Return the one run below ``run_dir``."""
+    (path,) = (path for path in run_dir.glob("*/*") if path.is_dir() and not path.is_symlink())
+    return path

@@ -1,0 +1,116 @@
+"""Each block of the manual and of the README is what it says, and each link leads somewhere."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+
+import pytest
+
+from jobrun import api
+from jobrun.cli.app import COMMANDS, group
+from jobrun.cli.terminal import Shell
+from jobrun.core.errors import JobrunError
+from jobrun.tools.manual.pages import SECTIONS, render_as_html, render_for_terminal
+from tests.support.command import ROOT
+from tests.support.manual_blocks import PAGES, TEXTS, blocks, play, whole_spec
+from tests.support.manual_reference import REFERENCE, render_reference
+
+
+def test_every_page_is_listed_once():
+    listed = [name for names in SECTIONS.values() for name in names]
+
+    assert sorted(listed) == sorted(PAGES)
+
+
+def test_every_link_leads_to_a_file():
+    links = [
+        (name, link)
+        for name, text in TEXTS.items()
+        for link in re.findall(r"\]\(([^)#:]+)\)", text)
+    ]
+    base = dict.fromkeys(PAGES, ROOT / "jobrun" / "manual") | {"README": ROOT}
+
+    assert len(links) > 20
+    assert [one for one in links if not (base[one[0]] / one[1]).is_file()] == []
+
+
+def test_every_block_of_yaml_is_a_spec_or_a_part_of_one(tmp_path):
+    count = 0
+    for name, block in blocks():
+        if block.language == "yaml":
+            path = tmp_path / "page.yaml"
+            path.write_text(whole_spec(block))
+            try:
+                api.load(str(path))
+            except JobrunError as error:
+                raise AssertionError((name, block.text, error.faults)) from error
+            count += 1
+    assert count > 10
+
+
+def test_every_block_of_python_is_python():
+    found = [(name, block) for name, block in blocks() if block.language == "python"]
+
+    assert len(found) > 3
+    for _, block in found:
+        ast.parse(block.text)
+
+
+def _command_lines():
+    for name, block in blocks():
+        if block.language in {"bash", "sh", "console"}:
+            for line in block.text.splitlines():
+                shown = line.removeprefix("$ ").partition(" #")[0].partition(" && ")[0]
+                if shown.startswith("jobrun "):
+                    yield name, shlex.split(shown)[1:]
+
+
+def test_every_command_line_that_is_shown_is_one():
+    lines = [*_command_lines()]
+
+    assert len(lines) > 30
+    for name, words in lines:
+        context = group.make_context("jobrun", list(words), obj=Shell({}), resilient_parsing=True)
+        command = group.get_command(context, words[0])
+        assert command is not None, (name, words)
+        parts = getattr(command, "commands", {})
+        known = {
+            one
+            for part in (command, *parts.values())
+            for param in part.params
+            for one in (*param.opts, *param.secondary_opts)
+        }
+        unknown = [one for one in words if one.startswith("-") and one not in known]
+        assert unknown == [], (name, words)
+
+
+def test_every_command_in_the_prose_exists():
+    for name, text in TEXTS.items():
+        used = set(re.findall(r"`jobrun ([a-z][a-z-]*)", text))
+        assert sorted(used - set(COMMANDS) - {"help"}) == [], name
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_shown_on_a_terminal_and_in_the_html(name):
+    text = PAGES[name]
+    shown = render_for_terminal(text, 80)
+
+    assert text.startswith("# ")
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" not in shown or "…" in text
+    assert "```" not in shown
+    assert "<pre>" in render_as_html(text) or "```" not in text
+
+
+def test_the_reference_pages_are_those_that_make_manual_writes():
+    found = {path.name: path.read_text() for path in REFERENCE.glob("*.md")}
+
+    assert found == render_reference()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [one for one in PAGES if "```bash run\n" in PAGES[one]])
+def test_the_commands_of_a_page_do_what_they_say(name, tmp_path):
+    assert play(PAGES[name], tmp_path) > 3

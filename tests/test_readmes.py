@@ -1,0 +1,71 @@
+"""Check that the maps of the house name only what exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MAPS = {"jobrun/README.md": ROOT / "jobrun", "tests/README.md": ROOT / "tests"}
+# ``folder/``, ``folder/module.py``, ``module.py:function``, ``module.py:Class.method``.
+NAMED = re.compile(r"`((?:[\w.]+/)*(?:[\w]+\.\w+|[\w]+/))(?::([\w.]+))?`")
+FOLDERS_OF_HELPERS = ("support", "property", "durability")
+
+
+@cache
+def _definitions(path: Path) -> frozenset[str]:
+    found = set[str]()
+
+    def go(body: list[ast.stmt], prefix: str) -> None:
+        for node in body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                found.add(prefix + node.name)
+            if isinstance(node, ast.ClassDef):
+                go(node.body, f"{prefix}{node.name}.")
+            if isinstance(node, ast.Assign):
+                found.update(one.id for one in node.targets if isinstance(one, ast.Name))
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                found.add(node.target.id)
+
+    go(ast.parse(path.read_text()).body, "")
+    return frozenset(found)
+
+
+def _missing(text: str, base: Path) -> list[str]:
+    missing = []
+    for path, name in NAMED.findall(text):
+        places = [base / path, ROOT / path, *(base / one / path for one in FOLDERS_OF_HELPERS)]
+        found = next((place for place in places if place.exists()), None)
+        if found is None or (name and name not in _definitions(found)):
+            missing.append(f"{path}:{name}")
+    return missing
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_each_path_and_name_of_a_map_exists(name):
+    text = (ROOT / name).read_text()
+    assert len(NAMED.findall(text)) > 20
+    assert _missing(text, MAPS[name]) == []
+
+
+def test_a_name_that_does_not_exist_is_found():
+    base = ROOT / "tests"
+    assert _missing("`support/nothing.py`", base) == ["support/nothing.py:"]
+    assert _missing("`support/house.py:modules` `support/house.py:gone`", base) == [
+        "support/house.py:gone"
+    ]
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_each_folder_is_on_its_map(name):
+    text = (ROOT / name).read_text()
+    folders = {
+        path.parent.relative_to(MAPS[name]).parts[0]
+        for path in MAPS[name].rglob("*.*")
+        if path.parent != MAPS[name] and path.suffix != ".pyc"
+    }
+    assert {one for one in folders if f"`{one}/" not in text and f" {one}/" not in text} == set()

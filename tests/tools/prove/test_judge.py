@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.cli.process.invoke import invoke
+from jobrun.runner.rundir.runs import Run, runs
+from jobrun.tools.prove.judge import different_artifacts, find_difference, find_lost_epochs
+
+SPEC = """
+jobrun: 1
+name: grow
+init:
+  - {task: begin, steps: ["x = zeros((2, 3))", "n = 0"]}
+epoch:
+  - {task: step, steps: ["x[1, 2] += %s", "n = n + 1"]}
+exit:
+  - {task: out, steps: [{save: {x: "${run.dir}/artifacts/x.npy"}}]}
+stop: [epochs: 3]
+"""
+
+
+def run_of(folder: Path, amount: str) -> Run:
+    folder.mkdir(exist_ok=True)
+    (folder / "grow.yaml").write_text(SPEC % amount)
+    words = ["run", str(folder / "grow.yaml"), "--run-dir", str(folder / "runs"), "--quiet"]
+    assert invoke(words) == 0
+    return runs(folder / "runs")[-1]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory) -> tuple[Run, Run]:
+    folder = tmp_path_factory.mktemp("pair")
+    return run_of(folder / "a", "1.0"), run_of(folder / "b", "1.0")
+
+
+@pytest.fixture
+def other(pair, tmp_path) -> Run:
+    """A run that tests may damage."""
+    copy = tmp_path / "runs" / "grow" / "copy"
+    shutil.copytree(pair[1].path, copy)
+    return runs(tmp_path / "runs")[-1]
+
+
+def test_two_runs_of_one_spec_do_not_differ(pair):
+    assert find_difference(*pair) is None
+    assert different_artifacts(*pair) == frozenset()
+
+
+def test_the_first_epoch_blob_and_element_that_differ_are_told(pair, tmp_path):
+    found = find_difference(pair[0], run_of(tmp_path / "c", "2.0"))
+
+    assert found is not None
+    assert (found.epoch, found.node, found.blob, found.element) == (1, "local", "x", (1, 2))
+    assert "2.0" in found.what
+    assert "1.0" in found.what
+
+
+def test_an_epoch_that_is_not_kept_is_a_difference(pair, other):
+    shutil.rmtree(other.path / "checkpoints" / "epoch-000002")
+
+    found = find_difference(pair[0], other)
+
+    assert found is not None
+    assert found.what == "it keeps epochs 0, 1, 3, not 0, 1, 2, 3"
+
+
+def test_another_metric_in_the_manifest_is_a_difference(pair, tmp_path, monkeypatch):
+    original = DirectoryStore.manifest
+
+    def changed(store, epoch):
+        manifest = original(store, epoch)
+        if "/a/" not in store.path(epoch):
+            manifest.runner["metrics"] = [["loss", 0.5]]
+        return manifest
+
+    monkeypatch.setattr(DirectoryStore, "manifest", changed)
+
+    found = find_difference(*pair)
+
+    assert found is not None
+    assert found.what.startswith("metrics: it is")
+
+
+def test_an_artifact_with_other_bytes_is_a_difference_unless_it_does_not_count(pair, other):
+    (other.path / "artifacts" / "x.npy").write_bytes(b"")
+
+    found = find_difference(pair[0], other)
+
+    assert found is not None
+    assert found.what == "the artifact x.npy differs"
+    assert find_difference(pair[0], other, but=frozenset({"x.npy"})) is None
+
+
+def test_a_whole_run_has_lost_nothing(pair):
+    assert find_lost_epochs(pair[0]) == ""
+
+
+def test_an_acknowledged_epoch_that_is_gone_is_lost(other):
+    shutil.rmtree(other.path / "checkpoints" / "epoch-000003")
+
+    assert find_lost_epochs(other).startswith("epoch 3 was acknowledged and cannot be used")
+
+
+def test_an_acknowledged_epoch_that_is_damaged_is_lost(other):
+    file = other.path / "checkpoints" / "epoch-000003" / "local.h5"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+
+    assert find_lost_epochs(other).startswith("epoch 3 was acknowledged and cannot be used")
+
+
+def test_an_older_epoch_that_retention_took_is_not_lost(other):
+    shutil.rmtree(other.path / "checkpoints" / "epoch-000001")
+
+    assert find_lost_epochs(other) == ""
+
+
+def test_a_damaged_journal_is_a_loss(other):
+    journal = other.path / "committed.jsonl"
+    lines = journal.read_text().splitlines()
+    lines[1] = json.dumps({"kind": "epoch"})
+    journal.write_text("\n".join(lines) + "\n")
+
+    assert "committed.jsonl is damaged" in find_lost_epochs(other)

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from jobrun.core.errors import ProofError
+from jobrun.tools.prove.fork_client import ForkClient, ProcessEnd
+from jobrun.tools.prove.kill_plan import AtPoint, AtTime, Trial
+from jobrun.tools.prove.trials import run_trial, run_unbroken
+from tests.support.command import environment
+
+SPEC = """
+jobrun: 1
+name: grow
+init:
+  - {task: begin, steps: ["x = 0"]}
+epoch:
+  - {task: step, steps: ["x = x + 1", %s]}
+stop: [epochs: 4]
+"""
+# It adds what it remembers: a process that starts in the middle remembers less.
+HIDDEN = "calls = []\ndef remember():\n    calls.append(1)\n    return len(calls)\n"
+
+
+@pytest.fixture(scope="module")
+def forge():
+    with ForkClient(
+        "jobrun", ["numpy", "h5py", "jobrun.runner.invocation"], environment()
+    ) as opened:
+        yield opened
+
+
+def command(folder, step='"y = 1"'):
+    (folder / "grow.yaml").write_text(SPEC % step)
+    return ["run", str(folder / "grow.yaml"), "--resume", "auto", "--quiet"]
+
+
+@pytest.fixture
+def good(forge, tmp_path):
+    words = command(tmp_path)
+    return words, run_unbroken(forge, words, tmp_path / "reference")
+
+
+@pytest.mark.long
+def test_the_unbroken_run_tells_how_often_it_reached_each_place(good):
+    _, reference = good
+
+    assert reference.exit_code == 0
+    assert reference.course.reached["checkpoint.renamed"] == 5
+    assert reference.course.reached["runner.init-ended"] == 1
+
+
+def test_a_job_that_fails_by_itself_cannot_be_proven(forge, tmp_path):
+    with pytest.raises(ProofError, match=r"E418.*exit code 1"):
+        run_unbroken(forge, command(tmp_path, '{assert: "x < 3"}'), tmp_path / "reference")
+
+
+def test_killed_twice_and_resumed_it_ends_like_the_reference(forge, good, tmp_path):
+    words, reference = good
+    kills = (AtPoint("checkpoint.renamed", 2), AtPoint("runner.recovered", 1))
+
+    outcome = run_trial(forge, Trial(0, kills), reference, words, tmp_path / "trial")
+
+    assert outcome.good
+    assert outcome.landed == (True, True)
+
+
+@pytest.mark.long
+def test_a_place_that_is_not_reached_is_no_kill_and_no_failure(forge, good, tmp_path):
+    words, reference = good
+    trial = Trial(0, (AtPoint("checkpoint.renamed", 99), AtTime(0.01)))
+
+    outcome = run_trial(forge, trial, reference, words, tmp_path / "trial")
+
+    assert outcome.good
+    assert outcome.landed == (False, False)
+
+
+@pytest.mark.long
+def test_an_instant_that_comes_too_late_is_tried_again_sooner(forge, good, tmp_path):
+    words, reference = good
+    trial = Trial(0, (AtTime(reference.course.seconds + 60),))
+
+    outcome = run_trial(forge, trial, reference, words, tmp_path / "trial")
+
+    assert outcome.good
+    assert outcome.landed == (True,)
+    assert outcome.trial.kills[0].after_s < reference.course.seconds
+
+
+@pytest.mark.long
+def test_what_a_module_remembers_is_found_out(forge, tmp_path):
+    (tmp_path / "hidden.py").write_text(HIDDEN)
+    words = command(tmp_path, '{call: "hidden:remember", out: y}, "x = x + y"')
+    reference = run_unbroken(forge, words, tmp_path / "reference")
+    trial = Trial(0, (AtPoint("checkpoint.committed", 4),))
+
+    outcome = run_trial(forge, trial, reference, words, tmp_path / "trial")
+
+    assert outcome.landed == (True,)
+    assert outcome.difference is not None
+    assert (outcome.difference.blob, outcome.difference.epoch) == ("x", 4)
+
+
+@pytest.mark.long
+def test_a_resume_that_fails_is_told_with_its_last_words(forge, tmp_path):
+    # It can be done once only: the second time the folder is there.
+    once = '{run: ["mkdir", "once-${epoch}"]}'
+    words = command(tmp_path, once)
+    reference = run_unbroken(forge, words, tmp_path / "reference")
+    for number in range(1, 5):
+        (tmp_path / f"once-{number}").rmdir()
+    trial = Trial(0, (AtPoint("runner.epoch-ended", 2),))
+
+    outcome = run_trial(forge, trial, reference, words, tmp_path / "trial")
+
+    assert "exit code 1" in outcome.failure
+    assert "mkdir" in outcome.failure
+
+
+def test_a_kill_after_the_run_has_finished_is_no_kill_and_no_fault(good, tmp_path):
+    words, reference = good
+
+    outcome = run_trial(
+        LateForge(reference),
+        Trial(0, (AtPoint("runner.exit-ended", 1),)),
+        reference,
+        words,
+        tmp_path / "trial",
+    )
+
+    assert outcome.good
+    assert outcome.landed == (False,)
+
+
+class LateForge:
+    """Kills the process when the run has finished, and the process has not ended yet."""
+
+    def __init__(self, reference):
+        self._reference = reference
+
+    def run(self, arguments, output, **_):
+        folder = Path(arguments[arguments.index("--run-dir") + 1])
+        run = self._reference.run.path
+        shutil.copytree(run.parent, folder / run.parent.name, symlinks=True)
+        # What was still to be tidied up: an epoch more than the unbroken run has in the end.
+        epochs = folder / run.parent.name / run.name / "checkpoints"
+        shutil.copytree(epochs / "epoch-000004", epochs / "epoch-000005")
+        return ProcessEnd(-9, 0.0, 1.0, killed=True)
+
+
+@pytest.mark.long
+def test_the_epoch_from_which_a_resume_continued_is_known(forge, good, tmp_path):
+    words, reference = good
+    trial = Trial(0, (AtPoint("runner.acknowledged", 4),))
+
+    outcome = run_trial(forge, trial, reference, words, tmp_path / "trial")
+
+    assert (outcome.good, outcome.loaded) == (True, 3)
+
+
+@pytest.mark.long
+def test_a_copy_that_was_killed_before_its_first_save_has_loaded_nothing(forge, good, tmp_path):
+    words, reference = good
+    trial = Trial(0, (AtPoint("runner.run-made", 1),))
+
+    outcome = run_trial(forge, trial, reference, words, tmp_path / "trial")
+
+    assert (outcome.good, outcome.landed, outcome.loaded) == (True, (True,), 0)

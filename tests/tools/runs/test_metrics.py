@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from jobrun.core.errors import UsageError
+from jobrun.core.events import CheckpointTimes, EpochEnded, Measured, TaskEnded
+from jobrun.tools.runs.metrics import (
+    Metrics,
+    read_last_epoch,
+    read_last_metrics,
+    read_metrics,
+    render_csv,
+    select_metrics,
+)
+from tests.support.sample_events import written
+
+
+def entry(name, value, epoch, **more):
+    return written(Measured(name, value, epoch, **more))
+
+
+@pytest.fixture
+def run(tmp_path):
+    lines = [
+        entry("loss", 0.5, 1),
+        entry("size", 3, 1, task="grow", instance=2),
+        entry("loss", math.nan, 2),
+        entry("loss", 0.1, 3),
+        entry("loss", 0.25, 3),
+        entry("word", "good", 3),
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(lines) + '{"name": "lo')
+    return tmp_path
+
+
+def test_the_table_has_a_row_per_epoch_and_the_last_value_of_each(run):
+    metrics = read_metrics(run)
+
+    assert metrics.names == ("loss", "grow.2.size", "word")
+    assert [epoch for epoch, _ in metrics.rows] == [1, 2, 3]
+    assert metrics.rows[0][1] == (0.5, 3, None)
+    assert math.isnan(metrics.rows[1][1][0])
+    assert metrics.rows[2][1] == (0.25, None, "good")
+
+
+def test_a_column_holds_the_finite_numbers(run):
+    assert read_metrics(run).column("loss") == [(1, 0.5), (3, 0.25)]
+    assert read_metrics(run).column("word") == []
+
+
+def test_without_a_file_nothing_was_measured(tmp_path):
+    assert read_metrics(tmp_path) == Metrics((), ())
+
+
+def test_metrics_are_chosen_by_name_in_the_order_asked_for(run):
+    chosen = select_metrics(read_metrics(run), ["word", "loss"])
+
+    assert chosen.names == ("word", "loss")
+    assert chosen.rows[2] == (3, ("good", 0.25))
+
+
+def test_a_misspelt_metric_is_an_error_that_knows_the_right_one(run):
+    with pytest.raises(UsageError, match=r"E424.*did you mean 'loss'"):
+        select_metrics(read_metrics(run), ["los"])
+
+
+def test_csv_keeps_every_digit(run):
+    assert render_csv(read_metrics(run)).splitlines() == [
+        "epoch,loss,grow.2.size,word",
+        "1,0.5,3,",
+        "2,nan,,",
+        "3,0.25,,good",
+    ]
+
+
+def write(path, *events, tail=""):
+    path.write_text("".join(map(written, events)) + tail)
+
+
+def test_the_last_value_of_each_metric_of_the_job_counts(tmp_path):
+    write(
+        tmp_path / "metrics.jsonl",
+        Measured("x", 1.0, 1),
+        Measured("x", 5.0, 1, "step"),
+        CheckpointTimes("save", 1, 1, 1.0, 1.0, "a", ()),
+        Measured("y", math.nan, 1),
+        Measured("x", 2.0, 2),
+        tail='{"name": "x", "val',
+    )
+
+    found = read_last_metrics(tmp_path)
+
+    assert found["x"] == 2.0
+    assert found["y"] != found["y"]
+
+
+def test_the_newest_epoch_is_found_in_the_tail_of_a_long_file(tmp_path):
+    filler = [TaskEnded("x" * 200, "a", 1, 0.1, failed=False) for _ in range(1000)]
+    ended = EpochEnded(7, 0.1, (("x", 1.5),), ())
+    write(tmp_path / "events.jsonl", *filler, ended, *filler[:5])
+
+    assert read_last_epoch(tmp_path) == (7, {"x": 1.5})
+
+
+def test_files_that_are_not_there_say_nothing(tmp_path):
+    assert read_last_metrics(tmp_path) == {}
+    assert read_last_epoch(tmp_path) == (-1, {})

@@ -1,0 +1,183 @@
+"""Adapters of a user's own: what they must give, and what is said when they do not."""
+
+from __future__ import annotations
+
+import gc
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import jobrun
+from jobrun.core.errors import CheckpointError, TaskFailedError
+from jobrun.runtime.snapshots.object_state import load_object_state
+from jobrun.testing.adapters import Adapted, AdapterContract
+from jobrun.values import containers
+from jobrun.values.adapters import registry
+from jobrun.values.containers import flatten, is_tree, unflatten
+from jobrun.values.kinds import detach, is_object, same_bits
+from jobrun.values.objects import ObjectState
+
+
+class Walk:
+    def __init__(self, at, total=0):
+        self.at = np.array(at, dtype=float)
+        self.total = total
+
+    def step(self, number):
+        self.at += number
+        self.total += 1
+        return self.at.copy()
+
+
+class Value(Walk):
+    pass
+
+
+class Forgetful(Walk):
+    pass
+
+
+class Other:
+    pass
+
+
+def dict_of(one):
+    return dict(vars(one))
+
+
+def walk_state(walk):
+    return {"at": walk.at, "total": walk.total}
+
+
+def set_walk(walk, tree):
+    walk.at, walk.total = tree["at"], tree["total"]
+
+
+def advance(walk, step):
+    shown = walk.step(step)
+    return walk, [shown, walk.total]
+
+
+jobrun.adapt(Walk, get=walk_state, set=set_walk)
+jobrun.adapt(Value, get=walk_state, make=lambda tree: Value(tree["at"], tree["total"]))
+jobrun.adapt(Forgetful, get=walk_state, make=lambda tree: Forgetful(tree["at"]))
+
+
+class TestObjects(AdapterContract):
+    @pytest.fixture
+    def adapted(self):
+        return Adapted(lambda: Walk([1, 2]), advance)
+
+
+class TestValues(AdapterContract):
+    @pytest.fixture
+    def adapted(self):
+        return Adapted(lambda: Value([1, 2]), advance)
+
+
+class TestOneObject(AdapterContract):
+    @pytest.fixture
+    def adapted(self):
+        def make():
+            return jobrun.adapt(Other(), get=dict_of, set=lambda one, tree: vars(one).update(tree))
+
+        def count(one, step):
+            one.n = getattr(one, "n", 0) + step + 1
+            return one, one.n
+
+        return Adapted(make, count)
+
+
+def test_an_object_is_adapted_as_long_as_it_lives():
+    class Weak:
+        pass
+
+    one = jobrun.adapt(Weak(), get=vars, set=lambda *_: None)
+    number = id(one)
+
+    assert is_object(one)
+    assert not is_tree(one)
+    del one
+    gc.collect()
+    assert number not in registry._own_objects
+
+
+def test_what_an_adapter_forgets_is_found_when_the_value_is_copied():
+    with pytest.raises(TaskFailedError) as caught:
+        detach(Forgetful([1], total=4), "walk")
+
+    assert "'walk'" in caught.value.faults[0].message
+    assert "total" in caught.value.faults[0].message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((Other, {}), "one of make and set"),
+        ((Other, {"make": Other, "set": print}), "one of make and set"),
+        ((dict, {"make": dict}), "without an adapter"),
+        ((Other(), {"make": Other}), "give jobrun.adapt the class"),
+    ],
+)
+def test_a_wrong_call_of_adapt_is_refused(arguments, words):
+    what, given = arguments
+
+    with pytest.raises(TypeError, match=words):
+        jobrun.adapt(what, get=vars, **given)
+
+
+def test_a_value_of_another_version_of_its_adapter_is_refused(monkeypatch):
+    parts = flatten(Value([1]))
+    adapter = registry.find_adapter(Value)
+    newer = registry.Adapter(adapter.get, adapter.make, version=2)
+    monkeypatch.setitem(registry._found, Value, newer)
+
+    with pytest.raises(ValueError, match="version 1 of its adapter, and version 2 is here"):
+        unflatten(parts.structure, parts.leaves)
+
+
+def test_a_value_whose_class_is_not_loaded_is_passed_on_and_made_when_it_is(monkeypatch):
+    value = {"a": [Value([1.0], 3)]}
+    parts = flatten(value)
+    monkeypatch.setattr(containers, "find_by_name", lambda _: None)
+    unbound = unflatten(parts.structure, parts.leaves)
+
+    assert containers.unbound_classes(unbound) == [registry.class_name(Value)]
+    assert flatten(unbound).structure == parts.structure
+    assert "not loaded" in containers.describe_tree(unbound["a"][0])
+    monkeypatch.undo()
+    assert same_bits(detach(unbound), value)
+
+
+def test_an_entry_point_adapts_the_classes_of_its_package(monkeypatch):
+    adapter = registry.Adapter(vars, lambda kind, tree: kind(**tree))
+    package = Plugged.__module__.partition(".")[0]
+    point = SimpleNamespace(load=lambda: lambda kind: adapter if kind is Plugged else None)
+    monkeypatch.setattr(registry, "_points", {package: [point]})
+
+    assert registry.find_adapter(Plugged) is adapter
+    assert detach(Plugged(3)).number == 3
+    registry._found.clear()
+
+
+class Plugged:
+    def __init__(self, number):
+        self.number = number
+
+
+def test_a_failing_adapter_is_named_with_its_class():
+    class Broken:
+        pass
+
+    jobrun.adapt(Broken, get=lambda _: 1 / 0, make=lambda _: Broken())
+
+    with pytest.raises(TaskFailedError, match=r"Broken.*adapter failed: ZeroDivisionError"):
+        detach([Broken()], "b")
+
+
+def test_a_state_with_a_class_that_is_not_loaded_is_not_set(monkeypatch):
+    state = ObjectState("x.Walk", {"at": registry.UnboundValue("gone:Class", 1, None), "total": 1})
+
+    with pytest.raises(CheckpointError, match="gone:Class"):
+        load_object_state("walk", Walk([1]), state)

@@ -1,0 +1,196 @@
+"""Values of the standard library and of numpy, each through the contract of adapters."""
+
+from __future__ import annotations
+
+import array
+import datetime
+import enum
+import functools
+import random
+import subprocess
+import sys
+import uuid
+import zoneinfo
+from collections import defaultdict, deque
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jobrun.testing.adapters import Adapted, AdapterContract
+from jobrun.values.adapters.registry import UnsavableError
+from jobrun.values.containers import flatten
+from jobrun.values.kinds import detach, same_bits
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Right(enum.IntFlag):
+    READ = 1
+    WRITE = 2
+
+
+def advance_deque(queue, step):
+    queue.append(np.arange(step))
+    return queue, list(queue)
+
+
+def advance_bytes(held, step):
+    held.append(step)
+    return held, bytes(held)
+
+
+def advance_set(items, step):
+    items.add(f"item {step}")
+    items.discard(f"item {step - 2}")
+    return items, list(items)
+
+
+def advance_table(table, step):
+    table[step, "x"].append(step)
+    return table, [list(table), list(table.values())]
+
+
+def advance_generators(held, step):
+    generator, legacy, python = held["generators"]
+    drawn = [generator.normal(size=3), legacy.normal(size=3), python.gauss(0, 1)]
+    if step == 2:
+        drawn.append(generator.spawn(1)[0].integers(1000))
+    return held, drawn
+
+
+def generators():
+    return {
+        "generators": (
+            np.random.Generator(np.random.Philox(5)), np.random.RandomState(3), random.Random(4),
+        )
+    }  # fmt: skip
+
+
+def later(value, more):
+    return lambda: value, lambda one, _: (one + more, one)
+
+
+UTC = datetime.UTC
+ZURICH = zoneinfo.ZoneInfo("Europe/Zurich")
+CASES = {
+    "deque": (lambda: deque([1.0, None], maxlen=4), advance_deque),
+    "set": (lambda: {"a", 3, (1, 2.5), frozenset("xy")}, advance_set),
+    "defaultdict": (lambda: defaultdict(list, {(0, "x"): []}), advance_table),
+    "bytearray": (lambda: bytearray(b"a"), advance_bytes),
+    "generators": (generators, advance_generators),
+    "frozenset": (lambda: frozenset(range(5)), lambda one, step: (one | {step * 7}, list(one))),
+    "Decimal": later(Decimal("1.10"), Decimal("0.1")),
+    "Fraction": later(Fraction(1, 3), Fraction(1, 7)),
+    "datetime": later(datetime.datetime(2026, 10, 25, 2, 30, tzinfo=UTC), datetime.timedelta(1)),
+    "zone": later(datetime.datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=ZURICH),
+                  datetime.timedelta(hours=1)),
+    "date": later(datetime.date(2026, 1, 1), datetime.timedelta(40)),
+    "timedelta": later(datetime.timedelta(-1, 3, 4), datetime.timedelta(0, 1)),
+    "Path": (lambda: Path("a"), lambda one, step: (one / str(step), one)),
+    "Enum": (lambda: Colour.RED, lambda one, _: (Colour.BLUE, one)),
+    "Flag": (lambda: Right.READ, lambda one, _: (one ^ (Right.READ | Right.WRITE), one)),
+    "UUID": (lambda: uuid.UUID(int=7), lambda one, step: (uuid.UUID(int=step), one)),
+    "range": (lambda: range(0, 9, 2), lambda one, _: (one[1:], list(one))),
+    "array": (lambda: array.array("d", [1.0]), lambda one, step: (one + array.array("d", [step]),
+                                                                  one.tolist())),
+}  # fmt: skip
+
+
+class TestStandardValues(AdapterContract):
+    @pytest.fixture(params=CASES)
+    def adapted(self, request):
+        return Adapted(*CASES[request.param])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"keys": {(1, 2): 3, None: 4, 2.5: [5], True: 6, Colour.RED: 7}},
+        {"functions": [np.tanh, len, Path, detach, np.linalg.eigh, np.random.RandomState(1).rand]},
+        {"partial": functools.partial(detach, name="x"), "slice": slice(1, None), "…": ...},
+        [np.array([None, "text", {"a": 1}], dtype=object).reshape(3, 1)],
+        {"time": datetime.time(3, 4, 5, 6, tzinfo=UTC)},
+    ],
+    ids=["keys", "functions", "partial", "objects", "time"],
+)
+def test_a_part_of_a_container_comes_back_as_it_was(value):
+    again = detach(value)
+
+    assert same_bits(again, value)
+    assert str(type(again)) == str(type(value))
+
+
+def test_what_is_one_thing_at_two_places_stays_one():
+    queue: deque[object] = deque()
+    generator = np.random.default_rng(3)
+    again = detach({"a": queue, "b": [queue], "g": generator, "h": [generator]})
+
+    assert again["a"] is again["b"][0]
+    assert again["g"] is again["h"][0]
+    assert again["g"] is not generator
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"f": lambda: 0}, "the function .*<lambda>, which is not found by its name"),
+        ([defaultdict(lambda: 0)], "<lambda>"),
+        ([Right(0)], None),
+        ([{1, detach}], None),
+        ([functools.lru_cache(detach)], "lru_cache"),
+    ],
+)
+def test_what_has_no_name_is_refused_by_it(value, words):
+    if words is None:
+        assert same_bits(detach(value), value)
+        return
+    with pytest.raises(UnsavableError, match=words):
+        flatten(value)
+
+
+def test_a_value_that_contains_itself_is_refused():
+    queue: deque[object] = deque()
+    queue.append([queue])
+
+    with pytest.raises(UnsavableError, match="deque that contains itself"):
+        flatten([queue])
+
+
+PROGRAM = """\
+import sys
+from jobrun.values.kinds import detach
+
+def grow(items, first):
+    for number in range(first, first + 400):
+        items.add(f"{number} {number * 7919 % 1000}")
+        if number % 3 == 0:
+            items.discard(f"{number // 2} {number // 2 * 7919 % 1000}")
+    return detach(items)
+
+items = grow(grow(set(), 0), 400)
+if sys.argv[1] == "loaded":
+    items = detach(items)
+print(list(grow(items, 800)))
+"""
+
+
+def test_a_loaded_set_is_iterated_over_in_the_order_of_the_one_that_was_saved():
+    orders = [
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM, how],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONHASHSEED": "7"},
+        ).stdout
+        for how in ("whole", "loaded")
+    ]
+
+    assert orders[0] == orders[1]
+    assert orders[0].count("'") > 600

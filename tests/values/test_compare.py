@@ -1,0 +1,62 @@
+"""How two values differ: the place inside them, and what it is that differs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jobrun.values.compare import find_difference
+from jobrun.values.objects import ObjectState
+from tests.support.tables import each_case
+
+SQUARE = np.arange(4.0).reshape(2, 2)
+SHARED = np.zeros(2)
+
+
+def words(expected, found):
+    return str(find_difference(expected, found) or "")
+
+
+@each_case(
+    ("expected", "found", "told"),
+    [
+        (1, 1.0, "is Python float, not Python int"),
+        (np.zeros(3), np.zeros(3, np.float32), "is float32 array of shape (3,), not float64 array"),
+        (SQUARE, np.asfortranarray(SQUARE), "has its axes in Fortran order in memory, not in C"),
+        (SQUARE, SQUARE + 1, "is float64 array of shape (2, 2) of other bits"),
+        ({"a": [0.5, SQUARE]}, {"a": [0.5, SQUARE + 1]}, "'a/1' is float64 array"),
+        ({"a": 1}, {}, "'a' is not there"),
+        ({}, {"a": 1}, "'a' should not be there; it is Python int"),
+        (
+            {"a": SHARED, "b": SHARED},
+            {"a": SHARED, "b": SHARED.copy()},
+            "'b' is a thing of its own, and should be the same thing as 'a'",
+        ),
+        ([1, "a"], (1, "a"), "is put together in another way"),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, "is put together in another way"),
+    ],
+)
+def test_the_first_difference_is_named_with_its_place(expected, found, told):
+    assert told in words(expected, found)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (SQUARE, SQUARE.copy()),
+        (np.zeros((3, 1)), np.zeros((3, 1), order="F")),
+        ({"a": [SHARED, SHARED]}, {"a": [SHARED + 0] * 2}),
+        (float("nan"), float("nan")),
+    ],
+)
+def test_equal_values_do_not_differ(first, second):
+    assert find_difference(first, second) is None
+
+
+def test_of_the_states_of_objects_the_order_of_keys_does_not_count():
+    one = ObjectState("x", {"a": 1, "b": np.zeros(2)})
+
+    assert words(one, ObjectState("y", {"b": np.zeros(2), "a": 1})) == ""
+    assert "'b'" in words(one, ObjectState("x", {"a": 1, "b": np.ones(2)}))
+    assert "'b' is not there" in words(one, ObjectState("x", {"a": 1}))
+    assert "'c' should not be there" in words(one, ObjectState("x", {**one.tree, "c": 1}))

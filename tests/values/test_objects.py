@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from jobrun.core.errors import TaskFailedError
+from jobrun.values.kinds import boundary_form, check_storable, describe, detach, require_storable
+from jobrun.values.objects import ObjectState, class_name, is_object, put_state, take_state
+
+
+class Sampler:
+    def __init__(self):
+        self.at = 0
+
+    def state_dict(self):
+        return {"at": self.at}
+
+    def load_state_dict(self, state):
+        self.at = state["at"]
+
+
+class OneWay:
+    def state_dict(self):
+        return {}
+
+
+def test_what_has_both_methods_is_an_object():
+    assert is_object(Sampler())
+    assert not is_object(OneWay())
+    assert not is_object(Sampler)
+    assert not any(map(is_object, (1, "a", {}, np.zeros(2), lambda: 0, None)))
+
+
+def test_its_state_goes_out_and_in():
+    one, other = Sampler(), Sampler()
+    one.at = 5
+
+    put_state(other, take_state(one))
+
+    assert other.at == 5
+    assert take_state(one) == ObjectState(class_name(one), {"at": 5})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: random.Random(1),
+        lambda: np.random.RandomState(1),
+        lambda: np.random.default_rng(1),
+        lambda: np.random.Generator(np.random.MT19937(1)),
+    ],
+)
+def test_generators_are_objects(make):
+    one, other = make(), make()
+    one.random()
+    put_state(other, take_state(one))
+
+    assert one.random() == other.random()
+
+
+def test_a_blob_can_hold_one_as_it_is():
+    one = Sampler()
+
+    assert check_storable(one, "x") is None
+    assert require_storable(one, "x") is one
+    assert boundary_form(one, "x") is one
+    assert describe(one).endswith("Sampler")
+
+
+def test_there_is_no_copy_of_one():
+    with pytest.raises(TaskFailedError) as caught:
+        detach(Sampler(), "model")
+
+    (fault,) = caught.value.faults
+    assert fault.code == "E240"
+    assert "'model'" in fault.message
+    assert "inout" in fault.mend
+
+
+def test_a_lambda_and_a_half_object_are_refused_with_the_mend():
+    for value in (lambda: 0, OneWay()):
+        fault = check_storable(value, "model")
+        assert fault is not None
+        assert fault.code == "E202"
+        assert "'model'" in fault.message
+    assert "state_dict() and load_state_dict()" in check_storable(OneWay(), "model").mend
