@@ -181,7 +181,9 @@ def test_a_run_that_was_killed_leaves_what_it_had_sent(folder):
         SPEC.replace("- MORE", "- {call: 'leave:leave', with: {epoch: epoch}}")
     )
 
-    jobrun("run", "walk.yaml", cwd=folder, env=environment(PYTHONPATH=str(folder / "packages")))
+    words = environment(PYTHONPATH=str(folder / "packages"))
+    killed = jobrun("run", "walk.yaml", cwd=folder, env=words, started=True)
+    assert killed.returncode == 1, killed.stderr
     run = only_run(folder / "runs")
     wait_until(lambda: json.loads((run / "got.json").read_text())[2] == "failed")
 
