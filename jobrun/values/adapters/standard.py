@@ -1,4 +1,4 @@
-"""Adapt values of the standard library: deque, set, Decimal, datetime, Path, Enum, and others."""
+"""Adapt values of the standard library: deque, Decimal, datetime, Path, Enum, and others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import random
 import uuid
 import zoneinfo
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import PurePath
@@ -19,6 +19,7 @@ from typing import Any
 
 from jobrun.values.adapters.python_objects import NAMED, is_named, object_adapter
 from jobrun.values.adapters.registry import Adapter, UnsavableError, class_text
+from jobrun.values.adapters.sets import FROZENSET, SET
 
 
 def find(kind: type) -> Adapter | None:
@@ -35,31 +36,6 @@ def find(kind: type) -> Adapter | None:
 def find_named(kind: type) -> Adapter | None:
     """Find the adapter of functions and classes, which are kept by their names."""
     return NAMED if is_named(kind) else None
-
-
-def _set_items(value: Iterable[Any]) -> list[Any]:
-    """List the items of a set so that a set made of the list behaves as the one made before it.
-
-    The order in which a set is iterated over depends on how it came about. It is kept where a new
-    set of these items in this order has it, too. Where it has not, the set is one made of its items
-    in a fixed order from then on, in the run itself as after a resume.
-    """
-    items = list(value)
-    fixed = sorted(items, key=_order)
-    return items if list(set(fixed)) != items and list(set(items)) == items else fixed
-
-
-def _order(item: Any) -> str:
-    """Return a text by which the items of a set are sorted, the same in each process."""
-    if isinstance(item, tuple):
-        text = ",".join(map(_order, item))
-    elif isinstance(item, frozenset):
-        text = ",".join(sorted(map(_order, item)))
-    elif type(item) is int:
-        text = hex(item)
-    else:
-        text = repr(item)
-    return f"{type(item).__qualname__}:{text}"
 
 
 def _deque_tree(value: Any) -> dict[str, Any]:
@@ -124,9 +100,8 @@ _ENUM = _value(_enum_tree, lambda kind, tree: kind[tree])
 _FLAG = _value(lambda value: value.value, lambda kind, tree: kind(tree))
 _PATH = _value(str, lambda kind, tree: kind(tree))
 _ADAPTERS: dict[type, Adapter] = {
-    set: _value(_set_items, lambda _, tree: set(tree), immutable=False),
-    # Its items may be changed in no way that a copy would show: all are hashable.
-    frozenset: _value(_set_items, lambda _, tree: frozenset(tree)),
+    set: SET,
+    frozenset: FROZENSET,
     deque: _value(
         _deque_tree, lambda _, tree: deque(tree["items"], tree["maxlen"]), immutable=False
     ),
