@@ -17,6 +17,7 @@ from tests.support.session_runs import (
     EXACT,
     SLOW,
     is_alive,
+    kill_node,
     nodes_under,
     run,
     same,
@@ -102,8 +103,7 @@ def test_a_node_that_is_killed_costs_an_epoch_and_no_bit(slow, tmp_path, times):
 
     with started(slow, tmp_path / "hit") as process:
         for number in range(times):
-            victim = nodes_under(process.pid)[f"trainer_{number % 2}"]
-            os.kill(victim, signal.SIGKILL)
+            victim = kill_node(process.pid, f"trainer_{number % 2}")
             wait_until(lambda gone=victim: _is_replaced(process, gone), "new process")
         _, said = process.communicate(timeout=60)
 
@@ -124,7 +124,7 @@ def test_nodes_that_are_lost_again_and_again_end_the_command_and_resume_goes_on(
     whole = run(slow, tmp_path / "whole")
 
     with started(slow, tmp_path / "hit", "--max-failures", "0") as process:
-        os.kill(nodes_under(process.pid)["trainer_1"], signal.SIGKILL)
+        kill_node(process.pid, "trainer_1")
         _, said = process.communicate(timeout=60)
     done = jobrun("resume", "--run-dir", tmp_path / "hit", "--session", "processes", started=True)
 

@@ -20,7 +20,7 @@ from jobrun.core.text.fault_text import as_json, render_github
 from jobrun.graph.query import find_objects
 from jobrun.graph.types import Job
 from jobrun.runner.preflight.checks import preflight
-from jobrun.runner.preflight.header_types import TYPE_CODES
+from jobrun.runner.preflight.header_types import SPEC_CODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _judged(spec: str, values: Sequence[str], overrides: Sequence[str], imports:
     found = preflight(job, Path(prepared.authored.folder), imports=imports)
     # What this machine lacks is no fault of the spec; what does not fit together is one.
     missing = tuple(
-        fault if fault.code in TYPE_CODES else replace(fault, severity="warning") for fault in found
+        fault if fault.code in SPEC_CODES else replace(fault, severity="warning") for fault in found
     )
     return Verdict(spec, (*prepared.warnings, *missing), _summary(job), job.exactness.exact)
 

@@ -24,7 +24,7 @@ from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save
 from jobrun.graph.types import Job
 from jobrun.runner.identity.callable_sources import Source, find_definition, find_source
 from jobrun.runner.identity.data_fingerprints import literal_path, literal_text
-from jobrun.runner.preflight.header_types import check_types, raise_type_errors
+from jobrun.runner.preflight.header_types import check_types, raise_spec_errors
 from jobrun.runner.preflight.memory import check_memory
 from jobrun.runner.preflight.readers import check_readers
 
@@ -128,16 +128,22 @@ def _check_callable(step: CallPython, folder: Path, *, imports: bool) -> Iterato
     elif imports:
         yield from _check_import(step, module, function, base)
     else:
-        yield from _check_definition(step, source, function)
+        yield from _check_definition(step, source, function, folder)
 
 
-def _check_definition(step: CallPython, source: Source, function: str) -> Iterator[Fault]:
+def _check_definition(
+    step: CallPython, source: Source, function: str, folder: Path
+) -> Iterator[Fault]:
     if source.path is None or source.path.suffix != ".py":
         return
     found, known = find_definition(source.path, function.partition(".")[0])
     if not found:
         message = f"{source.path.name} has no '{function}'"
-        yield Fault("E374", message, did_you_mean(function, known), step.origin, step.path)
+        mend = did_you_mean(function, known)
+        if source.path.is_relative_to(folder):
+            yield Fault("E392", message, mend, step.origin, step.path)
+        else:
+            yield Fault("E374", message, mend, step.origin, step.path)
 
 
 def _check_import(step: CallPython, module: str, function: str, base: Path) -> Iterator[Fault]:
@@ -188,10 +194,10 @@ def raise_errors(faults: tuple[Fault, ...]) -> None:
     """Raise the errors among the faults of a preflight check, if there are any.
 
     Raises:
-        SpecError: Shapes or dtypes do not fit.
+        SpecError: Shapes or dtypes do not fit, or a module of the spec lacks a function.
         EnvironmentFaultError: There are others.
     """
-    raise_type_errors(faults)
+    raise_spec_errors(faults)
     errors = tuple(fault for fault in faults if fault.severity == "error")
     if errors:
         raise EnvironmentFaultError(*errors)

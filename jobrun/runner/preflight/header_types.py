@@ -14,8 +14,9 @@ from jobrun.graph.types import Job
 from jobrun.runner.identity.data_fingerprints import literal_path
 from jobrun.runner.preflight.memory import read_member_header
 
-# What the rules of operators find; a fault of the spec, wherever it is found.
-TYPE_CODES = frozenset({"E290", "E291", "E292", "E294"})
+# What the rules of operators find, and functions that a module beside the spec does not define:
+# faults of the spec, wherever they are found.
+SPEC_CODES = frozenset({"E290", "E291", "E292", "E294", "E392"})
 
 
 def infer_header_types(job: Job, folder: Path) -> Types:
@@ -61,12 +62,12 @@ def check_types(job: Job, folder: Path) -> tuple[Fault, ...]:
     return tuple(fault for fault in types.faults if fault not in known)
 
 
-def raise_type_errors(faults: tuple[Fault, ...]) -> None:
-    """Raise the type errors that headers of data files have shown, if there are any.
+def raise_spec_errors(faults: tuple[Fault, ...]) -> None:
+    """Raise the faults of the spec that its data files and modules have shown, if there are any.
 
     Raises:
         SpecError: There are.
     """
-    errors = tuple(fault for fault in errors_only(faults) if fault.code in TYPE_CODES)
+    errors = tuple(fault for fault in errors_only(faults) if fault.code in SPEC_CODES)
     if errors:
         raise SpecError(*errors)

@@ -101,7 +101,7 @@ def test_a_missing_module_or_function_is_a_fault(tmp_path):
 
     faults = preflight(job(call("nosuch:step"), call("mine:stepp")), tmp_path)
 
-    assert [fault.code for fault in faults] == ["E374", "E374"]
+    assert [fault.code for fault in faults] == ["E374", "E392"]
     assert "no module 'nosuch'" in faults[0].message
     assert "did you mean 'step'" in faults[1].mend
 

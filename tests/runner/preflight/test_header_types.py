@@ -9,7 +9,7 @@ from jobrun.cli.process.invoke import invoke
 from jobrun.compile.job import compile_job
 from jobrun.core.errors import Fault, SpecError
 from jobrun.runner.preflight.checks import preflight, raise_errors
-from jobrun.runner.preflight.header_types import check_types, infer_header_types, raise_type_errors
+from jobrun.runner.preflight.header_types import check_types, infer_header_types, raise_spec_errors
 from jobrun.spec.load import load_spec
 
 SPEC = """\
@@ -90,8 +90,8 @@ def test_it_is_a_fault_of_the_spec_before_anything_runs(spec):
     with pytest.raises(SpecError):
         raise_errors(faults)
     with pytest.raises(SpecError):
-        raise_type_errors(faults)
-    raise_type_errors((Fault("E372", "no data file", "make it"),))
+        raise_spec_errors(faults)
+    raise_spec_errors((Fault("E372", "no data file", "make it"),))
 
 
 @pytest.mark.parametrize("command", ["validate", "plan", "run"])
