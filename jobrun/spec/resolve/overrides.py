@@ -24,7 +24,7 @@ from jobrun.spec.yaml.nodes import (
 )
 from jobrun.spec.yaml.parse import read_document
 from jobrun.spec.yaml.scalars import NumberRangeError, resolve
-from jobrun.spec.yaml.tree_builder import DEEPEST
+from jobrun.spec.yaml.syntax_errors import DEEPEST
 
 _SEGMENT = re.compile(r'\.?(?:"(?P<quoted>[^"]+)"|(?P<plain>[^.\[\]"=]+))|\[(?P<index>\d+)\]')
 

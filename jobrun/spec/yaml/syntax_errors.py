@@ -12,6 +12,9 @@ from jobrun.core.origin import Origin
 QUOTING_HINT = (
     'an expression with , [ { : or # inside [...] or {...} needs quotes, such as "x = f(a, b)"'
 )
+# Levels of lists and mappings in each other that a spec may have; message and mend beyond.
+DEEPEST = 64
+TOO_DEEP = (f"more than {DEEPEST} levels of nesting", "move the inner steps into a net")
 _START_HINT = "put quotes around the whole text"
 
 # What ends with a sign of its own: when that is missing, the parser stops far behind.
@@ -49,6 +52,8 @@ def syntax_fault(error: YAMLError, text: str, file: str) -> Fault:
     line_text = _line(text, mark.line)
     where = _place(error, text, file)
     problem, context = error.problem or "", error.context or ""
+    if "maximum nesting depth" in problem:  # libyaml 0.2.6 counts to 1,000 by itself
+        return Fault("E015", *TOO_DEEP, where)
     if _is_tab(problem, line_text, mark.column):
         return Fault("E006", "a tab is used as indentation", "use spaces", where)
     if "flow" in context and not text[mark.index :].strip():

@@ -21,9 +21,8 @@ from jobrun.spec.yaml.nodes import (
     short,
 )
 from jobrun.spec.yaml.scalars import NumberRangeError, resolve
-from jobrun.spec.yaml.syntax_errors import QUOTING_HINT
+from jobrun.spec.yaml.syntax_errors import DEEPEST, QUOTING_HINT, TOO_DEEP
 
-DEEPEST = 64
 # What a spec of 100,000 tasks has, and a third more. A value takes some 600 bytes until the spec is
 # checked, so that the largest one needs 1.2 GB.
 MOST_VALUES = 2_000_000
@@ -307,8 +306,7 @@ class Builder:
             self._stop("E014", message, "use fewer aliases of large values", place)
 
     def _too_deep(self, place: Place) -> None:
-        message = f"more than {DEEPEST} levels of nesting"
-        self._stop("E015", message, "move the inner steps into a net", place)
+        self._stop("E015", *TOO_DEEP, place)
 
     def _place(self, event: Any) -> Place:
         start, end = event.start_mark, event.end_mark
