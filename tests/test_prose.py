@@ -46,6 +46,69 @@ def test_docstrings_of_functions_begin_with_a_verb():
     assert _without_verb(MODULES) == []
 
 
+def _declared_above(name: str, bases: dict[str, ast.ClassDef]) -> set[str] | None:
+    """Return the methods that classes above a class declare; None if one of them is foreign."""
+    declared: set[str] = set()
+    above, seen = [name], {name}
+    while above:
+        for base in bases[above.pop()].bases:
+            one = ast.unparse(base).split("[")[0].rpartition(".")[2]
+            if one not in bases:
+                return None
+            if one not in seen:
+                seen.add(one)
+                above.append(one)
+                declared |= {each.name for each in bases[one].body if hasattr(each, "name")}
+    return declared
+
+
+def _undocumented(paths: list[Path]) -> list[str]:
+    trees = {path: ast.parse(path.read_text()) for path in paths}
+    bases = {
+        one.name: one
+        for tree in trees.values()
+        for one in tree.body
+        if isinstance(one, ast.ClassDef)
+    }
+    found = []
+    for path, tree in trees.items():
+        public: list[tuple[str, ast.FunctionDef | ast.ClassDef]] = []
+        for one in tree.body:
+            if isinstance(one, ast.FunctionDef | ast.ClassDef):
+                public.append((one.name, one))
+            if isinstance(one, ast.ClassDef) and not one.name.startswith("_"):
+                above = _declared_above(one.name, bases)
+                public += [
+                    (each.name, each)
+                    for each in one.body
+                    if isinstance(each, ast.FunctionDef) and above is not None
+                    if each.name not in above
+                ]
+        found += [
+            f"{_named(path)}:{one.lineno} {name}"
+            for name, one in public
+            if not name.startswith(("_", "test_"))
+            and not ast.get_docstring(one)
+            and "overload" not in map(ast.unparse, one.decorator_list)
+        ]
+    return found
+
+
+def test_all_that_is_public_has_a_docstring():
+    assert _undocumented(MODULES) == []
+
+
+def test_a_function_a_class_and_a_method_without_docstring_are_found(tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
+    path = tmp_path / "bare.py"
+    path.write_text(
+        "def one(): pass\nclass Two:\n    def three(self): pass\n    def _four(self): pass\n"
+        "class Five(Two):\n    'A five.'\n    def three(self): pass\n"
+    )
+
+    assert _undocumented([path]) == ["bare.py:1 one", "bare.py:2 Two", "bare.py:3 three"]
+
+
 def test_avoided_words_do_not_occur():
     found = [
         f"{_named(path)}:{number}: {line.strip()}"

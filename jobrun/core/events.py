@@ -42,6 +42,8 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class GroupStarted:
+    """The tasks of a group begin, in this epoch."""
+
     group: str
     epoch: int
     tasks: tuple[str, ...]
@@ -49,6 +51,8 @@ class GroupStarted:
 
 @dataclass(frozen=True, slots=True)
 class GroupEnded:
+    """All tasks of a group have ended, ``seconds`` after they began."""
+
     group: str
     epoch: int
     seconds: float
@@ -122,6 +126,8 @@ class TasksGivenUp:
 
 @dataclass(frozen=True, slots=True)
 class TaskEnded:
+    """A task has ended on a node; ``seconds`` is the wall time that it ran."""
+
     task: str
     node: str
     epoch: int
@@ -311,6 +317,15 @@ class CheckpointSkipped:
 
 @dataclass(frozen=True, slots=True)
 class EpochEnded:
+    """An epoch has ended, and its stop conditions were evaluated.
+
+    Attributes:
+        epoch: Counted from 1.
+        seconds: The wall time of the epoch.
+        metrics: Names and last values, in the order of the spec.
+        stopping: The stop conditions that hold, as a person reads them; empty if the run continues.
+    """
+
     epoch: int
     seconds: float
     metrics: tuple[tuple[str, float | int | bool | str], ...]

@@ -90,12 +90,16 @@ class NodeBlob:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
+    """An operator before its operand: ``-x``, ``not x``."""
+
     operator: UnaryOperator
     operand: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Binary:
+    """An operator between two operands: ``x + y``, ``x @ y``, ``x < y``."""
+
     left: Expr
     operator: BinaryOperator
     right: Expr
@@ -157,6 +161,8 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
+    """``start:stop:step`` as an index; None for a part that is left out."""
+
     start: Expr | None = None
     stop: Expr | None = None
     step: Expr | None = None
