@@ -241,7 +241,7 @@ def test_row_33_a_limit_on_the_size_of_files_is_told_and_then_resumed_from(folde
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kib", thinned([120_000, 60_000, 240_000], 3))
+@pytest.mark.parametrize("kib", thinned([120_000, 60_000, 250_000], 3))
 def test_row_33_too_little_memory_is_told(folder, reference, kib):
     code, said = _under_a_limit(folder, f"-v {kib}")
     assert code in (0, 1, 7), said

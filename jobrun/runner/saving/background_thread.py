@@ -65,12 +65,18 @@ class BackgroundThread:
         return not self._over.is_set()
 
     def start(self, work: Work) -> None:
-        """Start a piece of background work, which must not raise; no other is in progress."""
+        """Start a piece of background work, which must not raise; no other is in progress.
+
+        Raises:
+            RuntimeError: The system has no memory for another thread; then nothing was started.
+        """
+        if self._thread is None:
+            thread = threading.Thread(target=self._live, name=self._name, daemon=True)
+            thread.start()
+            self._thread = thread
+        # Not before the thread has started: ``wait`` would wait for work that has no thread.
         self._over, self._permit = threading.Event(), Permit()
         self._inbox.put((work, self._permit, self._over))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._live, name=self._name, daemon=True)
-            self._thread.start()
 
     def wait(self, is_late: Callable[[], bool]) -> bool:
         """Wait for the end of the background thread's work; False if it was abandoned.

@@ -202,14 +202,16 @@ class BackgroundUploader:
             self._listen(Noted(f"{many} not uploaded yet; a resume continues with that", "warning"))
 
     def _begin(self, epochs: tuple[int, ...]) -> None:
+        if self._thread is None and epochs:
+            # Before anything is queued: where no thread can be started, nothing waits for it.
+            thread = threading.Thread(target=self._live, name="jobrun-upload", daemon=True)
+            thread.start()
+            self._thread = thread
         with self._change:
             self._queue.extend(
                 one for one in epochs if one not in self._queue and one != self._busy_with
             )
             self._change.notify_all()
-        if self._thread is None and epochs:
-            self._thread = threading.Thread(target=self._live, name="jobrun-upload", daemon=True)
-            self._thread.start()
 
     def _await(self) -> None:
         """Wait until no upload to the object store is in progress; report outcomes."""

@@ -98,3 +98,19 @@ def test_a_permit_is_given_up_or_entered_never_both():
     assert left.give_up()
     with pytest.raises(AbandonedError):
         left.enter()
+
+
+def test_work_whose_thread_cannot_be_started_is_not_waited_for(background, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            background.start(lambda permit: None)
+    assert not background.is_busy
+
+    done = threading.Event()
+    background.start(lambda permit: done.set())
+    assert background.wait(in_time)
+    assert done.is_set()
