@@ -101,6 +101,8 @@ class BackgroundThread:
     def _live(self) -> None:
         while (given := self._inbox.get()) is not None:
             work, permit, over = given
-            work(permit)
-            del given, work
-            over.set()
+            try:
+                work(permit)
+            finally:
+                del given, work
+                over.set()

@@ -125,17 +125,24 @@ class NoSaver:
         """Do nothing."""
 
 
+# Seen only where a thread dies in the middle, as it may when there is no memory left.
+_UNFINISHED = EnvironmentFaultError.of(
+    "E411", "the thread that saves ended before its work", "raise the limit of memory"
+)
+
+
 @dataclass(slots=True)
 class _Outcome:
-    """The result of a save; ``error`` None: the epoch is durable.
+    """The result of a save.
 
     Attributes:
+        error: What it failed of; None once the epoch is durable, and not before.
         seconds: From its begin until it was durable.
         beside_s: Processor time of the thread that saved in the background.
     """
 
     epoch: int
-    error: BaseException | None = None
+    error: BaseException | None = _UNFINISHED
     seconds: float = 0.0
     beside_s: float = 0.0
 
@@ -341,6 +348,7 @@ class CheckpointSaver:
         began = time.thread_time()
         try:
             self._commits.commit_epoch(order, permit)
+            outcome.error = None
             outcome.seconds = time.monotonic() - order.started
             outcome.beside_s = time.thread_time() - began if order.still.beside else 0.0
         except AbandonedError:

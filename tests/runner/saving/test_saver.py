@@ -338,6 +338,18 @@ def test_a_save_beside_the_run_that_fails_twice_fails_it_at_the_next_boundary(be
     assert beside.events == []
 
 
+def test_a_save_whose_thread_dies_is_never_reported_as_saved(beside, monkeypatch):
+    saver = beside.saver(asynchronous=True)
+    monkeypatch.setattr(type(saver), "_carry_out", lambda *arguments: None)
+
+    saver.save(Progress(epoch=0))
+    with pytest.raises(EnvironmentFaultError, match="ended before its work"):
+        saver.save(Progress(epoch=1))
+
+    assert beside.promised == ()
+    saver.close()
+
+
 def test_it_is_tried_once_more_with_the_same_values(beside):
     beside.store.fail = 1
     beside.store.go_on.set()
