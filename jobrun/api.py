@@ -7,7 +7,7 @@ a job decides how many threads BLAS has, which counts when numpy is first import
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -141,7 +141,13 @@ def run(
         raise UsageError.of("E403", f"'resume' cannot be {resume!r}", f"it is one of {known}")
     options = _usable(options)
     prepared = prepare(source)
-    return run_with_policy(prepared.authored, prepared.job, options, listener, resume)
+    return _with_news(
+        options,
+        listener,
+        lambda given, listen: run_with_policy(
+            prepared.authored, prepared.job, given, listen, resume
+        ),
+    )
 
 
 def resume_from(
@@ -171,7 +177,11 @@ def resume_from(
     options = _usable(options)
     found = choose_run(os.fspath(path), options.run_dir, options.epoch)
     authored = None if source is None else prepare(source).authored
-    return resume_run(found, options, listener, loaded=authored)
+    return _with_news(
+        options,
+        listener,
+        lambda given, listen: resume_run(found, given, listen, loaded=authored),
+    )
 
 
 def fork_from(
@@ -211,7 +221,11 @@ def fork_from(
     authored = None if source is None else prepare(source).authored
     if authored is None:
         require_spec(parent.run)
-    return fork_run(parent, authored, replace(options, epoch=None), listener)
+    return _with_news(
+        replace(options, epoch=None),
+        listener,
+        lambda given, listen: fork_run(parent, authored, given, listen),
+    )
 
 
 def inspect_checkpoint(
@@ -303,6 +317,20 @@ def expression(text: str) -> Expr:
     Binary(left=Name(name='x', at=0), operator='+', right=Const(value=1, ellipsis=False))
     """
     return parse_expression(text, NOWHERE, "", {})
+
+
+def _with_news(
+    options: RunOptions, listener: Listener, act: Callable[[RunOptions, Listener], RunResult]
+) -> RunResult:
+    """Run a job from Python and send its news from this process, unless another one does."""
+    if options.announce is not None:
+        return act(options, listener)
+    from jobrun.tools.python_news import PythonNews  # noqa: PLC0415 - what checks a spec needs none
+
+    with PythonNews(listener) as news:
+        result = act(replace(options, announce=news.announce), news.listen)
+        news.exit_code = result.exit_code
+    return result
 
 
 def _usable(options: RunOptions) -> RunOptions:

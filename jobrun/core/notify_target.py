@@ -13,6 +13,14 @@ News = Literal["finished", "failed", "stopped", "no_progress", "node_lost"]
 ALL_NEWS: tuple[News, ...] = get_args(News)
 
 
+_NEWS_OF_CODE: dict[int, News] = {0: "finished", 75: "stopped", 130: "stopped"}
+
+
+def news_of_exit(exit_code: int) -> News:
+    """Return which news it is that a run has ended with an exit code."""
+    return _NEWS_OF_CODE.get(exit_code, "failed")
+
+
 @dataclass(frozen=True, slots=True)
 class NotifyTarget:
     """One receiver of news of a run.

@@ -30,7 +30,7 @@ from jobrun.core.files.json_lines import read_lines
 from jobrun.runner.rundir.journal import Journal
 from jobrun.runner.rundir.logs import epoch_of_line
 from jobrun.runner.rundir.run_record import write_record
-from jobrun.runner.rundir.runs import METRICS_NAME, Run
+from jobrun.runner.rundir.runs import METRICS_NAME, USAGE_NAME, Run
 from jobrun.tools.checkpoint_maintenance import Checkpoints
 from jobrun.tools.export import require_free_path
 
@@ -98,7 +98,8 @@ def _fill(found: Checkpoints, epoch: int, staged: Path, target: Path) -> int:
     with disk_faults("E354", f"copy {run.path} to {target}"):
         for path in sorted((run.path / "spec").iterdir()):
             write_file(staged / "spec" / path.name, read_regular(path), private=True)
-        _copy_metrics(run.path, staged, epoch)
+        for name in (METRICS_NAME, USAGE_NAME):
+            _copy_lines(run.path, staged, name, epoch)
     generation = found.store.manifest(epoch).generation
     with closing(Journal.open(staged, run.record.run_id)) as journal:
         journal.acknowledge(epoch, generation)
@@ -125,16 +126,16 @@ def _copy_state(found: Checkpoints, epoch: int, place: Path) -> int:
     return sum(file.size_bytes for file in files)
 
 
-def _copy_metrics(run: Path, staged: Path, epoch: int) -> None:
-    """Copy a run's metrics up to the copied epoch; unreadable ones are left out."""
+def _copy_lines(run: Path, staged: Path, name: str, epoch: int) -> None:
+    """Copy the lines of one of a run's logs up to an epoch; unreadable ones are left out."""
 
     def write(file: IO[bytes]) -> None:
-        for line in read_lines(run / METRICS_NAME):
+        for line in read_lines(run / name):
             if epoch_of_line(line) <= epoch:
                 file.write(line)
 
-    if os.path.isfile(run / METRICS_NAME):  # noqa: PTH113 - a pipe is passed over
-        replace_file(str(staged / METRICS_NAME), write)
+    if os.path.isfile(run / name):  # noqa: PTH113 - a pipe is passed over
+        replace_file(str(staged / name), write)
 
 
 def _parent(run: Run, target: Path) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 
 import pytest
 
 from jobrun import api as jobrun_api
+from jobrun.core.errors import JobrunError
 from jobrun.core.events import Noted
 from jobrun.runner.options import RunOptions
 from tests.support.command import environment, jobrun
@@ -121,16 +123,39 @@ def test_a_spec_names_who_gets_which_news(tmp_path):
     )
 
 
-def test_a_job_that_is_run_from_python_says_that_it_sends_no_news(tmp_path):
+@pytest.mark.parametrize(
+    ("more", "epochs", "code", "news"),
+    [
+        ("{log: x}", 0, 0, "finished"),
+        ("{log: x}", 2, 75, "stopped"),
+        ("{assert: w < 3}", 0, 1, "failed"),
+    ],
+)
+def test_news_of_a_run_from_python_are_posted(tmp_path, more, epochs, code, news):
+    with NewsServer() as server:
+        spec = SPEC.format(more=more) + f"notify: {{post: '{server.url}'}}\n"
+        (tmp_path / "walk.yaml").write_text(spec)
+        options = RunOptions(run_dir=tmp_path / "runs", max_epochs=epochs)
+        with contextlib.suppress(JobrunError):
+            jobrun_api.run(tmp_path / "walk.yaml", options)
+    (message,) = server.got
+
+    assert (message["news"], message["exit_code"]) == (news, code)
+    assert message["directory"] == str(only_run(tmp_path / "runs").resolve())
+    assert message["reason"]
+
+
+def test_news_of_a_run_from_python_that_cannot_be_sent_are_a_warning(tmp_path):
     (tmp_path / "walk.yaml").write_text(SPEC.format(more="{log: x}") + "notify: {run: ['false']}\n")
     events = []
 
-    jobrun_api.run(
+    ended = jobrun_api.run(
         tmp_path / "walk.yaml", RunOptions(run_dir=tmp_path / "runs"), listener=events.append
     )
 
     said = [one.text for one in events if isinstance(one, Noted) and one.level == "warning"]
-    assert any(text.startswith("notify: no news is sent") for text in said)
+    assert ended.exit_code == 0
+    assert "the notification to the command 'false' was not sent: it ended with 1" in said
 
 
 def test_a_module_beside_the_spec_is_not_taken_for_one_of_python(tmp_path):

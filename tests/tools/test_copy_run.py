@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from jobrun.cli.process.invoke import invoke
@@ -28,6 +30,9 @@ def test_a_copy_is_resumed_to_the_same_end(found, tmp_path):
     copy_epoch(found, 2, target)
 
     assert open_run(target).record.epoch == 2
+    usage = [one for one in (target / "usage.jsonl").read_text().splitlines() if one]
+    assert usage
+    assert all(json.loads(one)["epoch"] <= 2 for one in usage)
     assert inspect(str(target), tmp_path).epoch == 2
     assert invoke(["resume", str(target), "--quiet"]) == 0
     sides = [find_stored_epoch(f"{path}@4", tmp_path) for path in (target, found.run.path)]

@@ -11,14 +11,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from jobrun.core.events import Event, NodeReplaced
-from jobrun.core.notify_target import NotifyTarget
+from jobrun.core.notify_target import NotifyTarget, news_of_exit
 
 if TYPE_CHECKING:
     from jobrun.cli.supervisor import SharedState
 
 # Enough for three attempts of five seconds at each of a few targets.
 _LONGEST_S = 60.0
-_NEWS_OF_CODE = {0: "finished", 75: "stopped", 130: "stopped"}
 
 
 class NewsOfRun:
@@ -77,8 +76,7 @@ class NewsSender:
                 self._start(content | {"exit_code": None})
         if exit_code is None:
             return
-        news = _NEWS_OF_CODE.get(exit_code, "failed")
-        self._start({"news": news, "exit_code": exit_code, "detail": ""})
+        self._start({"news": news_of_exit(exit_code), "exit_code": exit_code, "detail": ""})
         deadline = time.monotonic() + _LONGEST_S
         for sender in self._senders:
             try:
