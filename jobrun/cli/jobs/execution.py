@@ -208,7 +208,11 @@ def run_under_progress(act: Act, shell: Shell, run_dir: Path, given: Mapping[str
     )
 
     state = RunState()
-    with _not_writable_by_others(), create_display(shell, state, verbosity) as progress:
+    with (
+        _not_writable_by_others(),
+        profile_run(given.get("profile", False), shell) as attach,
+        create_display(shell, state, verbosity) as progress,
+    ):
         options = build_run_options(run_dir, given, shell)
         grace_s = options.grace_s
         listener = progress
@@ -217,11 +221,9 @@ def run_under_progress(act: Act, shell: Shell, run_dir: Path, given: Mapping[str
             options = replace(options, announce=news.announce)
             listener = tee_events(record_running(shell.shared, grace_s), progress)
             listener = tee_events(listener, news.listen)
-        with (
-            note_saved_epoch(state),
-            profile_run(given.get("profile", False), options, listener, shell) as (options, listen),
-        ):
-            result = act(options, listen)
+        options, listener = attach(options, listener)
+        with note_saved_epoch(state):
+            result = act(options, listener)
     print_summary(result, state, shell, verbosity)
     if given["as_json"]:
         shell.print(render_result(result, state))

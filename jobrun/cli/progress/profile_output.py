@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,31 +17,37 @@ from jobrun.runner.options import RunOptions
 if TYPE_CHECKING:
     from jobrun.tools.profile.table import Table
 
+Attach = Callable[[RunOptions, Listener], tuple[RunOptions, Listener]]
 _MOST_STEPS = 20
 _MOST_ROWS = 10
 
 
 @contextmanager
-def profile_run(
-    wanted: bool, options: RunOptions, listener: Listener, shell: Shell
-) -> Iterator[tuple[RunOptions, Listener]]:
+def profile_run(wanted: bool, shell: Shell) -> Iterator[Attach]:
     """Profile the run within the context; afterwards print its tables and write the files.
 
-    However it ends: where the time goes is asked most of a run that was stopped.
+    However it ends: where the time goes is asked most of a run that was stopped. The live display
+    lives within the context: the tables are printed when it has left the terminal.
+
+    Yields:
+        What adds the profiler to a run's options, and to its listener.
     """
     if not wanted:
-        yield options, listener
+        yield lambda options, listener: (options, listener)
         return
     from jobrun.tools.profile.profiler import Profiler  # noqa: PLC0415 - only when asked for
 
     profiler = Profiler()
 
-    def listen(event: Event) -> None:
-        profiler.listen(event)
-        listener(event)
+    def attach(options: RunOptions, listener: Listener) -> tuple[RunOptions, Listener]:
+        def listen(event: Event) -> None:
+            profiler.listen(event)
+            listener(event)
+
+        return replace(options, profiler=profiler), listen
 
     try:
-        yield replace(options, profiler=profiler), listen
+        yield attach
     finally:
         files = profiler.write()
         found = profiler.table()
@@ -119,7 +125,7 @@ def _calls(calls: int, estimated: bool) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * factor >= 1 or unit == "us":
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if seconds * factor >= 1 or unit == "µs":
             return f"{seconds * factor:.3g} {unit}"
     raise AssertionError

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from pathlib import Path
 
 import pytest
 
+from jobrun.cli.process.invoke import invoke
+from jobrun.cli.progress import display
 from jobrun.cli.progress.profile_output import profile_run, render_tables
 from jobrun.cli.terminal import Shell
 from jobrun.core.events import ignore
@@ -40,7 +44,7 @@ def test_steps_have_their_time_share_and_calls():
     lines = render_tables(TABLE, (Path("a.json"), Path("b.json")))
 
     assert lines[2] == "   1.5 s   100%  ~1200  matmul  epoch/t/steps[0]"
-    assert lines[3] == "  500 us     0%      3  copy    epoch/t/steps[1]"
+    assert lines[3] == "  500 µs     0%      3  copy    epoch/t/steps[1]"
     assert not any("steps[2]" in line for line in lines)
 
 
@@ -55,9 +59,10 @@ def test_instances_nodes_and_files_follow():
 
 def test_without_the_option_nothing_is_changed():
     options = RunOptions()
-    with profile_run(False, options, ignore, Shell({})) as (given, listener):
-        assert given is options
-        assert listener is ignore
+    with profile_run(False, Shell({})) as attach:
+        given, listener = attach(options, ignore)
+    assert given is options
+    assert listener is ignore
 
 
 @pytest.mark.long
@@ -82,3 +87,23 @@ def test_a_resume_can_be_measured_too(tmp_path):
 
     assert done.returncode == 0
     assert "profile: time of each step" in done.stderr
+
+
+def test_the_tables_are_printed_when_the_display_has_left_the_terminal(
+    tmp_path, monkeypatch, capsys
+):
+    class Display(contextlib.AbstractContextManager):
+        def __call__(self, event):
+            """Show nothing."""
+
+        def __exit__(self, *_):
+            print("the display ends", file=sys.stderr)
+
+    monkeypatch.setattr(display, "create_display", lambda *_: Display())
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.yaml").write_text(SPEC.replace("LAST", "9"))
+
+    assert invoke(["run", "small.yaml", "--profile"]) == 0
+
+    said = capsys.readouterr().err
+    assert said.index("the display ends") < said.index("profile: time of each step")
