@@ -219,6 +219,19 @@ def require_bounded(value: Any) -> Any:
     return value
 
 
+def are_numbers(*values: Any) -> bool:
+    """Check whether values are floats, numpy scalars or arrays.
+
+    Sums, products and quotients of such values are such values, so none of them needs a check.
+    """
+    return all(
+        type(value) is float
+        or (type(value) is _ARRAY and not value.dtype.hasobject)
+        or isinstance(value, np.number)
+        for value in values
+    )
+
+
 def shift_left(value: Any, bits: Any) -> Any:
     """Compute ``value << bits`` for generated code; refuse integers too large to be meant.
 

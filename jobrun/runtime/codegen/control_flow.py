@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import assert_never
 
 from jobrun.core.origin import Origin
@@ -35,6 +35,9 @@ from jobrun.runtime.frame.frame import Frame
 
 Action = Callable[[Frame], None]
 
+# The variable that says whether a loop's inputs are numbers.
+_QUICK = "q"
+
 # Python refuses more than twenty loops and try statements inside each other. One of ours is up
 # to three of Python's, and the whole is inside one more.
 _DEEPEST = 5
@@ -55,16 +58,23 @@ class ControlFlow:
         statements: Turns operators into statements.
         action: Gives the function of any step that is not control flow.
         path: The block's own path, which a ``stop`` may name.
+        twins: Whether a loop of arithmetic gets a second form for numbers, without checks.
     """
 
     def __init__(
-        self, statements: StatementBuilder, action: Callable[[Step], Action], path: str
+        self,
+        statements: StatementBuilder,
+        action: Callable[[Step], Action],
+        path: str,
+        *,
+        twins: bool = True,
     ) -> None:
         self._statements = statements
         self._expressions = statements.expressions
         self._globals = statements.globals
         self._action = action
         self._path = path
+        self._has_twins = twins
         # Blocks around the present step, outermost first; a guard's entry is empty text.
         self._around: list[str] = []
         # Targets that are left by an exception somewhere below.
@@ -154,13 +164,38 @@ class ControlFlow:
         reads = self._statements.statement(lambda: [ast.Expr(self._count(count))])
         limit = reads.pop()
         assert isinstance(limit, ast.Expr)  # noqa: S101 - for the type checker
-        body = self._body(step, [], number, ahead=False)
         if number:
+            body = self._body(step, [], number, ahead=False)
             made = loops.build_numbered_loop(number, limit.value, body, self._globals)
-        else:
-            left = self._variable("r")
-            made = loops.build_counted_loop(left, limit.value, body, self._check(), self._globals)
+            return self._caught(step, [*reads, *made])
+        left = self._variable("r")
+
+        def build() -> list[ast.stmt]:
+            body = self._body(step, [], "", ahead=False)
+            return loops.build_counted_loop(left, limit.value, body, self._check(), self._globals)
+
+        made = build()
+        inputs = loops.find_inputs(step.steps, self._statements.private)
+        if inputs and self._has_twins:
+            made = self._build_twin(inputs, build, made)
         return self._caught(step, [*reads, *made])
+
+    def _build_twin(
+        self, inputs: Iterable[str], build: Callable[[], list[ast.stmt]], made: list[ast.stmt]
+    ) -> list[ast.stmt]:
+        """Generate a second loop beside one, which checks no operand: all inputs are numbers."""
+        self._statements.checked = False
+        quick = build()
+        self._statements.checked = True
+        private = self._statements.private
+        found = self._helper(coercion.are_numbers, *(load(private[name]) for name in inputs))
+        # What has no value yet is refused by the step that reads it.
+        unbound = self._globals.bind(UnboundLocalError, "Unbound")
+        missing = ast.ExceptHandler(unbound, None, [assign(_QUICK, ast.Constant(False))])
+        return [
+            ast.Try([assign(_QUICK, found)], [missing], [], []),
+            ast.If(load(_QUICK), quick, made),
+        ]
 
     def _build_recounted_loop(self, step: Loop, count: Expr, number: str) -> list[ast.stmt]:
         """Generate the control flow of a loop whose count may change from pass to pass."""
@@ -297,8 +332,8 @@ class ControlFlow:
     def _bool(self, condition: Expr) -> ast.expr:
         return self._helper(coercion.as_bool, self._expressions.of(condition))
 
-    def _helper(self, function: Callable[..., object], value: ast.expr) -> ast.expr:
-        return call(self._globals.bind(function, function.__name__), value)
+    def _helper(self, function: Callable[..., object], *values: ast.expr) -> ast.expr:
+        return call(self._globals.bind(function, function.__name__), *values)
 
     def _check(self) -> ast.stmt:
         """Generate the control flow's check between steps, by which a cancelled run leaves it."""

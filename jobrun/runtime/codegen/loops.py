@@ -33,8 +33,8 @@ from jobrun.graph.expressions import (
     Unary,
 )
 from jobrun.graph.query import expressions, op_expressions, walk
-from jobrun.graph.steps import Loop, Net, Step, While
-from jobrun.graph.traversal import children
+from jobrun.graph.steps import Assign, Augment, Loop, NameTarget, Net, Step, While
+from jobrun.graph.traversal import children, walk_expr
 from jobrun.ops.table import OPERATORS
 from jobrun.runtime.codegen.expressions import Globals, assign, call, load, store
 from jobrun.runtime.frame.cancel import PASSES
@@ -42,6 +42,7 @@ from jobrun.runtime.frame.cancel import PASSES
 # The frame's list of passes, in generated code.
 PASSES_HERE = "p"
 _UNUSED = "_"
+_ARITHMETIC = frozenset("+-*/")
 
 
 def build_counted_loop(
@@ -73,6 +74,54 @@ def build_numbered_loop(
 
 def _chunk(source: ast.expr, body: list[ast.stmt], ended: list[ast.stmt]) -> ast.stmt:
     return ast.For(store(_UNUSED), source, body, ended, None)
+
+
+def find_inputs(steps: tuple[Step, ...], variables: Collection[str]) -> tuple[str, ...] | None:
+    """Find the names whose values a loop's arithmetic begins with.
+
+    Args:
+        steps: Of the loop's body.
+        variables: Names that only this code can give another value.
+
+    Returns:
+        None if the body has more than sums, products and quotients of such names and numbers.
+    """
+    inputs: dict[str, None] = {}
+    bound: set[str] = set()
+    for step in steps:
+        if not isinstance(step, Net):
+            return None
+        for op in step.ops:
+            match op:
+                case Assign(targets=(NameTarget(name=target),), value=value):
+                    read = [value]
+                case Augment(target=NameTarget(name=target), operator=sign, value=value) if (
+                    sign in _ARITHMETIC
+                ):
+                    read = [Name(target), value]
+                case _:
+                    return None
+            leaves = [leaf for one in read for leaf in walk_expr(one)]
+            if target not in variables or not all(_is_arithmetic(one, variables) for one in leaves):
+                return None
+            names = [leaf.name for leaf in leaves if isinstance(leaf, Name)]
+            inputs.update(dict.fromkeys(one for one in names if one not in bound))
+            bound.add(target)
+    return tuple(inputs)
+
+
+def _is_arithmetic(expr: Expr, variables: Collection[str]) -> bool:
+    match expr:
+        case Name(name=name):
+            return name in variables
+        case Const(value=value):
+            return type(value) in (int, float)
+        case Binary(operator=sign):
+            return sign in _ARITHMETIC
+        case Unary(operator=sign):
+            return sign in ("-", "+")
+        case _:
+            return False
 
 
 def reads_pass(step: Loop | While) -> bool:

@@ -100,6 +100,8 @@ class StatementBuilder:
         self._prelude: list[ast.stmt] = []
         self._loaded: dict[Expr, str] = {}
         self._temporaries = 0
+        # Whether operands may be of any kind, so that they are checked before an operator.
+        self.checked = True
 
     def of(self, op: Op) -> list[ast.stmt]:
         """Generate the Python statements of one operator: an assignment or a deletion."""
@@ -180,7 +182,8 @@ class StatementBuilder:
     def _own(self, value: ast.expr, expr: Expr, target: str, site: Site) -> ast.expr:
         """Wrap the value of an assignment statement in a copy, so the blob owns its memory."""
         if is_fresh(expr):
-            return self._helper(coercion.as_operand, value) if may_join_lists(expr) else value
+            joins = self.checked and may_join_lists(expr)
+            return self._helper(coercion.as_operand, value) if joins else value
         if is_never_changed(expr, target, self._names, self._shareable, self._moves):
             return value if is_plain_view(expr) else self._helper(coercion.as_blob_value, value)
         return self._copied(value, expr, site)
@@ -213,7 +216,7 @@ class StatementBuilder:
         else:
             made = self.expressions.of(value)
         plain = made
-        if _multiplies(value):
+        if self.checked and _multiplies(value):
             made = self._helper(coercion.require_bounded, made)
         if id(op) not in self._moves.ops:
             made = self._own(made, value, target.name, (id(op), 0))
@@ -307,10 +310,12 @@ class StatementBuilder:
         bounded = coercion.IN_PLACE.get(op.operator)
         if bounded is not None:
             return [assign(variable, self._helper(bounded, load(variable), value))]
-        if _multiplies(op.value):
+        if self.checked and _multiplies(op.value):
             value = self._helper(coercion.require_bounded, value)
         changed = Binary(Name(variable), _sign(op), op.value)
         made: list[ast.stmt] = [ast.AugAssign(store(variable), _kind(op), value)]
+        if not self.checked:
+            return made
         if may_join_lists(changed):
             # A list would take up what is in another blob; a tuple that grows is another one.
             old = ast.Expr(self._helper(coercion.as_operand, load(variable)))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.origin import Origin
 from jobrun.graph import expressions as e
-from jobrun.graph.steps import Assign, Augment, NameTarget, Net
+from jobrun.graph.steps import Assign, Augment, Loop, NameTarget, Net
 from jobrun.graph.types import Scope
 from jobrun.runtime.codegen.compiler import compile_block, compile_expression, make_function
 from jobrun.runtime.codegen.liveness import BlockNames, collect_usage
@@ -146,12 +146,14 @@ def fresh_blobs() -> dict[str, Any]:
 
 
 @settings(max_examples=120, deadline=None)
-@given(programs(), st.sets(st.sampled_from(NAMES)), st.booleans())
-def test_code_agrees_with_an_interpreter(program, shared, lives_on):
+@given(programs(), st.sets(st.sampled_from(NAMES)), st.booleans(), st.sampled_from((0, 0, 1, 3)))
+def test_code_agrees_with_an_interpreter(program, shared, lives_on, passes):
     expected = fresh_blobs()
-    for one in program:
+    for one in program * (passes or 1):
         interpreted(one, expected)
-    steps = (Net(program),)
+    steps: tuple[Any, ...] = (Net(program),)
+    if passes:
+        steps = (Loop(e.Const(passes), steps, "e/t/loop"),)
     changed = frozenset(collect_usage(steps).changed)
     elsewhere = frozenset(NAMES) if lives_on else frozenset()
 

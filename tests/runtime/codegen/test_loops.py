@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import copy
 
+import numpy as np
 import pytest
 
+from jobrun.core.errors import TaskFailedError
 from jobrun.graph.expressions import Const
 from jobrun.graph.steps import If, Loop
 from jobrun.runtime.codegen.expressions import Globals
-from jobrun.runtime.codegen.loops import build_counted_loop, is_steady, reads_pass
+from jobrun.runtime.codegen.loops import build_counted_loop, find_inputs, is_steady, reads_pass
 from jobrun.runtime.frame.cancel import PASSES
 from jobrun.testing.graphs import expr, steps
+from jobrun.values.kinds import same_bits
 from tests.support.step_bench import Bench
 from tests.support.tables import each_case
 
@@ -54,3 +58,70 @@ def test_the_count_is_evaluated_once():
     )
 
     assert ast.unparse(ast.fix_missing_locations(ast.Module(tree, []))).count("count") == 1
+
+
+_TEN = "x += one; y = x * one; y -= one; x = x - y / 2; y = y + x; x *= 1.5; y = -y; z = y"
+
+
+def _by_hand(values, passes):
+    names = dict(values)
+    for _ in range(passes):
+        exec(_TEN.replace("; ", "\n"), {}, names)
+    return names
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"x": 0.25, "one": 1.0},
+        {"x": 3, "one": 1},
+        {"x": 2, "one": 1.0},
+        {"x": np.float32(0.1), "one": np.float64(1.0)},
+        {"x": np.arange(4.0), "one": np.ones(4)},
+        {"x": np.arange(6).reshape(2, 3).astype("f4").T, "one": 2.0},
+        {"x": np.array(1.5), "one": np.array(1)},
+        {"x": 1 + 2j, "one": 0.5},
+    ],
+    ids=repr,
+)
+def test_arithmetic_in_a_loop_gives_what_plain_python_gives(values):
+    expected = _by_hand(copy.deepcopy(values), 5)
+
+    with Bench(**values) as bench:
+        bench.do(Loop(Const(5), steps(_TEN), "e/t/loop"))
+
+    assert bench.blobs.keys() == expected.keys()
+    assert all(same_bits(bench.blobs[name], expected[name]) for name in expected)
+    assert bench.blobs["z"] is not bench.blobs["y"] or not isinstance(bench.blobs["y"], np.ndarray)
+
+
+@pytest.mark.parametrize(
+    ("body", "values", "code"),
+    [
+        ("x += y", {"x": [1], "y": [2]}, "E248"),
+        ("x = x + y", {"x": [1], "y": [2]}, "E248"),
+        ("x += y", {"y": 1.0}, "E201"),
+        ("x = x * x", {"x": 3}, "bits"),
+        ("x *= x", {"x": 3}, "bits"),
+    ],
+)
+def test_what_is_no_number_is_refused_in_a_loop_as_anywhere(body, values, code):
+    with Bench(**values) as bench, pytest.raises(TaskFailedError, match=code):
+        bench.do(Loop(Const(40), steps(body), "e/t/loop"))
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs"),
+    [
+        ("x += y", ("x", "y")),
+        ("t = x * 2.5; x = t - y", ("x", "y")),
+        ("x = t; t = -x", ("t",)),
+        ("x = sqrt(y)", None),
+        ("x **= y", None),
+        ("x[0] += y", None),
+        ("x = foreign + 1", None),
+        ("x = 'text'", None),
+    ],
+)
+def test_the_inputs_of_arithmetic_are_what_it_reads_first(body, inputs):
+    assert find_inputs(steps(body), {"x", "y", "t"}) == inputs
