@@ -14,6 +14,9 @@ import numpy as np
 
 DType = np.dtype[Any]
 
+_LONG_DOUBLES = (np.longdouble, np.clongdouble)
+_X86_BITS = 63
+
 
 def same_dtype(first: DType, second: DType) -> bool:
     """Compare two dtypes also by scalar class, titles, alignment and metadata."""
@@ -39,6 +42,25 @@ def iterate_fields(dtype: DType) -> Iterator[tuple[DType, int, Any]]:
     for name in dtype.names or ():
         field = fields[name]
         yield field[0], field[1], field[2] if len(field) > 2 else None
+
+
+def value_bytes(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield the bytes of an array's values as flat uint8 arrays, field by field.
+
+    Left out is the padding between the fields of a record dtype and behind an x86 long double (10
+    bytes of number in 16 of memory): it holds whatever was there, and a copy need not keep it.
+    """
+    if array.dtype.names:
+        for name in array.dtype.names:
+            yield from value_bytes(array[name])
+        return
+    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    if array.dtype.type in _LONG_DOUBLES and np.finfo(np.longdouble).nmant == _X86_BITS:
+        width = np.dtype(np.longdouble).itemsize
+        # In the other byte order the number is behind the padding.
+        number = slice(10) if array.dtype.isnative else slice(width - 10, None)
+        raw = np.ascontiguousarray(raw.reshape(-1, width)[:, number]).reshape(-1)
+    yield raw
 
 
 def explain_unsavable_dtype(dtype: DType) -> str:

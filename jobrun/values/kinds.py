@@ -18,7 +18,7 @@ from jobrun.values import objects
 from jobrun.values.adapters.registry import Path, UnsavableError
 from jobrun.values.axis_order import dense_copy, has_gaps, is_dense
 from jobrun.values.counter import Counter
-from jobrun.values.dtypes import explain_unsavable_dtype, same_dtype
+from jobrun.values.dtypes import explain_unsavable_dtype, same_dtype, value_bytes
 from jobrun.values.sharing import find_overlapping
 
 # An array, a numpy scalar, a Python scalar, text, a Counter; a container of these; an object.
@@ -334,12 +334,8 @@ def _same_arrays(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> b
         return False
     if first.dtype.names:
         return all(_same_arrays(first[name], second[name]) for name in first.dtype.names)
-    if first.dtype.type is np.longdouble:
-        return _same_longdoubles(first, second)
-    if first.dtype.type is np.clongdouble:
-        return _same_longdoubles(first.real, second.real) and _same_longdoubles(
-            first.imag, second.imag
-        )
+    if first.dtype.type in (np.longdouble, np.clongdouble):
+        return all(map(np.array_equal, value_bytes(first), value_bytes(second)))
     return _same_bytes(first, second)
 
 
@@ -358,17 +354,6 @@ def _same_bytes(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bo
         return _same_bytes(first[0], second[0])
     half = len(first) // 2
     return _same_bytes(first[:half], second[:half]) and _same_bytes(first[half:], second[half:])
-
-
-def _same_longdoubles(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
-    # An x86 long double is 10 bytes of number in 16 of memory; the rest is whatever was there.
-    if np.finfo(np.longdouble).nmant != 63:
-        return first.tobytes() == second.tobytes()
-    width = first.dtype.itemsize
-    raw = [np.frombuffer(one.tobytes(), np.uint8).reshape(-1, width) for one in (first, second)]
-    # In the other byte order the number is behind the padding.
-    number = slice(10) if first.dtype.isnative else slice(width - 10, None)
-    return bool(np.array_equal(raw[0][:, number], raw[1][:, number]))
 
 
 def _bits(value: Any) -> Any:

@@ -19,6 +19,7 @@ from jobrun.core.text.big_integers import integers_in_hex
 from jobrun.values import containers as trees
 from jobrun.values import named_nodes, tensors
 from jobrun.values.adapters.registry import find_adapter, find_object_adapter
+from jobrun.values.dtypes import value_bytes
 from jobrun.values.estimators import estimator_state, is_estimator, set_estimator_state
 from jobrun.values.modules import is_module, module_state, set_module_state
 
@@ -139,7 +140,8 @@ def _feed(content: Any, value: Any, counts: bool, around: set[int]) -> None:
         (value,) = tensors.to_arrays([value])
     if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
         _say(content, value.dtype, value.shape)
-        content.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+        for part in value_bytes(np.asarray(value)):
+            content.update(part.data)
     elif not isinstance(value, dict | list | tuple) and not trees.is_record(value):
         adapter = find_adapter(kind)
         if adapter is None:

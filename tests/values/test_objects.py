@@ -7,7 +7,14 @@ import pytest
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.values.kinds import boundary_form, check_storable, describe, detach, require_storable
-from jobrun.values.objects import ObjectState, class_name, is_object, put_state, take_state
+from jobrun.values.objects import (
+    ObjectState,
+    class_name,
+    fingerprint,
+    is_object,
+    put_state,
+    take_state,
+)
 
 
 class Sampler:
@@ -86,3 +93,38 @@ def test_a_lambda_and_a_half_object_are_refused_with_the_mend():
         assert fault.code == "E202"
         assert "'model'" in fault.message
     assert "state_dict() and load_state_dict()" in check_storable(OneWay(), "model").mend
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number"),
+    [
+        (
+            {"names": ["x", "y"], "formats": ["<i2", "<f4"], "offsets": [1, 8], "itemsize": 16},
+            [1, 2, 8, 9, 10, 11],
+        ),
+        (np.dtype([("x", [("u", "i1"), ("v", "f8")])], align=True), [0, *range(8, 16)]),
+        (np.longdouble, range(10)),
+        (np.clongdouble, [*range(10), *range(16, 26)]),
+        (np.dtype(np.longdouble).newbyteorder(), range(6, 16)),
+    ],
+    ids=str,
+)
+def test_padding_of_arrays_is_no_part_of_a_fingerprint(dtype, number):
+    """It was whatever memory held, so that each look at a turned array was a change."""
+
+    class Holder:
+        def __init__(self, padding):
+            self.bytes = np.full((2, 3, np.dtype(dtype).itemsize), padding, np.uint8)
+            self.bytes[..., list(number)] = 0
+
+        def state_dict(self):
+            return {"value": self.bytes.view(dtype)[..., 0].T}
+
+        def load_state_dict(self, state):
+            raise NotImplementedError
+
+    one, other = Holder(0), Holder(255)
+
+    assert fingerprint(one) == fingerprint(other)
+    other.bytes[1, 2, list(number)[-1]] = 1
+    assert fingerprint(one) != fingerprint(other)
