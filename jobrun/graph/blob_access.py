@@ -11,7 +11,7 @@ from dataclasses import field
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.effects.effect import Effect
-from jobrun.graph.expressions import Call, Expr, Name, OutputRead
+from jobrun.graph.expressions import Call, Const, Expr, Name, OutputRead
 from jobrun.graph.query import expressions
 from jobrun.graph.steps import (
     Assign,
@@ -137,7 +137,10 @@ class AccessFinder:
             self._scan_mutating_call(expr, access)
             return
         for part in children(expr):
-            self._scan(part, access)
+            if type(part) is Name:
+                access.reads.append(part.name)
+            elif type(part) is not Const:
+                self._scan(part, access)
 
     def _scan_mutating_call(self, call: Call, access: Access) -> None:
         positions = self._mutating[call.function]

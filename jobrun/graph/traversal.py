@@ -38,6 +38,8 @@ _Calling = TypeVar("_Calling", Call, Draw)
 
 _Graph = TypeVar("_Graph")
 _Part = TypeVar("_Part")
+# Most parts of an expression are one of these: asked first, because large specs have millions.
+_LEAVES = frozenset((Const, Dtype, Name, Builtin, LoopIndex, OutputRead, NodeBlob))
 # Fields of these types are skipped: a pull on each of n nodes names all n nodes.
 _PLAIN = frozenset(
     ("str", "int", "float", "bool", "Origin", "int | None", "tuple[str, ...]",
@@ -50,13 +52,15 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
     Those of a ``Text`` are the values filled in; its ``Builtin`` parts are not expressions.
     """
+    if type(expr) in _LEAVES:
+        return ()
     match expr:
+        case Binary():
+            return (expr.left, expr.right)
         case Const() | Dtype() | Name() | Builtin() | LoopIndex() | OutputRead() | NodeBlob():
             return ()
         case Unary():
             return (expr.operand,)
-        case Binary():
-            return (expr.left, expr.right)
         case Compare():
             return (expr.left, *expr.rest)
         case Logical():
@@ -86,7 +90,8 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
     while waiting:
         part = waiting.pop()
         yield part
-        waiting += children(part)[::-1]
+        if type(part) not in _LEAVES:
+            waiting += children(part)[::-1]
 
 
 def map_expr(expr: Expr, change: Change) -> Expr:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from jobrun.compile.plan.document import Made, Sizes
+from jobrun.core.garbage_collection import collector_paused
 from jobrun.graph.conditions import WAIT_SHARE, CheckpointPolicy, Probe, StopCondition, StopWhen
 from jobrun.graph.expression_text import render_expr
 from jobrun.graph.query import (
@@ -38,6 +39,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _MAX_NODES = 6
 
 
+@collector_paused()
 def plan_text(job: Job, sizes: Sizes | None = None, made: Made | None = None) -> str:
     """Render the plan of a job as text, one paragraph per group.
 

@@ -18,6 +18,7 @@ from jobrun.compile.types.records import Headers, infer_record
 from jobrun.compile.types.steps import Names, StepInference
 from jobrun.compile.types.type_faults import TypeFaults
 from jobrun.core.errors import Fault
+from jobrun.core.garbage_collection import collector_paused
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.query import ops
 from jobrun.graph.readers import ReadQueue, ReadRecords
@@ -67,6 +68,7 @@ def infer_state_types(job: Job, headers: Headers) -> Mapping[tuple[str, str], Kn
     return infer_job_types(job, headers).owned
 
 
+@collector_paused()
 def infer_job_types(job: Job, headers: Headers = no_headers) -> Types:
     """Infer dtypes and shapes of all blobs of a job; add faults for what cannot be computed.
 

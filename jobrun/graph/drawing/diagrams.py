@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from jobrun.core.garbage_collection import collector_paused
 from jobrun.graph.drawing.outline import (
     ExtraLines,
     groups_of,
@@ -21,6 +22,7 @@ from jobrun.graph.types import Job, TaskGroup
 _NOTHING: ExtraLines = {}
 
 
+@collector_paused()
 def ascii(job: Job, more: ExtraLines = _NOTHING) -> str:  # noqa: A001 - the name of the format
     """Draw a job as a diagram of characters: groups below each other, tasks by level, queues."""
     lines = [job.name]
@@ -37,6 +39,7 @@ def ascii(job: Job, more: ExtraLines = _NOTHING) -> str:  # noqa: A001 - the nam
     return "\n".join(lines) + "\n"
 
 
+@collector_paused()
 def mermaid(job: Job, more: ExtraLines = _NOTHING) -> str:
     """Draw a job as a Mermaid diagram: groups as subgraphs, ``needs`` and queues as arrows."""
     lines = ["flowchart TD"]
@@ -61,6 +64,7 @@ def mermaid(job: Job, more: ExtraLines = _NOTHING) -> str:
     return "\n".join(lines) + "\n"
 
 
+@collector_paused()
 def dot(job: Job, more: ExtraLines = _NOTHING) -> str:
     """Draw a job as a Graphviz diagram: groups as clusters, ``needs`` and queues as arrows."""
     lines = [f"digraph {_quote(job.name)} {{", "  compound=true; node [shape=box];"]
