@@ -62,11 +62,22 @@ _LEGACY = _Accessors(lambda one: one.get_state(legacy=False), lambda one, tree: 
 _TORCH = _Accessors(lambda one: one.get_state(), lambda one, tree: one.set_state(tree))
 
 
-def _set_bit_generator(generator: np.random.Generator, tree: Any) -> None:
-    generator.bit_generator.state = tree
+def generator_state(generator: np.random.Generator) -> dict[str, Any]:
+    """Return the state of a generator and its seed, which counts the children it has spawned."""
+    bits = generator.bit_generator
+    return {**bits.state, "seed": bits.seed_seq}
 
 
-_NUMPY = _Accessors(lambda one: one.bit_generator.state, _set_bit_generator)
+def _set_generator_state(generator: np.random.Generator, tree: dict[str, Any]) -> None:
+    if "seed" not in tree:  # saved before the count of children was
+        generator.bit_generator.state = tree
+        return
+    # The count of children cannot be set: a sequence that has it takes the old one's place.
+    setter: Any = generator.bit_generator.__setstate__
+    setter((tree, tree["seed"]))
+
+
+_NUMPY = _Accessors(generator_state, _set_generator_state)
 _GENERATORS: dict[type, _Accessors] = {
     random.Random: _PYTHON, np.random.RandomState: _LEGACY, np.random.Generator: _NUMPY,
 }  # fmt: skip

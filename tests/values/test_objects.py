@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import TaskFailedError
+from jobrun.testing.adapters import through_checkpoint
 from jobrun.values.kinds import boundary_form, check_storable, describe, detach, require_storable
 from jobrun.values.objects import (
     ObjectState,
@@ -65,6 +66,19 @@ def test_generators_are_objects(make):
     put_state(other, take_state(one))
 
     assert one.random() == other.random()
+
+
+@pytest.mark.parametrize("bits", ["PCG64", "MT19937", "Philox"])
+def test_a_generator_keeps_how_many_children_it_has_spawned(bits, tmp_path):
+    def make():
+        return np.random.Generator(getattr(np.random, bits)([7, 8]))
+
+    one = make()
+    one.spawn(2)
+    loaded = through_checkpoint(one, make, tmp_path / "state.h5")
+
+    assert loaded.spawn(1)[0].random(3).tolist() == one.spawn(1)[0].random(3).tolist()
+    assert loaded.random() == one.random()
 
 
 def test_a_blob_can_hold_one_as_it_is():

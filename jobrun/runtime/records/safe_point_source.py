@@ -7,7 +7,7 @@ reader. What is kept of it, and where, is the runner's matter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +20,7 @@ from jobrun.runtime.frame.safe_point import SafePoint, SafePointHooks
 from jobrun.runtime.frame.workspace import Blobs
 from jobrun.runtime.records.record_loop import Numbered, Read, Streams
 from jobrun.values.kinds import boundary_form, detach, is_object
+from jobrun.values.objects import generator_state
 
 if TYPE_CHECKING:
     from jobrun.runtime.records.reader import ReaderSource
@@ -91,8 +92,20 @@ def _capture_safe_point(frame: Frame, source: ReaderSource) -> SafePoint:
         source.given,
         source.places(),
         {letter: dict(space) for letter, space in _workspaces(frame)},
-        {place: dict(one.bit_generator.state) for place, one in frame.streams.items()},
+        {place: _stream_state(one) for place, one in frame.streams.items()},
     )
+
+
+def _stream_state(generator: np.random.Generator) -> dict[str, Any]:
+    """Return a stream's state with its seed, which counts the children that it has spawned."""
+    state = generator_state(generator)
+    return {**state, "seed": dict(state["seed"].state)}
+
+
+def _restore_stream(state: Mapping[str, Any]) -> np.random.Generator:
+    generator = np.random.PCG64DXSM(np.random.SeedSequence(**state["seed"]))
+    generator.state = cast("Any", dict(state))
+    return np.random.Generator(generator)
 
 
 def _workspaces(frame: Frame) -> Iterator[tuple[str, Blobs]]:
@@ -126,7 +139,5 @@ def _enter(entry: SafePoint, frame: Frame, source: ReaderSource) -> None:
     for letter, space in _workspaces(frame):
         space.update(entry.blobs.get(letter, {}))
     for place, state in entry.streams.items():
-        generator = np.random.PCG64DXSM(0)
-        generator.state = cast("Any", dict(state))
-        frame.streams[place] = np.random.Generator(generator)
+        frame.streams[place] = _restore_stream(state)
     source.enter(entry.records, entry.cursors)

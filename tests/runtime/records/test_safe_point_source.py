@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,9 @@ from jobrun.compile.job import compile_job
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import ignore
 from jobrun.graph.types import Cluster
+from jobrun.runtime.frame.rng import StreamKey, make_stream
 from jobrun.runtime.frame.safe_point import SafePointHooks
-from jobrun.runtime.records.safe_point_source import _settle
+from jobrun.runtime.records.safe_point_source import _restore_stream, _settle, _stream_state
 from jobrun.session.base import RunContext
 from jobrun.session.errors import GroupCancelledError
 from jobrun.session.threads.session import ThreadsSession
@@ -77,6 +80,15 @@ def test_the_streams_in_use_are_told_by_place(session, job):
 
     assert "epoch/fit" in point.streams
     assert point.streams["epoch/fit"]["bit_generator"] == "PCG64DXSM"
+
+
+def test_a_stream_keeps_how_many_children_it_has_spawned():
+    stream = make_stream(5, StreamKey("epoch", 1, "local", "fit", 0, "epoch/fit"))
+    stream.spawn(2)
+    restored = _restore_stream(json.loads(json.dumps(_stream_state(stream))))
+
+    assert restored.spawn(1)[0].random() == stream.spawn(1)[0].random()
+    assert restored.random() == stream.random()
 
 
 def test_the_readers_place_is_in_records_and_rows(session, job):
