@@ -73,8 +73,8 @@ def _set_generator_state(generator: np.random.Generator, tree: dict[str, Any]) -
         generator.bit_generator.state = tree
         return
     # The count of children cannot be set: a sequence that has it takes the old one's place.
-    setter: Any = generator.bit_generator.__setstate__
-    setter((tree, tree["seed"]))
+    bits: Any = generator.bit_generator
+    bits.__setstate__((tree, tree["seed"]))
 
 
 _NUMPY = _Accessors(generator_state, _set_generator_state)
