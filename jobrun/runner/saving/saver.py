@@ -242,17 +242,19 @@ class CheckpointSaver:
     def _save(self, progress: Progress, started: float) -> Progress:
         progress = self.settle(progress)
         waited_s = time.monotonic() - started
-        outcome = self._outcome = _Outcome(progress.epoch)
+        outcome = _Outcome(progress.epoch)
         try:
             self._expect_accessible(progress.epoch)
             order = self._order(progress, started, waited_s)
         except EnvironmentFaultError as error:
-            outcome.error = error
+            outcome.error, self._outcome = error, outcome
             return self.handle_outcome(progress)
         work = partial(self._carry_out, order, outcome)
         if order.still.beside:
             self._background.start(work)
+            self._outcome = outcome
             return progress
+        self._outcome = outcome
         work(Permit())
         return self.handle_outcome(progress)
 

@@ -385,6 +385,20 @@ def test_to_close_is_to_wait_and_to_tell_and_never_to_raise(beside):
     assert beside.events == [CheckpointFailed(0, "error[E313] no space")]
 
 
+def test_a_save_that_never_began_is_not_reported_at_the_end(beside, monkeypatch):
+    saver = beside.saver(asynchronous=True)
+
+    def refuse(*arguments):
+        raise TaskFailedError.of("E242", "no state", "rebuild it")
+
+    monkeypatch.setattr(type(saver), "_order", refuse)
+    with pytest.raises(TaskFailedError):
+        saver.save(Progress(epoch=0))
+    saver.close()
+
+    assert beside.events == []
+
+
 def test_a_save_that_there_is_no_time_for_leaves_nothing_behind(beside):
     saver = beside.saver(asynchronous=True)
     saver.save(Progress(epoch=0))
