@@ -174,9 +174,12 @@ class ControlFlow:
             body = self._body(step, [], "", ahead=False)
             return loops.build_counted_loop(left, limit.value, body, self._check(), self._globals)
 
+        chains = len(self._expressions.worth or ())
         made = build()
         inputs = loops.find_inputs(step.steps, self._statements.private)
-        if inputs and self._has_twins:
+        # Arrays that are worth a fused kernel take longer than any check.
+        is_small = chains == len(self._expressions.worth or ())
+        if inputs and is_small and self._has_twins:
             made = self._build_twin(inputs, build, made)
         return self._caught(step, [*reads, *made])
 
