@@ -69,7 +69,8 @@ def test_a_lost_process_and_a_lost_machine_cost_an_epoch_each_and_no_bit(machine
         _, said = process.communicate(timeout=200)
 
     assert process.returncode == 0, said
-    assert said.count("is lost: its process") == 2
+    # Until Ray knows that the machine is gone it may put a new process there, which is lost too.
+    assert said.count("is lost: its process") >= 2, said
     same(whole, only_run(spec.parent / "hit"))
 
 
