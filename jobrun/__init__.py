@@ -32,7 +32,7 @@ What runs have left is read from their files::
 
 Further kinds of steps (``Loop``, ``If``, ``CallPython`` …) are in ``jobrun.graph.steps``, further
 stop conditions in ``jobrun.graph.types``, and questions to a graph in ``jobrun.graph.query`` and
-``jobrun.graph.regroup``.
+``jobrun.graph.group_to_task``.
 """
 
 from __future__ import annotations

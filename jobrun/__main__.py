@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None and _is_supervised(given):
         _fix_hash_seed()
         return _run_supervised(given)
-    from jobrun.cli.process.invoke import invoke  # noqa: PLC0415 - after the short cut
+    from jobrun.cli.process.run_command import invoke  # noqa: PLC0415 - after the short cut
 
     return invoke(given)
 
@@ -80,7 +80,7 @@ def _run_supervised(given: list[str]) -> int:
     killed_before = _killed_for_memory()
 
     def work(shared: SharedState) -> int:
-        from jobrun.cli.process.invoke import invoke  # noqa: PLC0415 - in the child only
+        from jobrun.cli.process.run_command import invoke  # noqa: PLC0415 - in the child only
 
         return invoke(given, shared)
 

@@ -28,7 +28,7 @@ from jobrun.spec.load import LoadedSpec, load_spec
 if TYPE_CHECKING:
     from jobrun.runner.identity.authored import Authored
     from jobrun.tools.inspect import Inspection
-    from jobrun.tools.stored_runs.stored_run import StoredRuns
+    from jobrun.tools.run_api.stored_run import StoredRuns
 
 _DEFAULTS = RunOptions()
 _RUNS = _DEFAULTS.run_dir
@@ -278,7 +278,7 @@ def list_stored_runs(run_dir: str | os.PathLike[str] = _RUNS, job: str = "") -> 
     >>> folder.cleanup()
     """
     # Brings numpy in.
-    from jobrun.tools.stored_runs.stored_run import StoredRuns  # noqa: PLC0415
+    from jobrun.tools.run_api.stored_run import StoredRuns  # noqa: PLC0415
 
     return StoredRuns(Path(run_dir), job)
 
@@ -325,7 +325,7 @@ def _with_news(
     """Run a job from Python and send its news from this process, unless another one does."""
     if options.announce is not None:
         return act(options, listener)
-    from jobrun.tools.python_news import PythonNews  # noqa: PLC0415 - what checks a spec needs none
+    from jobrun.tools.python_notifications import PythonNews  # noqa: PLC0415 - what checks a spec needs none
 
     with PythonNews(listener) as news:
         result = act(replace(options, announce=news.announce), news.listen)

@@ -12,7 +12,7 @@ import pytest
 from jobrun import api
 from jobrun.cli.app import group
 from jobrun.cli.terminal import Shell
-from jobrun.core.catalogue import read_catalogue
+from jobrun.core.error_catalogue import read_catalogue
 from jobrun.core.errors import JobrunError
 from jobrun.runner.preflight.checks import preflight
 from jobrun.spec.models.job import JobSpec, TaskSpec

@@ -13,13 +13,13 @@ from typing import get_args
 import pytest
 
 from jobrun.cli.app import COMMANDS
-from jobrun.core import catalogue
-from jobrun.core.catalogue import parse_area, read_catalogue
+from jobrun.core import error_catalogue
 from jobrun.core.codes import Code
+from jobrun.core.error_catalogue import parse_area, read_catalogue
 from tests.support.tables import check_each, each_case
 
 PACKAGE = Path(__file__).parent.parent / "jobrun"
-AREAS = sorted(Path(catalogue.__file__).parent.glob("*.md"))
+AREAS = sorted(Path(error_catalogue.__file__).parent.glob("*.md"))
 CATALOGUE = read_catalogue()
 CODE = re.compile(r"[EW]\d{3}")
 COMMAND = re.compile(r"[`']jobrun ([a-z][a-z-]+)")
@@ -79,7 +79,7 @@ def test_the_sections_of_an_area_are_in_order_and_hold_nothing_that_is_not_read(
 def test_a_code_in_two_areas_is_refused(tmp_path, monkeypatch):
     for name in ("one.md", "two.md"):
         (tmp_path / name).write_text("# Area\n\n## E001: a title\n\nSome text.\n")
-    monkeypatch.setattr(catalogue, "_FOLDER", tmp_path)
+    monkeypatch.setattr(error_catalogue, "_FOLDER", tmp_path)
 
     with pytest.raises(ValueError, match=r"E001 is in one.md and in two.md"):
         read_catalogue()

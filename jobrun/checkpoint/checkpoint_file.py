@@ -19,7 +19,7 @@ from jobrun.checkpoint.stores.object_references import open_checkpoint
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import CheckpointError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 
 @dataclass(frozen=True, slots=True)

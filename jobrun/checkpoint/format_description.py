@@ -7,9 +7,11 @@ import re
 import textwrap
 from dataclasses import fields
 
-from jobrun.checkpoint.hdf5 import blocks, dtypes, template
 from jobrun.checkpoint.hdf5 import dataset_names as names
+from jobrun.checkpoint.hdf5 import digest_blocks as blocks
+from jobrun.checkpoint.hdf5 import dtypes
 from jobrun.checkpoint.hdf5 import file_layout as layout
+from jobrun.checkpoint.hdf5 import metadata_template as template
 from jobrun.checkpoint.hdf5 import user_block as userblock
 from jobrun.core.compression import CODECS
 

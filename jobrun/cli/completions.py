@@ -60,7 +60,7 @@ class CompletedText(_TextType):
 
 def _runs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
     """List runs for completion, newest first: jobs and ``latest``, or full names after a slash."""
-    from jobrun.tools.runs.directory import list_runs  # noqa: PLC0415 - only when asked
+    from jobrun.tools.runs.manage_runs import list_runs  # noqa: PLC0415 - only when asked
 
     found = list_runs(run_dir_of(ctx))[::-1]
     if "/" in incomplete:
@@ -73,7 +73,7 @@ def _runs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
 
 
 def _jobs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    from jobrun.tools.runs.directory import list_runs  # noqa: PLC0415
+    from jobrun.tools.runs.manage_runs import list_runs  # noqa: PLC0415
 
     del incomplete
     yield from ((job, "") for job in dict.fromkeys(one.job for one in list_runs(run_dir_of(ctx))))
@@ -84,7 +84,7 @@ def _runs_and_epochs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str,
     if not at:
         yield from _runs(ctx, incomplete)
         return
-    from jobrun.runner.rundir.runs import find_run  # noqa: PLC0415
+    from jobrun.runner.rundir.run_directories import find_run  # noqa: PLC0415
 
     folder = find_run(name, run_dir_of(ctx)).path / "checkpoints"
     names = (path.name.removeprefix("epoch-") for path in folder.glob("epoch-*"))
@@ -174,7 +174,7 @@ def run_dir_of(ctx: click.Context) -> Path:
 
 
 def _run(ctx: click.Context) -> Path:
-    from jobrun.runner.rundir.runs import find_run  # noqa: PLC0415
+    from jobrun.runner.rundir.run_directories import find_run  # noqa: PLC0415
 
     return find_run(ctx.params.get("run") or "latest", run_dir_of(ctx)).path
 

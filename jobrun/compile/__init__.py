@@ -3,9 +3,9 @@
 The pipeline is on one page, ``job``: lower, analyse, check, assemble, infer types.
 
 - ``lowering/``: models of the spec to a draft. ``python_jobs/``: the same for jobs built in Python.
-- ``drafts/``: the draft, which knows neither YAML nor models; later stages read nothing else.
+- ``job_draft/``: the draft, which knows neither YAML nor models; later stages read nothing else.
 - ``expressions/``: text of an expression to a tree.
-- ``analysis/``, ``group_analysis``: which names are bound where. ``checks/``: what is refused, and
+- ``analysis/``, ``analyse_groups``: which names are bound where. ``checks/``: what is refused, and
   why. ``types/``: dtypes and shapes.
 - ``plan/``: the compiled job as text or JSON. ``faults``: the collector of faults.
 """

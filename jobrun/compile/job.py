@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from jobrun.compile.analysis.probes import Conditions, resolve_conditions
+from jobrun.compile.analyse_groups import Analysis, names_of, sort_by_node
+from jobrun.compile.analysis.conditions_and_metrics import Conditions, resolve_conditions
 from jobrun.compile.analysis.queues import check_pipelines
 from jobrun.compile.analysis.reader_positions import (
     add_position_setup,
@@ -32,9 +33,8 @@ from jobrun.compile.analysis.state_dirs import (
 )
 from jobrun.compile.checks.mid_epoch_saves import check_mid_epoch_saves
 from jobrun.compile.checks.warnings import warn_of_mistakes
-from jobrun.compile.drafts.draft import JobDraft
 from jobrun.compile.faults import Faults, Place
-from jobrun.compile.group_analysis import Analysis, names_of, sort_by_node
+from jobrun.compile.job_draft.draft import JobDraft
 from jobrun.compile.lowering.job import lower_spec
 from jobrun.core.errors import Fault
 from jobrun.core.garbage_collection import collector_paused

@@ -1,10 +1,10 @@
 """Provide what every layer uses: places, errors, events, files; standard library only.
 
-- ``errors``, ``codes``, ``catalogue/``: faults, and what each error code means. ``origin``: the
-  place in a file that a fault points at. ``text/``: faults, sizes and names for people.
-- ``events``: what a run reports to its listeners. ``usage``: memory, processor and disk use of a
-  process; where the time of a run went.
-  ``printed_output``: what tasks print, as lines of their logs.
+- ``errors``, ``codes``, ``error_catalogue/``: faults, and what each error code means. ``origin``:
+  the place in a file that a fault points at. ``text/``: faults, sizes and names for people.
+- ``events``: what a run reports to its listeners. ``resource_usage``: memory, processor and disk
+  use of a process; where the time of a run went. ``printed_output``: what tasks print, as lines of
+  their logs.
 - ``files/``: durable writes, locks, JSON. ``object_url``: URLs of object stores.
   ``file_formats``, ``compression``: names of data formats and codecs.
 - ``lazy_dataclass``: dataclasses whose methods are generated when they are first used.

@@ -1,6 +1,6 @@
 """List the error codes that the program raises, as a type: mypy finds a misspelt code.
 
-Each code has a section in ``jobrun/core/catalogue/``; a test compares the two.
+Each code has a section in ``jobrun/core/error_catalogue/``; a test compares the two.
 To add a code: its name here, its section there, and a test that provokes it.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 Code = Literal[
-    # catalogue/spec.md
+    # error_catalogue/spec.md
     "E001",
     "E002",
     "E003",
@@ -53,7 +53,7 @@ Code = Literal[
     "E045",
     "W100",
     "W101",
-    # catalogue/compile.md
+    # error_catalogue/compile.md
     "E100",
     "E101",
     "E102",
@@ -168,7 +168,7 @@ Code = Literal[
     "W135",
     "W136",
     "W137",
-    # catalogue/runtime.md
+    # error_catalogue/runtime.md
     "E200",
     "E201",
     "E202",
@@ -206,7 +206,7 @@ Code = Literal[
     "E520",
     "W138",
     "W139",
-    # catalogue/data.md
+    # error_catalogue/data.md
     "E230",
     "E231",
     "E232",
@@ -227,7 +227,7 @@ Code = Literal[
     "E514",
     "W142",
     "W143",
-    # catalogue/objects.md
+    # error_catalogue/objects.md
     "E240",
     "E241",
     "E242",
@@ -242,7 +242,7 @@ Code = Literal[
     "E257",
     "E258",
     "E259",
-    # catalogue/checkpoint.md
+    # error_catalogue/checkpoint.md
     "E300",
     "E301",
     "E302",
@@ -278,7 +278,7 @@ Code = Literal[
     "E336",
     "E337",
     "W184",
-    # catalogue/runner.md
+    # error_catalogue/runner.md
     "E350",
     "E351",
     "E352",
@@ -334,7 +334,7 @@ Code = Literal[
     "W186",
     "W187",
     "W188",
-    # catalogue/cli.md
+    # error_catalogue/cli.md
     "E400",
     "E401",
     "E402",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.usage import ProcessUse, TimeUse
+from jobrun.core.resource_usage import ProcessUse, TimeUse
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,9 @@ from jobrun.formats import errors as faults
 from jobrun.formats import npy as arrays
 from jobrun.formats.headers import DELIMITERS, HDF5, require_file, split_field_name, suffix_of
 from jobrun.formats.rows.source import extract_field, open_rows
+from jobrun.values.atomic_counter import Counter
+from jobrun.values.blob_kinds import Value
 from jobrun.values.containers import describe_tree, is_tree
-from jobrun.values.counter import Counter
-from jobrun.values.kinds import Value
 
 Array = np.ndarray[Any, Any]
 

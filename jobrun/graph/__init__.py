@@ -3,6 +3,6 @@
 - ``types``: Job, TaskGroup, Task, Node. ``steps``, ``effects/``, ``expressions``, ``conditions``,
   ``readers``: their parts.
 - ``state_division``: state that is divided among nodes. ``expression_text``: expressions as text.
-- ``query``, ``blob_access``: queries. ``traversal``, ``regroup``: changed copies.
+- ``query``, ``blob_access``: queries. ``traversal``, ``group_to_task``: changed copies.
 - ``text/``: a job as lines. ``drawing/``: a job as a picture.
 """

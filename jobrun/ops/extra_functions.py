@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.values.counter import Counter
+from jobrun.values.atomic_counter import Counter
 
 
 def sigmoid(x: Any) -> Any:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from jobrun.ops.builtin_operators.accumulation import ACCUMULATION
+from jobrun.ops.builtin_operators.creation import CREATION
+from jobrun.ops.builtin_operators.draws import DRAW_METHODS
+from jobrun.ops.builtin_operators.elementwise import ELEMENTWISE
+from jobrun.ops.builtin_operators.linear import LINEAR
+from jobrun.ops.builtin_operators.reduction import REDUCTION
+from jobrun.ops.builtin_operators.searching import SEARCHING
+from jobrun.ops.builtin_operators.shaping import SHAPING
 from jobrun.ops.definition import MANY, DrawDef, OpDef, by_name
-from jobrun.ops.families.accumulation import ACCUMULATION
-from jobrun.ops.families.creation import CREATION
-from jobrun.ops.families.draws import DRAW_METHODS
-from jobrun.ops.families.elementwise import ELEMENTWISE
-from jobrun.ops.families.linear import LINEAR
-from jobrun.ops.families.reduction import REDUCTION
-from jobrun.ops.families.searching import SEARCHING
-from jobrun.ops.families.shaping import SHAPING
 
 __all__ = ["DRAWS", "MANY", "OPERATORS", "DrawDef", "OpDef"]
 

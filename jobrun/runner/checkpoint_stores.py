@@ -11,7 +11,7 @@ from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.files.disk import disk_faults, make_directory
 from jobrun.core.object_url import ObjectUrl, is_object_url, parse_object_url
 from jobrun.graph.types import Job
-from jobrun.runner.rundir.runs import Run
+from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.stop_requests import StopRequests
 from jobrun.session.wire.file_messages import NodeFiles
 

@@ -23,12 +23,12 @@ from jobrun.runner.identity.code_digests import digest_code
 from jobrun.runner.identity.drift import require_no_drift
 from jobrun.runner.identity.environment import set_blas_threads
 from jobrun.runner.options import RunOptions, RunResult
-from jobrun.runner.rundir.runs import Run
+from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.spec_folder import load_changed_spec
 from jobrun.runner.start import Parent, match_hash_seed, start_run
 
 if TYPE_CHECKING:
-    from jobrun.runner.run_metadata import RunMetadata
+    from jobrun.runner.run_metadata_handler import RunMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def fork_run(
     match_hash_seed(fork.run, options)
     set_blas_threads(job.blas_threads)
     # Brings numpy in, which must come after the number of threads.
-    from jobrun.runner import fork_start  # noqa: PLC0415
+    from jobrun.runner import fork_first_state as fork_start  # noqa: PLC0415
 
     store = _store(fork.run)
     own = _metadata(fork.run, store)
@@ -136,7 +136,7 @@ def _store(run: Run) -> CheckpointStore:
 
 
 def _metadata(run: Run, store: CheckpointStore) -> RunMetadata:
-    from jobrun.runner.run_metadata import RunMetadata  # noqa: PLC0415
+    from jobrun.runner.run_metadata_handler import RunMetadata  # noqa: PLC0415
 
     return RunMetadata(
         store,

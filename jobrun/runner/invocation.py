@@ -30,6 +30,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.checkpoint_stores import node_files, open_store, open_upload
+from jobrun.runner.checkpoint_types import require_stored_types
 from jobrun.runner.elastic.node_map import parse_node_map
 from jobrun.runner.identity.authored import (
     Authored,
@@ -55,12 +56,13 @@ from jobrun.runner.preflight.checks import probe_directory, raise_errors
 from jobrun.runner.preflight.filesystem import find_file_system
 from jobrun.runner.preflight.permissions import require_own_unless_trusted
 from jobrun.runner.progress import Progress
+from jobrun.runner.record_usage import TimeAccount, UsageRecorder
 from jobrun.runner.resume.recovery import FROM_INIT, RecoveryPlan
-from jobrun.runner.run_metadata import CheckedHandler, RunMetadata, build_choice_note
+from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, build_choice_note
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.logs import RunLogs, cut_metrics, read_last_usage, trim_metrics
-from jobrun.runner.rundir.run_record import RunRecord, Status
-from jobrun.runner.rundir.runs import Run
+from jobrun.runner.rundir.run_directories import Run
+from jobrun.runner.rundir.run_json import RunRecord, Status
 from jobrun.runner.saving.commit import CheckpointTarget, RunIdentity
 from jobrun.runner.saving.mid_epoch_recovery import EntryPlan
 from jobrun.runner.saving.mid_epoch_saver import (
@@ -71,8 +73,6 @@ from jobrun.runner.saving.mid_epoch_saver import (
 )
 from jobrun.runner.saving.saver import CheckpointSaver, NoSaver, Saver
 from jobrun.runner.stop_requests import REQUEST_NAME, StopRequests
-from jobrun.runner.stored_types import require_stored_types
-from jobrun.runner.usage_account import TimeAccount, UsageRecorder
 from jobrun.runtime.frame.safe_point import SafePoint
 from jobrun.session.base import RunContext, Session
 from jobrun.session.open import open_session
@@ -453,7 +453,7 @@ def _record_end(work: Invocation, status: Status, result: RunResult, started: fl
 def _fork_start(work: Invocation) -> ResumePoint | None:
     if not work.run.record.parent:
         return None
-    from jobrun.runner.fork_start import fork_start  # noqa: PLC0415
+    from jobrun.runner.fork_first_state import fork_start  # noqa: PLC0415
 
     return fork_start(work.run, work.job)
 
@@ -461,7 +461,7 @@ def _fork_start(work: Invocation) -> ResumePoint | None:
 def _seed_group(work: Invocation) -> TaskGroup | None:
     if not work.run.record.parent:
         return None
-    from jobrun.runner.fork_start import seed_group  # noqa: PLC0415
+    from jobrun.runner.fork_first_state import seed_group  # noqa: PLC0415
 
     return seed_group(work.run, work.job)
 
@@ -605,7 +605,7 @@ def report_warnings(warnings: tuple[Fault, ...], listen: Listener) -> None:
 def report_parent(run: Run, listen: Listener) -> None:
     """Emit a note at an invocation's start that names the run from which it was forked."""
     if run.record.parent:
-        from jobrun.runner.fork_start import describe_parent  # noqa: PLC0415
+        from jobrun.runner.fork_first_state import describe_parent  # noqa: PLC0415
 
         listen(Noted(f"forked from {describe_parent(run.record.parent)}"))
 

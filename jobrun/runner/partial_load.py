@@ -15,7 +15,7 @@ from jobrun.core.object_url import is_object_url
 from jobrun.graph.types import OutputRef
 from jobrun.runner.checkpoint_stores import open_store
 from jobrun.runner.identity.authored import compile_authored, load_recorded
-from jobrun.runner.rundir.runs import Run
+from jobrun.runner.rundir.run_directories import Run
 from jobrun.session.base import Session
 
 Source = Run | CheckpointStore | str | Path

@@ -21,7 +21,7 @@ from jobrun.runner.elastic.resize import (
     plan_resize,
     refuse_mid_epoch,
 )
-from jobrun.runner.fork_start import require_parent
+from jobrun.runner.fork_first_state import require_parent
 from jobrun.runner.identity.authored import (
     Authored,
     check_record,
@@ -43,9 +43,9 @@ from jobrun.runner.preflight.checks import preflight
 from jobrun.runner.preflight.filesystem import check_file_system, find_file_system
 from jobrun.runner.preflight.upload_access import check_upload
 from jobrun.runner.resume.recovery import FROM_INIT, RecoveryPlan
-from jobrun.runner.run_metadata import CheckedHandler, RunMetadata, choose_epoch
-from jobrun.runner.rundir.run_record import RunRecord
-from jobrun.runner.rundir.runs import Run
+from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, choose_epoch
+from jobrun.runner.rundir.run_directories import Run
+from jobrun.runner.rundir.run_json import RunRecord
 from jobrun.spec.load import LoadedSpec
 
 

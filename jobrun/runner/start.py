@@ -51,8 +51,7 @@ from jobrun.runner.preflight.permissions import require_own_parent
 from jobrun.runner.preflight.upload_access import check_upload
 from jobrun.runner.resume.finished import finished_result
 from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
-from jobrun.runner.rundir.run_record import RunRecord, write_record
-from jobrun.runner.rundir.runs import (
+from jobrun.runner.rundir.run_directories import (
     Run,
     create_directory,
     find_run,
@@ -64,6 +63,7 @@ from jobrun.runner.rundir.runs import (
     remove_directory,
     unreadable_runs,
 )
+from jobrun.runner.rundir.run_json import RunRecord, write_record
 from jobrun.runner.stop_requests import REQUEST_NAME, exit_on_early_signal
 from jobrun.spec.load import LoadedSpec
 from jobrun.version import __version__
@@ -128,7 +128,7 @@ def _start(
         for place in (options.run_dir, options.run_dir / job.name):
             require_own_parent(place)
     if options.metadata is not None:
-        import_module("jobrun.runner.run_metadata").require_new_run(options.metadata)
+        import_module("jobrun.runner.run_metadata_handler").require_new_run(options.metadata)
     path = create_directory(options.run_dir, job.name)
     reach("runner.directory-made")
     with RunLock.acquire(path) as lock:

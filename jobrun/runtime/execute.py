@@ -27,17 +27,17 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Node, OutputRef
 from jobrun.runtime.codegen.coercion import as_blob_value
 from jobrun.runtime.codegen.line_table import StepLocation
+from jobrun.runtime.compiled_group import NodePlan, OutputPlan, ReportPlan, SetupPlan, TaskPlan
 from jobrun.runtime.errors import explain_at, is_only_missing_blobs, run_block
 from jobrun.runtime.frame.cancel import CancelledError
 from jobrun.runtime.frame.frame import Frame, GroupRun
 from jobrun.runtime.frame.parallel import run_all
 from jobrun.runtime.frame.workspace import Blobs
-from jobrun.runtime.group_plan import NodePlan, OutputPlan, ReportPlan, SetupPlan, TaskPlan
 from jobrun.runtime.records.record_loop import Streams, run_records
 from jobrun.runtime.records.safe_point_source import add_safe_points, is_resumed_midway
 from jobrun.runtime.reports import Reporter
 from jobrun.runtime.task_limits import run_in_own_scope
-from jobrun.values.kinds import Value, detach
+from jobrun.values.blob_kinds import Value, detach
 
 Work = Callable[[], bool]
 # Of tasks that neither read nor write records; nothing of it ever changes.

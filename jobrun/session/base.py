@@ -28,7 +28,7 @@ from jobrun.graph.types import Cluster, OutputRef, TaskGroup
 from jobrun.runtime.codegen.step_times import Instrumenter
 from jobrun.runtime.frame.safe_point import SafePointHooks
 from jobrun.session.wire.file_messages import NodeFiles
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 Outputs = Mapping[OutputRef, Value]
 # What a session keeps of its nodes' workspaces; only the session that made it can read it.

@@ -29,7 +29,7 @@ from jobrun.ops.arguments import Arguments, MisfitError, UnclearError
 from jobrun.ops.definition import MANY, OpDef
 from jobrun.ops.implementation import implementation
 from jobrun.runtime.codegen.evaluate import evaluate
-from jobrun.values.counter import Counter
+from jobrun.values.atomic_counter import Counter
 
 # Parameters of numpy's functions through which a call would reach into memory, code, or an array
 # that is not its own.

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from jobrun.checkpoint.store import CheckpointStore, Damage, EpochHold
 from jobrun.checkpoint.stores.directory import DirectoryStore
-from jobrun.checkpoint.stores.holds import hold_chosen as held_choice
 from jobrun.checkpoint.stores.mid_epoch_store import MidEpochStore, list_mid_epochs
+from jobrun.checkpoint.stores.read_holds import hold_chosen as held_choice
 from jobrun.checkpoint.stores.retention import epochs_to_delete, newest_kept
 from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.core.lazy_dataclass import dataclass
@@ -20,7 +20,7 @@ from jobrun.runner.progress import from_json
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.object_store_lease import RunLease
 from jobrun.runner.rundir.pins import read_pins, write_pins
-from jobrun.runner.rundir.runs import Run, find_run
+from jobrun.runner.rundir.run_directories import Run, find_run
 from jobrun.tools.inspect import checkpoint_directory
 from jobrun.tools.runs.metrics import Number, read_metrics
 

@@ -29,8 +29,8 @@ from jobrun.core.files.disk import (
 from jobrun.core.files.json_lines import read_lines
 from jobrun.runner.rundir.journal import Journal
 from jobrun.runner.rundir.logs import epoch_of_line
-from jobrun.runner.rundir.run_record import write_record
-from jobrun.runner.rundir.runs import METRICS_NAME, USAGE_NAME, Run
+from jobrun.runner.rundir.run_directories import METRICS_NAME, USAGE_NAME, Run
+from jobrun.runner.rundir.run_json import write_record
 from jobrun.tools.checkpoint_maintenance import Checkpoints
 from jobrun.tools.export import require_free_path
 

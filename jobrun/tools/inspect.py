@@ -18,13 +18,13 @@ from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE, blob_names, is_part_
 from jobrun.checkpoint.hdf5.dtypes import parse_dtype
 from jobrun.checkpoint.store import EpochHold
 from jobrun.checkpoint.stores.directory import DirectoryStore
-from jobrun.checkpoint.stores.holds import hold_chosen
 from jobrun.checkpoint.stores.manifest import NAME as MANIFEST
 from jobrun.checkpoint.stores.mid_epoch_store import (
     MidEpochStore,
     list_mid_epochs,
     parse_mid_epoch_name,
 )
+from jobrun.checkpoint.stores.read_holds import hold_chosen
 from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.core.events import CheckpointTimes
 from jobrun.core.files.json_files import parse_json
@@ -38,12 +38,12 @@ from jobrun.runner.identity.authored import is_from_python
 from jobrun.runner.progress import from_json
 from jobrun.runner.rundir.event_lines import read_events
 from jobrun.runner.rundir.object_store_run import download_temporarily, remote_run, split_target
-from jobrun.runner.rundir.run_record import RECORD_NAME
-from jobrun.runner.rundir.runs import EVENTS_NAME, Run, find_run
+from jobrun.runner.rundir.run_directories import EVENTS_NAME, Run, find_run
+from jobrun.runner.rundir.run_json import RECORD_NAME
 from jobrun.runner.rundir.spec_folder import load_recorded_spec
 from jobrun.runtime.records.reader_position import Position, decode_positions
-from jobrun.tools.sandbox import inspect_guarded
-from jobrun.values.kinds import Value
+from jobrun.tools.inspect_sandbox import inspect_guarded
+from jobrun.values.blob_kinds import Value
 
 _EPOCH = re.compile(r"epoch-(\d+)")
 _MOST_ITEMS = 40

@@ -27,7 +27,7 @@ from typing import Any
 
 from jobrun.core.errors import JobrunError
 from jobrun.core.notify_target import News, NotifyTarget
-from jobrun.runner.rundir.run_record import read_record
+from jobrun.runner.rundir.run_json import read_record
 from jobrun.tools.runs.metrics import read_last_metrics
 
 TIMEOUT_S = 5.0

@@ -17,10 +17,11 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import key_text
 from jobrun.values import containers as trees
-from jobrun.values import named_nodes, tensors
+from jobrun.values import named_nodes
+from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import Path, UnboundValue, find_adapter
-from jobrun.values.counter import Counter
-from jobrun.values.kinds import Value, detach, same_bits
+from jobrun.values.atomic_counter import Counter
+from jobrun.values.blob_kinds import Value, detach, same_bits
 
 _FIXED: frozenset[type] = frozenset({bool, int, float, complex, str, bytes, type(None)})
 

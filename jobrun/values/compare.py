@@ -12,9 +12,9 @@ import numpy as np
 from jobrun.values import containers as trees
 from jobrun.values.adapters.registry import Path
 from jobrun.values.axis_order import axis_order, has_gaps
+from jobrun.values.blob_kinds import Value, describe, same_bits
 from jobrun.values.containers import Parts
 from jobrun.values.dtypes import same_dtype
-from jobrun.values.kinds import Value, describe, same_bits
 from jobrun.values.objects import ObjectState
 
 

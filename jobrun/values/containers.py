@@ -18,7 +18,8 @@ import numpy as np
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import is_long, key_text
-from jobrun.values import named_nodes, tensors
+from jobrun.values import named_nodes
+from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import (
     Adapter,
     Path,
@@ -29,8 +30,8 @@ from jobrun.values.adapters.registry import (
     find_adapter,
     find_by_name,
 )
+from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import copy_with_strides, has_gaps
-from jobrun.values.counter import Counter
 
 Value = Any
 # Leaves by their path: the names of the keys and the numbers of the items on the way.

@@ -17,11 +17,12 @@ import xxhash
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integers_in_hex
 from jobrun.values import containers as trees
-from jobrun.values import named_nodes, tensors
+from jobrun.values import named_nodes
+from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import find_adapter, find_object_adapter
 from jobrun.values.dtypes import value_bytes
 from jobrun.values.estimators import estimator_state, is_estimator, set_estimator_state
-from jobrun.values.modules import is_module, module_state, set_module_state
+from jobrun.values.torch_modules import is_module, module_state, set_module_state
 
 _PLAIN: frozenset[type] = frozenset({bool, int, float, complex, type(None)})
 

@@ -16,9 +16,10 @@ import numpy as np
 
 from jobrun.core.text.big_integers import key_text
 from jobrun.values import containers as trees
-from jobrun.values import named_nodes, objects, tensors
+from jobrun.values import named_nodes, objects
+from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import find_adapter
-from jobrun.values.counter import Counter
+from jobrun.values.atomic_counter import Counter
 from jobrun.values.estimators import is_estimator
 
 Array = np.ndarray[Any, Any]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import jobrun
 from jobrun.core.events import CheckpointTimes, EpochEnded
-from jobrun.core.usage import CostBudget
+from jobrun.core.resource_usage import CostBudget
 from jobrun.graph.conditions import CheckpointPolicy
 from jobrun.graph.types import Job
 from jobrun.session.base import RunContext

@@ -9,7 +9,7 @@ from jobrun.checkpoint import flatten as parts
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.flatten import capture_object, flatten_value, flatten_values, unflatten
 from jobrun.checkpoint.hdf5.dataset_names import dataset_path, path_in_blob
-from jobrun.cli.process.invoke import invoke
+from jobrun.cli.process.run_command import invoke
 from jobrun.core.errors import CheckpointError, TaskFailedError
 from jobrun.testing.stores import RUN_ID
 from jobrun.values.objects import ObjectState

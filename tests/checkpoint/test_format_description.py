@@ -4,7 +4,7 @@ import re
 from dataclasses import fields
 
 from jobrun.checkpoint.format_description import describe_format
-from jobrun.checkpoint.hdf5 import blocks
+from jobrun.checkpoint.hdf5 import digest_blocks as blocks
 from jobrun.checkpoint.hdf5 import user_block as userblock
 from jobrun.checkpoint.hdf5.user_block import Header, Parts
 from jobrun.core.compression import CODECS

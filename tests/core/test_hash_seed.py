@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from jobrun.core.hash_seed import described_hash_seed, hash_seed, recorded_seed
-from jobrun.runner.rundir.runs import open_run
+from jobrun.runner.rundir.run_directories import open_run
 from tests.support.command import environment
 from tests.support.stored_runs import only_run
 from tests.support.thinning import thinned

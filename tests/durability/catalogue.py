@@ -61,7 +61,8 @@ ROWS: dict[int, Row] = {
     18: Row("wrong type", _of(_SPEC, "row_18_wrong_type")),
     19: Row("odd keys", _of(_SPEC, "row_19_keys_that_are_not_text")),
     20: Row(
-        "cycle", _of("compile/drafts/test_task_order", "row_20_a_cycle_is_printed_with_its_place")
+        "cycle",
+        _of("compile/job_draft/test_task_order", "row_20_a_cycle_is_printed_with_its_place"),
     ),
     21: Row("names alike but for case", _of(_SPEC, "row_21_node_names_that_differ_in_case")),
     22: Row("names that lead elsewhere", _of(_SPEC, "row_22_node_names_that_are_no_file_names")),

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from jobrun.runner.rundir.runs import Run
+from jobrun.runner.rundir.run_directories import Run
 from jobrun.tools.prove.fork_client import ForkClient
 from jobrun.tools.prove.judge import Difference
 from jobrun.tools.prove.kill_plan import Trial, plan_trials

@@ -25,10 +25,10 @@ from jobrun.checkpoint.write import writer
 from jobrun.core.files import disk as files
 from jobrun.core.files import json_lines
 from jobrun.runner import checkpoint_stores as places
-from jobrun.runner import run_metadata as metadata
+from jobrun.runner import run_metadata_handler as metadata
 from jobrun.runner.resume import recovery as recover
-from jobrun.runner.rundir import run_record as record
-from jobrun.runner.rundir import runs as rundir
+from jobrun.runner.rundir import run_directories as rundir
+from jobrun.runner.rundir import run_json as record
 from jobrun.runner.saving import commit
 from jobrun.runner.saving import mid_epoch_recovery as entering
 from jobrun.runner.saving import mid_epoch_saver as midway

@@ -18,14 +18,14 @@ from typing import Any
 from jobrun.core.errors import JobrunError
 from jobrun.core.events import ignore
 from jobrun.graph.types import Job
-from jobrun.runner import run_metadata as metadata
+from jobrun.runner import run_metadata_handler as metadata
 from jobrun.runner.checkpoint_stores import open_store
 from jobrun.runner.identity.authored import compile_authored, load_recorded
 from jobrun.runner.resume.recovery import FROM_INIT
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.logs import cut_metrics, trim_metrics
-from jobrun.runner.rundir.runs import Run, newest_run, open_run, unreadable_runs
+from jobrun.runner.rundir.run_directories import Run, newest_run, open_run, unreadable_runs
 from jobrun.runner.saving.mid_epoch_saver import mid_epoch_store, read_midpoint
 
 _JOB = "tiny"

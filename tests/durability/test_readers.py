@@ -18,7 +18,7 @@ from jobrun.checkpoint.stores import manifest as manifests
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, Fault, SpecError
 from jobrun.runner.identity.authored import compile_authored
 from jobrun.runner.rundir.journal import parse_journal
-from jobrun.runner.rundir.run_record import RunRecord, read_record, write_record
+from jobrun.runner.rundir.run_json import RunRecord, read_record, write_record
 from jobrun.spec.load import load_spec
 from tests.durability.damage import EPOCH, checkpoint
 from tests.support.checkpoints import resealed, write

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobrun.runner.rundir.runs import open_run
+from jobrun.runner.rundir.run_directories import open_run
 from tests.support.command import JOBRUN, environment, jobrun
 from tests.support.waiting import wait_until
 
@@ -172,7 +172,7 @@ def test_a_dead_fork_is_forecast_as_it_is_resumed(folder):
 
 
 def test_a_fork_whose_parent_cannot_be_had_is_removed(folder, monkeypatch):
-    from jobrun.runner import fork_start as lineage  # noqa: PLC0415
+    from jobrun.runner import fork_first_state as lineage  # noqa: PLC0415
     from jobrun.runner.fork import Fork, fork_run  # noqa: PLC0415
     from jobrun.runner.options import RunOptions  # noqa: PLC0415
 

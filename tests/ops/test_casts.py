@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jobrun.ops.extra_functions import array, astype, to_bool, to_float, to_int
-from jobrun.values.counter import Counter
+from jobrun.values.atomic_counter import Counter
 
 
 def test_an_array_is_new_and_of_the_dtype_asked_for():

@@ -5,13 +5,13 @@ import sys
 
 from jobrun.core.text.names import BLOB_NAME
 from jobrun.graph.expressions import BUILTINS, DTYPES
-from jobrun.ops.families.accumulation import ACCUMULATION
-from jobrun.ops.families.creation import CREATION
-from jobrun.ops.families.elementwise import ELEMENTWISE
-from jobrun.ops.families.linear import LINEAR
-from jobrun.ops.families.reduction import REDUCTION
-from jobrun.ops.families.searching import SEARCHING
-from jobrun.ops.families.shaping import SHAPING
+from jobrun.ops.builtin_operators.accumulation import ACCUMULATION
+from jobrun.ops.builtin_operators.creation import CREATION
+from jobrun.ops.builtin_operators.elementwise import ELEMENTWISE
+from jobrun.ops.builtin_operators.linear import LINEAR
+from jobrun.ops.builtin_operators.reduction import REDUCTION
+from jobrun.ops.builtin_operators.searching import SEARCHING
+from jobrun.ops.builtin_operators.shaping import SHAPING
 from jobrun.ops.table import DRAWS, OPERATORS
 
 # They run code, read files or memory, make what no blob holds, or are no function of anything.

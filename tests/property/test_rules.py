@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrun.ops.families.creation import CREATION
-from jobrun.ops.families.elementwise import ELEMENTWISE
-from jobrun.ops.families.linear import LINEAR
-from jobrun.ops.families.reduction import REDUCTION
-from jobrun.ops.families.searching import SEARCHING
-from jobrun.ops.families.shaping import SHAPING
+from jobrun.ops.builtin_operators.creation import CREATION
+from jobrun.ops.builtin_operators.elementwise import ELEMENTWISE
+from jobrun.ops.builtin_operators.linear import LINEAR
+from jobrun.ops.builtin_operators.reduction import REDUCTION
+from jobrun.ops.builtin_operators.searching import SEARCHING
+from jobrun.ops.builtin_operators.shaping import SHAPING
 from tests.support.sampling import LONG, QUICK, agree, calls, done, said
 
 FAMILIES = {

@@ -8,8 +8,8 @@ from jobrun.checkpoint.store import Manifest
 from jobrun.graph.conditions import CheckpointPolicy, UploadPolicy
 from jobrun.graph.types import Cluster, Job, Node, TaskGroup
 from jobrun.runner.checkpoint_stores import node_files, open_store, open_upload
-from jobrun.runner.rundir.run_record import RunRecord
-from jobrun.runner.rundir.runs import Run
+from jobrun.runner.rundir.run_directories import Run
+from jobrun.runner.rundir.run_json import RunRecord
 from jobrun.runner.saving.object_upload import ObjectUpload
 
 JOB = Job(

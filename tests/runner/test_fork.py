@@ -10,7 +10,7 @@ from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.core.events import Noted
 from jobrun.runner.fork import Fork, fork_run
 from jobrun.runner.options import RunOptions
-from jobrun.runner.rundir.runs import open_run
+from jobrun.runner.rundir.run_directories import open_run
 from jobrun.runner.start import resume_run
 from tests.support.resumable_job import Place
 

@@ -16,7 +16,7 @@ from jobrun.checkpoint.write.reuse import take_reusable_file
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import GroupStarted
 from jobrun.core.failpoints import POINTS
-from jobrun.runner.rundir import run_record as record
+from jobrun.runner.rundir import run_json as record
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.start import start_run
 from tests.support.resumable_job import ROOT, Place

@@ -6,9 +6,9 @@ import stat
 
 import pytest
 
-from jobrun.cli.process.invoke import invoke
+from jobrun.cli.process.run_command import invoke
 from jobrun.core.errors import SpecError
-from jobrun.runner.rundir.runs import open_run
+from jobrun.runner.rundir.run_directories import open_run
 from jobrun.spec.load import load_spec
 from tests.support.stored_runs import epochs, only_run
 

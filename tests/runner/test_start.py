@@ -29,8 +29,8 @@ from jobrun.core.events import (
     RunStarted,
 )
 from jobrun.runner.rundir.lock import RunLock
-from jobrun.runner.rundir.run_record import RECORD_NAME
-from jobrun.runner.rundir.runs import open_run
+from jobrun.runner.rundir.run_directories import open_run
+from jobrun.runner.rundir.run_json import RECORD_NAME
 from jobrun.runner.start import choose_run, request_stop
 from tests.support.resumable_job import Place
 

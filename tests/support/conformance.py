@@ -15,7 +15,7 @@ from jobrun.compile.job import compile_job
 from jobrun.core.events import Event, GroupStarted, Logged
 from jobrun.graph.types import Job
 from jobrun.runner.options import RunOptions, RunResult
-from jobrun.runner.rundir.runs import Run, open_run
+from jobrun.runner.rundir.run_directories import Run, open_run
 from jobrun.runner.start import resume_run, start_run
 from jobrun.session.base import RunContext
 from jobrun.session.open import open_session

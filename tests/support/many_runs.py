@@ -9,8 +9,8 @@ from pathlib import Path
 
 from jobrun.core.events import Measured
 from jobrun.runner.rundir.event_lines import event_json
-from jobrun.runner.rundir.run_record import FORMAT, RECORD_NAME, RunRecord
-from jobrun.runner.rundir.runs import METRICS_NAME, random_name
+from jobrun.runner.rundir.run_directories import METRICS_NAME, random_name
+from jobrun.runner.rundir.run_json import FORMAT, RECORD_NAME, RunRecord
 
 _FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -8,8 +8,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from jobrun.cli.process.invoke import invoke
-from jobrun.runner.rundir.runs import runs
+from jobrun.cli.process.run_command import invoke
+from jobrun.runner.rundir.run_directories import runs
 from jobrun.tools.report.report_data import RunReport, read_report
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobrun.cli.process.invoke import invoke
-from jobrun.runner.rundir.runs import Run, runs
+from jobrun.cli.process.run_command import invoke
+from jobrun.runner.rundir.run_directories import Run, runs
 
 SPEC = """
 jobrun: 1

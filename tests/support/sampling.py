@@ -16,7 +16,7 @@ from jobrun.ops.arguments import Arguments, MisfitError, UnclearError
 from jobrun.ops.definition import OpDef
 from jobrun.ops.implementation import implementation
 from jobrun.ops.signatures import kind, wrong_kind
-from jobrun.values.counter import Counter
+from jobrun.values.atomic_counter import Counter
 from tests.support.thinning import examples
 
 QUICK = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from jobrun.tools.sweep.design import PlannedPoint
+from jobrun.tools.sweep.compile_points import PlannedPoint
 from jobrun.tools.sweep.point_outcomes import Outcome
 
 SPEC = """\

@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from jobrun.cli.process.invoke import invoke
+from jobrun.cli.process.run_command import invoke
 from jobrun.core.errors import CheckpointError, UsageError
-from jobrun.runner.rundir.runs import open_run
+from jobrun.runner.rundir.run_directories import open_run
+from jobrun.tools.checkpoint_blobs import find_stored_epoch
 from jobrun.tools.checkpoint_maintenance import open_checkpoints
 from jobrun.tools.copy_run import copy_epoch
 from jobrun.tools.diff.checkpoint_diff import compare_stored
 from jobrun.tools.inspect import inspect
 from jobrun.tools.runs.metrics import read_metrics
-from jobrun.tools.stored_blobs import find_stored_epoch
 from tests.support.sample_runs import SPEC, make_run
 
 

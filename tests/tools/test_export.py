@@ -13,9 +13,9 @@ from safetensors.numpy import load_file
 
 from jobrun.checkpoint.checkpoint_file import write_state
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
+from jobrun.tools.checkpoint_blobs import StoredEpoch
 from jobrun.tools.export import export
-from jobrun.tools.stored_blobs import StoredEpoch
-from jobrun.values.counter import Counter
+from jobrun.values.atomic_counter import Counter
 
 VALUES = {
     "W": np.arange(6.0).reshape(2, 3),

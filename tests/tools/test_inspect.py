@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
-from jobrun.runner.rundir.run_record import RunRecord, write_record
+from jobrun.runner.rundir.run_json import RunRecord, write_record
 from jobrun.tools.inspect import (
     dtype_name,
     inspect,

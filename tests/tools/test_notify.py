@@ -11,7 +11,7 @@ from jobrun.core.notify_target import (
     describe_target,
     parse_targets,
 )
-from jobrun.runner.rundir.run_record import RunRecord, write_record
+from jobrun.runner.rundir.run_json import RunRecord, write_record
 from jobrun.tools import notify
 from jobrun.tools.notify import build_message, send, send_all
 from tests.support.news_server import NewsServer

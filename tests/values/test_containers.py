@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from jobrun.values.adapters.registry import UnsavableError
+from jobrun.values.atomic_counter import Counter
+from jobrun.values.blob_kinds import detach, same_bits
 from jobrun.values.containers import (
     describe_tree,
     flatten,
     is_tree,
     unflatten,
 )
-from jobrun.values.counter import Counter
-from jobrun.values.kinds import detach, same_bits
 from tests.support.tables import each_case
 
 

@@ -7,7 +7,13 @@ import pytest
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.testing.adapters import through_checkpoint
-from jobrun.values.kinds import boundary_form, check_storable, describe, detach, require_storable
+from jobrun.values.blob_kinds import (
+    boundary_form,
+    check_storable,
+    describe,
+    detach,
+    require_storable,
+)
 from jobrun.values.objects import (
     ObjectState,
     class_name,

@@ -13,16 +13,16 @@ from typing import Any, get_args
 
 import numpy as np
 
-from jobrun.checkpoint.hdf5.blocks import DIGEST_BYTES, block_count
 from jobrun.checkpoint.hdf5.dataset_names import unquote_name
+from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES, block_count
 from jobrun.checkpoint.hdf5.dtypes import DType, is_reinterpreted, parse_dtype, storage_dtype
 from jobrun.checkpoint.hdf5.file_layout import Packing
-from jobrun.checkpoint.hdf5.template import BLOBS_TYPE, CHUNKS_TYPE, EPOCH_TYPE
+from jobrun.checkpoint.hdf5.metadata_template import BLOBS_TYPE, CHUNKS_TYPE, EPOCH_TYPE
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.checkpoint.hdf5.user_block import Header, Parts
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.values.axis_order import AxisOrder
-from jobrun.values.kinds import MOST_DIMENSIONS, Kind
+from jobrun.values.blob_kinds import MOST_DIMENSIONS, Kind
 
 _KINDS = frozenset(get_args(Kind))
 

@@ -18,9 +18,9 @@ from jobrun.checkpoint.hdf5.dtypes import (
 )
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import AxisOrder, axis_order, empty_in_order
-from jobrun.values.counter import Counter
-from jobrun.values.kinds import (
+from jobrun.values.blob_kinds import (
     Kind,
     Value,
     kind_of,

@@ -1,8 +1,8 @@
 """Read a checkpoint file, and verify each byte that is used.
 
-- ``regular_file``: open a file only if it is a regular one; ``open_file``: verify its header and
+- ``safe_file``: open a file only if it is a regular one; ``open_file``: verify its header and
   index.
-- ``load``: all or some blobs, containers and objects put together again; ``portions``: in pieces of
-  a file; ``compressed_chunks``: blobs that are compressed.
+- ``load``: all or some blobs, containers and objects put together again; ``partial_read``: in
+  pieces of a file; ``compressed_chunks``: blobs that are compressed.
 - ``verify``: digest all bytes against the manifest.
 """

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 
 from jobrun.checkpoint.flatten import leaf_links, structure_link, unflatten
-from jobrun.checkpoint.hdf5.blocks import blocks_holding
+from jobrun.checkpoint.hdf5.digest_blocks import blocks_holding
 from jobrun.checkpoint.hdf5.dtypes import dtype_text
 from jobrun.checkpoint.hdf5.file_layout import PAGED_BYTES
 from jobrun.checkpoint.hdf5.index import BlobType, StructureError
 from jobrun.checkpoint.hdf5.value_codec import Array, decode, with_axis_order
 from jobrun.checkpoint.read.compressed_chunks import read_chunks, split_chunks
 from jobrun.checkpoint.read.open_file import Bytes, StateFile, split_blocks
-from jobrun.checkpoint.read.portions import PortionReader, RowSpans, flat_memory
+from jobrun.checkpoint.read.partial_read import PortionReader, RowSpans, flat_memory
 from jobrun.core.errors import CheckpointError, Fault
 from jobrun.core.system_calls import advise_sequential
 from jobrun.core.text.names import did_you_mean
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 # Kind, dtype and shape; None where they do not matter.
 Expected = tuple[str | None, str | None, tuple[int, ...] | None]

@@ -16,7 +16,7 @@ import numpy as np
 import xxhash
 
 from jobrun.checkpoint.hdf5 import user_block as userblock
-from jobrun.checkpoint.hdf5.blocks import BLOCK_BYTES, block_span, blocks_holding, digest
+from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES, block_span, blocks_holding, digest
 from jobrun.checkpoint.hdf5.index import (
     Index,
     StructureError,
@@ -27,7 +27,7 @@ from jobrun.checkpoint.hdf5.index import (
     require_parts,
 )
 from jobrun.checkpoint.hdf5.user_block import Header, damaged_error
-from jobrun.checkpoint.read.regular_file import open_regular_file
+from jobrun.checkpoint.read.safe_file import open_regular_file
 from jobrun.core.errors import CheckpointError
 from jobrun.core.system_calls import read_into
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from jobrun.checkpoint.hdf5 import user_block as userblock
 from jobrun.checkpoint.hdf5.user_block import damaged_error
 from jobrun.checkpoint.read.open_file import StateFile
-from jobrun.checkpoint.read.regular_file import open_regular_file
+from jobrun.checkpoint.read.safe_file import open_regular_file
 from jobrun.core.errors import CheckpointError
 
 _PIECE_BYTES = 1 << 22

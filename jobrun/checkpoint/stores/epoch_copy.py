@@ -13,7 +13,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from jobrun.checkpoint.read.regular_file import read_regular_file
+from jobrun.checkpoint.read.safe_file import read_regular_file
 from jobrun.checkpoint.read.verify import read_verified
 from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.checkpoint.stores import manifest as manifests

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.checkpoint.hdf5.user_block import DIGEST, damaged_error, unknown_format_error
-from jobrun.checkpoint.read.regular_file import open_regular_file
+from jobrun.checkpoint.read.safe_file import open_regular_file
 from jobrun.checkpoint.read.verify import read_verified
 from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.checkpoint.stores.object_references import local_path

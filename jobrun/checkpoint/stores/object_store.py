@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from jobrun.checkpoint.read.regular_file import read_regular_file
+from jobrun.checkpoint.read.safe_file import read_regular_file
 from jobrun.checkpoint.read.verify import read_verified
 from jobrun.checkpoint.store import Damage, EpochHold, Manifest, StoredFile
 from jobrun.checkpoint.stores import manifest as manifests

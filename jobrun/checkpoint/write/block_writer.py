@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.checkpoint.hdf5.blocks import BLOCK_BYTES, block_span, digest
+from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES, block_span, digest
 from jobrun.checkpoint.hdf5.file_layout import PAGE
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.checkpoint.write.direct_io import FileWriter, SlabPool

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.checkpoint.hdf5.blocks import (
+from jobrun.checkpoint.hdf5.digest_blocks import (
     BLOCK_BYTES,
     DIGEST_BYTES,
     block_count,
@@ -25,7 +25,7 @@ from jobrun.checkpoint.hdf5.file_layout import (
     Packing,
     build_entries,
 )
-from jobrun.checkpoint.hdf5.template import (
+from jobrun.checkpoint.hdf5.metadata_template import (
     CHUNKS_TYPE,
     EPOCH_TYPE,
     Bytes,
@@ -42,8 +42,8 @@ from jobrun.checkpoint.write.direct_io import aligned
 from jobrun.core.compression import Rules
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.values.axis_order import axis_order
+from jobrun.values.blob_kinds import MOST_DIMENSIONS, Value
 from jobrun.values.dtypes import same_dtype
-from jobrun.values.kinds import MOST_DIMENSIONS, Value
 
 _DTYPE, _SHAPE, _STRIDES = attrgetter("dtype"), attrgetter("shape"), attrgetter("strides")
 # An array that is not in C order is copied into it so many bytes at a time.

@@ -19,7 +19,7 @@ import stat
 from collections.abc import Sequence
 
 from jobrun.checkpoint.hdf5 import user_block as userblock
-from jobrun.checkpoint.hdf5.blocks import block_span, digest
+from jobrun.checkpoint.hdf5.digest_blocks import block_span, digest
 from jobrun.checkpoint.hdf5.index import StructureError, parse_tail, require_parts
 from jobrun.checkpoint.hdf5.user_block import Parts
 from jobrun.core.errors import CheckpointError

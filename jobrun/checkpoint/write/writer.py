@@ -29,7 +29,7 @@ from jobrun.core.compression import Rules
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import create_file, disk_faults, sync_file
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 # From this length on, a thread and writing past the page cache are worth their beginning.
 _LARGE_BYTES = 1 << 20

@@ -9,7 +9,7 @@ import click
 
 from jobrun.cli.completions import RUN_AT_EPOCH, SPEC
 from jobrun.cli.error_output import print_faults
-from jobrun.cli.jobs.execution import limit_options, run_under_progress, spec_arguments
+from jobrun.cli.jobs.run_with_progress import limit_options, run_under_progress, spec_arguments
 from jobrun.cli.options import Command, RepeatableText, option, run_dir_option, value_options
 from jobrun.cli.specs.loading import override_texts, prepare
 from jobrun.cli.terminal import Shell
@@ -17,7 +17,7 @@ from jobrun.core.errors import UsageError
 from jobrun.runner.fork import Fork, fork_run
 from jobrun.runner.identity.authored import require_spec
 from jobrun.runner.options import RunOptions
-from jobrun.runner.rundir.runs import Run
+from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.spec_folder import load_changed_spec
 from jobrun.runner.start import choose_run
 from jobrun.spec.load import LoadedSpec

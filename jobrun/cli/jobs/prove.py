@@ -13,7 +13,7 @@ from jobrun.checkpoint.save_load_groups import checkpointed_blobs
 from jobrun.cli.completions import SPEC
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import render_json_document, shorten_path, span
-from jobrun.cli.jobs.execution import session_arguments, session_options
+from jobrun.cli.jobs.run_with_progress import session_arguments, session_options
 from jobrun.cli.options import Command, json_option, option, run_dir_option, value_options
 from jobrun.cli.specs.loading import override_texts, prepare
 from jobrun.cli.terminal import Shell
@@ -31,7 +31,7 @@ _LIKELY = (
 )
 # What every command line of the proof would import again.
 _PRELOAD = (
-    "jobrun.cli.process.invoke",
+    "jobrun.cli.process.run_command",
     "jobrun.cli.jobs.run",
     "jobrun.cli.progress.plain",
     "jobrun.cli.progress.live",

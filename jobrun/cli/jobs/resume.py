@@ -15,7 +15,7 @@ from jobrun import api
 from jobrun.cli.completions import RUN
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import render_json_document
-from jobrun.cli.jobs.execution import (
+from jobrun.cli.jobs.run_with_progress import (
     build_run_options,
     drift_options,
     limit_options,
@@ -29,13 +29,13 @@ from jobrun.core.object_url import is_object_url
 from jobrun.core.text.fault_text import visible
 from jobrun.runner.identity.authored import Authored, load_recorded, require_spec
 from jobrun.runner.options import RunOptions
-from jobrun.runner.rundir.runs import Run
+from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.spec_folder import load_changed_spec
 from jobrun.runner.start import choose_run
 from jobrun.spec.load import LoadedSpec
 
 if TYPE_CHECKING:
-    from jobrun.tools.resume_forecast import Forecast
+    from jobrun.tools.resume_dry_run import Forecast
 
 
 _MOST_ROWS = 24
@@ -139,7 +139,7 @@ def print_forecast(
     """
     present = loaded if loaded is not None else load_recorded(run)
     # Brings numpy in.
-    tools = import_module("jobrun.tools.resume_forecast")
+    tools = import_module("jobrun.tools.resume_dry_run")
     found = tools.forecast(run, present, options)
     if as_json:
         shell.print(render_json_document("forecast", tools.forecast_values(found)))

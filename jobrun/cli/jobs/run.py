@@ -9,7 +9,7 @@ import click
 
 from jobrun.cli.completions import SPEC
 from jobrun.cli.error_output import print_faults
-from jobrun.cli.jobs.execution import (
+from jobrun.cli.jobs.run_with_progress import (
     drift_options,
     limit_options,
     run_under_progress,

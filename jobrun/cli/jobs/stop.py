@@ -10,7 +10,7 @@ from jobrun.cli.completions import RUN
 from jobrun.cli.options import Command, Duration, option, run_dir_option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.runner.rundir.runs import find_run
+from jobrun.runner.rundir.run_directories import find_run
 from jobrun.tools.runs.stop_signal import send_stop_signal, wait_for_end
 
 

@@ -15,7 +15,7 @@ from jobrun.api import Prepared
 from jobrun.cli.completions import SPEC
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import render_json_document
-from jobrun.cli.jobs.execution import spec_arguments
+from jobrun.cli.jobs.run_with_progress import spec_arguments
 from jobrun.cli.options import (
     Command,
     Duration,

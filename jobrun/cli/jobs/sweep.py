@@ -14,7 +14,7 @@ import click
 
 from jobrun.cli.completions import AXIS, METRIC_OF_SPEC, SPEC
 from jobrun.cli.formatting import render_json_document, shorten_path
-from jobrun.cli.jobs.execution import session_arguments, session_options
+from jobrun.cli.jobs.run_with_progress import session_arguments, session_options
 from jobrun.cli.options import (
     Command,
     RepeatableText,
@@ -30,7 +30,7 @@ from jobrun.core.files.disk import disk_faults
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
 from jobrun.tools.sweep.axes import enumerate_points, parse_axes
-from jobrun.tools.sweep.design import Design, SweepBase, design_sweep
+from jobrun.tools.sweep.compile_points import Design, SweepBase, design_sweep
 from jobrun.tools.sweep.point_outcomes import (
     OVER,
     UNEXPECTED,

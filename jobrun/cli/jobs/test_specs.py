@@ -14,14 +14,14 @@ import click
 
 from jobrun.cli.completions import SPEC
 from jobrun.cli.formatting import number, render_json_document, span
-from jobrun.cli.jobs.execution import session_arguments, session_options
+from jobrun.cli.jobs.run_with_progress import session_arguments, session_options
 from jobrun.cli.options import Command, Duration, choose_form, json_option, option, value_options
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ExpectationError, Fault, TaskFailedError
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.origin import Origin
 from jobrun.core.text.fault_text import render_github, visible
-from jobrun.tools.smoke import SmokeResult, junit, markdown, run_smoke_tests
+from jobrun.tools.smoke_tests import SmokeResult, junit, markdown, run_smoke_tests
 
 _SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 _FORMS = ("text", "json", "github")

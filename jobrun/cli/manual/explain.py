@@ -14,7 +14,7 @@ from jobrun.cli.manual.ops import list_definitions, render_function
 from jobrun.cli.manual.topics import TOPICS, nearest_topic
 from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
-from jobrun.core.catalogue import Entry, read_catalogue
+from jobrun.core.error_catalogue import Entry, read_catalogue
 from jobrun.core.errors import UsageError
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.text.names import did_you_mean

@@ -24,7 +24,7 @@ from jobrun.core.errors import (
 )
 from jobrun.core.events import Event, GroupEnded, GroupStarted, Listener, RunStarted
 from jobrun.core.relayed_signals import MEANT, RELAYS
-from jobrun.runner.rundir.run_record import RECORD_NAME
+from jobrun.runner.rundir.run_json import RECORD_NAME
 
 _LOOK_FOR_KILLER = (
     "if no user killed it, it was probably the OOM killer: see dmesg | grep -i "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from jobrun.cli.formatting import list_times, shorten_path
 from jobrun.cli.terminal import Shell
 from jobrun.core.events import Event, Listener
-from jobrun.core.usage import TimeUse
+from jobrun.core.resource_usage import TimeUse
 from jobrun.runner.options import RunOptions
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from jobrun.cli.progress.run_state import RunState
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import JobrunError
 from jobrun.runner.options import RunResult
-from jobrun.runner.rundir.run_record import RECORD_NAME
-from jobrun.tools.runs.usage import sum_usage, usage_values
+from jobrun.runner.rundir.run_json import RECORD_NAME
+from jobrun.tools.runs.recorded_usage import sum_usage, usage_values
 
 _ENDINGS = {
     0: ("finished", "green"),

@@ -26,7 +26,7 @@ from jobrun.core.errors import ProofError, UsageError
 from jobrun.core.object_url import is_object_url
 from jobrun.core.text.fault_text import visible
 from jobrun.runner.rundir.pins import read_pins
-from jobrun.runner.rundir.runs import find_run
+from jobrun.runner.rundir.run_directories import find_run
 from jobrun.tools.checkpoint_maintenance import (
     Checkpoints,
     Pruning,
@@ -309,8 +309,8 @@ def diff(
       jobrun ckpt diff kmeans@5 backup/epoch-000005 --check
     """
     # Brings numpy in.
+    from jobrun.tools.checkpoint_blobs import find_stored_epoch  # noqa: PLC0415
     from jobrun.tools.diff.checkpoint_diff import compare_stored, render_differences  # noqa: PLC0415
-    from jobrun.tools.stored_blobs import find_stored_epoch  # noqa: PLC0415
 
     sides = [find_stored_epoch(text, Path(run_dir)) for text in (first, second)]
     blobs = tuple(compare_stored(*sides))
@@ -370,8 +370,8 @@ def export(
       jobrun ckpt export latest --blob C --format csv --out centroids.csv
       jobrun ckpt export latest --blob 'w*' --out weights.safetensors
     """
+    from jobrun.tools.checkpoint_blobs import find_stored_epoch  # noqa: PLC0415
     from jobrun.tools.export import export as write  # noqa: PLC0415 - brings numpy in
-    from jobrun.tools.stored_blobs import find_stored_epoch  # noqa: PLC0415
 
     path = Path(out)
     found = find_stored_epoch(target, Path(run_dir))

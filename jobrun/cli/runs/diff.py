@@ -16,7 +16,7 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ProofError, UsageError
 from jobrun.core.text.fault_text import visible
 from jobrun.runner.identity.drift import Change
-from jobrun.runner.rundir.runs import Run, find_run
+from jobrun.runner.rundir.run_directories import Run, find_run
 from jobrun.tools.diff.checkpoint_diff import align_columns, render_differences
 from jobrun.tools.diff.run_diff import RunDifference, compare_run_with_spec, compare_runs
 

@@ -18,7 +18,7 @@ from jobrun.core.text.fault_text import visible
 from jobrun.runner.rundir.event_lines import unreadable_file_error
 from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.logs import describe_losses, read_losses
-from jobrun.runner.rundir.runs import find_run
+from jobrun.runner.rundir.run_directories import find_run
 from jobrun.tools.runs.task_logs import list_logs, require_logs
 
 _LOOK_EVERY_S = 0.2

@@ -17,9 +17,9 @@ from jobrun.core.errors import UsageError
 from jobrun.core.text.fault_text import visible
 from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.logs import describe_losses, read_losses
-from jobrun.runner.rundir.runs import METRICS_NAME, USAGE_NAME, find_run
+from jobrun.runner.rundir.run_directories import METRICS_NAME, USAGE_NAME, find_run
 from jobrun.tools.runs.metrics import Metrics, Number, read_metrics, render_csv, select_metrics
-from jobrun.tools.runs.usage import read_resources
+from jobrun.tools.runs.recorded_usage import read_resources
 
 _WIDTHS = (20, 100)
 _MARGIN = 14

@@ -13,7 +13,7 @@ from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.files.disk import disk_faults, write_file
-from jobrun.runner.rundir.runs import Run, find_run
+from jobrun.runner.rundir.run_directories import Run, find_run
 
 _NAME = "report.html"
 _STDOUT = "-"

@@ -26,9 +26,9 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.text.fault_text import visible
 from jobrun.core.text.names import did_you_mean
-from jobrun.runner.rundir.runs import Run, find_run, open_run
-from jobrun.tools.runs.directory import change_tags, list_runs, measure_size, remove_run
-from jobrun.tools.runs.summaries import RunSummary, read_summaries
+from jobrun.runner.rundir.run_directories import Run, find_run, open_run
+from jobrun.tools.runs.manage_runs import change_tags, list_runs, measure_size, remove_run
+from jobrun.tools.runs.summarise_runs import RunSummary, read_summaries
 from jobrun.tools.runs.table import (
     filter_runs,
     find_column,

@@ -10,7 +10,7 @@ from jobrun.cli.formatting import STATUS_COLOURS, number, span
 from jobrun.cli.terminal import Shell
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.fault_text import visible
-from jobrun.tools.runs.summaries import RunSummary, Value
+from jobrun.tools.runs.summarise_runs import RunSummary, Value
 from jobrun.tools.runs.table import METRICS, PARAMS, RunGroup
 
 _GAP = 2

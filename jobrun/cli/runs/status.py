@@ -27,9 +27,9 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.text.fault_text import visible
 from jobrun.runner.identity.provenance import iter_code_rows
 from jobrun.runner.rundir.logs import describe_losses
-from jobrun.runner.rundir.runs import find_run
+from jobrun.runner.rundir.run_directories import find_run
+from jobrun.tools.runs.recorded_usage import usage_values
 from jobrun.tools.runs.status import Status, read_status
-from jobrun.tools.runs.usage import usage_values
 
 _MOST_METRICS = 8
 _MOST_NODES = 6

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from jobrun.compile.analysis.queues import must_run_concurrently
 from jobrun.compile.analysis.scopes import NodeView, find_write_place
-from jobrun.compile.drafts.draft import FAILED, GroupDraft, TaskDraft
 from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.draft import FAILED, GroupDraft, TaskDraft
 from jobrun.core.codes import Code
 from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.graph.expressions import BUILTINS

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from jobrun.compile.analysis.queues import must_run_concurrently
-from jobrun.compile.drafts.definite_assignment import FlowAnalysis
-from jobrun.compile.drafts.draft import GroupDraft, TaskDraft
 from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.definite_assignment import FlowAnalysis
+from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import OutputRead
 from jobrun.graph.steps import Step

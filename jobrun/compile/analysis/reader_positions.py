@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from jobrun.compile.analysis.queues import find_queue_ends
 from jobrun.compile.analysis.state import KeptNames
-from jobrun.compile.drafts.definite_assignment import FlowAnalysis
-from jobrun.compile.drafts.draft import GroupDraft, Groups, TaskDraft, walk_readers
-from jobrun.compile.drafts.records import has_finished
 from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.definite_assignment import FlowAnalysis
+from jobrun.compile.job_draft.draft import GroupDraft, Groups, TaskDraft, walk_readers
+from jobrun.compile.job_draft.records import has_finished
 from jobrun.core.origin import Origin
 from jobrun.graph.conditions import (
     CheckpointPolicy,

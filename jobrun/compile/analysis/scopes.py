@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from jobrun.compile.drafts.definite_assignment import FlowAnalysis, NameUses, Status, Summary
-from jobrun.compile.drafts.draft import FAILED, GroupDraft, TaskDraft
 from jobrun.compile.faults import Place
+from jobrun.compile.job_draft.definite_assignment import FlowAnalysis, NameUses, Status, Summary
+from jobrun.compile.job_draft.draft import FAILED, GroupDraft, TaskDraft
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Report, Scope, Scopes
 

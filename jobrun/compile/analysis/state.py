@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jobrun.compile.analysis.scopes import NodeView, find_write_place
-from jobrun.compile.drafts.definite_assignment import Status
 from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.definite_assignment import Status
 from jobrun.compile.types.infer import infer_job_types
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean

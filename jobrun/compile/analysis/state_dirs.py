@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from jobrun.compile.analysis.state import KeptNames
-from jobrun.compile.drafts.draft import GroupDraft
 from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.draft import GroupDraft
 from jobrun.core.origin import Origin
 from jobrun.graph.conditions import CheckpointPolicy
 from jobrun.graph.expressions import Call, Const, Dtype, Sequence

@@ -8,8 +8,8 @@ from functools import cache
 from jobrun.compile.analysis.queues import QueueEnds, find_queue_ends
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.checks.visibility import strip_prefix
-from jobrun.compile.drafts.definite_assignment import FINDER
-from jobrun.compile.drafts.draft import GroupDraft, TaskDraft
+from jobrun.compile.job_draft.definite_assignment import FINDER
+from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
 from jobrun.graph.conditions import Exactness, Probe, StopCondition, StopWhen
 from jobrun.graph.expressions import Builtin, Call, Draw, Expr
 from jobrun.graph.query import expressions, op_expressions, walk

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from jobrun.compile.analysis.scopes import NodeView, find_write_place
 from jobrun.compile.checks.visibility import strip_prefix
-from jobrun.compile.drafts.draft import GroupDraft, TaskDraft
 from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
 from jobrun.graph.types import Scope
 
 _OWNERS = {Scope.NODE: "the node", Scope.GROUP: "the group run"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from jobrun.compile.analysis.scopes import NodeView, find_write_place
-from jobrun.compile.drafts.draft import GroupDraft, TaskDraft
 from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
 from jobrun.graph.query import walk
 from jobrun.graph.steps import Pull, Step
 from jobrun.graph.types import Scope

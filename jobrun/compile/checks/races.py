@@ -11,8 +11,8 @@ from collections.abc import Container
 from jobrun.compile.analysis.queues import must_run_concurrently
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.checks.visibility import strip_prefix
-from jobrun.compile.drafts.draft import TaskDraft
 from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.draft import TaskDraft
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Scope
 

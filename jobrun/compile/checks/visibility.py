@@ -13,9 +13,9 @@ from functools import cached_property
 
 from jobrun.compile.analysis.missing_blobs import MissingBlobs
 from jobrun.compile.analysis.scopes import NodeView
-from jobrun.compile.drafts.definite_assignment import FlowAnalysis, FlowProblem, Status
-from jobrun.compile.drafts.draft import FAILED, TaskDraft
 from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.definite_assignment import FlowAnalysis, FlowProblem, Status
+from jobrun.compile.job_draft.draft import FAILED, TaskDraft
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.readers import BlobSource, ReadRecords
 from jobrun.graph.types import Scope

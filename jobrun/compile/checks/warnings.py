@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from jobrun.compile.analysis.state import KeptNames
-from jobrun.compile.drafts.draft import Groups, JobDraft, TaskDraft
 from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.draft import Groups, JobDraft, TaskDraft
 from jobrun.graph.conditions import CheckpointPolicy
 from jobrun.graph.expressions import Builtin
 from jobrun.graph.query import walk

@@ -2,5 +2,6 @@
 
 - ``parse``: the entry points. ``python_syntax``: text to Python's own tree, with offsets.
 - ``translate``, ``statements``: Python's tree to ours. ``calls``: arguments of calls.
-- ``names``, ``reserved``, ``limits``, ``unsupported``, ``placeholders``: what may be written.
+- ``names``, ``reserved``, ``limits``, ``unsupported_syntax``, ``placeholders``: what may be
+  written.
 """

@@ -8,7 +8,11 @@ from collections.abc import Mapping
 from jobrun.compile.expressions.calls import DTYPE_WORDS
 from jobrun.compile.expressions.python_syntax import Findings
 from jobrun.compile.expressions.reserved import FUNCTIONS
-from jobrun.compile.expressions.unsupported import FOREIGN_WORDS, LIBRARIES, explain_library_name
+from jobrun.compile.expressions.unsupported_syntax import (
+    FOREIGN_WORDS,
+    LIBRARIES,
+    explain_library_name,
+)
 from jobrun.core.text.names import BLOB_NAME, did_you_mean
 from jobrun.graph.expressions import (
     ATTRIBUTES,

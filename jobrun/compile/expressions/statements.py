@@ -8,7 +8,7 @@ from jobrun.compile.expressions.names import Params
 from jobrun.compile.expressions.python_syntax import SourceText
 from jobrun.compile.expressions.reserved import find_name_refusal
 from jobrun.compile.expressions.translate import BINARY, Translator
-from jobrun.compile.expressions.unsupported import OTHER_FORM, UNSUPPORTED_FORMS
+from jobrun.compile.expressions.unsupported_syntax import OTHER_FORM, UNSUPPORTED_FORMS
 from jobrun.graph.expressions import Binary, Call, Expr, Name
 from jobrun.graph.steps import (
     Assign,

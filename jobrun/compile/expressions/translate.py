@@ -15,7 +15,7 @@ from jobrun.compile.expressions.calls import DTYPE_WORDS, CallFault, check_call,
 from jobrun.compile.expressions.names import UNREADABLE, NameTranslator, Params
 from jobrun.compile.expressions.placeholders import split_placeholders
 from jobrun.compile.expressions.python_syntax import MAX_DEPTH, Findings, SourceText
-from jobrun.compile.expressions.unsupported import (
+from jobrun.compile.expressions.unsupported_syntax import (
     LIBRARIES,
     OTHER_FORM,
     UNSUPPORTED_FORMS,

@@ -10,9 +10,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from jobrun.compile.drafts.draft import Groups, walk_readers
-from jobrun.compile.drafts.records import has_finished
 from jobrun.compile.faults import Place
+from jobrun.compile.job_draft.draft import Groups, walk_readers
+from jobrun.compile.job_draft.records import has_finished
 from jobrun.compile.lowering.checkpoint import check_metric
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import UNREADABLE, ExpressionLowering

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from jobrun.compile.drafts.draft import GroupDraft, TaskDraft, Workspace
-from jobrun.compile.drafts.task_order import TaskOrder, resolve_needs
 from jobrun.compile.faults import Place
+from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft, Workspace
+from jobrun.compile.job_draft.task_order import TaskOrder, resolve_needs
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.readers import ReaderTable
 from jobrun.compile.lowering.remote_nets import RemoteLowering

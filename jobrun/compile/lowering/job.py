@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jobrun.compile.drafts.draft import Groups, JobDraft, walk_readers
-from jobrun.compile.drafts.node_names import NodeNames
 from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.draft import Groups, JobDraft, walk_readers
+from jobrun.compile.job_draft.node_names import NodeNames
 from jobrun.compile.lowering.checkpoint import lower_checkpoint, lower_saved_nodes
 from jobrun.compile.lowering.conditions import ConditionLowering, lower_deadline
 from jobrun.compile.lowering.context import Context

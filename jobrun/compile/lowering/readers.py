@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from jobrun.compile.drafts.definite_assignment import FINDER
 from jobrun.compile.faults import Place
+from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import ExpressionLowering
 from jobrun.core.codes import Code

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jobrun.compile.drafts.definite_assignment import FINDER
 from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.steps import StepLowering
 from jobrun.core.text.names import did_you_mean

@@ -10,8 +10,8 @@ from dataclasses import field, replace
 from types import NoneType
 from typing import assert_never
 
-from jobrun.compile.drafts.definite_assignment import FINDER
 from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.lowering.context import Context, Env, NetRenaming
 from jobrun.compile.lowering.effects import EffectLowering
 from jobrun.compile.lowering.expressions import ExpressionLowering

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jobrun.compile.drafts.draft import TaskDraft
-from jobrun.compile.drafts.records import Records
 from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.draft import TaskDraft
+from jobrun.compile.job_draft.records import Records
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.readers import ReaderTable
 from jobrun.compile.lowering.steps import StepLowering

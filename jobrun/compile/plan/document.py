@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from jobrun.compile.drafts.definite_assignment import FINDER
+from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.graph.conditions import CheckpointPolicy, Probe, StopCondition, StopWhen
 from jobrun.graph.expression_text import render_expr
 from jobrun.graph.query import (

@@ -1,4 +1,5 @@
 """Lower a job that was built in Python to a draft, and check what a parser would refuse.
 
-- ``lower``: the entry point. ``places``: paths of steps. ``validate``: names, words and numbers.
+- ``lower``: the entry point. ``step_paths``: paths of steps. ``validate``: names, words and
+  numbers.
 """

@@ -13,11 +13,11 @@ from jobrun.compile.analysis.reader_positions import (
 from jobrun.compile.analysis.state_dirs import (
     remove_state_dir_setup,
 )
-from jobrun.compile.drafts.draft import GroupDraft, JobDraft, TaskDraft
-from jobrun.compile.drafts.node_names import NodeNames
-from jobrun.compile.drafts.records import Records
-from jobrun.compile.drafts.task_order import resolve_needs
 from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.draft import GroupDraft, JobDraft, TaskDraft
+from jobrun.compile.job_draft.node_names import NodeNames
+from jobrun.compile.job_draft.records import Records
+from jobrun.compile.job_draft.task_order import resolve_needs
 from jobrun.compile.lowering.checkpoint import (
     add_manifest_upload,
     check_collection,
@@ -26,7 +26,7 @@ from jobrun.compile.lowering.checkpoint import (
 )
 from jobrun.compile.lowering.queues import collect_queues
 from jobrun.compile.lowering.remote_nets import check_remote_reads
-from jobrun.compile.python_jobs.places import PathAssignment
+from jobrun.compile.python_jobs.step_paths import PathAssignment
 from jobrun.compile.python_jobs.validate import (
     check_file_name,
     check_report,

@@ -26,7 +26,7 @@ from jobrun.ops.arguments import (
     joint_shape,
     shape_text,
 )
-from jobrun.ops.rules import elementwise, linear
+from jobrun.ops.type_rules import elementwise, linear
 
 _PAIRS: dict[str, elementwise.Pair] = {
     "+": elementwise.sum_like, "*": elementwise.sum_like, "-": elementwise.difference,

@@ -22,8 +22,8 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.text.job import render_job
 from jobrun.graph.types import Job
 from jobrun.runner.identity.drift import Change, Kind, compare_specs
-from jobrun.runner.rundir.run_record import Param
-from jobrun.runner.rundir.runs import Run
+from jobrun.runner.rundir.run_directories import Run
+from jobrun.runner.rundir.run_json import Param
 from jobrun.runner.rundir.spec_folder import (
     PLAN_NAME,
     RESOLVED_NAME,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobrun.core.notify_target import describe_target
-from jobrun.runner.rundir.run_record import RunRecord
+from jobrun.runner.rundir.run_json import RunRecord
 
 if TYPE_CHECKING:
     from jobrun.runner.identity.authored import Authored

@@ -36,7 +36,7 @@ from jobrun.core.events import (
 )
 from jobrun.runner.listeners.listener import Number
 from jobrun.runner.rundir.event_lines import metric_name
-from jobrun.runner.rundir.runs import METRICS_NAME
+from jobrun.runner.rundir.run_directories import METRICS_NAME
 
 # Each listener's own output, in the run's directory.
 FOLDER = "listeners"

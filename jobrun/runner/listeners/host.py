@@ -27,7 +27,7 @@ from jobrun.core.files.json_lines import read_lines
 from jobrun.runner.listeners.listener import EpochMetrics, ListenedRun, Number, RunListener
 from jobrun.runner.listeners.registry import open_listener
 from jobrun.runner.rundir.event_lines import metric_name, read_events
-from jobrun.runner.rundir.runs import METRICS_NAME
+from jobrun.runner.rundir.run_directories import METRICS_NAME
 
 # Of one call. The run's process may be gone, and nothing else would end one that hangs.
 _LONGEST_CALL_S = 600

@@ -24,7 +24,7 @@ from jobrun.graph.types import OutputRef
 from jobrun.runner.progress import Patience, Progress, Scalar
 from jobrun.runtime.codegen.evaluate import evaluate
 from jobrun.session.base import Outputs, Session
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 from jobrun.values.objects import ObjectFacts
 
 

@@ -45,10 +45,10 @@ from jobrun.runner.locate_faults import locate_faults
 from jobrun.runner.loop.conditions import ProbeEvaluator, find_stop_reasons, update_patience
 from jobrun.runner.loop.node_loss import NodeFailover
 from jobrun.runner.progress import Progress, Scalar
+from jobrun.runner.record_usage import TimeAccount
 from jobrun.runner.saving.mid_epoch_saver import MidEpochSaver
 from jobrun.runner.saving.saver import Saver
 from jobrun.runner.stop_requests import StopRequests
-from jobrun.runner.usage_account import TimeAccount
 from jobrun.runtime.frame.safe_point import SafePointHooks
 from jobrun.session.base import Outputs, Session
 from jobrun.session.errors import GroupCancelledError, NodeLostError, TasksStuckError

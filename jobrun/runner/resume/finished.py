@@ -13,7 +13,7 @@ from jobrun.runner.identity.authored import Authored, compile_authored, load_rec
 from jobrun.runner.options import RunOptions, RunResult
 from jobrun.runner.resume.recovery import epoch_inspector
 from jobrun.runner.rundir.journal import read_journal
-from jobrun.runner.rundir.runs import Run
+from jobrun.runner.rundir.run_directories import Run
 
 
 def finished_result(

@@ -1,6 +1,6 @@
 """Read and write the files of a run directory.
 
-- ``runs``: create, find, open and list runs. ``run_record``: ``run.json``. ``journal``:
+- ``run_directories``: create, find, open and list runs. ``run_json``: ``run.json``. ``journal``:
   ``committed.jsonl``. ``run_index``: all runs, listed quickly.
 - ``lock``: one live process per run. ``logs``, ``event_lines``: events, metrics, task output.
 - ``spec_folder``: ``spec/``. ``pins``: epochs to keep.

@@ -38,7 +38,7 @@ from jobrun.core.files.json_files import build, read_json
 from jobrun.core.files.json_lines import LineFile, find_last_line, read_lines, read_tail
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runner.rundir.event_lines import event_json, read_events
-from jobrun.runner.rundir.runs import EVENTS_NAME, METRICS_NAME, USAGE_NAME
+from jobrun.runner.rundir.run_directories import EVENTS_NAME, METRICS_NAME, USAGE_NAME
 
 if TYPE_CHECKING:
     from jobrun.graph.types import Job

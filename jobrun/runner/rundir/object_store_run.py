@@ -31,14 +31,14 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.object_url import ObjectUrl, parse_object_url
 from jobrun.runner.rundir.journal import Journal
 from jobrun.runner.rundir.object_store_lease import copy_lease
-from jobrun.runner.rundir.run_record import (
+from jobrun.runner.rundir.run_directories import Run, open_run
+from jobrun.runner.rundir.run_json import (
     RECORD_NAME,
     RunRecord,
     build_record,
     read_record,
     write_record,
 )
-from jobrun.runner.rundir.runs import Run, open_run
 
 _FORMAT = 1
 _MOST_BYTES = 1 << 26

@@ -18,7 +18,7 @@ from typing import Any
 from jobrun.core.errors import JobrunError
 from jobrun.core.files.disk import read_regular, write_all
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.runner.rundir.run_record import RECORD_NAME, creation_order, read_record
+from jobrun.runner.rundir.run_json import RECORD_NAME, creation_order, read_record
 
 INDEX_NAME = ".index.json"
 # Of the file of an index; of its entries, the names of their values are the version.

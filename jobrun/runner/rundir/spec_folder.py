@@ -18,7 +18,7 @@ from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, wr
 from jobrun.core.files.json_files import build, read_json
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Job, TaskGroup
-from jobrun.runner.rundir.runs import Run
+from jobrun.runner.rundir.run_directories import Run
 from jobrun.spec.dump import dump_resolved
 from jobrun.spec.load import LoadedSpec, load_spec
 from jobrun.spec.recorded_origins import AuthoredFile, Origins, recorded_places

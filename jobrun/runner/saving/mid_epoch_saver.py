@@ -32,14 +32,14 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.query import kept_names
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.progress import Progress, from_json, to_json
+from jobrun.runner.record_usage import TimeAccount
 from jobrun.runner.rundir.lock import RunLostError
 from jobrun.runner.rundir.logs import cut_metrics
-from jobrun.runner.rundir.runs import METRICS_NAME
+from jobrun.runner.rundir.run_directories import METRICS_NAME
 from jobrun.runner.saving.commit import CheckpointTarget, RunIdentity
 from jobrun.runner.saving.mid_epoch_recovery import remove_mid_epochs
 from jobrun.runner.saving.saver import Saver
 from jobrun.runner.stop_requests import StopRequests
-from jobrun.runner.usage_account import TimeAccount
 from jobrun.runtime.frame.safe_point import SafePoint, SafePointHooks
 
 Acknowledge = Callable[[int, int, int], None]

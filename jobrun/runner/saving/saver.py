@@ -30,11 +30,11 @@ from jobrun.core.text.units import size, span
 from jobrun.graph.conditions import WAIT_SHARE, UploadPolicy
 from jobrun.graph.types import Job
 from jobrun.runner.progress import Progress, to_json
+from jobrun.runner.record_usage import TimeAccount
 from jobrun.runner.rundir.lock import RunLostError
 from jobrun.runner.saving.background_thread import AbandonedError, BackgroundThread, Permit
 from jobrun.runner.saving.cadence import SaveBudget
 from jobrun.runner.saving.commit import CheckpointTarget, Committer, RunIdentity, SaveRequest
-from jobrun.runner.usage_account import TimeAccount
 from jobrun.session.base import Outputs, Session
 from jobrun.session.errors import GroupCancelledError, TasksStuckError
 

@@ -5,7 +5,7 @@
 - ``variables``, ``liveness``: which blobs live in local variables. ``data_flow/``: which copies
   are left out. ``coercion``, ``interpolation``: values
   on their way into blobs and texts.
-- ``instrument``, ``meter``, ``step_times``: the profiler's clock. ``line_table``,
+- ``instrument``, ``step_timers``, ``step_times``: the profiler's clock. ``line_table``,
   ``numpy_warnings``: from an instruction to its step.
 - ``optimize/``: passes that save time and memory.
 """

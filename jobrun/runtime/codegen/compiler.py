@@ -33,7 +33,7 @@ from jobrun.runtime.codegen.variables import (
     take_spares,
 )
 from jobrun.runtime.frame.frame import Frame
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 PLACES = "_places"
 _FUNCTION = "block"

@@ -13,7 +13,7 @@ from jobrun.graph.expressions import Expr, NodeBlob, OutputRead
 from jobrun.graph.types import OutputRef
 from jobrun.runtime.codegen.compiler import compile_expression
 from jobrun.runtime.codegen.liveness import BlockNames
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 Read = Callable[[NodeBlob | OutputRead], Value]
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.text.big_integers import formatted_integer
-from jobrun.values.counter import Counter
-from jobrun.values.kinds import Value, describe
+from jobrun.values.atomic_counter import Counter
+from jobrun.values.blob_kinds import Value, describe
 
 
 def format_value(value: Value, spec: str) -> str:

@@ -25,7 +25,7 @@ from queue import SimpleQueue
 from typing import Protocol, TypeVar
 
 from jobrun.runtime.frame.cancel import CancelledError, CancelScope
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 Values = tuple[Value, ...]
 # The number of a take, counted from 0, and its record; None at the end of the queue.

@@ -25,7 +25,7 @@ from jobrun.runtime.frame.rng import StreamKey, make_stream
 from jobrun.runtime.frame.safe_point import SafePointHooks
 from jobrun.runtime.frame.workspace import Blobs
 from jobrun.runtime.snapshots.snapshot import Snapshot, Snapshots
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 # Copies of a blob of nodes' global workspaces, in the order of the nodes, as they are asked for.
 Fetch = Callable[[Sequence[str], str, CancelScope], Iterator[Value]]

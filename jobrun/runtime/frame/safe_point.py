@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NoReturn
 
 from jobrun.graph.types import Scope
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 # The one-letter names that generated code and frames use for the four workspaces.
 LEVELS: Final[dict[Scope, str]] = {

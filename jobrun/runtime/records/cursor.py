@@ -13,7 +13,7 @@ from jobrun.runtime.frame.frame import Frame
 from jobrun.runtime.records.prefetch import Prefetcher
 from jobrun.runtime.records.reader_position import Position, redistribute
 from jobrun.runtime.records.row_iterators import ENDLESS, Pair, RecordIterator
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 # The records of a pass from a position on, and how many are wanted at most.
 MakeIterator = Callable[[Position, int], RecordIterator]

@@ -40,10 +40,10 @@ from jobrun.runtime.records.row_iterators import (
 from jobrun.runtime.records.shuffle import shuffle_order
 from jobrun.runtime.steps.call import GapNotes, make_instance, read_only_view
 from jobrun.runtime.steps.data_files import resolve_folder
+from jobrun.values.atomic_counter import Counter
+from jobrun.values.blob_kinds import Value, describe
 from jobrun.values.change_detection import lend
 from jobrun.values.containers import is_tree
-from jobrun.values.counter import Counter
-from jobrun.values.kinds import Value, describe
 
 Getter = Callable[[Frame], Value]
 # Files whose members may differ in length.

@@ -26,7 +26,7 @@ from jobrun.runtime.errors import gate_of, raise_explained, run_block
 from jobrun.runtime.frame.cancel import CancelledError
 from jobrun.runtime.frame.frame import Frame
 from jobrun.runtime.frame.workspace import LEVELS
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 
 class Record(NamedTuple):

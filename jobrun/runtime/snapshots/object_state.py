@@ -14,10 +14,10 @@ from jobrun.checkpoint.flatten import capture_object, flatten_values
 from jobrun.core.errors import CheckpointError, TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.values import containers as trees
+from jobrun.values.blob_kinds import Value, detach_state, is_object, may_be_compound
 from jobrun.values.compare import find_difference
-from jobrun.values.kinds import Value, detach_state, is_object, may_be_compound
-from jobrun.values.modules import GRADIENTS
 from jobrun.values.objects import ObjectState, class_name, fingerprint, put_state
+from jobrun.values.torch_modules import GRADIENTS
 
 _MEND = (
     "construct it as it was when it was saved; or fork the run, and name the blobs to take: --blobs"

@@ -18,9 +18,9 @@ from jobrun.checkpoint.hdf5.dataset_names import split_part_name
 from jobrun.core.errors import CheckpointError, Fault, JobrunError, TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runtime.snapshots.object_state import copy_object_state, load_object_state
-from jobrun.values.kinds import Value
-from jobrun.values.modules import GRADIENTS
+from jobrun.values.blob_kinds import Value
 from jobrun.values.sharing import Pair, Path, find_overlapping, find_shared_parts, render_place
+from jobrun.values.torch_modules import GRADIENTS
 
 _SHARING_MEND = (
     "give each its own, made with the same seed if need be; or let load_state_dict() change what "

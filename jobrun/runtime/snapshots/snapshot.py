@@ -22,7 +22,7 @@ from weakref import ref
 import numpy as np
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
-from jobrun.checkpoint.hdf5.blocks import BLOCK_BYTES
+from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
 from jobrun.checkpoint.save_load_groups import Ticket
 from jobrun.checkpoint.write.arena import Arena
 from jobrun.checkpoint.write.writer import NodeWriter
@@ -30,7 +30,7 @@ from jobrun.core.errors import JobrunError
 from jobrun.graph.steps import SaveState
 from jobrun.runtime.snapshots.object_state import ChangeDetector, collect_state
 from jobrun.runtime.snapshots.shared_objects import SharingTracker
-from jobrun.values.kinds import Value, detach, is_object, size_bytes
+from jobrun.values.blob_kinds import Value, detach, is_object, size_bytes
 
 Names = frozenset[str]
 # One that does not keep it alive.

@@ -29,10 +29,8 @@ from jobrun.runtime.snapshots.object_state import ObjectLoan
 from jobrun.runtime.steps.data_files import resolve_folder
 from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.adapters.registry import UnsavableError
-from jobrun.values.change_detection import Loan, lend, unbound_class_error
-from jobrun.values.containers import flatten, is_tree, unbound_classes
-from jobrun.values.counter import Counter
-from jobrun.values.kinds import (
+from jobrun.values.atomic_counter import Counter
+from jobrun.values.blob_kinds import (
     PLAIN_KINDS,
     Value,
     check_storable,
@@ -41,6 +39,8 @@ from jobrun.values.kinds import (
     is_object,
     require_storable,
 )
+from jobrun.values.change_detection import Loan, lend, unbound_class_error
+from jobrun.values.containers import flatten, is_tree, unbound_classes
 from jobrun.values.sharing import find_common_part, render_place
 
 Getter = Callable[[Frame], Any]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.checkpoint.checkpoint_file import read_state
-from jobrun.checkpoint.read.regular_file import open_regular_file
+from jobrun.checkpoint.read.safe_file import open_regular_file
 from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.stores.epoch_copy import copy_file, publish_copy
 from jobrun.checkpoint.stores.object_references import local_path
@@ -28,9 +28,9 @@ from jobrun.runtime.snapshots.shared_objects import find_sharing
 from jobrun.runtime.steps.data_files import resolve_folder
 from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.axis_order import axis_order, dense_copy, empty_in_order
+from jobrun.values.blob_kinds import Value, detach, is_object
 from jobrun.values.change_detection import unbound_class_error
 from jobrun.values.containers import is_tree, unbound_classes
-from jobrun.values.kinds import Value, detach, is_object
 from jobrun.values.objects import ObjectState
 
 StateStep = SaveState | LoadState | AdoptState | CopyState | PublishCopy

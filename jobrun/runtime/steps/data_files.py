@@ -15,7 +15,7 @@ from jobrun.runtime.codegen.coercion import as_own_value
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.frame.frame import Frame
 from jobrun.runtime.frame.workspace import LEVELS
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 Getter = Callable[[Frame], Any]
 

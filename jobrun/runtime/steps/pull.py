@@ -13,7 +13,7 @@ from jobrun.graph.steps import Pull, PulledBlob
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.frame.frame import Frame
 from jobrun.runtime.frame.workspace import LEVELS, MissingBlobError
-from jobrun.values.kinds import Value, describe, kind_of
+from jobrun.values.blob_kinds import Value, describe, kind_of
 
 Reduction = Literal["mean", "sum", "stack", "concat", "first"]
 

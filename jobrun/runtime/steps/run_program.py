@@ -33,8 +33,8 @@ from jobrun.runtime.frame.frame import Frame
 from jobrun.runtime.frame.workspace import LEVELS
 from jobrun.runtime.steps.data_files import require_run_directory, resolve_folder
 from jobrun.runtime.steps.state_dir import pack_directory, unpack_directory
-from jobrun.values.counter import Counter
-from jobrun.values.kinds import Value, describe
+from jobrun.values.atomic_counter import Counter
+from jobrun.values.blob_kinds import Value, describe
 
 Getter = Callable[[Frame], Any]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jobrun.checkpoint.read.regular_file import open_regular_file
+from jobrun.checkpoint.read.safe_file import open_regular_file
 from jobrun.checkpoint.stores.object_references import local_path
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.failpoints import reach

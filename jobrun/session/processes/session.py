@@ -20,7 +20,7 @@ from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.save_load_groups import Ticket
 from jobrun.core.events import Event, Listener
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
-from jobrun.runtime.codegen.meter import SPANS
+from jobrun.runtime.codegen.step_timers import SPANS
 from jobrun.runtime.codegen.step_times import BlockTime
 from jobrun.runtime.frame.cancel import CancelledError
 from jobrun.runtime.frame.safe_point import SafePointHooks
@@ -42,7 +42,7 @@ from jobrun.session.wire.partition import PartitionedGroup, partition_group
 from jobrun.session.wire.rpc import Reply, wait_all
 from jobrun.session.wire.worker_handle import WorkerHandle
 from jobrun.session.wire.worker_protocol import WorkerProcess
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 _KEPT_GROUPS = 8
 _CONCURRENT_CHUNKS = 8

@@ -28,9 +28,9 @@ from typing import Any
 
 from jobrun.core.errors import JobrunError
 from jobrun.core.events import Event, ProcessMeasured
-from jobrun.core.usage import CostBudget, MemoryWatch, measure_process
+from jobrun.core.resource_usage import CostBudget, MemoryWatch, measure_process
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
-from jobrun.runtime.codegen.meter import Meter
+from jobrun.runtime.codegen.step_timers import Meter
 from jobrun.runtime.frame.bounded_queue import RecordQueue
 from jobrun.runtime.frame.cancel import CancelScope
 from jobrun.runtime.frame.frame import GroupRun
@@ -53,7 +53,7 @@ from jobrun.session.wire.worker_protocol import (
     ReadOwnBlob,
     RequestConnection,
 )
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 _LOST_MASTER = 1
 _BROKEN = 70

@@ -36,7 +36,7 @@ from jobrun.session.wire.serialized_errors import (
     serialize_error,
 )
 from jobrun.session.wire.worker_protocol import ReadOwnBlob, RequestConnection
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 from jobrun.version import __version__
 
 # The calls, and in how many threads each kind of them runs.

@@ -17,7 +17,7 @@ from jobrun.runtime.frame.bounded_queue import RecordQueue
 from jobrun.runtime.frame.frame import Fetch, FetchFile, GroupRun
 from jobrun.runtime.records.queue_endpoints import QueuePlan
 from jobrun.session.threads.work_items import WorkItem
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 # The name of a task, and of the node that it is on.
 TaskOnNode = tuple[str, str]

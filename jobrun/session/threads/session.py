@@ -22,6 +22,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import usable_cpus
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.codegen.numpy_warnings import NumpyWarnings
+from jobrun.runtime.compiled_group import GroupPlan, plan_group
 from jobrun.runtime.execute import NodeRun, run_task
 from jobrun.runtime.frame.cancel import CancelScope
 from jobrun.runtime.frame.child_processes import ChildReaper
@@ -29,7 +30,6 @@ from jobrun.runtime.frame.frame import Frame, GroupRun, Start
 from jobrun.runtime.frame.parallel import run_all
 from jobrun.runtime.frame.safe_point import SafePointHooks
 from jobrun.runtime.frame.workspace import Blobs, MissingBlobError
-from jobrun.runtime.group_plan import GroupPlan, plan_group
 from jobrun.runtime.snapshots.object_state import copy_object_state, restore_object_state
 from jobrun.runtime.snapshots.snapshot import Snapshots
 from jobrun.runtime.steps.process_state import ProcessState
@@ -42,7 +42,7 @@ from jobrun.session.threads.dispatcher import Dispatcher
 from jobrun.session.threads.external_deps import ExternalDeps
 from jobrun.session.threads.thread_pool import ThreadPool, Work
 from jobrun.session.threads.work_items import WorkItem, require_valid_needs, run_all_after
-from jobrun.values.kinds import Value, boundary_form, detach, is_object
+from jobrun.values.blob_kinds import Value, boundary_form, detach, is_object
 from jobrun.values.objects import ObjectFacts, ObjectState, class_name
 
 # A job has four groups and one that saves; groups that load and upload are temporary.

@@ -22,10 +22,10 @@ import numpy as np
 from jobrun.checkpoint.hdf5.dtypes import dtype_text, parse_dtype
 from jobrun.core.errors import TaskFailedError
 from jobrun.values import containers as trees
-from jobrun.values import tensors
+from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import UnsavableError
+from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import axis_order, dense_copy, empty_in_order, flat_view, is_dense
-from jobrun.values.counter import Counter
 
 Array = np.ndarray[Any, Any]
 # Fills the memory with what was sent behind the message next.

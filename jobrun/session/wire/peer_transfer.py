@@ -22,7 +22,7 @@ from jobrun.runtime.frame.cancel import CancelScope
 from jobrun.session.wire.rpc import Reply, RpcClient
 from jobrun.session.wire.serialized_errors import serialize_error
 from jobrun.session.wire.socket_channel import SocketChannel
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 ASK, SERVE = "ask", "serve"
 # How many nodes are asked in parallel: more would only take memory.

@@ -8,8 +8,9 @@ from types import ModuleType
 
 from jobrun.checkpoint import checkpoint_times, save_load_groups, store
 from jobrun.checkpoint.stores import object_references as elsewhere
-from jobrun.core import errors, events, origin, usage
+from jobrun.core import errors, events, origin
 from jobrun.core import object_url as objecturl
+from jobrun.core import resource_usage as usage
 from jobrun.graph import conditions, readers, steps, types
 from jobrun.graph import expressions as expr
 from jobrun.graph import state_division as divided

@@ -16,7 +16,7 @@ from jobrun.session.wire.partition import Partition
 from jobrun.session.wire.rpc import RpcClient
 from jobrun.session.wire.serialized_errors import serialize_error
 from jobrun.session.wire.worker_protocol import WorkerProcess
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 
 class WorkerListener(Protocol):

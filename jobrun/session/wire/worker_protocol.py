@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from jobrun.runtime.frame.cancel import CancelScope
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 # Asks the master for a connection to a node.
 RequestConnection = Callable[[str, CancelScope], None]

@@ -9,10 +9,10 @@ from pathlib import Path
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.fault_text import visible
 from jobrun.core.text.units import number
+from jobrun.tools.checkpoint_blobs import StoredEpoch, StoredNode, open_node
 from jobrun.tools.diff.value_diff import ValueDifference, compare_values
 from jobrun.tools.inspect import Inspection
-from jobrun.tools.stored_blobs import StoredEpoch, StoredNode, open_node
-from jobrun.values.kinds import Value, describe
+from jobrun.values.blob_kinds import Value, describe
 
 _File = tuple[str, str]
 # A longer number is not readable as a count.

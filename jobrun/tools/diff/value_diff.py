@@ -10,9 +10,9 @@ import numpy as np
 from jobrun.checkpoint.hdf5.dtypes import is_custom
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integer_text
+from jobrun.values.atomic_counter import Counter
+from jobrun.values.blob_kinds import Value, describe
 from jobrun.values.compare import find_difference
-from jobrun.values.counter import Counter
-from jobrun.values.kinds import Value, describe
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _MOST_LETTERS = 84

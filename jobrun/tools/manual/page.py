@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from jobrun.core.catalogue import Entry
+from jobrun.core.error_catalogue import Entry
 from jobrun.ops.table import DrawDef, OpDef
 from jobrun.tools.manual.keys import Key, Table
 from jobrun.tools.manual.pages import read_pages, render_as_html

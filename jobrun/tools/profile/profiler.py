@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from jobrun.core.events import CheckpointCommitted, Event, GroupEnded, RunStarted, UsageMeasured
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.usage import TimeUse
+from jobrun.core.resource_usage import TimeUse
 from jobrun.graph.types import Job
 from jobrun.tools.profile.table import Table, build_table
 from jobrun.tools.profile.trace import Bar, build_trace
 
 if TYPE_CHECKING:
-    from jobrun.runtime.codegen.meter import Meter
+    from jobrun.runtime.codegen.step_timers import Meter
 from collections.abc import Iterator
 from typing import assert_never
 
@@ -63,7 +63,7 @@ class Profiler:
     def meter_for(self, job: Job) -> Meter:
         """Create the meter by which the profiler measures the steps of a job."""
         self._labels = labels(job)
-        meter: Meter = import_module("jobrun.runtime.codegen.meter").Meter()
+        meter: Meter = import_module("jobrun.runtime.codegen.step_timers").Meter()
         self._meter = meter
         return meter
 

@@ -12,10 +12,10 @@ from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import CheckpointError, JobrunError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runner.rundir.journal import read_journal
-from jobrun.runner.rundir.runs import Run
+from jobrun.runner.rundir.run_directories import Run
 from jobrun.tools.inspect import checkpoint_directory, inspect
 from jobrun.values import compare
-from jobrun.values.kinds import Value
+from jobrun.values.blob_kinds import Value
 
 _ARTIFACTS = "artifacts"
 

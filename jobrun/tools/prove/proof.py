@@ -18,7 +18,7 @@ from jobrun.graph.blob_access import Access
 from jobrun.graph.query import walk
 from jobrun.graph.steps import Net, Step
 from jobrun.graph.types import Job
-from jobrun.runner.rundir.runs import Run
+from jobrun.runner.rundir.run_directories import Run
 from jobrun.runtime.codegen.liveness import access_finder
 from jobrun.tools.prove.fork_client import ForkClient
 from jobrun.tools.prove.judge import Difference, different_artifacts, find_difference

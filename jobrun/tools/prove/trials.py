@@ -13,7 +13,7 @@ from pathlib import Path
 from jobrun.core.errors import ProofError
 from jobrun.core.failpoints import TRACE_VARIABLE, VARIABLE
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.runner.rundir.runs import Run, runs
+from jobrun.runner.rundir.run_directories import Run, runs
 from jobrun.tools.prove.fork_client import ForkClient, ProcessEnd
 from jobrun.tools.prove.judge import Difference, find_difference, find_lost_epochs
 from jobrun.tools.prove.kill_plan import AtPoint, AtTime, Course, Kill, Trial, another_instant

@@ -8,7 +8,7 @@ from typing import Any
 
 from jobrun.core.errors import CheckpointError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.runner.rundir.runs import Run, open_run, runs
+from jobrun.runner.rundir.run_directories import Run, open_run, runs
 
 _MOST = 20
 

@@ -20,7 +20,7 @@ from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
 from jobrun.runner.identity.authored import GRAPH_NAME, load_recorded
 from jobrun.runner.rundir.logs import describe_losses
 from jobrun.runner.rundir.pins import read_pins
-from jobrun.runner.rundir.runs import Run
+from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.spec_folder import PLAN_NAME, RESOLVED_NAME, compile_recorded
 from jobrun.tools.inspect import Inspection, checkpoint_directory, inspect
 from jobrun.tools.profile.profiler import FOLDER as PROFILES
@@ -28,8 +28,8 @@ from jobrun.tools.report.fork_lineage import Link, ancestors, children
 from jobrun.tools.report.pictures import MOST_DRAWN, DrawnBlob, draw_each_blob
 from jobrun.tools.report.run_history import History, read_history
 from jobrun.tools.runs.metrics import Metrics
+from jobrun.tools.runs.recorded_usage import read_resources
 from jobrun.tools.runs.status import Status, read_status
-from jobrun.tools.runs.usage import read_resources
 
 _LINES = 40
 # Reading, verifying and counting that much takes about a second.

@@ -12,7 +12,7 @@ from jobrun.tools.report.charts import Charts, build_charts
 from jobrun.tools.report.pictures import DrawnBlob
 from jobrun.tools.report.report_data import RunReport
 from jobrun.tools.report.sections import environment
-from jobrun.tools.runs.usage import usage_values
+from jobrun.tools.runs.recorded_usage import usage_values
 
 
 def report_values(reports: Sequence[RunReport]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from jobrun.core.events import (
 from jobrun.core.files.json_lines import read_lines
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runner.rundir.event_lines import EVENTS, RecordedEvent, read_events
-from jobrun.runner.rundir.runs import EVENTS_NAME
+from jobrun.runner.rundir.run_directories import EVENTS_NAME
 
 KILLED, RUNNING = "killed", "running"
 # The longest kind, of which nothing is wanted, is not parsed.

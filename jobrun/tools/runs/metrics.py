@@ -15,7 +15,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integer_hex, is_long
 from jobrun.core.text.names import did_you_mean
 from jobrun.runner.rundir.event_lines import metric_name, read_events, unreadable_file_error
-from jobrun.runner.rundir.runs import EVENTS_NAME, METRICS_NAME
+from jobrun.runner.rundir.run_directories import EVENTS_NAME, METRICS_NAME
 
 Number = float | int | bool | str
 _LARGEST = sys.float_info.max

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from jobrun.core.errors import EnvironmentFaultError, UsageError
 from jobrun.runner.rundir.lock import Owner, is_live, owner_of
-from jobrun.runner.rundir.runs import Run
+from jobrun.runner.rundir.run_directories import Run
 
 _LOOK_EVERY_S = 0.05
 

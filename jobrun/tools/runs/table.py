@@ -17,7 +17,7 @@ from jobrun.core.errors import JobrunError, UsageError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.units import parse_span
-from jobrun.tools.runs.summaries import RunSummary, Value
+from jobrun.tools.runs.summarise_runs import RunSummary, Value
 
 # Columns that each run has; those of params and metrics begin with these words.
 OWN_COLUMNS = ("job", "status", "epoch", "age", "left", "seed")

@@ -14,10 +14,10 @@ from jobrun.core.errors import ExpectationError, UsageError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
 from jobrun.runner.rundir.lock import is_live
-from jobrun.runner.rundir.runs import Run, newest_run
-from jobrun.tools.runs.directory import KILLED
+from jobrun.runner.rundir.run_directories import Run, newest_run
+from jobrun.tools.runs.manage_runs import KILLED
 from jobrun.tools.runs.metrics import Number, read_last_metrics
-from jobrun.tools.sweep.design import PlannedPoint
+from jobrun.tools.sweep.compile_points import PlannedPoint
 
 NOT_STARTED, UNEXPECTED = "not started", "unexpected"
 # Those that have nothing left to do.

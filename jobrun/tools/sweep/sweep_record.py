@@ -15,9 +15,9 @@ from jobrun.core.errors import JobrunError, UsageError
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.files.json_files import build, read_json
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.tools.runs.directory import change_tags, read_tags
+from jobrun.tools.runs.manage_runs import change_tags, read_tags
 from jobrun.tools.sweep.axes import shown_value
-from jobrun.tools.sweep.design import PlannedPoint
+from jobrun.tools.sweep.compile_points import PlannedPoint
 
 # Begins with a dot, as no job's name does: it is not taken for a folder of runs.
 FOLDER = ".sweeps"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jobrun.checkpoint.hdf5.structures import lookup3
+from jobrun.checkpoint.hdf5.metadata_bytes import lookup3
 from tests.support.tables import each_case
 
 

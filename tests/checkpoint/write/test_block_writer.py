@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from jobrun.checkpoint.hdf5.blocks import BLOCK_BYTES, block_count, block_span, digest
+from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES, block_count, block_span, digest
 from jobrun.checkpoint.write.block_writer import BlockWriter
 from jobrun.checkpoint.write.direct_io import FileWriter, SlabPool
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from jobrun.cli.process.invoke import invoke
-from jobrun.core.catalogue import read_catalogue
+from jobrun.cli.process.run_command import invoke
+from jobrun.core.error_catalogue import read_catalogue
 
 
 def test_all_codes_are_listed(capsys):

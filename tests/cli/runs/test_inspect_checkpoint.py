@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from jobrun.cli.process.invoke import invoke
-from jobrun.runner.rundir.run_record import RunRecord, write_record
+from jobrun.cli.process.run_command import invoke
+from jobrun.runner.rundir.run_json import RunRecord, write_record
 from tests.support.saved_checkpoints import RUN_ID, save
 
 STATE = {"C": np.arange(6.0).reshape(2, 3), "shift": 0.25, "title": "a\x1b[2Jb"}

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from jobrun.cli.process.invoke import invoke
+from jobrun.cli.process.run_command import invoke
 from jobrun.cli.terminal import Shell
 from jobrun.runner.rundir.lock import RunLock
-from jobrun.tools.runs.summaries import RunSummary
+from jobrun.tools.runs.summarise_runs import RunSummary
 from tests.support.sample_runs import make_run
 
 

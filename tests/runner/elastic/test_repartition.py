@@ -8,7 +8,7 @@ import pytest
 from jobrun.compile.job import compile_job
 from jobrun.core.errors import CheckpointError, JobrunError
 from jobrun.runner.options import RunOptions
-from jobrun.runner.rundir.runs import newest_run
+from jobrun.runner.rundir.run_directories import newest_run
 from jobrun.runner.start import resume_run, start_run
 from jobrun.spec.load import load_spec
 

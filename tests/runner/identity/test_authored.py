@@ -20,8 +20,8 @@ from jobrun.runner.identity.authored import (
     load_recorded,
     stage_authored,
 )
-from jobrun.runner.rundir.run_record import RunRecord
-from jobrun.runner.rundir.runs import Run
+from jobrun.runner.rundir.run_directories import Run
+from jobrun.runner.rundir.run_json import RunRecord
 from jobrun.spec.load import load_spec
 from tests.support.resumable_job import SPEC
 

@@ -19,7 +19,7 @@ from jobrun.runner.identity.data_lock import (
     write_lock,
 )
 from jobrun.runner.options import RunOptions
-from jobrun.runner.rundir.runs import newest_run
+from jobrun.runner.rundir.run_directories import newest_run
 from jobrun.runner.start import resume_run, start_run
 from jobrun.spec.load import load_spec
 

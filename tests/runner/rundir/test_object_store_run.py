@@ -23,8 +23,8 @@ from jobrun.runner.rundir.object_store_run import (
     upload_record,
     verify_remote,
 )
-from jobrun.runner.rundir.run_record import RunRecord, write_record
-from jobrun.runner.rundir.runs import Run, open_run
+from jobrun.runner.rundir.run_directories import Run, open_run
+from jobrun.runner.rundir.run_json import RunRecord, write_record
 from jobrun.testing.stores import RUN_ID, write_epoch
 
 RECORD = RunRecord(RUN_ID, "job", "2026-11-21T09:42:00.000000+00:00", accepted=("seed",))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobrun.core.text.names import FILE_NAME
-from jobrun.runner.rundir.runs import _ADJECTIVES, _ANIMALS, random_name
+from jobrun.runner.rundir.run_directories import _ADJECTIVES, _ANIMALS, random_name
 
 
 def test_a_name_is_two_words_that_a_directory_may_have():

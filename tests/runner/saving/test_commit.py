@@ -16,7 +16,7 @@ from jobrun.core.events import CheckpointCommitted, CheckpointTimes, Noted
 from jobrun.graph.conditions import CheckpointPolicy
 from jobrun.graph.types import Cluster, Job, Node, TaskGroup
 from jobrun.runner.progress import Progress, to_json
-from jobrun.runner.run_metadata import CheckedHandler, RunMetadata
+from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.pins import write_pins
 from jobrun.runner.saving.background_thread import AbandonedError, Permit

@@ -17,7 +17,7 @@ from jobrun.graph.expressions import Call, Const
 from jobrun.graph.steps import Assign, Augment, NameTarget, Net
 from jobrun.graph.types import Cluster, Job, Node, OutputRef, Scope, Task, TaskGroup
 from jobrun.runner.progress import Progress, from_json
-from jobrun.runner.run_metadata import RunMetadata
+from jobrun.runner.run_metadata_handler import RunMetadata
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.saving import saver as headroom

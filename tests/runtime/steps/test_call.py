@@ -9,7 +9,7 @@ from jobrun.graph.types import OutputRef
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.steps.call import call_action, read_only_view
 from jobrun.testing.graphs import call, expr, steps
-from jobrun.values.counter import Counter
+from jobrun.values.atomic_counter import Counter
 from tests.support.step_bench import Bench
 
 LIBRARY = """

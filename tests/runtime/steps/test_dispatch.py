@@ -19,8 +19,8 @@ from jobrun.runtime.codegen.coercion import metric_number
 from jobrun.runtime.frame.cancel import CancelledError
 from jobrun.runtime.steps.dispatch import _EFFECTS
 from jobrun.testing.graphs import expr, log, steps, text
-from jobrun.values.counter import Counter
-from jobrun.values.kinds import same_bits
+from jobrun.values.atomic_counter import Counter
+from jobrun.values.blob_kinds import same_bits
 from tests.support.step_bench import Bench
 
 

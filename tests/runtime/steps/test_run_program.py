@@ -17,7 +17,7 @@ from jobrun.runtime.frame.cancel import CancelledError
 from jobrun.runtime.steps.run_program import explain_exit_code
 from jobrun.runtime.steps.state_dir import unpack_directory
 from jobrun.testing.graphs import expr, text
-from jobrun.values.counter import Counter
+from jobrun.values.atomic_counter import Counter
 from tests.support.step_bench import Bench
 
 

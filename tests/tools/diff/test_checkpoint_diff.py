@@ -8,6 +8,7 @@ import pytest
 
 from jobrun.checkpoint.checkpoint_file import write_state
 from jobrun.core.errors import CheckpointError
+from jobrun.tools.checkpoint_blobs import find_stored_epoch
 from jobrun.tools.diff.checkpoint_diff import (
     BlobDifference,
     align_columns,
@@ -18,7 +19,6 @@ from jobrun.tools.diff.checkpoint_diff import (
 )
 from jobrun.tools.diff.value_diff import ValueDifference, compare_values
 from jobrun.tools.inspect import inspect
-from jobrun.tools.stored_blobs import find_stored_epoch
 from tests.support.sample_runs import make_run
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
 from jobrun.tools.diff.value_diff import compare_values
-from jobrun.values.counter import Counter
+from jobrun.values.atomic_counter import Counter
 
 
 def test_the_same_bits_are_equal():

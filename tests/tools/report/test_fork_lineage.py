@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 
-from jobrun.cli.process.invoke import invoke
-from jobrun.runner.rundir.runs import runs
+from jobrun.cli.process.run_command import invoke
+from jobrun.runner.rundir.run_directories import runs
 from jobrun.tools.report.fork_lineage import Link, ancestors, children
 from tests.support.reports import make_report
 

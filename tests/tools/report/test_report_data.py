@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import jobrun
-from jobrun.runner.rundir.runs import open_run
+from jobrun.runner.rundir.run_directories import open_run
 from jobrun.tools.report.report_data import read_report
 from tests.support.reports import a_report, make_report
 

@@ -10,7 +10,7 @@ import pytest
 
 from jobrun.core.errors import UsageError
 from jobrun.runner.rundir.lock import RunLock
-from jobrun.runner.rundir.runs import runs
+from jobrun.runner.rundir.run_directories import runs
 from jobrun.tools.runs.stop_signal import send_stop_signal, wait_for_end
 from tests.support.command import JOBRUN, environment
 from tests.support.sample_runs import make_run

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jobrun.core.errors import UsageError
-from jobrun.tools.runs.summaries import RunSummary
+from jobrun.tools.runs.summarise_runs import RunSummary
 from jobrun.tools.runs.table import (
     filter_runs,
     find_column,

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.cli.process.invoke import invoke
+from jobrun.cli.process.run_command import invoke
 from jobrun.core.errors import UsageError
-from jobrun.runner.rundir.runs import newest_run
+from jobrun.runner.rundir.run_directories import newest_run
 from jobrun.tools.sweep.axes import enumerate_points, parse_axes
-from jobrun.tools.sweep.design import SweepBase, design_sweep
+from jobrun.tools.sweep.compile_points import SweepBase, design_sweep
 from jobrun.tools.sweep.point_outcomes import (
     Objective,
     is_over,

@@ -14,8 +14,8 @@ from jobrun.runtime.snapshots.object_state import load_object_state
 from jobrun.testing.adapters import Adapted, AdapterContract
 from jobrun.values import containers
 from jobrun.values.adapters import registry
+from jobrun.values.blob_kinds import detach, is_object, same_bits
 from jobrun.values.containers import flatten, is_tree, unflatten
-from jobrun.values.kinds import detach, is_object, same_bits
 from jobrun.values.objects import ObjectState
 
 

@@ -1,0 +1,304 @@
+"""Render all HDF5 metadata of a file layout once, as a template for every file that has it.
+
+What precedes the data, in this order: superblock, index (``/_ck/layout``, ``names``
+and ``blobs``), object headers, groups. Only addresses differ between two files of one layout,
+and without compression not even these.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import h5py
+import numpy as np
+from h5py import h5t
+
+from jobrun.checkpoint.hdf5 import metadata_bytes as h5parts
+from jobrun.checkpoint.hdf5.dataset_names import display_name
+from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES
+from jobrun.checkpoint.hdf5.dtypes import DType, parse_dtype, storage_dtype
+from jobrun.checkpoint.hdf5.file_layout import Entry, Layout, Numbers
+from jobrun.checkpoint.hdf5.filters import encoder_for
+from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
+from jobrun.core.errors import TaskFailedError
+from jobrun.core.lazy_dataclass import dataclass
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+EPOCH_TYPE = np.dtype("<i8")
+BLOBS_TYPE = np.dtype([("type", "<u8"), ("offset", "<u8"), ("size", "<u8")])
+CHUNKS_TYPE = np.dtype([("offset", "<u8"), ("size", "<u8")])
+# From this many links on, nodes that hold more of them are worth their size, in so many groups.
+_MANY = 256
+_FEW = 16
+# A group: the number of a blob, or a group, by name.
+_Tree = dict[bytes, "int | _Tree"]
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Where everything behind the metadata begins in one file, in bytes from its beginning.
+
+    Attributes:
+        offsets: Of each blob's data; of a compressed one, of its chunk tree; 0 without data.
+        tail: Of the tail: epoch, places of chunks, digests of blocks.
+        blocks: How many blocks are digested.
+        end: Of the file.
+    """
+
+    offsets: Numbers
+    tail: int
+    blocks: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _HeaderBatch:
+    """Blobs whose object headers differ in their addresses only.
+
+    Attributes:
+        header: What they have in common.
+        address_at: The offset of the address of the data in it.
+        first: The address of the first of their headers; the others are right behind.
+        members: Which blobs.
+    """
+
+    header: bytes
+    address_at: int
+    first: int
+    members: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnDataset:
+    """A dataset of ``/_ck``."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    offset: int
+
+
+class Template:
+    """The metadata of a layout.
+
+    Attributes:
+        index_at: Where the index begins in the file: two texts, then the table of blobs.
+        size_bytes: Where the metadata end in the file, and data may begin.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._tree = _build_tree(layout)
+        self._node_k = h5parts.LARGE_K if _saves_space(self._tree) else h5parts.SMALL_K
+        self.index_at = USER_BLOCK + h5parts.SUPERBLOCK_SIZE
+        self._texts = pad_text(layout.text) + pad_text(layout.names_text)
+        self._table_at = self.index_at + len(self._texts)
+        headers_at = self._table_at + BLOBS_TYPE.itemsize * len(layout.entries) - USER_BLOCK
+        self._alike, self._addresses, own_at = _place_headers(layout, headers_at)
+        nowhere = Offsets(np.zeros(len(layout.entries), np.uint64), 0, 0, 0)
+        own = self._own_headers(nowhere)
+        self._groups, self._root, end = self._make_groups(own, own_at)
+        self.size_bytes = USER_BLOCK + end
+
+    def render(self, places: Offsets) -> Bytes:
+        """Fill in the template's offsets; return ``size_bytes`` bytes of HDF5 metadata."""
+        node_k = self._node_k
+        parts = [
+            np.frombuffer(h5parts.render_superblock(places.end, self._root, node_k), np.uint8),
+            np.frombuffer(self._texts, np.uint8),
+            self._table(places).view(np.uint8),
+            *(self._headers(alike, places).reshape(-1) for alike in self._alike),
+            *self._own_headers(places).values(),
+            np.frombuffer(self._groups, np.uint8),
+        ]
+        return np.concatenate(parts)
+
+    def _headers(self, alike: _HeaderBatch, places: Offsets) -> Bytes:
+        offsets = places.offsets[alike.members]
+        there = offsets > 0
+        addresses = np.where(there, offsets - there * np.uint64(USER_BLOCK), h5parts.UNDEFINED)
+        return h5parts.render_headers(alike.header, alike.address_at, addresses.astype(np.uint64))
+
+    def _table(self, places: Offsets) -> np.ndarray[Any, Any]:
+        table = np.zeros(len(self._layout.entries), BLOBS_TYPE)
+        table["type"] = self._layout.type_numbers
+        table["offset"] = places.offsets
+        table["size"] = [entry.size_bytes for entry in self._layout.entries]
+        return table
+
+    def _own_headers(self, places: Offsets) -> dict[str, Bytes]:
+        return {one.name: _own_header(one) for one in self._own(places)}
+
+    def _own(self, places: Offsets) -> list[_OwnDataset]:
+        layout = self._layout
+        names_at = self.index_at + len(pad_text(layout.text))
+        chunks_at = places.tail + EPOCH_TYPE.itemsize
+        blocks_at = chunks_at + CHUNKS_TYPE.itemsize * layout.chunk_count
+        count = layout.chunk_count
+        digests = (places.blocks, DIGEST_BYTES)
+        return [
+            _OwnDataset("blobs", BLOBS_TYPE, (len(layout.entries),), self._table_at),
+            _OwnDataset("blocks", np.dtype("u1"), digests, blocks_at),
+            *([_OwnDataset("chunks", CHUNKS_TYPE, (count,), chunks_at)] if count else []),
+            _OwnDataset("epoch", EPOCH_TYPE, (), places.tail),
+            _own_text("layout", layout.text, self.index_at),
+            _own_text("names", layout.names_text, names_at),
+        ]
+
+    def _make_groups(self, own: dict[str, Bytes], own_at: int) -> tuple[bytes, int, int]:
+        """Render all groups of the template; return them, the root's address, their end."""
+        links: list[tuple[bytes, int]] = []
+        end = own_at
+        for name, header in own.items():
+            links.append((name.encode(), end))
+            end += len(header)
+        table = h5parts.render_group(links, end, self._node_k)
+        made = [table]
+        blobs_at, root_at = self._make_group(self._tree, end + len(table), made)
+        root = h5parts.render_group([(b"_ck", end), (b"blobs", blobs_at)], root_at, self._node_k)
+        return b"".join([*made, root]), root_at, root_at + len(root)
+
+    def _make_group(self, tree: _Tree, begin: int, made: list[bytes]) -> tuple[int, int]:
+        """Render a group of the template behind its children; return its address and its end."""
+        links: list[tuple[bytes, int]] = []
+        for name, one in tree.items():
+            if isinstance(one, int):
+                links.append((name, self._addresses[one]))
+            else:
+                address, begin = self._make_group(one, begin, made)
+                links.append((name, address))
+        made.append(h5parts.render_group(links, begin, self._node_k))
+        return begin, begin + len(made[-1])
+
+
+def build_chunk_tree(
+    entry: Entry, places: list[tuple[int, int]], address: int
+) -> tuple[bytes, int]:
+    """Render the B-tree that finds a compressed blob's chunks, and return its root's address.
+
+    Args:
+        entry: The blob.
+        places: Address and stored size of each chunk, in the order of the array.
+        address: Where the tree will be.
+    """
+    packing = entry.packing
+    assert packing is not None  # noqa: S101 - the caller looks
+    return h5parts.render_chunk_tree(entry.shape, packing.chunk, places, address)
+
+
+def pad_text(text: bytes) -> bytes:
+    """Append NULs to a text in the template of HDF5 metadata, to a multiple of 8 bytes."""
+    return text + bytes(-len(text) % 8)
+
+
+def _build_tree(layout: Layout) -> _Tree:
+    """Build the tree of groups below ``/blobs`` that a template renders, each in byte order."""
+    tree: _Tree = {}
+    for row, name in enumerate(layout.quoted_names):
+        inside = tree
+        *around, last = name.split(b"/")
+        for step in around:
+            found = inside.setdefault(step, {})
+            assert isinstance(found, dict)  # noqa: S101 - a name is a blob's or a group's
+            inside = found
+        inside[last] = row
+    return _ordered(tree) if any(isinstance(one, dict) for one in tree.values()) else tree
+
+
+def _ordered(tree: _Tree) -> _Tree:
+    return {
+        name: one if isinstance(one, int) else _ordered(one) for name, one in sorted(tree.items())
+    }
+
+
+def _saves_space(tree: _Tree) -> bool:
+    """Return whether larger symbol nodes make a layout's template smaller: with large groups."""
+    groups = [tree]
+    for group in groups:
+        groups += [one for one in group.values() if isinstance(one, dict)]
+    return len(groups) <= _FEW and max(map(len, groups)) > _MANY
+
+
+def _place_headers(layout: Layout, start: int) -> tuple[list[_HeaderBatch], list[int], int]:
+    """Place the object header of each blob in the template; return batches, and their end."""
+    members: dict[tuple[bytes, int], list[int]] = {}
+    seen: dict[Any, tuple[bytes, int]] = {}
+    for index, entry in enumerate(layout.entries):
+        about = (entry.kind, entry.dtype, entry.shape, entry.order)
+        key = (*about, entry.role, entry.origin, entry.packing)
+        if key not in seen:
+            seen[key] = _header_of(entry)
+        members.setdefault(seen[key], []).append(index)
+    found: list[_HeaderBatch] = []
+    addresses = np.zeros(len(layout.entries), np.uint64)
+    end = start
+    for (header, at), same in members.items():
+        size = h5parts.header_size(header)
+        found.append(_HeaderBatch(header, at, end, np.array(same, np.uint64)))
+        addresses[same] = end + size * np.arange(len(same), dtype=np.uint64)
+        end += size * len(same)
+    return found, addresses.tolist(), end
+
+
+def _header_of(entry: Entry) -> tuple[bytes, int]:
+    try:
+        return _blob_header(entry)
+    except ValueError as error:
+        raise TaskFailedError.of(
+            "E309",
+            f"blob '{display_name(entry.name)}' cannot be stored in a checkpoint: {error}",
+            "give it a simpler dtype, or split it",
+        ) from error
+
+
+def _blob_header(entry: Entry) -> tuple[bytes, int]:
+    dtype = storage_dtype(parse_dtype(entry.dtype))
+    facts = {
+        "kind": entry.kind, "dtype": entry.dtype, "order": ",".join(map(str, entry.order)),
+        "role": entry.role, "origin": entry.origin,
+    }  # fmt: skip
+    attributes = b"".join(
+        h5parts.render_text_attribute(key, text) for key, text in facts.items() if text
+    )
+    if entry.packing is None:
+        storage = h5parts.render_contiguous_layout(entry.size_bytes)
+    else:
+        encoder = encoder_for(entry.packing.codec, dtype, entry.packing.chunk)
+        pipeline = h5parts.render_filter_pipeline(encoder.filters)
+        storage = h5parts.render_chunked_layout(entry.packing.chunk, dtype.itemsize, pipeline)
+    return h5parts.render_dataset_header(entry.shape, _datatype(dtype), storage, attributes)
+
+
+def _own_text(name: str, text: bytes, offset: int) -> _OwnDataset:
+    dtype = h5py.string_dtype("utf-8", max(1, len(text)))
+    return _OwnDataset(name, dtype, () if text else (0,), offset)
+
+
+def _own_header(one: _OwnDataset) -> Bytes:
+    size = one.dtype.itemsize * int(np.prod(one.shape, dtype=np.int64))
+    header, at = h5parts.render_dataset_header(
+        one.shape, _datatype(one.dtype), h5parts.render_contiguous_layout(size), b""
+    )
+    address = one.offset - USER_BLOCK if size else h5parts.UNDEFINED
+    # Before anything has its place, only the size of the header counts.
+    place = np.array([max(address, 0)], np.uint64)
+    made: Bytes = h5parts.render_headers(header, at, place)[0]
+    return made
+
+
+def _datatype(dtype: DType) -> bytes:
+    # Texts and records are not cached: numpy takes text of the same width for equal,
+    # whatever h5py has noted of its encoding.
+    return _numeric_datatype(dtype) if dtype.kind in "biufc" else _encoded(dtype)
+
+
+@lru_cache(maxsize=256)
+def _numeric_datatype(dtype: DType) -> bytes:
+    return _encoded(dtype)
+
+
+def _encoded(dtype: DType) -> bytes:
+    # Behind two bytes that say what follows and in which version.
+    message: bytes = h5t.py_create(dtype, logical=True).encode()[2:]
+    return message

@@ -1,0 +1,236 @@
+"""Analyse and assemble the groups of a job, in the order in which they run.
+
+It needs drafts of tasks only, whether they come from a spec or from Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from jobrun.compile.analysis.missing_blobs import MissingBlobs
+from jobrun.compile.analysis.outputs import OutputTable
+from jobrun.compile.analysis.reader_positions import divide_read
+from jobrun.compile.analysis.scopes import NodeView, build_node_views
+from jobrun.compile.analysis.shared_memory import UnsharedPairs, find_unshareable_blobs
+from jobrun.compile.analysis.state import KeptNames, find_left_names, find_state
+from jobrun.compile.checks.exactness import add_probes, find_inexactness
+from jobrun.compile.checks.on_error import check_tolerant_tasks, check_tolerant_writes
+from jobrun.compile.checks.pulls import check_pulls
+from jobrun.compile.checks.races import check_races
+from jobrun.compile.checks.visibility import ProtectedNames, VisibilityCheck, note_problems
+from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.draft import GroupDraft, JobDraft, TaskDraft
+from jobrun.graph.conditions import CheckpointPolicy, Exactness, Probe, StopCondition
+from jobrun.graph.query import walk
+from jobrun.graph.steps import Step
+from jobrun.graph.types import Apart, Cluster, GroupName, NodeReport, NodeSetup, Task, TaskGroup
+
+Names = Mapping[str, frozenset[str]]
+NamesInOrder = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+class Analysis:
+    """The analysis of a job's groups, in the order in which they run.
+
+    Attributes:
+        outputs: All outputs of the job.
+    """
+
+    def __init__(self, draft: JobDraft, faults: Faults) -> None:
+        groups = self._groups = draft.groups
+        self._faults = faults
+        self._views: dict[GroupName, dict[str, NodeView]] = {}
+        self.outputs = OutputTable(groups, faults)
+        self._missing = MissingBlobs(groups, draft.params, faults)
+        self._callables: Names = {}
+        self._kept: Names = {}
+        self._apart: dict[str, UnsharedPairs] = {}
+
+    def check_tasks(self) -> None:
+        """Check the tasks of all groups, step by step, and the outputs that they read."""
+        epoch = self._groups["epoch"]
+        if not epoch.tasks:
+            place = Place("epoch", epoch.origin)
+            self._faults.error("E139", "'epoch' has no task", "add the work of one epoch", place)
+        for group in self._groups.values():
+            check_tolerant_tasks(group, self._faults)
+            self.outputs.check_setup_and_reports(group)
+            for task in group.tasks:
+                note_problems(task.flow.problems, self._faults, hogwild=task.hogwild)
+                if self.outputs.reads_outputs(task):
+                    self.outputs.check_reads(task, task.nodes)
+
+    def check_init(self, there: Names) -> dict[str, KeptNames]:
+        """Analyse the group init, and return the names that it leaves on each node.
+
+        Args:
+            there: Per node, the names that exist before.
+        """
+        left = find_state(self._check_group("init", there, {}), self._faults)
+        self._callables = {node: frozenset(one.callables) for node, one in left.items()}
+        return left
+
+    def keep_saved(
+        self, left: Mapping[str, KeptNames], policy: CheckpointPolicy
+    ) -> dict[str, KeptNames]:
+        """Return the names that the groups after init find: state only on saved nodes."""
+        kept = {}
+        saved = set(policy.nodes)
+        for node, one in left.items():
+            if node in saved:
+                kept[node] = one
+            else:
+                kept[node] = KeptNames((), one.constants, one.callables)
+                self._missing.dropped[node] = frozenset(one.state)
+        return kept
+
+    def check_other_groups(self, kept: Mapping[str, KeptNames]) -> None:
+        """Check the groups after init, which start with the kept names."""
+        names = self._kept = names_of(kept)
+        owned = {
+            node: ProtectedNames(
+                frozenset(one.state), frozenset(one.constants), frozenset(one.callables)
+            )
+            for node, one in kept.items()
+        }
+        self._check_group("epoch", names, owned)
+        download = self._check_group("download", names, owned)
+        after = dict(names)
+        for node, view in download.items():
+            after[node] = names.get(node, frozenset()) | find_left_names(view)
+        self._check_group("exit", after, owned)
+
+    def assemble_group(self, name: GroupName) -> TaskGroup:
+        """Assemble the graph of a checked group from its draft."""
+        return assemble_group(
+            self._groups[name],
+            self._views[name],
+            self.outputs,
+            self._callables,
+            self._unshared_pairs,
+        )
+
+    def _unshared_pairs(self, node: str) -> UnsharedPairs:
+        """Return the pairs of blobs that callables of a group must not let share memory."""
+        if node not in self._apart:
+            kept = self._kept.get(node, frozenset())
+            objects = self._callables.get(node, frozenset())
+            self._apart[node] = find_unshareable_blobs(
+                self._groups, self._views, node, kept, objects
+            )
+        return self._apart[node]
+
+    def exactness(self, stop: Iterable[StopCondition], *probes: Probe) -> Exactness:
+        """Find what makes each group inexact, and what makes the probes of the runner so."""
+        return add_probes(find_inexactness(self._groups, self._views), stop, *probes)
+
+    def _check_group(
+        self, name: GroupName, start: Names, owned: Mapping[str, ProtectedNames]
+    ) -> dict[str, NodeView]:
+        views = self._views[name] = build_node_views(self._groups[name], start)
+        for node, view in views.items():
+            VisibilityCheck(
+                view, owned.get(node, ProtectedNames()), self._faults, self._missing
+            ).check()
+            check_races(view, self._missing.unordered, self._faults)
+            check_tolerant_writes(view, self._faults)
+        check_pulls(self._groups[name], views, start, self._faults)
+        return views
+
+
+def names_of(kept: Mapping[str, KeptNames]) -> dict[str, frozenset[str]]:
+    """Return by node the names that a group of the epoch finds when it starts."""
+    return {node: frozenset((*one.state, *one.constants)) for node, one in kept.items()}
+
+
+def sort_by_node(nodes: Cluster, names: Mapping[str, tuple[str, ...]]) -> NamesInOrder:
+    """Sort the names that groups use by node, in the order of the cluster."""
+    return tuple((node.name, names[node.name]) for node in nodes if names.get(node.name))
+
+
+def assemble_group(
+    group: GroupDraft,
+    views: Mapping[str, NodeView],
+    outputs: OutputTable,
+    callables: Mapping[str, frozenset[str]],
+    apart: Callable[[str], UnsharedPairs],
+) -> TaskGroup:
+    """Assemble the graph of an analysed group, with scopes: tasks in spec order, then nodes.
+
+    Args:
+        group: The drafts.
+        views: The group on its nodes.
+        outputs: All outputs of the job.
+        callables: Per node the constants that only callables make.
+        apart: Returns, for a node, the blobs that its callables must not give the same memory.
+    """
+    tasks = tuple(
+        _task(task, views[node], outputs, callables.get(node, frozenset()), apart(node))
+        for task in group.tasks
+        for node in task.nodes
+    )
+    setups = []
+    reports = []
+    for node, view in views.items():
+        names = set(view.around.names())
+        for nets in group.setups.get(node, ()):
+            bound = outputs.bind_nodes(nets, node) if view.around.outputs else nets
+            pairs = _select_pairs((nets.init, nets.exit), apart(node))
+            setups.append(NodeSetup(node, bound, view.outer_scopes(names), pairs))
+        for report in group.reports.get(node, ()):
+            uses = view.report_uses(report)
+            lowered = outputs.bind_nodes(report, node) if uses.outputs else report
+            scopes = view.report_scopes(set(uses.names()))
+            pairs = _select_pairs((report.steps,), apart(node))
+            reports.append(NodeReport(node, lowered, scopes, pairs))
+    return TaskGroup(
+        group.name, tasks, tuple(setups), tuple(reports), group.workspace, group.remote
+    )
+
+
+def _task(
+    draft: TaskDraft,
+    view: NodeView,
+    outputs: OutputTable,
+    callables: frozenset[str],
+    apart: UnsharedPairs,
+) -> Task:
+    objects = draft.flow.lent() & callables if not draft.rebuild else ()
+    task = Task(
+        draft.name,
+        view.node,
+        draft.steps,
+        draft.needs,
+        draft.instances,
+        draft.setup,
+        draft.instance_setup,
+        draft.reports,
+        draft.outputs,
+        view.scopes(draft),
+        draft.hogwild,
+        draft.rebuild,
+        draft.path,
+        draft.place.origin,
+        draft.timeout_s,
+        draft.retry,
+        draft.on_error,
+        divide_read(draft, view.node),
+        draft.records.write,
+        tuple(sorted(objects)),
+        _select_pairs(_blocks(draft), apart),
+    )
+    return outputs.bind_nodes(task, view.node) if outputs.reads_outputs(draft) else task
+
+
+def _blocks(draft: TaskDraft) -> tuple[tuple[Step, ...], ...]:
+    setups = (*draft.setup, *draft.instance_setup)
+    return (
+        draft.steps,
+        *(steps for one in setups for steps in (one.init, one.exit)),
+        *(one.steps for one in draft.reports),
+    )
+
+
+def _select_pairs(blocks: Iterable[tuple[Step, ...]], apart: UnsharedPairs) -> Apart:
+    calls = (step.path for steps in blocks if apart for step in walk(steps) if step.path in apart)
+    return tuple((path, *pair) for path in dict.fromkeys(calls) for pair in apart[path])

@@ -1,0 +1,384 @@
+"""Analyse definite assignment: the blobs that steps need, bind and delete on every path.
+
+Each block is analysed once, from an unknown start, and summarised relative to it; the summary
+is then applied at the place of the block. So the work is linear in the number of steps, also for
+nested loops, and one summary of a task serves all its nodes.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import field
+from typing import assert_never
+
+from jobrun.compile.faults import Place
+from jobrun.compile.job_draft.records import Records
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.blob_access import Access, AccessFinder
+from jobrun.graph.effects.effect import Effect
+from jobrun.graph.expressions import Const
+from jobrun.graph.readers import record_path
+from jobrun.graph.steps import Guard, If, Loop, Net, Op, Parallel, Step, Stop, UseNet, While
+from jobrun.ops.table import OPERATORS
+
+FINDER = AccessFinder(
+    {name: one.mutates for name, one in OPERATORS.items() if one.mutates},
+    {name for name, one in OPERATORS.items() if one.atomic},
+)
+
+
+class Status(enum.Enum):
+    """The status of a name at a point of a block; a name without one is as at the start."""
+
+    SET = "set"
+    GONE = "deleted"
+    MAYBE = "deleted on one path, but not on another"
+
+
+_State = dict[str, Status]
+
+
+@dataclass(slots=True)
+class NameUses:
+    """The places where steps first use each name, by kind of use, in the order of the text.
+
+    Attributes:
+        called: The writes that bind what a callable returns.
+        lent: The writes that pass a blob to a callable to be changed.
+        firm: All other writes.
+    """
+
+    reads: dict[str, Place] = field(default_factory=dict)
+    writes: dict[str, Place] = field(default_factory=dict)
+    atomic: dict[str, Place] = field(default_factory=dict)
+    deletes: dict[str, Place] = field(default_factory=dict)
+    outputs: dict[tuple[str, str], Place] = field(default_factory=dict)
+    called: dict[str, Place] = field(default_factory=dict)
+    lent: dict[str, Place] = field(default_factory=dict)
+    firm: dict[str, Place] = field(default_factory=dict)
+
+    def note(self, access: Access, place: Place) -> None:
+        """Add the names that one step needs, assigns (binds) or deletes."""
+        for name in access.reads:
+            self.reads.setdefault(name, place)
+        for names in (access.binds, access.changes, access.deletes):
+            for name in names:
+                self.writes.setdefault(name, place)
+        self._sort(access, place)
+        for name in access.atomic:
+            self.atomic.setdefault(name, place)
+        for name in access.deletes:
+            self.deletes.setdefault(name, place)
+        for read in access.outputs:
+            self.outputs.setdefault((read.task, read.output), place)
+
+    def _sort(self, access: Access, place: Place) -> None:
+        firm = {*access.binds, *access.changes, *access.deletes} - {*access.called, *access.lent}
+        kinds = ((self.called, access.called), (self.lent, access.lent), (self.firm, firm))
+        for into, names in kinds:
+            for name in names:
+                into.setdefault(name, place)
+
+    def add(self, other: NameUses) -> None:
+        """Add the names that later steps need, assign (bind) or delete."""
+        self.reads = {**other.reads, **self.reads}
+        self.writes = {**other.writes, **self.writes}
+        self.atomic = {**other.atomic, **self.atomic}
+        self.deletes = {**other.deletes, **self.deletes}
+        self.outputs = {**other.outputs, **self.outputs}
+        self.called = {**other.called, **self.called}
+        self.lent = {**other.lent, **self.lent}
+        self.firm = {**other.firm, **self.firm}
+
+    def names(self) -> Iterable[str]:
+        """Return every name that the analysed steps need, assign or delete."""
+        return {**self.reads, **self.writes, **self.atomic}
+
+
+@dataclass(slots=True)
+class FlowProblem:
+    """A fault of steps, such as a read after a deletion, that depends on nothing outside them."""
+
+    kind: str
+    name: str
+    place: Place
+    other: Place | None = None
+
+
+@dataclass(slots=True)
+class Summary:
+    """The effect of a block of steps on names: what it needs, binds and deletes.
+
+    Attributes:
+        needs: Names that must hold a value at the start, and where that is first needed.
+        end: The status of names at the end.
+        stops: For each block around this one that a step leaves: the status of names then.
+        dead: The end is never reached.
+    """
+
+    needs: dict[str, Place] = field(default_factory=dict)
+    end: _State = field(default_factory=dict)
+    stops: dict[str, _State] = field(default_factory=dict)
+    dead: bool = False
+
+    def read(self, names: Iterable[str], place: Place, problems: list[FlowProblem]) -> None:
+        """Add needed names to a summary of assignments; one that may be deleted is a problem."""
+        for name in names:
+            status = self.end.get(name)
+            if status is None:
+                self.needs.setdefault(name, place)
+            elif status is not Status.SET:
+                problems.append(FlowProblem("deleted", name, place))
+
+    def stop(self, target: str, state: _State) -> None:
+        """Add a path to a block's summary of assignments: a stop leaves the block ``target``."""
+        known = self.stops.get(target)
+        self.stops[target] = dict(state) if known is None else meet(known, state)
+
+    def then(self, other: Summary, problems: list[FlowProblem]) -> None:
+        """Append a block's summary of assignments to this one: what it needs may be bound here."""
+        for name, place in other.needs.items():
+            self.read((name,), place, problems)
+        self.take_stops(other)
+        self.end.update(other.end)
+        self.dead = other.dead
+
+    def take_stops(self, other: Summary) -> None:
+        """Add to this summary of assignments the stops of a block that starts here."""
+        for target, state in other.stops.items():
+            self.stop(target, {**self.end, **state})
+
+    def leave(self, path: str) -> None:
+        """End the summary of assignments of a block: stops that leave it join its end."""
+        state = self.stops.pop(path, None)
+        if state is not None:
+            self.end = state if self.dead else meet(self.end, state)
+            self.dead = False
+
+
+def meet(left: _State, right: _State) -> _State:
+    """Join the status of names on two paths: bound definitely only if on both."""
+    met: _State = {}
+    for name in left.keys() | right.keys():
+        one, two = left.get(name), right.get(name)
+        if one is two and one is not None:
+            met[name] = one
+        elif Status.GONE in (one, two) or Status.MAYBE in (one, two):
+            met[name] = Status.MAYBE
+    return met
+
+
+class FlowAnalysis:
+    """Summarises blocks: what names they need, bind and delete; collects problems.
+
+    Attributes:
+        uses: The touches so far.
+        problems: The problems that do not depend on what is outside.
+        carried: Names that the steps leave for the next record, and where they are read.
+    """
+
+    def __init__(self) -> None:
+        self.uses = NameUses()
+        self.problems: list[FlowProblem] = []
+        self.carried: dict[str, Place] = {}
+
+    def block(self, steps: tuple[Step, ...], path: str) -> Summary:
+        """Summarise which names a block needs, definitely assigns, and deletes."""
+        summary = Summary()
+        self._steps(steps, summary)
+        summary.leave(path)
+        return summary
+
+    def body(self, steps: tuple[Step, ...], path: str, records: Records) -> Summary:
+        """Summarise what a task's steps need, assign and delete, once or for each record."""
+        outer, self.uses = self.uses, NameUses()
+        one = Summary()
+        for name in records.fields:
+            self.uses.writes.setdefault(name, records.read_at)
+            one.end[name] = Status.SET
+        self._steps(steps, one)
+        for sent, place in zip(records.write, records.write_at, strict=True):
+            # After a certain stop nothing is sent.
+            for name in () if one.dead else sent.names:
+                at = records.sent_at.get((sent.queue.name, name), place)
+                self.uses.reads.setdefault(name, at)
+                one.read((name,), at, self.problems)
+        one.leave(record_path(path) if records.is_loop else path)
+        own, self.uses = self.uses, outer
+        outer.add(own)
+        if not records.is_loop:
+            return one
+        touched = {**own.writes, **own.atomic}
+        self.carried = {name: place for name, place in one.needs.items() if name in touched}
+        whole = Summary()
+        paths = [{}, *self._passes(one, one.needs.items())]
+        self._join(one, [*paths, *filter(None, [one.stops.pop(path, None)])], whole)
+        return whole
+
+    def _steps(self, steps: tuple[Step, ...], into: Summary) -> None:
+        for step in steps:
+            if into.dead:
+                self.problems.append(FlowProblem("unreachable", "", Place(step.path, step.origin)))
+                return
+            self._step(step, into)
+
+    def _step(self, step: Step, into: Summary) -> None:
+        place = Place(step.path, step.origin)
+        match step:
+            case Net(ops=ops):
+                for op in ops:
+                    self._op(op, into)
+            case UseNet(steps=steps):
+                self._steps(steps, into)
+            case Loop() | While():
+                self._loop(step, place, into)
+            case If():
+                self._if(step, place, into)
+            case Guard():
+                into.then(self.block(step.steps, step.path), self.problems)
+                self._touch(FINDER.of_step(step), place, into)
+            case Parallel():
+                self._parallel(step, into)
+            case Stop():
+                self._touch(FINDER.of_step(step), place, into)
+                into.stop(step.target, into.end)
+                into.dead = step.condition is None
+            case Effect():
+                self._touch(FINDER.of_step(step), place, into)
+            case _:
+                assert_never(step)
+
+    def _op(self, op: Op, into: Summary) -> None:
+        self._touch(FINDER.of_op(op), Place(op.path, op.origin), into)
+
+    def _touch(self, access: Access, place: Place, into: Summary) -> None:
+        self.uses.note(access, place)
+        into.read(access.reads, place, self.problems)
+        into.read(access.atomic, place, self.problems)
+        for name in access.binds:
+            into.end[name] = Status.SET
+        for name in access.deletes:
+            into.end[name] = Status.GONE
+
+    def _loop(self, step: Loop | While, place: Place, into: Summary) -> None:
+        head = FINDER.of_step(step)
+        self._touch(head, place, into)
+        body = Summary()
+        self._steps(step.steps, body)
+        again = (*body.needs.items(), *((name, place) for name in head.reads))
+        ends = self._passes(body, again)
+        paths = [] if _is_endless(step) else ends
+        if not _passes(step):
+            paths.append({})
+        own = body.stops.pop(step.path, None)
+        if own is not None:
+            paths.append(own)
+        if _is_endless(step) and own is None and not body.stops and not body.dead:
+            self.problems.append(FlowProblem("endless", "", place))
+        self._join(body, paths, into)
+
+    def _passes(self, body: Summary, again: Iterable[tuple[str, Place]]) -> list[_State]:
+        """Summarise assignments on paths through a repeated body, and names a later pass lacks."""
+        if body.dead:
+            return []
+        for name, where in again:
+            if body.end.get(name) in (Status.GONE, Status.MAYBE):
+                self.problems.append(FlowProblem("deleted", name, where))
+        # A stop may come in a later iteration, after an earlier one has deleted something.
+        gone = {name: Status.MAYBE for name, one in body.end.items() if one is not Status.SET}
+        for state in body.stops.values():
+            state.update({name: one for name, one in gone.items() if name not in state})
+        return [body.end]
+
+    def _if(self, step: If, place: Place, into: Summary) -> None:
+        self._touch(FINDER.of_step(step), place, into)
+        paths: list[_State] = []
+        for branch in (*(then for _, then in step.branches), step.otherwise):
+            summary = Summary()
+            self._steps(branch, summary)
+            self._join(summary, [], into, ends=False)
+            if not summary.dead:
+                paths.append(summary.end)
+        self._end(paths, into)
+
+    def _parallel(self, step: Parallel, into: Summary) -> None:
+        summaries: list[Summary] = []
+        all_uses: list[NameUses] = []
+        outer = self.uses
+        for index, branch in enumerate(step.branches):
+            self.uses = NameUses()
+            summaries.append(self.block(branch, f"{step.path}[{index}]"))
+            all_uses.append(self.uses)
+        self.uses = outer
+        for summary in summaries:
+            self._join(summary, [], into, ends=False)
+        for summary in summaries:
+            into.end.update(summary.end)
+            into.dead = into.dead or summary.dead
+        self.problems += _find_races(all_uses)
+        for uses in all_uses:
+            outer.add(uses)
+
+    def _join(
+        self, body: Summary, paths: list[_State], into: Summary, *, ends: bool = True
+    ) -> None:
+        """Add the needs and stops of a block's summary of assignments, then its ends."""
+        for name, where in body.needs.items():
+            into.read((name,), where, self.problems)
+        into.take_stops(body)
+        if ends:
+            self._end(paths, into)
+
+    @staticmethod
+    def _end(paths: list[_State], into: Summary) -> None:
+        if not paths:
+            into.dead = True
+            return
+        met = paths[0]
+        for path_state in paths[1:]:
+            met = meet(met, path_state)
+        into.end.update(met)
+
+
+def _find_races(branches: list[NameUses]) -> list[FlowProblem]:
+    """Find names that one parallel branch assigns and another uses, for its summary."""
+    writers: dict[str, tuple[int, Place]] = {}
+    counters: dict[str, tuple[int, Place]] = {}
+    for index, uses in enumerate(branches):
+        for name, where in uses.writes.items():
+            writers.setdefault(name, (index, where))
+        for name, where in uses.atomic.items():
+            counters.setdefault(name, (index, where))
+    found: dict[str, FlowProblem] = {}
+    for index, uses in enumerate(branches):
+        for touches, others in (
+            (uses.writes, writers),
+            (uses.atomic, writers),
+            (uses.reads, writers),
+            (uses.reads, counters),
+            (uses.writes, counters),
+        ):
+            for name, where in touches.items():
+                index_of_other, other = others.get(name, (index, where))
+                if index_of_other != index:
+                    found.setdefault(name, FlowProblem("race", name, other, where))
+    return list(found.values())
+
+
+def _is_endless(step: Loop | While) -> bool:
+    """Return whether no path leads past a loop, on which a name would not be assigned."""
+    if isinstance(step, Loop):
+        return step.count is None
+    return isinstance(step.condition, Const) and step.condition.value is True
+
+
+def _passes(step: Loop | While) -> bool:
+    """Return whether a loop certainly has a first pass, so that it definitely assigns names."""
+    if _is_endless(step):
+        return True
+    if isinstance(step, Loop) and isinstance(step.count, Const):
+        count = step.count.value
+        # A count with a fault is None; the loop was meant to run.
+        return count is None or (isinstance(count, int) and count > 0)
+    return False

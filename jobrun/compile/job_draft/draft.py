@@ -1,0 +1,267 @@
+"""Define drafts of tasks, groups and the job, which lowering makes and analysis reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from functools import cached_property
+from typing import Literal
+
+from jobrun.compile.faults import Place
+from jobrun.compile.job_draft.definite_assignment import (
+    FINDER,
+    FlowAnalysis,
+    FlowProblem,
+    NameUses,
+    Status,
+    Summary,
+)
+from jobrun.compile.job_draft.records import NO_RECORDS, Records
+from jobrun.compile.job_draft.task_order import TaskOrder
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.origin import Origin
+from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.readers import Reader, ReadRecords, source_expressions
+from jobrun.graph.steps import Step
+from jobrun.graph.types import (
+    GroupName,
+    Job,
+    Output,
+    RemoteNet,
+    Report,
+    Retry,
+    SetupNets,
+)
+
+Workspace = Literal["private", "global"]
+FAILED = "failed"
+
+
+@dataclass(slots=True)
+class TaskFlow:
+    """The effect of a drafted task on names, the same on every node.
+
+    Attributes:
+        total: The whole task, set-up and exit included, reports and outputs not.
+        reports: What its reports need when the body starts, and where.
+        outputs: What its outputs need when the task has ended.
+        exit_needs: What the exit of its own set-up needs from instances.
+        once: Touches of the set-up, which runs once.
+        inner: Touches of the body and the set-up of instances, which run in every instance.
+        reporting: Touches of reports.
+        problems: What is wrong on any node.
+        carried: Names that the steps leave for the next record.
+    """
+
+    total: Summary
+    reports: dict[str, Place]
+    outputs: dict[str, Place]
+    exit_needs: dict[str, Place]
+    once: NameUses
+    inner: NameUses
+    reporting: NameUses
+    problems: list[FlowProblem]
+    carried: dict[str, Place] = field(default_factory=dict)
+
+    def made(self) -> set[str]:
+        """Return every name that a task writes, by its draft."""
+        return {*self.once.writes, *self.inner.writes, *self.reporting.writes}
+
+    def names(self) -> set[str]:
+        """Return every name that a task reads or writes, by its draft."""
+        return {name for uses in self._all_uses for name in uses.names()} | set(self.outputs)
+
+    def lent(self) -> set[str]:
+        """Return the names that callables may change in place, by the draft of a task."""
+        return {name for uses in self._all_uses for name in uses.lent}
+
+    def is_only(self, kind: Literal["called", "lent"], name: str) -> bool:
+        """Return whether only callables write a name, by the draft of a task."""
+        if any(name in uses.firm or name in uses.atomic for uses in self._all_uses):
+            return False
+        called = any(name in uses.called for uses in self._all_uses)
+        return called if kind == "called" else not called and name in self.lent()
+
+    @property
+    def _all_uses(self) -> tuple[NameUses, NameUses, NameUses]:
+        return self.once, self.inner, self.reporting
+
+
+@dataclass(frozen=True, eq=False)
+class TaskDraft:
+    """The draft of a task as declared, before there is one task for each of its nodes.
+
+    Attributes:
+        place: The place of the task.
+        needs_at: The place of its needs; that of the task if they have none.
+        position: Its number in the group.
+        nodes: The nodes on which it runs; empty after a fault.
+        is_global: The names that it makes outlive the group.
+        node_setup: Set-up of nets, which runs around the group on the task's nodes.
+        on_error: ``warn``: the group continues after a failure of the task.
+    """
+
+    name: str
+    place: Place
+    needs_at: Place
+    group: GroupName
+    position: int
+    nodes: tuple[str, ...]
+    is_global: bool
+    steps: tuple[Step, ...]
+    needs: tuple[str, ...] = ()
+    instances: int = 1
+    hogwild: bool = False
+    rebuild: bool = False
+    on_error: Literal["fail", "warn"] = "fail"
+    timeout_s: float = 0.0
+    retry: Retry | None = None
+    setup: tuple[SetupNets, ...] = ()
+    instance_setup: tuple[SetupNets, ...] = ()
+    node_setup: tuple[SetupNets, ...] = ()
+    reports: tuple[Report, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    records: Records = NO_RECORDS
+
+    @property
+    def path(self) -> str:
+        """The path of the drafted task, such as ``epoch/lloyd``."""
+        return self.place.path
+
+    @cached_property
+    def flow(self) -> TaskFlow:
+        """The effect of the drafted task on names, on any node."""
+        return _analyse_flow(self)
+
+
+@dataclass(frozen=True)
+class GroupDraft:
+    """The draft of a group as declared, before its tasks are put on nodes.
+
+    Attributes:
+        tasks: In the order of their declaration.
+        order: The order that their needs define, by position.
+        setups: For each node, the set-up around its tasks.
+        reports: For each node, the reports beside its tasks.
+        remote: Nets that the session keeps and runs on request.
+        origin: Where the group is declared.
+    """
+
+    name: GroupName
+    workspace: Workspace
+    tasks: tuple[TaskDraft, ...] = ()
+    order: TaskOrder = field(default_factory=lambda: TaskOrder(()))
+    setups: Mapping[str, tuple[SetupNets, ...]] = field(default_factory=dict)
+    reports: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
+    remote: tuple[RemoteNet, ...] = ()
+    origin: Origin = NOWHERE
+
+    def nodes(self) -> tuple[str, ...]:
+        """List the nodes of the tasks in the draft of a group, in the order of first use."""
+        return tuple(dict.fromkeys(node for task in self.tasks for node in task.nodes))
+
+
+Groups = Mapping[GroupName, GroupDraft]
+
+
+@dataclass(frozen=True)
+class JobDraft:
+    """The draft of a job, from a spec or built in Python: lowered and not yet analysed.
+
+    Attributes:
+        job: All that needs no analysis: settings, nodes, queues; conditions and metrics whose
+            blobs have no nodes yet. Its groups, state and exactness are not looked at.
+        groups: All four groups.
+        params: The params by name, with secret values.
+        saved_nodes: The nodes to checkpoint; None for all that hold state.
+        saved_nodes_at: The place of ``checkpoint.nodes``.
+        every_at: The place of ``checkpoint.every``.
+        stop_is_whole: No stop condition was left out because of a fault.
+    """
+
+    job: Job
+    groups: Groups
+    params: Mapping[str, object] = field(default_factory=dict)
+    saved_nodes: tuple[str, ...] | None = None
+    saved_nodes_at: Origin = NOWHERE
+    every_at: Origin = NOWHERE
+    stop_is_whole: bool = True
+
+
+def walk_readers(groups: Groups) -> Iterator[tuple[Reader, TaskDraft]]:
+    """Yield the draft of every task that reads a reader, with the reader, group by group."""
+    for group in groups.values():
+        for task in group.tasks:
+            if isinstance(task.records.read, ReadRecords):
+                yield task.records.read.reader, task
+
+
+def _analyse_flow(task: TaskDraft) -> TaskFlow:
+    once, inner, reporting = FlowAnalysis(), FlowAnalysis(), FlowAnalysis()
+    inits = _summarise_setups(once, task.setup, "init")
+    instance = _summarise_setups(inner, task.instance_setup, "init")
+    begun = _summarise_source(task, once)
+    at_start = Summary()
+    at_start.then(inits, [])
+    at_start.then(instance, [])
+    instance.then(inner.body(task.steps, task.path, task.records), inner.problems)
+    instance.then(_summarise_setups(inner, task.instance_setup, "exit"), inner.problems)
+    exits = _summarise_setups(once, task.setup, "exit")
+    total = Summary()
+    problems: list[FlowProblem] = []
+    for part in (inits, begun, instance, exits):
+        total.then(part, problems)
+    exit_needs = {
+        name: place
+        for name, place in exits.needs.items()
+        if name in instance.end and name not in inits.end
+    }
+    needs = Summary(end=dict(at_start.end))
+    if FAILED not in {**once.uses.writes, **inner.uses.writes}:
+        # The flag of the last report, where no blob has the name.
+        needs.end[FAILED] = Status.SET
+    for report in task.reports:
+        needs.then(Summary(reporting.block(report.steps, report.path).needs), problems)
+    ends = Summary(end=dict(total.end))
+    for output in task.outputs:
+        access = FINDER.of_expr(output.value)
+        place = Place(f"{task.path}.{output.name}", task.place.origin)
+        once.uses.outputs |= {(read.task, read.output): place for read in access.outputs}
+        ends.read(access.reads, place, problems)
+    problems = [*once.problems, *inner.problems, *reporting.problems, *problems]
+    return TaskFlow(
+        total,
+        needs.needs,
+        ends.needs,
+        exit_needs,
+        once.uses,
+        inner.uses,
+        reporting.uses,
+        problems,
+        inner.carried,
+    )
+
+
+def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
+    """Summarise for the draft of a task what its source of records reads at the beginning."""
+    summary = Summary()
+    read = task.records.read
+    if isinstance(read, ReadRecords):
+        access = FINDER.of_expr(*source_expressions(read.reader))
+        once.uses.note(access, task.records.read_at)
+        summary.read((*access.reads, *access.atomic), task.records.read_at, once.problems)
+    return summary
+
+
+def _summarise_setups(finder: FlowAnalysis, setups: tuple[SetupNets, ...], part: str) -> Summary:
+    """Summarise for the draft of a task all inits of its set-ups, or all exits in reverse."""
+    summary = Summary()
+    for setup in setups if part == "init" else reversed(setups):
+        steps = setup.init if part == "init" else setup.exit
+        if part == "exit":
+            # Bound by the runtime before the exit runs.
+            summary.end.setdefault(FAILED, Status.SET)
+        summary.then(finder.block(steps, f"{setup.name}.{part}"), finder.problems)
+    if part == "exit":
+        summary.end.pop(FAILED, None)
+    return summary

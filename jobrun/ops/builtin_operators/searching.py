@@ -1,0 +1,75 @@
+"""Declare the operators that sort, search, select and count."""
+
+from __future__ import annotations
+
+from jobrun.ops.definition import MANY, OpDef, ruled
+from jobrun.ops.type_rules.indexing import INDEX_RULES
+from jobrun.ops.type_rules.searching import SEARCHING_RULES
+
+
+def _op(
+    name: str, signature: str, doc: str, example: str, *, results: int = 1, shares: bool = False
+) -> OpDef:
+    return OpDef(
+        name, signature, f"numpy:{name}", doc, example, shares_memory=shares, results=results
+    )
+
+
+_SEARCHING = (
+    _op("sort", "(a, axis=-1, *, kind=None)", "in rising order", "sort([3, 1, 2])"),
+    _op("argsort", "(a, axis=-1, *, kind=None)",
+        "indices that sort; kind='stable' keeps equal items in order", "argsort([3, 1, 2])"),
+    _op("lexsort", "(keys, axis=-1)", "indices that sort by several keys, the last one first",
+        "lexsort([[1, 2, 3], [0, 1, 0]])"),
+    _op("partition", "(a, kth, axis=-1)", "with the kth smallest item in its place",
+        "partition([3, 1, 2], 1)"),
+    _op("argpartition", "(a, kth, axis=-1)", "indices that partition",
+        "argpartition([3, 1, 2], 1)"),
+    _op("searchsorted", "(a, v, side='left')", "where v belongs in a sorted row",
+        "searchsorted([1, 3, 5], 4)"),
+    _op("digitize", "(x, bins, right=False)", "the bin of each item",
+        "digitize([0.5, 2.5], [1.0, 2.0])"),
+    _op("unique",
+        "(ar, return_index=False, return_inverse=False, return_counts=False, axis=None)",
+        "each value once, sorted", "unique([3, 1, 3])", results=MANY),
+    _op("nonzero", "(a)", "indices of items that are not 0, one row per axis",
+        "nonzero([0, 2, 3])", results=MANY),
+    _op("flatnonzero", "(a)", "indices of items that are not 0, in the flattened array",
+        "flatnonzero([0, 2, 3])"),
+    _op("argwhere", "(a)", "indices of items that are not 0, one row per item",
+        "argwhere([0, 2, 3])"),
+    _op("take", "(a, indices, axis=None, *, mode='raise')", "items at indices",
+        "take([10, 20, 30], [2, 0])"),
+    _op("take_along_axis", "(arr, indices, axis)", "items at indices, row by row",
+        "take_along_axis(array([[3, 1], [2, 4]]), array([[1], [0]]), 1)"),
+    _op("compress", "(condition, a, axis=None)", "items whose condition holds",
+        "compress([True, False], [1, 2])"),
+    _op("choose", "(a, choices, *, mode='raise')", "item by item the choice of that number",
+        "choose([0, 1], [[1, 2], [3, 4]])"),
+    _op("isin", "(element, test_elements, *, invert=False)", "whether each item is among others",
+        "isin([1, 2, 3], [2, 5])"),
+    _op("union1d", "(ar1, ar2)", "values in either", "union1d([1, 2], [2, 3])"),
+    _op("intersect1d", "(ar1, ar2)", "values in both", "intersect1d([1, 2], [2, 3])"),
+    _op("setdiff1d", "(ar1, ar2)", "values in the first only", "setdiff1d([1, 2], [2, 3])"),
+    _op("setxor1d", "(ar1, ar2)", "values in exactly one", "setxor1d([1, 2], [2, 3])"),
+    _op("bincount", "(x, /, weights=None, minlength=0)", "how often each small int occurs",
+        "bincount([0, 2, 2])"),
+    # The edges that are given are given back.
+    _op("histogram", "(a, bins=10, range=None, density=None, weights=None)",
+        "counts per bin, and the edges of the bins", "histogram([1.0, 2.0, 4.0], 3)", results=2,
+        shares=True),
+    _op("histogram2d", "(x, y, bins=10, range=None, density=None, weights=None)",
+        "counts per cell, and the edges along both axes", "histogram2d([1.0, 2.0], [3.0, 4.0], 2)",
+        results=3, shares=True),
+    _op("unravel_index", "(indices, shape)", "flat indices as one index per axis",
+        "unravel_index([3, 5], (2, 3))", results=MANY),
+    _op("ravel_multi_index", "(multi_index, dims)", "one index per axis as flat indices",
+        "ravel_multi_index(([0, 1], [1, 2]), (2, 3))"),
+    _op("tril_indices", "(n, k=0, m=None)", "rows and columns at and below a diagonal",
+        "tril_indices(3)", results=2),
+    _op("triu_indices", "(n, k=0, m=None)", "rows and columns at and above a diagonal",
+        "triu_indices(3)", results=2),
+    _op("diag_indices", "(n)", "rows and columns of the diagonal", "diag_indices(3)", results=2),
+)  # fmt: skip
+
+SEARCHING = ruled(_SEARCHING, {**SEARCHING_RULES, **INDEX_RULES})

@@ -1,0 +1,282 @@
+"""Implement the run's own MetadataHandler, and check the answers of a foreign one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from jobrun.checkpoint.metadata_handler import Chosen, MetadataHandler
+from jobrun.checkpoint.store import CheckpointStore, Damage, EpochHold
+from jobrun.checkpoint.stores.read_holds import epochs_deleted_error, retry_attempts
+from jobrun.core.errors import CheckpointError, EnvironmentFaultError, JobrunError
+from jobrun.core.events import CheckpointTimes, Listener, Noted, ignore
+from jobrun.runner.resume.recovery import (
+    FROM_INIT,
+    RecoveryPlan,
+    apply_recovery,
+    epoch_inspector,
+    generation_reader,
+    plan_recovery,
+)
+from jobrun.runner.rundir.journal import Journal, JournalContents, read_journal, set_aside_journal
+from jobrun.runner.saving.mid_epoch_recovery import EntryPlan, apply_entry, plan_entry
+
+_T = TypeVar("_T")
+
+
+class _EpochGoneError(Exception):
+    """An epoch that was listed is not there any more."""
+
+
+class RunMetadata:
+    """The run's own ``MetadataHandler``; it writes the journal only inside ``opened``.
+
+    Args:
+        store: The run's epochs.
+        run: The run's directory.
+        run_id: The run's.
+        generation: The run's, as recorded.
+        allow_lost: Go on although the newest epoch the user was promised is gone.
+        recorded: See ``Run.epoch_without_journal``.
+    """
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        run: Path,
+        run_id: str,
+        generation: int = 0,
+        *,
+        allow_lost: bool = False,
+        recorded: int = -1,
+    ) -> None:
+        self._store = store
+        self._run = run
+        self._run_id = run_id
+        self._generation = generation
+        self._allow_lost = allow_lost
+        self._recorded = recorded
+        self._inspect = epoch_inspector(store, run_id)
+        self._said = JournalContents()
+        self._journal_is_damaged = False
+        self._journal: Journal | None = None
+        self._listen: Listener = ignore
+        self._hold: EpochHold | None = None
+        self.recovery = RecoveryPlan(FROM_INIT, generation)
+        self.entry = EntryPlan()
+
+    def last_epoch(self, wanted: int | None) -> Chosen:
+        """Choose, as metadata handler, the epoch to continue from, by the journal.
+
+        The epoch is held, so that a live run does not delete it: see ``release``.
+        """
+        self.release()
+        self.recovery = self._planned(wanted)
+        self.entry = plan_entry(
+            self.root, self.recovery, self._said, self._run_id, allow_lost=self._allow_lost
+        )
+        return Chosen(self.recovery.epoch, _reason(self.recovery, wanted))
+
+    def release(self) -> None:
+        """Release the hold on the epoch that the run's metadata handler chose; callable twice."""
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            hold.release()
+
+    @property
+    def root(self) -> str:
+        """The directory that holds all checkpoints of the run."""
+        return str(Path(self._store.path(0)).parent)
+
+    def accessible(self, epoch: int | None) -> bool:
+        """Return, as metadata handler, whether the run's store can read the epoch."""
+        return epoch is None or (epoch in self._store.epochs() and self._inspect(epoch) is None)
+
+    def written(self, epoch: int, generation: int) -> None:
+        """Acknowledge, as metadata handler, an epoch in the journal; users may rely on it."""
+        if self._journal is not None:
+            self._journal.acknowledge(epoch, generation)
+
+    def written_within(self, epoch: int, records: int, generation: int) -> None:
+        """Acknowledge in the journal a save within an epoch, after so many records."""
+        if self._journal is not None:
+            self._journal.acknowledge_within(epoch, records, generation)
+
+    def report(self, times: CheckpointTimes) -> None:
+        """Report, as metadata handler, how long a save or load took, to the run's logs."""
+        self._listen(times)
+
+    @contextlib.contextmanager
+    def opened(self, listen: Listener) -> Iterator[RunMetadata]:
+        """Open the run's journal for acknowledgements while holding the run's lock."""
+        if self._journal_is_damaged:
+            set_aside_journal(self._run)
+        with contextlib.closing(Journal.open(self._run, self._run_id)) as journal:
+            self._journal, self._listen = journal, listen
+            if self._said.torn_bytes:
+                listen(Noted("the last line of committed.jsonl was torn by a crash and is dropped"))
+            yield self
+            self._journal = None
+
+    def recover(self, listen: Listener) -> None:
+        """Apply the recovery plan of the run's metadata handler with its open journal.
+
+        Raises:
+            EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
+        """
+        # Under the run's lock only this process deletes epochs.
+        self.release()
+        if self._journal is not None:
+            apply_recovery(self.recovery, self._store, self._journal, self._run, listen)
+            apply_entry(self.entry, self.root, self._journal, self._run, listen)
+
+    def _planned(self, wanted: int | None) -> RecoveryPlan:
+        """Plan the recovery; again if a live run has deleted an epoch meanwhile."""
+        for _ in retry_attempts():
+            self._said = self._acknowledged(wanted)
+            with contextlib.suppress(_EpochGoneError):
+                return plan_recovery(
+                    self._store.epochs(),
+                    self._said,
+                    self._held_and_inspected,
+                    generation_reader(self._store),
+                    self._generation,
+                    wanted,
+                    allow_lost=self._allow_lost,
+                    recorded=self._recorded,
+                )
+        raise epochs_deleted_error(str(self._run))
+
+    def _held_and_inspected(self, epoch: int) -> Damage | None:
+        """Hold and verify an epoch for the handler; return why it is unusable, or None."""
+        hold = self._store.hold(epoch)
+        if hold is None:
+            raise _EpochGoneError
+        damage = self._inspect(epoch)
+        if damage is None:
+            self._hold = hold
+        else:
+            hold.release()
+        return damage
+
+    def _acknowledged(self, wanted: int | None) -> JournalContents:
+        """Read the journal; an epoch that the user names may replace a damaged one."""
+        try:
+            return read_journal(self._run, self._run_id)
+        except CheckpointError:
+            if wanted is None:
+                raise
+            self._journal_is_damaged = True
+            return JournalContents()
+
+
+class CheckedHandler:
+    """Wraps a foreign metadata handler: what it raises and returns is checked."""
+
+    def __init__(self, handler: MetadataHandler) -> None:
+        self._handler = handler
+        self.name = type(handler).__name__
+
+    def last_epoch(self, wanted: int | None) -> Chosen | None:
+        """See ``MetadataHandler.last_epoch``."""
+        said = self._ask("last_epoch", lambda: self._handler.last_epoch(wanted))
+        if said is None or (isinstance(said, Chosen) and type(said.epoch) is int):
+            return said
+        raise self._odd("last_epoch", f"it answered {said!r:.80}")
+
+    def accessible(self, epoch: int | None) -> bool:
+        """See ``MetadataHandler.accessible``."""
+        said = self._ask("accessible", lambda: self._handler.accessible(epoch))
+        if isinstance(said, bool):
+            return said
+        raise self._odd("accessible", f"it answered {said!r:.80}")
+
+    def written(self, epoch: int, generation: int) -> None:
+        """See ``MetadataHandler.written``."""
+        self._ask("written", lambda: self._handler.written(epoch, generation))
+
+    def report(self, times: CheckpointTimes) -> None:
+        """See ``MetadataHandler.report``."""
+        self._ask("report", lambda: self._handler.report(times))
+
+    def _ask(self, what: str, call: Callable[[], _T]) -> _T:
+        try:
+            return call()
+        except JobrunError:
+            raise
+        except Exception as error:
+            raise self._odd(what, f"{type(error).__name__}: {error}") from error
+
+    def _odd(self, what: str, how: str) -> EnvironmentFaultError:
+        return EnvironmentFaultError.of(
+            "E322",
+            f"the metadata handler {self.name} failed at '{what}': {how}",
+            "fix the handler, then resume",
+        )
+
+
+def choose_epoch(own: RunMetadata, other: CheckedHandler | None, wanted: int | None) -> Chosen:
+    """Let the metadata handlers choose the epoch to continue from, and plan the recovery.
+
+    Another handler's word counts before the user's, and both before the run's own; the run's
+    own decides whether that epoch can be used.
+
+    Raises:
+        CheckpointError: There is none that can be used.
+    """
+    said = other.last_epoch(wanted) if other else None
+    if said is None or other is None:
+        return own.last_epoch(wanted)
+    if not (wanted is None and _find_newest(own) == said.epoch):
+        if said.epoch == FROM_INIT:
+            raise CheckpointError.of(
+                "E323",
+                f"the metadata handler {other.name} wants to start from init, and there are epochs",
+                "start a new run with 'jobrun run SPEC --resume never'",
+            )
+        own.last_epoch(said.epoch)
+    return Chosen(said.epoch, f"{other.name} says: {said.reason}")
+
+
+def require_new_run(handler: MetadataHandler) -> None:
+    """Refuse a new run for which a foreign metadata handler names an epoch to continue from.
+
+    Raises:
+        CheckpointError: It names an epoch.
+    """
+    other = CheckedHandler(handler)
+    said = other.last_epoch(None)
+    if said is not None and said.epoch != FROM_INIT:
+        raise CheckpointError.of(
+            "E323",
+            f"the metadata handler {other.name} wants to continue from epoch {said.epoch}, and a "
+            "new run has none",
+            "resume the run that has it, or let last_epoch answer None for a new run",
+        )
+
+
+def _find_newest(own: RunMetadata) -> int | None:
+    """Return the epoch that the run's own metadata handler would choose, or None."""
+    try:
+        return own.last_epoch(None).epoch
+    except CheckpointError:
+        # A named epoch makes up for what is lost or damaged.
+        return None
+
+
+def build_choice_note(chosen: Chosen) -> Noted:
+    """Build the note that says which epoch the metadata handlers chose, and why."""
+    where = "init" if chosen.epoch == FROM_INIT else f"epoch {chosen.epoch}"
+    return Noted(f"continuing from {where}: {chosen.reason}")
+
+
+def _reason(recovery: RecoveryPlan, wanted: int | None) -> str:
+    if wanted is not None:
+        return "it was asked for"
+    if recovery.epoch == FROM_INIT:
+        return "no epoch has been saved yet"
+    if recovery.skipped:
+        return f"the newest that can be used; {len(recovery.skipped)} newer cannot"
+    return "the newest that is saved"

@@ -1,0 +1,385 @@
+"""Create, find, open and list run directories."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
+from jobrun.core.files.disk import disk_faults, make_directory, sync_directory
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.names import did_you_mean
+from jobrun.runner.rundir.journal import JOURNAL_NAME
+from jobrun.runner.rundir.lock import is_live
+from jobrun.runner.rundir.run_index import IndexedRun, indexed_runs
+from jobrun.runner.rundir.run_json import (
+    RECORD_NAME,
+    RunRecord,
+    creation_order,
+    read_record,
+    write_record,
+)
+
+LATEST = "latest"
+# Other users may read a run, never change it, whatever the umask says.
+_DIRECTORY_MODE = 0o755
+_TRIES = 100
+DEFAULT_RUN_DIR = "runs"
+# Files of a run, beside its record and its checkpoints.
+METRICS_NAME = "metrics.jsonl"
+EVENTS_NAME = "events.jsonl"
+USAGE_NAME = "usage.jsonl"
+# Of fewer runs, all records are read in no time.
+_WORTH_AN_INDEX = 64
+_MOST_COMPARED = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run: its directory, absolute, and what its ``run.json`` said when it was read."""
+
+    path: Path
+    record: RunRecord
+
+    @property
+    def name(self) -> str:
+        """The run's name for people, ``job/20261121-0942-brisk-heron``."""
+        return f"{self.record.job}/{self.path.name}"
+
+    def handle(self, run_dir: Path) -> str:
+        """Return how a command refers to the run: by its name, or by its path where needed."""
+        try:
+            known = Path(DEFAULT_RUN_DIR).resolve() == run_dir.resolve()
+            return self.name if known else os.path.relpath(self.path)
+        except OSError:
+            # The working directory is gone.
+            return str(self.path)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the spec of the run, absolute."""
+        return Path(os.path.normpath(self.path / self.record.folder))
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a run has something left that ``resume`` can continue."""
+        return self.record.resumable and self.record.status != "finished"
+
+    @property
+    def epoch_without_journal(self) -> int:
+        """The newest saved epoch by ``run.json`` if the journal is gone; else -1."""
+        try:
+            size_bytes = (self.path / JOURNAL_NAME).stat().st_size
+        except FileNotFoundError:
+            return self.record.epoch
+        except OSError:
+            return -1
+        # A run whose saves failed, each with a warning, ends with an empty one.
+        return -1 if size_bytes or self.record.status == "finished" else self.record.epoch
+
+    @property
+    def has_saved(self) -> bool:
+        """Whether an epoch of the run was ever saved, or may have been."""
+        return self.epoch_without_journal >= 0 or _has_saved(self.path)
+
+    @property
+    def is_stillborn(self) -> bool:
+        """Whether the run is a fork that ended before its first epoch was saved.
+
+        It has nothing that its parent lacks, so another run is continued in its place.
+        """
+        return bool(self.record.parent) and not (self.has_saved or is_live(self.path))
+
+    def write(self, **changes: object) -> Run:
+        """Change fields of the run's ``run.json``, durably, and return the run as it is then."""
+        record = replace(self.record, **changes)  # type: ignore[arg-type]  # checked by replace
+        write_record(self.path, record)
+        return replace(self, record=record)
+
+
+def create_directory(run_dir: Path, job: str) -> Path:
+    """Create an empty directory for a new run of ``job``, under an unused name.
+
+    It is not a run before its ``run.json`` is written.
+
+    Raises:
+        EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
+    """
+    parent = run_dir.absolute() / job
+    with disk_faults("E354", f"make a run directory in {parent}"):
+        make_directory(parent, _DIRECTORY_MODE, own=2)
+        path = _make_exclusively(parent)
+        for part in ("spec", "checkpoints", "logs", "artifacts", "superseded"):
+            (path / part).mkdir(mode=_DIRECTORY_MODE)
+        for directory in (path, parent, parent.parent):
+            sync_directory(directory)
+    return path
+
+
+def remove_directory(path: Path) -> None:
+    """Delete a run's directory, which disappears whole. Only under the run's lock.
+
+    Raises:
+        EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
+    """
+    with disk_faults("E354", f"remove {path}"):
+        aside = path.with_name(f".removed-{path.name}")
+        path.rename(aside)
+        sync_directory(path.parent)
+        shutil.rmtree(aside)
+
+
+def point_latest(path: Path) -> None:
+    """Point the link ``latest`` at this run; nothing depends on it, so it never fails."""
+    link = path.parent / LATEST
+    beside = path.parent / f".{LATEST}.{path.name}"
+    with contextlib.suppress(OSError):
+        beside.symlink_to(path.name)
+        beside.replace(link)
+
+
+def open_run(path: Path) -> Run:
+    """Open the run in a directory.
+
+    Raises:
+        CheckpointError: It is no run's directory, or its ``run.json`` is damaged.
+    """
+    return Run(path.absolute(), read_record(path))
+
+
+def runs(run_dir: Path, job: str = "") -> tuple[Run, ...]:
+    """List all runs below ``run_dir``, or those of one job, oldest first, without damaged ones."""
+    found = (_try_open(path) for path in _run_paths(run_dir, job))
+    return tuple(sorted((run for run in found if run), key=_rank_of))
+
+
+def _rank_of(run: Run) -> tuple[int, str]:
+    return creation_order(run.record.order, run.record.created), run.path.name
+
+
+def next_order(run_dir: Path) -> int:
+    """Return the ``order`` of a run that is created now: above that of every existing run.
+
+    It is the time in microseconds, and a counter where the clock was set back.
+    """
+    known = indexed_runs(run_dir, _WORTH_AN_INDEX)
+    newest = max((one.order for one in known), default=0)
+    return max(time.time_ns() // 1000, newest + 1)
+
+
+def unreadable_runs(run_dir: Path, job: str) -> tuple[Path, ...]:
+    """List directories of a job with saved epochs but no readable ``run.json``."""
+    return tuple(
+        path
+        for path in _list_directory(run_dir / job)
+        if not path.is_symlink() and _try_open(path) is None and _has_saved(path)
+    )
+
+
+def newest_run(run_dir: Path, job: str) -> Run | None:
+    """Return the newest run of a job; a stillborn fork only if there is no other."""
+    return _newest(runs(run_dir, job))
+
+
+def _newest(found: Sequence[Run]) -> Run | None:
+    born = (run for run in reversed(found) if not run.is_stillborn)
+    return next(born, found[-1] if found else None)
+
+
+def newest_unfinished(run_dir: Path, job: str = "") -> Run:
+    """Return the newest run that can be continued; a stillborn fork only as the last choice.
+
+    Raises:
+        CheckpointError: There is none.
+    """
+    newest = _newest([run for run in runs(run_dir, job) if run.unfinished])
+    if newest is None:
+        of_job = f" of {job}" if job else ""
+        raise CheckpointError.of(
+            "E360",
+            f"there is no unfinished run{of_job} in {run_dir}",
+            "start one with 'jobrun run SPEC', or name a finished run, or another --run-dir",
+        )
+    return newest
+
+
+def find_run(text: str, run_dir: Path) -> Run:
+    """Find the run that a user's text names: a path, a name, part of one, or ``latest``.
+
+    ``text`` is the path of a run's directory, ``latest``, a job's name (its newest run), a
+    run's name (``brisk-heron`` or the whole), or the start of a run's name that only one
+    run has; the last two also behind ``job/``.
+
+    Raises:
+        CheckpointError: It is a path, but not of a run.
+        UsageError: It is no run's name, or the start of several.
+    """
+    if os.path.lexists(Path(text) / RECORD_NAME):
+        return open_run(Path(text))
+    known = indexed_runs(run_dir, _WORTH_AN_INDEX)
+    if text == LATEST and known:
+        return _newest_indexed(run_dir, known)
+    job, slash, start = text.rpartition("/")
+    of_job = [run for run in known if run.job == (job if slash else text)]
+    if of_job and (not slash or start == LATEST):
+        return _newest_indexed(run_dir, of_job)
+    matches = [run for run in (of_job if slash else known) if _is_called(run, start)]
+    exact = [run for run in matches if start in (run.name, _words_of(run))]
+    if len(exact or matches) == 1:
+        return open_run(run_dir / (exact or matches)[0].path)
+    if len(matches) > 1:
+        raise _ambiguous(text, matches)
+    if Path(text).exists() or _is_path(text, known):
+        raise CheckpointError.of(
+            "E350",
+            f"not a jobrun run directory: {text}",
+            "name a run below --run-dir, or the path of its directory",
+        )
+    raise _unknown(text, run_dir, known)
+
+
+def _newest_indexed(run_dir: Path, known: Sequence[IndexedRun]) -> Run:
+    """Find the newest run in the index, as ``newest_run``, opening no more runs than needed."""
+    for one in reversed(known):
+        run = open_run(run_dir / one.path)
+        if not run.is_stillborn:
+            return run
+    return open_run(run_dir / known[-1].path)
+
+
+def _make_exclusively(parent: Path) -> Path:
+    for _ in range(_TRIES):
+        # The user's own clock: a name is for people. Order comes from ``order``.
+        minute = datetime.now().astimezone().strftime("%Y%m%d-%H%M")
+        path = parent / f"{minute}-{random_name()}"
+        try:
+            path.mkdir(mode=_DIRECTORY_MODE)
+        except FileExistsError:
+            continue
+        return path
+    raise EnvironmentFaultError.of(
+        "E354", f"no free name for a run in {parent}", "wait a minute, and try again"
+    )
+
+
+def _run_paths(run_dir: Path, job: str) -> Iterator[Path]:
+    for parent in [run_dir / job] if job else _list_directory(run_dir):
+        if parent.is_symlink():
+            continue
+        for path in _list_directory(parent):
+            # ``latest`` is a link, and would count its run twice.
+            if not path.is_symlink() and _is_file(path / RECORD_NAME):
+                yield path
+
+
+def _list_directory(directory: Path) -> list[Path]:
+    """List a directory that may hold runs; return [] where it is none, or may not be read."""
+    try:
+        return sorted(directory.iterdir())
+    except OSError:
+        return []
+
+
+def _is_file(path: Path) -> bool:
+    # Path.is_file raises where a directory on the way may not be looked into.
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def _has_saved(path: Path) -> bool:
+    try:
+        facts = (path / JOURNAL_NAME).stat()
+    except OSError:
+        facts = None
+    if facts is not None and stat.S_ISREG(facts.st_mode) and facts.st_size > 0:
+        return True
+    return any(one.name.startswith("epoch-") for one in _list_directory(path / "checkpoints"))
+
+
+def _try_open(path: Path) -> Run | None:
+    try:
+        return open_run(path)
+    except CheckpointError:
+        return None
+
+
+def _is_called(run: IndexedRun, start: str) -> bool:
+    return bool(start) and (run.name.startswith(start) or _words_of(run).startswith(start))
+
+
+def _words_of(run: IndexedRun) -> str:
+    """Return the name of a run without its date, ``brisk-heron``."""
+    return run.name.split("-", 2)[-1]
+
+
+def _is_path(text: str, known: tuple[IndexedRun, ...]) -> bool:
+    if not any(character in text for character in "/\\"):
+        return False
+    return text.startswith(("/", ".", "~")) or text.partition("/")[0] not in {
+        run.job for run in known
+    }
+
+
+def _ambiguous(text: str, matches: list[IndexedRun]) -> UsageError:
+    names = ", ".join(_whole_name(run) for run in matches[:6])
+    return UsageError.of(
+        "E351", f"'{text}' matches several runs: {names}", "write more of the name"
+    )
+
+
+def _unknown(text: str, run_dir: Path, known: tuple[IndexedRun, ...]) -> UsageError:
+    if not known:
+        mend = "start one with 'jobrun run SPEC', or name the directory of the runs: --run-dir DIR"
+        above = next((one for one in _directories_above(run_dir) if one.is_dir()), None)
+        if above is not None:
+            mend = f"there is {os.path.relpath(above)}: add --run-dir {os.path.relpath(above)}"
+        return UsageError.of("E351", f"there are no runs in {run_dir}", mend)
+    # The newest are meant most often; comparing with ten thousand names takes a second.
+    names = [_whole_name(run) for run in known[-_MOST_COMPARED:]]
+    names += sorted({run.job for run in known})[:_MOST_COMPARED]
+    return UsageError.of("E351", f"no run '{text}' in {run_dir}", did_you_mean(text, names))
+
+
+def _directories_above(run_dir: Path) -> Iterator[Path]:
+    """Yield where a relative directory of runs would be in each folder above this one."""
+    if not run_dir.is_absolute():
+        with contextlib.suppress(OSError):
+            yield from (folder / run_dir for folder in Path.cwd().parents)
+
+
+def _whole_name(run: IndexedRun) -> str:
+    return f"{run.job}/{run.name}"
+
+
+_ADJECTIVES = """
+    able airy amber ample azure blithe bold brave bright brisk calm candid civil clear clever cool
+    coral crisp deft eager early fair fleet fond frank free fresh gentle glad golden grand green
+    handy happy hardy hazel keen kind light lively loyal lucid mellow merry mild neat nimble noble
+    olive patient plain proud quick quiet rapid ready robust rosy royal sage silver smart snug
+    sober solid sound spry steady still sturdy sunny sure tidy trim true upbeat vivid warm
+"""
+_ANIMALS = """
+    ant badger bat bear beaver bee bison boar bream camel carp cat civet cod condor coot crab crane
+    crow deer dingo dove duck eagle eel egret elk falcon ferret finch fox frog gecko gibbon gnu
+    goat goose grouse gull hare hawk heron hippo horse ibex ibis jackal jay kestrel kiwi koala
+    lark lemur lion llama lynx magpie marten mole moose moth newt ocelot okapi orca oryx osprey
+    otter owl ox panda parrot perch pike plover puffin quail rabbit raven rhino robin rook salmon
+    seal shark sheep shrew skua sloth snail sparrow squid stork swan swift tapir tern tiger toad
+    trout turtle viper vole walrus wasp whale wolf wombat wren yak zebra
+"""
+
+
+def random_name() -> str:
+    """Return a random name for the directory of a new run, such as ``brisk-heron``."""
+    return f"{_any(_ADJECTIVES.split())}-{_any(_ANIMALS.split())}"
+
+
+def _any(words: list[str]) -> str:
+    # Not the module 'random', which a job may have seeded; 'secrets' takes long to import.
+    return words[int.from_bytes(os.urandom(4)) % len(words)]

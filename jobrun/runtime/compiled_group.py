@@ -1,0 +1,274 @@
+"""Compile all blocks of a task group into a plan that runs any number of times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from typing import Any
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.query import walk
+from jobrun.graph.readers import ReadQueue, ReadRecords
+from jobrun.graph.steps import CallPython
+from jobrun.graph.types import (
+    NodeReport,
+    NodeSetup,
+    OutputRef,
+    Report,
+    SetupNets,
+    Task,
+    TaskGroup,
+)
+from jobrun.runtime.codegen.compiler import Block, compile_block, compile_expression
+from jobrun.runtime.codegen.liveness import (
+    BlockNames,
+    GroupUsage,
+    Steps,
+    collect_usage,
+    find_opaque_names,
+)
+from jobrun.runtime.codegen.optimize.alias_analysis import is_fresh
+from jobrun.runtime.codegen.statements import FLAG
+from jobrun.runtime.codegen.step_times import Instrumenter
+from jobrun.runtime.frame.frame import Frame
+from jobrun.runtime.records.queue_endpoints import (
+    QueuePlan,
+    QueueSource,
+    add_moved_names,
+    plan_queues,
+    plan_sinks,
+)
+from jobrun.runtime.records.record_loop import (
+    RecordPlan,
+    RecordSource,
+    Streams,
+    field_levels,
+    record_block,
+)
+from jobrun.runtime.steps.dispatch import Actions
+from jobrun.runtime.task_limits import has_own_scope
+from jobrun.values.blob_kinds import Value
+
+
+@dataclass(frozen=True, slots=True)
+class SetupPlan:
+    """The compiled blocks before and after a scope."""
+
+    init: Block
+    exit: Block
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPlan:
+    """The compiled block of a report, which runs at an interval."""
+
+    interval_s: float
+    block: Block
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlan:
+    """The plan of one output: where its value comes from, and whether it needs no copy."""
+
+    name: str
+    ref: OutputRef
+    value: Callable[[Any], Value]
+    is_fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """The compiled blocks of a task.
+
+    Attributes:
+        may_block: It may not return to a step boundary for an unknown time.
+        records: How it reads and writes records; None for a task that does neither.
+        has_own_scope: It can end by itself; see ``task_limits``.
+        is_bare: There is nothing to it but one body and outputs.
+    """
+
+    task: Task
+    setup: tuple[SetupPlan, ...]
+    instance_setup: tuple[SetupPlan, ...]
+    body: Block
+    reports: tuple[ReportPlan, ...]
+    outputs: tuple[OutputPlan, ...]
+    may_block: bool
+    records: RecordPlan | None = None
+    has_own_scope: bool = False
+    is_bare: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """The compiled blocks around and beside all tasks of a group on one node."""
+
+    node: str
+    setup: tuple[SetupPlan, ...] = ()
+    reports: tuple[ReportPlan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """A compiled group; ``nodes`` are those it uses, in the order of first use.
+
+    Attributes:
+        changed: Per node, the names of shared blobs that may be changed in place.
+        queues: What is made for its queues at each run.
+        opaque: Per node, those of ``changed`` that code may change which cannot be seen into.
+        is_alone: It is one bare task that ends soon once it is asked to, and nothing else: it
+            needs no thread of its own, and no thread that waits for it.
+    """
+
+    group: TaskGroup
+    tasks: tuple[TaskPlan, ...]
+    nodes: tuple[NodePlan, ...]
+    changed: Mapping[str, frozenset[str]]
+    queues: tuple[QueuePlan, ...] = ()
+    opaque: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    is_alone: bool = False
+
+
+def plan_group(group: TaskGroup, meter: Instrumenter | None = None) -> GroupPlan:
+    """Compile all blocks of a task group into its plan, with step timers if given a ``meter``."""
+    known = GroupUsage(group, meter)
+    places: dict[str, None] = {}
+    nodes = [one.node for one in group.setup] + [one.node for one in group.reports]
+    for node in (*nodes, *(task.node for task in group.tasks)):
+        places.setdefault(node)
+    tasks = tuple(_task_plan(task, known) for task in group.tasks)
+    around = tuple(_node_plan(node, group, known) for node in places)
+    queues = plan_queues(group)
+    opaque = find_opaque_names(group)
+    return GroupPlan(
+        group,
+        tasks,
+        around,
+        {node: known.changed(node) for node in places},
+        queues,
+        {node: opaque.get(node, frozenset()) for node in places},
+        not queues and _is_alone(tasks, around),
+    )
+
+
+def _is_alone(tasks: tuple[TaskPlan, ...], around: tuple[NodePlan, ...]) -> bool:
+    if len(tasks) != 1 or any(one.setup or one.reports for one in around):
+        return False
+    (one,) = tasks
+    return one.is_bare and not (one.may_block or one.has_own_scope or one.task.needs)
+
+
+def _task_plan(task: Task, known: GroupUsage) -> TaskPlan:
+    reports = tuple(report.steps for report in task.reports)
+    names = add_moved_names(task, known.task_block(task, task.steps, beside=reports))
+    records = plan_records(task, names)
+    return TaskPlan(
+        task,
+        tuple(_setup_plan(task, one, known) for one in task.setup),
+        tuple(_setup_plan(task, one, known) for one in task.instance_setup),
+        _block(task.steps, record_block(task), names),
+        tuple(
+            _report_plan(one, _beside(task, one.steps, known), _all(task)) for one in task.reports
+        ),
+        tuple(_output_plan(task, index, names) for index in range(len(task.outputs))),
+        records is not None
+        or any(isinstance(step, CallPython) for steps in _all(task) for step in walk(steps)),
+        records,
+        has_own_scope(task),
+        not (task.setup or task.instance_setup or task.reports or records is not None)
+        and task.instances <= 1,
+    )
+
+
+def _setup_plan(task: Task, nets: SetupNets, known: GroupUsage) -> SetupPlan:
+    return SetupPlan(
+        _block(nets.init, f"{nets.name}.init", known.task_block(task, nets.init)),
+        _block(nets.exit, f"{nets.name}.exit", known.task_block(task, nets.exit), in_exit=True),
+    )
+
+
+def _beside(task: Task, steps: Steps, known: GroupUsage) -> BlockNames:
+    """Return how a report's block uses names, beside the body, for the plan of its group."""
+    others = [one.steps for one in task.reports if one.steps is not steps]
+    return known.task_block(task, steps, beside=(task.steps, *others))
+
+
+def _output_plan(task: Task, index: int, names: BlockNames) -> OutputPlan:
+    output = task.outputs[index]
+    return OutputPlan(
+        output.name,
+        OutputRef(task.name, task.node, output.name),
+        compile_expression(output.value, names),
+        is_fresh(output.value),
+    )
+
+
+def _node_plan(node: str, group: TaskGroup, known: GroupUsage) -> NodePlan:
+    return NodePlan(
+        node,
+        tuple(_node_setup(one, known) for one in group.setup if one.node == node),
+        tuple(_node_report(one, known) for one in group.reports if one.node == node),
+    )
+
+
+def _node_setup(setup: NodeSetup, known: GroupUsage) -> SetupPlan:
+    nets = setup.nets
+    init, leave = known.node_block(setup, nets.init), known.node_block(setup, nets.exit)
+    return SetupPlan(
+        _block(nets.init, f"{nets.name}.init", init),
+        _block(nets.exit, f"{nets.name}.exit", leave, in_exit=True),
+    )
+
+
+def _node_report(report: NodeReport, known: GroupUsage) -> ReportPlan:
+    steps = report.report.steps
+    names = known.node_block(report, steps)
+    return _report_plan(report.report, names, [steps])
+
+
+def _report_plan(report: Report, names: BlockNames, beside: list[Steps]) -> ReportPlan:
+    """Compile a report into its plan; ``failed`` is its flag unless a blob there has that name."""
+    is_blob = names.is_outer(FLAG) or any(FLAG in collect_usage(steps).bound for steps in beside)
+    return ReportPlan(
+        report.interval_s, _block(report.steps, report.path, names, in_exit=not is_blob)
+    )
+
+
+def _block(steps: Steps, path: str, names: BlockNames, *, in_exit: bool = False) -> Block:
+    return compile_block(steps, path, names, Actions(names, in_exit=in_exit), in_exit=in_exit)
+
+
+def _all(task: Task) -> list[Steps]:
+    around = [part for one in task.setup + task.instance_setup for part in (one.init, one.exit)]
+    return [*around, task.steps, *(report.steps for report in task.reports)]
+
+
+def plan_records(task: Task, names: BlockNames) -> RecordPlan | None:
+    """Compile how a task reads and writes records into the group's plan; None if it does not."""
+    if task.read is None and not task.write:
+        return None
+    reader = None
+    if isinstance(task.read, ReadRecords):
+        # The readers of all kinds of files, for jobs that read some.
+        from jobrun.runtime.records.reader import ReaderPlan  # noqa: PLC0415
+
+        reader = ReaderPlan(task.read, task.instances, names)
+    queue = task.read if isinstance(task.read, ReadQueue) else None
+    sinks = plan_sinks(task, names)
+
+    def streams(frame: Frame) -> Streams:
+        source: RecordSource | None = None
+        if queue is not None:
+            source = QueueSource(queue, task, frame)
+        elif reader is not None:
+            source = reader.source(frame)
+        return Streams(source, tuple(plan.sink(frame) for plan in sinks))
+
+    return RecordPlan(streams, field_levels(task, names), shares_records(task), task.path)
+
+
+def shares_records(task: Task) -> bool:
+    """Return whether instances of a task in the group's plan compete for the same records."""
+    if task.instances <= 1:
+        return False
+    return not (isinstance(task.read, ReadRecords) and task.read.reader.shard == "instance")

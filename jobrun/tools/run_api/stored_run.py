@@ -1,0 +1,231 @@
+"""Read a run, or all runs of a directory, from their files; nothing is read before it is needed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, overload
+
+from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.core.errors import JobrunError, UsageError
+from jobrun.core.text.names import did_you_mean
+from jobrun.runner.rundir.run_directories import Run, find_run, open_run
+from jobrun.tools.checkpoint_blobs import find_stored_epoch
+from jobrun.tools.inspect import checkpoint_directory
+from jobrun.tools.run_api.epoch_blobs import EpochBlobs
+from jobrun.tools.run_api.metric_table import MetricTable, import_pandas
+from jobrun.tools.run_api.notebook import render_run, render_runs
+from jobrun.tools.runs.manage_runs import read_tags
+from jobrun.tools.runs.metrics import Metrics, read_metrics, select_metrics
+from jobrun.tools.runs.status import Status, read_status
+from jobrun.tools.runs.summarise_runs import RunSummary, read_summaries
+from jobrun.tools.runs.task_logs import read_log, require_logs
+
+
+class StoredRun:
+    """A run as its files describe it, whether it lives or has ended.
+
+    Each method reads the files again, so a live run is seen as it is then.
+
+    Args:
+        path: The run's directory.
+
+    Attributes:
+        path: The run's directory, absolute.
+
+    Raises:
+        CheckpointError: E350, E375: it is no run's directory, or ``run.json`` is damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._run = open_run(path)
+        self.path = self._run.path
+
+    @property
+    def name(self) -> str:
+        """Of the run: ``job/20261121-0942-brisk-heron``."""
+        return self._run.name
+
+    @property
+    def job(self) -> str:
+        """The name of the job."""
+        return self._run.record.job
+
+    @property
+    def created(self) -> datetime:
+        """When the run was started, with a time zone."""
+        return datetime.fromisoformat(self._run.record.created)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The run's tags, sorted."""
+        return read_tags(self.path)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The params that the run last ran with.
+
+        Secrets are hidden; a value from an environment variable is a reference, ``${env:NAME}``.
+        """
+        return dict(self._now().record.params)
+
+    @property
+    def epochs(self) -> tuple[int, ...]:
+        """The epochs whose checkpoints are there, ascending."""
+        return tuple(DirectoryStore(str(checkpoint_directory(self._now()))).epochs())
+
+    def status(self) -> Status:
+        """Determine the run's status: ``.status``, ``.epoch``, ``.saved``, ``.left_s`` and more."""
+        return read_status(self._now())
+
+    def metrics(self, *names: str) -> MetricTable:
+        """Read the run's metrics as arrays by name; some, or all.
+
+        Lines that cannot be read are left out, with a ``RuntimeWarning``.
+
+        Raises:
+            UsageError: E424, there is no metric of that name.
+            CheckpointError: E470, the file is no regular file, or cannot be read.
+        """
+        found = select_metrics(read_metrics(self.path), names)
+        if found.damaged:
+            lines = "line" if found.damaged == 1 else "lines"
+            warnings.warn(
+                f"{found.damaged} {lines} of {self.path / 'metrics.jsonl'} cannot be read and "
+                "left out",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return MetricTable(found)
+
+    def blobs(self, epoch: int | None = None) -> EpochBlobs:
+        """Open the blobs of a checkpoint; each is read and verified when it is asked for.
+
+        Args:
+            epoch: Its number, 0 for what init made; None for the newest.
+
+        Raises:
+            CheckpointError: E408, there is no such checkpoint; or its manifest is damaged.
+        """
+        at = "" if epoch is None else f"@{epoch}"
+        return EpochBlobs(find_stored_epoch(f"{self.path}{at}", self.path.parent.parent))
+
+    def logs(self, task: str = "") -> list[str]:
+        """Read the lines that a task has written; of all tasks, each with its task's name before.
+
+        Raises:
+            UsageError: E428, there is no log of that task.
+            CheckpointError: E470, a log is no regular file, or cannot be read.
+        """
+        files = require_logs(self.path, task, self.name)
+        return [
+            line if task else f"{path.stem} {line}" for path in files for line in read_log(path)
+        ]
+
+    def __repr__(self) -> str:
+        return f"<StoredRun {self.name}>"
+
+    def _repr_html_(self) -> str:
+        status = self.status()
+        facts = [
+            ("status", status.status), ("epoch", str(status.epoch)), ("saved", str(status.saved))
+        ]  # fmt: skip
+        metrics = Metrics((), ())
+        try:
+            facts += [(name, str(value)) for name, value in self.params.items()]
+            metrics = read_metrics(self.path)
+        except JobrunError as error:
+            # The rest is shown.
+            facts += [("not readable", fault.message) for fault in error.faults]
+        return render_run(self.name, facts, metrics)
+
+    def _now(self) -> Run:
+        return open_run(self.path)
+
+
+class StoredRuns(Sequence[StoredRun]):
+    """The runs below a directory, oldest first; also by name: ``runs["brisk-heron"]``.
+
+    What cannot be read is a ``RuntimeWarning``, and the rest is there.
+
+    Args:
+        run_dir: The directory.
+        job: Only the runs of this job; empty for all.
+
+    Raises:
+        UsageError: E351, there is no such directory, or no run of that job.
+    """
+
+    def __init__(self, run_dir: Path, job: str = "") -> None:
+        if not run_dir.is_dir():
+            raise UsageError.of(
+                "E351", f"there is no directory {run_dir.absolute()}", "name the one of the runs"
+            )
+        self.run_dir = run_dir.absolute()
+        listed = read_summaries(self.run_dir, job)
+        self._found = listed.runs
+        if job and not self._found:
+            mend = did_you_mean(job, {one.job for one in read_summaries(self.run_dir).runs})
+            raise UsageError.of("E351", f"no run of '{job}' in {self.run_dir}", mend)
+        for fault in listed.faults:
+            warnings.warn(f"{self.run_dir}: {fault}", RuntimeWarning, stacklevel=3)
+
+    @overload
+    def __getitem__(self, at: int | str) -> StoredRun: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[StoredRun]: ...
+
+    def __getitem__(self, at: int | str | slice) -> StoredRun | list[StoredRun]:
+        """Open a run by its place, or by what names it on the command line; or several.
+
+        Raises:
+            UsageError: E351, no run is called so, or several are.
+            CheckpointError: ``run.json`` is damaged, or the run was removed.
+        """
+        if isinstance(at, str):
+            return StoredRun(find_run(at, self.run_dir).path)
+        if isinstance(at, slice):
+            return [self._open(one) for one in self._found[at]]
+        return self._open(self._found[at])
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __iter__(self) -> Iterator[StoredRun]:
+        return (self._open(one) for one in self._found)
+
+    def to_pandas(self) -> Any:
+        """Make a pandas DataFrame with a row per run.
+
+        Its index is the run's name. Its columns are ``job``, ``status``, ``epoch``, ``created``,
+        and ``params.NAME`` and ``metrics.NAME`` (the last value) of all runs.
+
+        Raises:
+            EnvironmentFaultError: E432, pandas is not installed.
+        """
+        pandas = import_pandas()
+        rows = [
+            {
+                "job": one.job,
+                "status": one.status,
+                "epoch": one.epoch,
+                "created": datetime.fromisoformat(one.created),
+                **{f"params.{name}": value for name, value in one.params.items()},
+                **{f"metrics.{name}": value for name, value in one.metrics.items()},
+            }
+            for one in self._found
+        ]
+        names = [f"{one.job}/{one.name}" for one in self._found]
+        return pandas.DataFrame(rows, index=pandas.Index(names, name="run"))
+
+    def __repr__(self) -> str:
+        return f"<StoredRuns: {len(self)} in {self.run_dir}>"
+
+    def _repr_html_(self) -> str:
+        return render_runs(self._found)
+
+    def _open(self, one: RunSummary) -> StoredRun:
+        return StoredRun(self.run_dir / one.path)

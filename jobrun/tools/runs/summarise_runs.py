@@ -1,0 +1,212 @@
+"""Summarise all runs below a directory: params, last metrics, status, tags, and what is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from jobrun.core.errors import JobrunError
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.big_integers import integer_hex, is_long
+from jobrun.runner.rundir.lock import is_live
+from jobrun.runner.rundir.run_directories import METRICS_NAME, open_run
+from jobrun.runner.rundir.run_index import RunIndex, read_index
+from jobrun.runner.rundir.run_json import creation_order, read_record
+from jobrun.tools.runs.manage_runs import KILLED, read_tags
+
+Value = float | int | bool | str
+INDEX_NAME = ".summaries.json"
+_SWEEP = "sweep="
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """One run, as a row of a table of runs.
+
+    Attributes:
+        path: Relative to the directory of the runs: ``job/name``.
+        created: UTC, ISO 8601.
+        order: Ascending in the order in which runs were made.
+        status: As ``run.json`` says; ``killed`` when it says that it runs and no process holds it.
+        epoch: The newest epoch that is saved, of a live run the newest that ended; -1 for none.
+        parent: Of a fork: the run it started from, ``job/name``; empty for none.
+        parent_id: The ``run_id`` of that run.
+        parent_epoch: The epoch it started from; -1 for none.
+        params: By name; see ``RunRecord.params``.
+        metrics: The last value of each metric that the job declares; integers of more than 4000
+            digits as text.
+        tags: Sorted.
+        faults: What could not be read, in words.
+        total_epochs: Of a live run: after which it ends, if it says so.
+        left_s: Of a live run: the estimated seconds until then.
+        best_epoch: Where ``metrics`` are not the last ones: the epoch of these.
+    """
+
+    path: str
+    job: str
+    created: str
+    order: int
+    status: str
+    epoch: int
+    exit_code: int | None
+    reason: str
+    resumable: bool
+    run_id: str
+    parent: str
+    parent_id: str
+    parent_epoch: int
+    seed: int
+    params: Mapping[str, Value]
+    metrics: Mapping[str, Value]
+    tags: tuple[str, ...]
+    faults: tuple[str, ...]
+    total_epochs: int | None = None
+    left_s: float | None = None
+    best_epoch: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The run's name without that of its job: ``20261121-0942-brisk-heron``."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def words(self) -> str:
+        """The run's name without its date: ``brisk-heron``."""
+        return self.name.split("-", 2)[-1]
+
+    @property
+    def sweep(self) -> str:
+        """The name of the sweep that the run is a point of; empty for none."""
+        tags = (tag for tag in self.tags if tag.startswith(_SWEEP))
+        return next(tags, "").removeprefix(_SWEEP)
+
+    def age_s(self, now: datetime) -> float:
+        """Return the seconds since the run was created."""
+        return max(0.0, (now - datetime.fromisoformat(self.created)).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class RunListing:
+    """The runs below a directory, oldest first, and which of them cannot be read, in words."""
+
+    runs: tuple[RunSummary, ...]
+    faults: tuple[str, ...]
+
+
+def read_summaries(run_dir: Path, job: str = "") -> RunListing:
+    """Summarise the runs below a directory, or those of one job, with their present status.
+
+    Only runs that have changed since the last time are read; live ones always are.
+
+    Args:
+        run_dir: The directory of the runs.
+        job: Only the runs of this job; empty for all.
+    """
+    faults: list[str] = []
+
+    def note(path: str, error: Exception) -> None:
+        if not job or path.split("/", maxsplit=1)[0] == job:
+            faults.append(f"{path}: {_describe(error)}")
+
+    listed = read_index(run_dir, _SUMMARIES, note)
+    found = (_build(path, values) for path, values in listed if not job or values[0] == job)
+    runs = sorted(found, key=lambda one: (one.order, one.path))
+    present = tuple(
+        _with_present_status(run_dir, one) if one.status == "running" else one for one in runs
+    )
+    faults += [f"{one.path}: {fault}" for one in present for fault in one.faults]
+    return RunListing(present, tuple(faults))
+
+
+def _describe(error: Exception) -> str:
+    cause = error.__cause__ if isinstance(error, JobrunError) else error
+    if isinstance(cause, FileNotFoundError):
+        return "it disappeared while it was read"
+    if isinstance(error, JobrunError):
+        return error.faults[0].message
+    return (error.strerror if isinstance(error, OSError) else "") or str(error)
+
+
+def _with_present_status(run_dir: Path, one: RunSummary) -> RunSummary:
+    """Add to the summary of a run that says that it runs what its files and its lock say now."""
+    from jobrun.runner.rundir.journal import JOURNAL_NAME, read_journal  # noqa: PLC0415 - few run
+
+    run = run_dir / one.path
+    if not is_live(run):
+        try:
+            epoch = read_journal(run, one.run_id).newest
+        except JobrunError:
+            faults = (*one.faults, f"cannot read {JOURNAL_NAME}")
+            return replace(one, status=KILLED, faults=faults)
+        return replace(one, status=KILLED, epoch=epoch)
+    from jobrun.tools.runs.status import read_status  # noqa: PLC0415 - few are live
+
+    try:
+        state = read_status(open_run(run), lines=0)
+    except JobrunError as error:
+        return replace(one, faults=(*one.faults, _describe(error)))
+    return replace(
+        one,
+        status=state.status,
+        epoch=state.epoch,
+        total_epochs=state.total_epochs,
+        left_s=state.left_s,
+    )
+
+
+def _read(run: Path) -> list[Any]:
+    """Read the values of a run's summary from its files, in the order of the fields."""
+    from jobrun.tools.runs.metrics import read_last_values  # noqa: PLC0415 - if it has changed
+
+    record = read_record(run)
+    faults: list[str] = []
+    metrics: Mapping[str, Value] = {}
+    try:
+        metrics, damaged = read_last_values(run)
+    except OSError as error:
+        faults.append(f"cannot read {METRICS_NAME}: {error.strerror or error}")
+    else:
+        if damaged:
+            lines, are = ("1 line", "is") if damaged == 1 else (f"{damaged} lines", "are")
+            faults.append(f"{lines} of {METRICS_NAME} cannot be read and {are} skipped")
+    parent = record.parent
+    return [
+        record.job, record.created, creation_order(record.order, record.created), record.status,
+        record.epoch, record.exit_code, record.reason, record.resumable, record.run_id,
+        parent.get("run", ""), parent.get("run_id", ""), parent.get("epoch", -1), record.seed,
+        _storable(record.params), _storable(metrics), list(read_tags(run)), faults,
+    ]  # fmt: skip
+
+
+def _storable(values: Mapping[str, Value]) -> dict[str, Value]:
+    return {
+        name: integer_hex(one) if isinstance(one, int) and is_long(one) else one
+        for name, one in values.items()
+    }
+
+
+def _build(path: str, values: list[Any]) -> RunSummary:
+    plain: list[Any] = [*values[:-2], tuple(values[-2]), tuple(values[-1])]
+    return RunSummary(path, *plain)
+
+
+_NAMES = tuple(field.name for field in fields(RunSummary))[1:-3]
+_TYPES = [
+    [str, str, int, str, int, code, str, bool, str, str, str, int, int, dict, dict, list, list]
+    for code in (int, type(None))
+]
+
+
+def _fits(values: list[Any]) -> bool:
+    if list(map(type, values)) not in _TYPES:
+        return False
+    scalars = (*values[13].values(), *values[14].values())
+    texts = (*values[15], *values[16])
+    return all(type(one) in _SCALARS for one in scalars) and all(type(one) is str for one in texts)
+
+
+_SCALARS = frozenset({float, int, bool, str})
+_SUMMARIES = RunIndex(INDEX_NAME, _NAMES, _read, _fits, METRICS_NAME)

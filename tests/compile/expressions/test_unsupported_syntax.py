@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+
+from jobrun.compile.expressions.unsupported_syntax import (
+    UNSUPPORTED_FORMS,
+    explain_unknown_draw,
+    explain_unknown_function,
+)
+from jobrun.graph.expressions import DTYPES
+from jobrun.ops.table import DRAWS, OPERATORS
+from tests.support.expressions import expression, fault
+from tests.support.tables import each_case
+
+
+@each_case(
+    ("text", "mend"),
+    [
+        ("lambda x: x", "write a net, or write {call"),
+        ("[v for v in x]", "whole arrays"),
+        ("(y := 1)", "a statement of its own"),
+        ("f'{x}'", "log: 'x is {x}'"),
+        ("x is y", "write =="),
+        ("x in y", "isin(x, values)"),
+        ("{'a': 1}", "one blob per value"),
+        ("x.sum()", "write sum(x)"),
+        ("x.reshape(2, 3)", "write reshape(x)"),
+        ("x.append(1)", "write concatenate([x, …])"),
+        ("x.flatten()", "write ravel(x)"),
+        ("x.astype(float32)", "write astype(x, float32)"),
+        ("x.upper()", "concatenated with +"),
+        ("x.foo()", "jobrun ops"),
+        ("(a + b).sum()", "write sum(a + b)"),
+        ("np.sum(x)", "write sum"),
+        ("np.linalg.norm(x)", "write norm"),
+        ("np.random.normal(0, 1)", "write rng.normal"),
+        ("math.sqrt(x)", "write sqrt"),
+        ("np.pi", "write pi"),
+        ("np.float32", "write float32"),
+        ("np.newaxis", "write None"),
+        ("print(x)", "log step"),
+        ("range(3)", "arange"),
+        ("sqroot(x)", "did you mean 'sqrt'?"),
+        ("totally_unknown(x)", "jobrun ops"),
+        ("rng.shuffle(x)", "x = rng.permutation(x)"),
+        ("rng.randn(3)", "standard_normal"),
+        ("rng.norml(3)", "did you mean 'normal'?"),
+        ("rng.seed", "values have"),
+        ("true", "write True"),
+        ("null", "write None"),
+        ("sum", "call it: sum(…)"),
+        ("float", "as a dtype write float64"),
+        ("rng", "rng.normal"),
+        ("node", "node.name"),
+        ("a.b.c", "T, shape, size, ndim, dtype"),
+        ("max(a, b)", "maximum(a, b)"),
+    ],
+)
+def test_the_mend_says_what_to_write(text, mend):
+    assert mend in fault(expression, text)[3]
+
+
+def test_every_refused_form_says_what_to_write():
+    assert all(refusal.message and refusal.mend for refusal in UNSUPPORTED_FORMS.values())
+
+
+@pytest.mark.parametrize("word", ["print", "str", "shape", "append", "zip", "fill"])
+def test_what_is_said_to_be_no_function_is_none(word):
+    assert word not in OPERATORS
+    assert word not in DTYPES
+    assert explain_unknown_function(word).mend
+
+
+@pytest.mark.parametrize("word", ["shuffle", "randint", "spawn", "bytes"])
+def test_what_is_said_to_be_no_draw_is_none(word):
+    assert word not in DRAWS
+    assert explain_unknown_draw(word).mend

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+from jobrun.graph.expressions import Draw
+from jobrun.ops.builtin_operators.draws import DRAW_METHODS
+from tests.support.expressions import expression, run_line
+from tests.support.tables import check_each
+
+# In place, or handing the generator on.
+LEFT_OUT = {"shuffle", "bytes", "spawn", "bit_generator"}
+
+
+def _stream() -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64DXSM(7))
+
+
+def _check_doc(method):
+    assert method.doc
+    assert not method.doc.endswith(".")
+
+
+def _check_example(method):
+    draw = expression(method.example)
+    assert isinstance(draw, Draw)
+    assert draw.method == method.name
+
+
+def _check_determinism(method):
+    first, _, _ = run_line(method.example, _stream())
+    second, _, _ = run_line(method.example, _stream())
+
+    assert np.asarray(first).dtype == np.asarray(second).dtype
+    assert np.array_equal(first, second)
+
+
+def _check_signature(method):
+    function = getattr(_stream(), method.name)
+    text = (function.__doc__ or "").strip().split(")\n")[0].replace("\n", " ")
+    there = [one.split("=")[0].strip() for one in text[text.index("(") + 1 :].split(",")]
+    own = method.parameters
+    positional = [name for name in there if name != "*"][: len(own.positional)]
+
+    assert list(own.positional) == positional
+    assert set(own.named) <= set(there)
+    assert "out" not in own.keywords
+
+
+@pytest.mark.parametrize(
+    "check", [_check_doc, _check_example, _check_determinism, _check_signature]
+)
+def test_every_draw_passes(check):
+    check_each(DRAW_METHODS, check)
+
+
+def test_every_other_method_of_a_generator_was_left_out_on_purpose():
+    public = {name for name, _ in inspect.getmembers(np.random.Generator) if name[0] != "_"}
+
+    assert public - {method.name for method in DRAW_METHODS} == LEFT_OUT

@@ -1,0 +1,48 @@
+"""Every public function of numpy is an operator, or stands in the list with a reason."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jobrun.ops.table import OPERATORS
+from jobrun.ops.unsupported_functions import LEFT_OUT
+
+
+def _public():
+    for prefix, module in (("", np), ("linalg.", np.linalg), ("fft.", np.fft)):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if not callable(thing) or name.startswith("_"):
+                continue
+            if isinstance(thing, type) and (prefix or issubclass(thing, np.generic)):
+                continue
+            yield prefix + name
+
+
+def _there():
+    made = {
+        one.implementation.removeprefix("numpy").lstrip(":.").replace(":", ".")
+        for one in OPERATORS.values()
+    }
+    return {name for name in _public() if name in made or name in OPERATORS}
+
+
+def test_nothing_of_numpy_is_forgotten():
+    assert sorted(set(_public()) - _there() - set(LEFT_OUT)) == []
+
+
+def test_nothing_is_there_and_left_out():
+    assert sorted(_there() & set(LEFT_OUT)) == []
+
+
+def test_what_is_left_out_is_numpys():
+    assert sorted(set(LEFT_OUT) - set(_public())) == []
+
+
+def test_what_an_issue_of_everyday_work_asks_for_is_there():
+    wanted = (
+        "add sum matmul solve cholesky svd eigh norm sort argsort searchsorted segment_sum "
+        "bincount index_add add_at counter count_up zeros full astype reshape where select mean "
+        "std median quantile cov corrcoef histogram percentile unique einsum"
+    )
+    assert set(wanted.split()) <= OPERATORS.keys()

@@ -1,0 +1,288 @@
+"""Making, finding and listing runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
+from jobrun.runner.rundir import run_directories as rundir
+from jobrun.runner.rundir import run_index as runindex
+from jobrun.runner.rundir.run_directories import (
+    create_directory,
+    find_run,
+    newest_run,
+    newest_unfinished,
+    open_run,
+    point_latest,
+    runs,
+)
+from jobrun.runner.rundir.run_json import RECORD_NAME, RunRecord, write_record
+from tests.support.many_runs import make_runs
+
+
+def make(root, job, name, number, **fields):
+    path = root / job / name
+    path.mkdir(parents=True)
+    created = f"2026-11-21T09:42:00.{number:06d}+00:00"
+    write_record(path, RunRecord(f"id-{number}", job, created, folder="../../..", **fields))
+    return path
+
+
+@pytest.fixture
+def root(tmp_path):
+    root = tmp_path / "runs"
+    make(root, "kmeans", "20261121-0942-brisk-heron", 1, status="finished")
+    make(root, "kmeans", "20261121-0942-brave-otter", 2)
+    make(root, "hmm", "20261121-0941-calm-elk", 3, status="stopped")
+    make(root, "hmm", "20261121-0942-quick-fox", 4, resumable=False, status="failed")
+    return root
+
+
+def test_a_new_directory_is_nobody_elses_and_not_yet_a_run(tmp_path):
+    path = create_directory(tmp_path / "runs", "kmeans")
+
+    assert path.parent == tmp_path / "runs" / "kmeans"
+    assert {item.name for item in path.iterdir()} == {
+        "spec",
+        "checkpoints",
+        "logs",
+        "artifacts",
+        "superseded",
+    }
+    assert runs(tmp_path / "runs") == ()
+
+
+def test_a_taken_name_is_never_taken_twice(tmp_path, monkeypatch):
+    names = iter(["a-b", "a-b", "a-b", "c-d"])
+    monkeypatch.setattr(rundir, "random_name", lambda: next(names))
+
+    one = create_directory(tmp_path, "j")
+    other = create_directory(tmp_path, "j")
+
+    assert one.name.endswith("a-b")
+    assert other.name.endswith("c-d")
+
+
+def test_running_out_of_names_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(rundir, "random_name", lambda: "a-b")
+    create_directory(tmp_path, "j")
+
+    with pytest.raises(EnvironmentFaultError, match="no free name"):
+        create_directory(tmp_path, "j")
+
+
+def test_row_32_no_directory_is_writable_by_others_whatever_the_umask(tmp_path):
+    before = os.umask(0)
+    try:
+        path = create_directory(tmp_path / "runs", "j")
+    finally:
+        os.umask(before)
+
+    for directory in (path, path.parent, path / "checkpoints"):
+        assert directory.stat().st_mode & 0o777 == 0o755
+
+
+def test_row_32_a_strict_umask_is_kept(tmp_path):
+    before = os.umask(0o077)
+    try:
+        path = create_directory(tmp_path / "runs", "j")
+    finally:
+        os.umask(before)
+
+    assert path.stat().st_mode & 0o777 == 0o700
+
+
+def test_row_42_a_place_that_cannot_be_written_fails_at_the_start(tmp_path):
+    (tmp_path / "runs").write_text("a file")
+
+    with pytest.raises(EnvironmentFaultError, match="cannot make a run directory") as raised:
+        create_directory(tmp_path / "runs", "j")
+
+    assert raised.value.exit_code == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("kmeans", "brave-otter"),
+        ("latest", "quick-fox"),
+        ("kmeans/latest", "brave-otter"),
+        ("brisk-heron", "brisk-heron"),
+        ("brisk", "brisk-heron"),
+        ("20261121-0942-brisk", "brisk-heron"),
+        ("kmeans/bri", "brisk-heron"),
+        ("hmm/20261121-0941", "calm-elk"),
+        ("kmeans/20261121-0942-brave-otter", "brave-otter"),
+    ],
+)
+def test_a_run_is_found_by_what_a_person_calls_it(root, text, name):
+    assert find_run(text, root).path.name.endswith(name)
+
+
+def test_a_run_is_found_by_its_path(root, monkeypatch):
+    path = root / "hmm" / "20261121-0941-calm-elk"
+    monkeypatch.chdir(root)
+
+    assert find_run(str(path), Path("elsewhere")).path == path
+    assert find_run("hmm/20261121-0941-calm-elk", Path("elsewhere")).path == path
+
+
+def test_among_many_runs_one_is_found_without_reading_the_others(tmp_path, monkeypatch):
+    make_runs(tmp_path, 70)
+    newest = find_run("latest", tmp_path)
+    monkeypatch.setattr(runindex, "read_record", lambda path: pytest.fail("all are read again"))
+
+    assert find_run(newest.path.name, tmp_path) == newest
+    assert find_run("job3", tmp_path).record.job == "job3"
+
+
+def test_what_a_run_is_its_own_record_says_whatever_an_index_says(tmp_path):
+    make_runs(tmp_path, 70)
+    path = find_run("latest", tmp_path).path
+    index = tmp_path / runindex.INDEX_NAME
+    index.write_text(index.read_text().replace('"finished"', '"failed"'))
+
+    assert find_run("latest", tmp_path).path == path
+    assert find_run("latest", tmp_path).record.status == "finished"
+
+
+def test_the_start_of_two_names_is_nobodys_name(root):
+    with pytest.raises(
+        UsageError, match=r"'br' matches several runs: kmeans/.*brisk-heron"
+    ) as raised:
+        find_run("br", root)
+
+    assert raised.value.exit_code == 2
+
+
+def test_row_26_a_mistyped_name_gets_the_nearest_one(root):
+    with pytest.raises(UsageError, match="did you mean 'kmeans'"):
+        find_run("kmaens", root)
+    with pytest.raises(UsageError, match="no run 'latestt'"):
+        find_run("latestt", root)
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_row_27_a_path_that_is_no_run_is_a_checkpoint_error(root, tmp_path, made):
+    path = tmp_path / "results"
+    if made:
+        path.mkdir()
+
+    with pytest.raises(CheckpointError, match="not a jobrun run directory") as raised:
+        find_run(str(path), root)
+
+    assert raised.value.exit_code == 4
+
+
+def test_latest_leads_to_the_last_and_counts_nothing_twice(root):
+    for name in ("20261121-0942-brisk-heron", "20261121-0942-brave-otter"):
+        point_latest(root / "kmeans" / name)
+
+    assert (root / "kmeans" / "latest").resolve().name == "20261121-0942-brave-otter"
+    assert len(runs(root, "kmeans")) == 2
+
+
+def test_the_newest_is_the_last_that_was_made_though_the_clock_was_set_back(root, monkeypatch):
+    orders = []
+    for now in (3_000_000, 1_000_000, 2_000_000):
+        monkeypatch.setattr(rundir.time, "time_ns", lambda now=now: now * 1_000_000_000)
+        orders.append(rundir.next_order(root))
+        path = root / "walk" / f"20260101-{len(orders):04d}-a-b"
+        path.mkdir(parents=True)
+        # By the clock of that moment, as a run of another job beside it.
+        created = datetime.fromtimestamp(now, UTC).isoformat(timespec="microseconds")
+        write_record(path, RunRecord(str(now), "walk", created, orders[-1]))
+
+    assert orders == sorted(set(orders))
+    assert rundir.newest_run(root, "walk").path == path
+    assert rundir.find_run("latest", root).path == path
+    assert rundir.newest_unfinished(root).path == path
+
+
+def test_newest_goes_by_when_it_was_made_not_by_name(root):
+    assert newest_run(root, "kmeans").path.name.endswith("brave-otter")
+    assert newest_run(root, "nobody") is None
+
+
+def test_unfinished_is_what_can_be_gone_on_with(root):
+    assert newest_unfinished(root).path.name.endswith("calm-elk")
+    assert newest_unfinished(root, "kmeans").path.name.endswith("brave-otter")
+
+
+def test_nothing_unfinished_is_a_checkpoint_error(tmp_path):
+    with pytest.raises(CheckpointError, match="no unfinished run") as raised:
+        newest_unfinished(tmp_path / "none")
+
+    assert raised.value.exit_code == 4
+
+
+def test_row_46_stray_files_and_damaged_runs_are_passed_over(root):
+    (root / "notes.txt").touch()
+    (root / "kmeans" / "lost+found").mkdir()
+    damaged = make(root, "kmeans", "20261122-0000-dead-end", 9)
+    (damaged / RECORD_NAME).write_text("{")
+
+    assert len(runs(root)) == 4
+
+
+def test_row_47_a_copied_run_is_a_run_with_its_folder_beside_it(root, tmp_path):
+    copy = tmp_path / "there" / "runs"
+    shutil.copytree(root, copy)
+
+    run = open_run(copy / "kmeans" / "20261121-0942-brisk-heron")
+
+    assert run.folder == tmp_path / "there"
+    assert str(tmp_path) not in (run.path / RECORD_NAME).read_text()
+
+
+def test_a_change_is_written_and_the_rest_stays(root):
+    run = open_run(root / "kmeans" / "20261121-0942-brave-otter")
+
+    changed = run.write(status="failed", exit_code=1)
+
+    assert open_run(run.path) == changed
+    assert changed.record.run_id == run.record.run_id
+    assert changed.unfinished
+
+
+def test_a_run_is_called_by_its_name_where_that_finds_it_and_else_by_its_path(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    run = open_run(make(tmp_path / "runs", "walk", "20261121-0942-brisk-heron", 1))
+
+    assert run.handle(Path("runs")) == run.name
+    assert run.handle(tmp_path / "runs") == run.name
+    assert run.handle(tmp_path / "elsewhere") == f"runs/{run.name}"
+
+
+def test_a_run_that_has_saved_something_and_cannot_be_read_is_found(tmp_path):
+    made = [tmp_path / "job" / f"20260101-000{number}-a-b" for number in range(4)]
+    for path in made:
+        (path / "checkpoints").mkdir(parents=True)
+        (path / RECORD_NAME).write_text("{")
+    (made[0] / "checkpoints" / "epoch-000000").mkdir()
+    (made[1] / "committed.jsonl").write_text("line")
+    (made[2] / RECORD_NAME).unlink()
+    (made[2] / "checkpoints" / "epoch-000003").mkdir()
+
+    assert rundir.unreadable_runs(tmp_path, "job") == tuple(made[:3])
+    assert rundir.unreadable_runs(tmp_path, "nothing") == ()
+
+
+def test_without_runs_here_those_of_a_folder_above_are_named(tmp_path, monkeypatch):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "below" / "deep").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "below" / "deep")
+
+    with pytest.raises(UsageError, match="there are no runs in runs") as caught:
+        find_run("latest", Path("runs"))
+    assert caught.value.faults[0].mend == "there is ../../runs: add --run-dir ../../runs"
+    with pytest.raises(UsageError) as caught:
+        find_run("latest", tmp_path / "nowhere")
+    assert "jobrun run SPEC" in caught.value.faults[0].mend

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from jobrun.graph.steps import Loop
+from jobrun.graph.types import NodeReport, NodeSetup, Retry
+from jobrun.runtime.compiled_group import plan_group
+from jobrun.testing.graphs import call, expr, group, ref, report, setup, steps, task
+from tests.support.tables import each_case
+
+
+def test_blocks_have_the_paths_that_stop_can_name():
+    one = task(
+        "t",
+        "x = 1",
+        setup=(setup(["a = 1"], ["b = 1"], "e/t/setup.task"),),
+        reports=(report("y = x"),),
+    )
+
+    plan = plan_group(group(one)).tasks[0]
+
+    assert plan.body.path == "e/t"
+    assert (plan.setup[0].init.path, plan.setup[0].exit.path) == (
+        "e/t/setup.task.init",
+        "e/t/setup.task.exit",
+    )
+    assert plan.reports[0].block.path == "e/t/report[0]"
+
+
+def test_outputs_know_whose_they_are():
+    plan = plan_group(group(task("t", "x = 1", node="a", outputs={"x": "x", "y": "x + 1"})))
+
+    assert [(one.ref, one.is_fresh) for one in plan.tasks[0].outputs] == [
+        (ref("t", "x", "a"), False),
+        (ref("t", "y", "a"), True),
+    ]
+
+
+def test_a_callable_anywhere_may_block():
+    inside = Loop(expr("2"), steps(call("m:f")), "l")
+
+    assert plan_group(group(task("t", inside))).tasks[0].may_block
+    assert plan_group(group(task("t", "x = 1", reports=(report(inside),)))).tasks[0].may_block
+    assert not plan_group(group(task("t", "x = 1"))).tasks[0].may_block
+
+
+def test_the_nodes_of_a_group_are_those_of_its_tasks_setup_and_reports():
+    ran = group(
+        task("t", "x = 1", node="c"),
+        setup=(NodeSetup("a", setup(["x = 1"])),),
+        reports=(NodeReport("b", report("x = 1")),),
+    )
+
+    plan = plan_group(ran)
+
+    assert [(one.node, len(one.setup), len(one.reports)) for one in plan.nodes] == [
+        ("a", 1, 0),
+        ("b", 0, 1),
+        ("c", 0, 0),
+    ]
+
+
+def test_a_group_of_one_plain_task_is_alone():
+    assert plan_group(group(task("t", "x = 1", outputs={"x": "x"}))).is_alone
+
+
+@each_case(
+    "more",
+    [
+        {"setup": (setup(["a = 1"]),)},
+        {"instance_setup": (setup(["a = 1"]),)},
+        {"reports": (report("y = 1"),)},
+        {"instances": 2},
+        {"timeout_s": 1.0},
+        {"on_error": "warn"},
+        {"retry": Retry(1)},
+        {"needs": ("other",)},
+    ],
+)
+def test_a_task_with_anything_around_or_beside_it_is_not(more):
+    assert not plan_group(group(task("t", "x = 1", **more))).is_alone
+
+
+def test_nor_is_one_that_calls_or_is_one_of_two_or_has_a_node_around_it():
+    one = task("t", "x = 1")
+
+    assert not plan_group(group(task("t", call("m:f")))).is_alone
+    assert not plan_group(group(one, task("u", "x = 1"))).is_alone
+    assert not plan_group(group(one, setup=(NodeSetup("a", setup(["x = 1"])),))).is_alone
+    assert not plan_group(group(one, reports=(NodeReport("a", report("x = 1")),))).is_alone

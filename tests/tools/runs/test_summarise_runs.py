@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+
+import pytest
+
+from jobrun.cli.process.run_command import invoke
+from jobrun.runner.rundir import run_index
+from jobrun.runner.rundir.lock import RunLock
+from jobrun.runner.rundir.run_directories import find_run
+from jobrun.runner.rundir.run_index import indexed_runs
+from jobrun.tools.runs import summarise_runs as summaries
+from jobrun.tools.runs.manage_runs import KILLED, change_tags
+from jobrun.tools.runs.summarise_runs import INDEX_NAME, read_summaries
+
+SPEC = """
+jobrun: 1
+name: walk
+seed: 5
+params: {rate: 0.5, goal: 8, cap: .inf, label: "a b", home: "${env:WALK_HOME}", sub: "${home}/x",
+         key: {type: text, default: "${env:WALK_HOME}", secret: true}}
+init: [{task: start, steps: ["x = 0.0"]}]
+epoch: [{task: step, steps: ["x = x + rate"]}]
+metrics: {x: x}
+checkpoint: {every: 1ep}
+stop: [{epochs: 2}]
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("summaries")
+    (folder / "walk.yaml").write_text(SPEC)
+    os.environ["WALK_HOME"] = "/nowhere/known"
+    words = ["run", str(folder / "walk.yaml"), "-q", "--run-dir", str(folder / "runs")]
+    assert invoke(words) == 0
+    assert invoke([*words, "--set", "params.rate=2"]) == 0
+    return folder / "runs"
+
+
+@pytest.fixture
+def two(made, tmp_path, monkeypatch):
+    """A directory of two old runs of a job."""
+    shutil.copytree(made, tmp_path / "runs", symlinks=True)
+    # What is younger is read each time.
+    monkeypatch.setattr(run_index, "_COARSE_NS", 0)
+    return tmp_path / "runs"
+
+
+def test_a_run_is_summarised_with_its_params_and_last_metrics(two):
+    first, second = read_summaries(two).runs
+
+    assert (first.status, first.epoch, first.seed) == ("finished", 2, 5)
+    assert (first.metrics, second.metrics) == ({"x": 1.0}, {"x": 4.0})
+    assert (first.params["rate"], second.params["rate"]) == (0.5, 2.0)
+    assert first.params["cap"] == float("inf")
+    assert first.name.endswith(first.words)
+
+
+def test_values_of_the_environment_and_secrets_are_not_recorded(two):
+    first, _ = read_summaries(two).runs
+
+    found = {name: first.params[name] for name in ("home", "sub", "key")}
+    assert found == {"home": "${env:WALK_HOME}", "sub": "${home}/x", "key": "(secret)"}
+    for path in (two / first.path / "run.json", two / INDEX_NAME):
+        assert "/nowhere/known" not in path.read_text()
+        assert path.stat().st_mode & 0o077 == 0
+
+
+def test_the_second_time_nothing_is_read(two, monkeypatch):
+    first = read_summaries(two)
+    monkeypatch.setattr(summaries, "read_record", lambda run: pytest.fail("read again"))
+
+    assert read_summaries(two) == first
+
+
+def test_what_has_changed_is_read_again(two):
+    path = two / read_summaries(two).runs[0].path
+    change_tags(path, ("best",), ())
+    lines = (path / "metrics.jsonl").read_text().splitlines()
+    last = [line for line in lines if '"Measured"' in line][-1]
+    with (path / "metrics.jsonl").open("a") as file:
+        file.write(last.replace('"value": 1.0', '"value": 7.0') + "\n")
+
+    found = read_summaries(two).runs[0]
+    assert (found.tags, found.metrics) == (("best",), {"x": 7.0})
+    shutil.rmtree(path)
+    assert len(read_summaries(two).runs) == 1
+
+
+def test_a_run_that_changed_a_moment_ago_is_read_again(made, tmp_path):
+    shutil.copytree(made, tmp_path / "runs", symlinks=True)
+    path = next((tmp_path / "runs" / "walk").glob("2*"))
+    now_ns = time.time_ns() + 60_000_000_000
+    os.utime(path, ns=(now_ns, now_ns))
+    read_summaries(tmp_path / "runs")
+    # Within one tick of the file system's clock.
+    (path / "tags.json").write_text('["best"]')
+    os.utime(path, ns=(now_ns, now_ns))
+
+    found = {one.name: one.tags for one in read_summaries(tmp_path / "runs").runs}
+    assert found[path.name] == ("best",)
+
+
+@pytest.mark.parametrize("damage", ["", "[", "[" * 100_000, '{"format": 3}', "short", "types"])
+def test_a_damaged_index_costs_nothing_but_time(two, damage):
+    first = read_summaries(two)
+    index = two / INDEX_NAME
+    if damage in ("short", "types"):
+        content = json.loads(index.read_text())
+        for entry in content["runs"].values():
+            entry[14] = {"rate": [1]} if damage == "types" else entry[14]
+            del entry[3 if damage == "short" else 18 :]
+        damage = json.dumps(content)
+    index.write_text(damage)
+
+    assert read_summaries(two) == first
+
+
+def test_broken_lines_of_metrics_are_counted_and_a_torn_last_one_is_not(two):
+    path = two / read_summaries(two).runs[0].path / "metrics.jsonl"
+    good = path.read_text()
+    path.write_text("rubbish\n" + good + '{"event": "Mea')
+
+    found = read_summaries(two)
+    assert found.faults == (
+        f"{found.runs[0].path}: 1 line of metrics.jsonl cannot be read and is skipped",
+    )
+    assert found.runs[0].metrics == {"x": 1.0}
+
+
+def test_a_metrics_file_that_is_none_leaves_the_run_in_the_list(two):
+    path = two / read_summaries(two).runs[0].path / "metrics.jsonl"
+    path.unlink()
+    path.mkdir()
+
+    found = read_summaries(two)
+    assert len(found.runs) == 2
+    assert "cannot read metrics.jsonl" in found.faults[0]
+
+
+def test_a_damaged_record_is_reported_and_the_rest_listed(two):
+    bad = read_summaries(two).runs[0].path
+    (two / bad / "run.json").write_text("{")
+
+    found = read_summaries(two)
+    assert len(found.runs) == 1
+    assert found.faults[0].startswith(f"{bad}: ")
+    assert "damaged" in found.faults[0]
+
+
+def test_a_run_without_the_right_to_read_is_reported(two, monkeypatch):
+    bad = read_summaries(two).runs[0].path
+    refuse, stat = (two / bad / "run.json"), os.stat
+
+    def denied(path, **more):
+        if str(path) == str(refuse):
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, **more)
+
+    monkeypatch.setattr(os, "stat", denied)
+    found = read_summaries(two)
+    assert (len(found.runs), found.faults) == (1, (f"{bad}: Permission denied",))
+
+
+def test_a_run_that_disappears_meanwhile_is_reported(two, monkeypatch):
+    read = summaries.read_record
+
+    def removing(run):
+        shutil.rmtree(run)
+        return read(run)
+
+    monkeypatch.setattr(summaries, "read_record", removing)
+    found = read_summaries(two)
+    assert found.runs == ()
+    assert [words.split(": ")[1] for words in found.faults] == [
+        "it disappeared while it was read"
+    ] * 2
+
+
+def test_a_run_whose_process_was_killed_has_the_epoch_of_its_journal(two):
+    record = two / read_summaries(two).runs[0].path / "run.json"
+    text = record.read_text().replace('"finished"', '"running"').replace('"epoch": 2', '"epoch": 0')
+    record.write_text(text)
+
+    found = read_summaries(two).runs[0]
+    assert (found.status, found.epoch) == (KILLED, 2)
+    with RunLock.acquire(record.parent):
+        live = read_summaries(two).runs[0]
+        assert (live.status, live.epoch, live.total_epochs) == ("running", 2, 2)
+
+
+def test_only_the_runs_of_one_job_are_built(two):
+    assert len(read_summaries(two, "walk").runs) == 2
+    assert read_summaries(two, "other").runs == ()
+
+
+def test_a_name_that_begins_a_longer_one_is_found(two):
+    one, other = indexed_runs(two)
+    (two / one.path).rename(two / "walk" / "20260101-0000-calm-ox")
+    (two / other.path).rename(two / "walk" / "20260101-0001-calm-oxen")
+
+    assert find_run("calm-ox", two).path.name == "20260101-0000-calm-ox"

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import pytest
+
+from jobrun.core.errors import SpecError, UsageError
+from jobrun.core.text.names import FILE_NAME
+from jobrun.spec.dump import spec_digest
+from jobrun.spec.load import load_spec
+from jobrun.tools.sweep.axes import enumerate_points, parse_axes
+from jobrun.tools.sweep.compile_points import SweepBase, design_sweep
+from tests.support.sweeps import grow_spec
+
+
+def made(folder, *texts, name="", overrides=(), extra=""):
+    axes = parse_axes(texts)
+    base = SweepBase(str(grow_spec(folder, extra)), (), overrides, name)
+    return design_sweep(base, axes, enumerate_points(axes, None, 0))
+
+
+def refused(folder, *texts, **given):
+    with pytest.raises(SpecError) as caught:
+        made(folder, *texts, **given)
+    return [(fault.code, str(fault.where), fault.mend) for fault in caught.value.faults]
+
+
+def test_an_unknown_param_is_refused_with_its_place_and_the_nearest_name(tmp_path):
+    assert refused(tmp_path, "k=1", "raet=2,3") == [("E042", "--grid #2", "did you mean 'rate'?")]
+
+
+def test_each_value_that_does_not_fit_is_refused(tmp_path):
+    found = refused(tmp_path, "k=1,x", "kind=a,c")
+
+    assert [(code, place) for code, place, _ in found] == [
+        ("E036", "--grid #1"),
+        ("E036", "--grid #2"),
+    ]
+
+
+def test_a_fault_of_set_keeps_its_own_place(tmp_path):
+    assert refused(tmp_path, "k=1", overrides=("params.rate=no",))[0][1] == "--set #1"
+
+
+def test_values_have_the_types_of_the_spec(tmp_path):
+    (point,) = made(tmp_path, "rate=1", "kind=b").points
+
+    assert dict(point.values) == {"rate": 1.0, "kind": "b"}
+    assert type(point.values["rate"]) is float
+    assert point.label == "rate=1 kind=b"
+
+
+def test_a_number_written_in_two_ways_is_one_point(tmp_path):
+    assert len(made(tmp_path, "rate=1,1.0,2").points) == 2
+
+
+def test_names_of_jobs_are_file_names_and_differ(tmp_path):
+    names = [point.job for point in made(tmp_path, "k=1,2", "rate=1e-30,1e30").points]
+
+    assert len(set(names)) == 4
+    assert all(FILE_NAME.fullmatch(name) for name in names)
+
+
+def test_a_point_keeps_its_name_when_axes_change_places(tmp_path):
+    one = made(tmp_path, "k=1", "rate=2")
+    other = made(tmp_path, "rate=2,3", "k=1")
+
+    # What is shown in front follows the axes; what makes it that point does not.
+    assert one.points[0].job[-10:] == other.points[0].job[-10:]
+
+
+def test_another_name_is_another_sweep(tmp_path):
+    assert made(tmp_path, "k=1", name="second").points[0].job.startswith("second.k1.")
+    with pytest.raises(UsageError, match="E403"):
+        made(tmp_path, "k=1", name="a/b")
+
+
+def test_the_metric_that_the_spec_judges_by_is_the_default(tmp_path):
+    assert made(tmp_path, "k=1").best == ("x", "min")
+    best = "checkpoint: {keep: {best: {metric: x, mode: max, n: 1}}}\n"
+    assert made(tmp_path, "k=1", extra=best).best == ("x", "max")
+
+
+def test_a_param_without_a_value_gets_it_from_the_grid(tmp_path):
+    path = grow_spec(tmp_path)
+    path.write_text(path.read_text().replace("k: 1\n", "k: {type: int}\n", 1))
+    axes = parse_axes(["k=1,2"])
+
+    assert (
+        len(design_sweep(SweepBase(str(path)), axes, enumerate_points(axes, None, 0)).points) == 2
+    )
+
+
+@pytest.mark.long
+def test_of_very_many_points_each_is_still_checked_for_its_form(tmp_path):
+    values = ",".join(str(number) for number in range(150))
+
+    assert len(made(tmp_path, f"k={values}").points) == 150
+    assert refused(tmp_path, f"k={values},x")[0][:2] == ("E036", "--grid #1")
+
+
+def test_a_point_has_the_digest_that_its_run_records(tmp_path):
+    (point,) = made(tmp_path, "rate=2").points
+
+    assert spec_digest(load_spec(str(tmp_path / "grow.yaml"), overrides=point.words[1::2])) == (
+        point.digest
+    )
