@@ -13,6 +13,7 @@ import os
 import stat
 import struct
 import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,7 +21,6 @@ from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.file_formats import FileFormat, format_of
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats import errors as faults
-from jobrun.formats import nested_fields
 
 NPY_MAGIC = b"\x93NUMPY"
 # numpy writes at most 64 KiB; ``ast`` would take very long for very long texts.
@@ -28,6 +28,9 @@ _MOST_HEADER_BYTES = 1 << 16
 _FIRST_LINE_BYTES = 1 << 20
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 HDF5 = frozenset({".h5", ".hdf5"})
+
+# A dtype as ``numpy.dtype.str`` has it, or the text of its ``descr``; and the lengths of the axes.
+Form = tuple[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ def describe(path: str, member: str = "") -> MemberInfo:
     except EnvironmentFaultError as error:
         base, fields = split_field_name(path, member, error)
         form = _form_of(path, base)
-        found = None if form is None else nested_fields.field_form(form, fields)
+        found = None if form is None else field_form(form, fields)
         if found is None:
             raise
         return MemberInfo(*found)
@@ -147,18 +150,18 @@ def split_field_name(
     if error.faults[0].code != "E281" or not member or kind not in {".npy", ".npz", *HDF5}:
         raise error
     alone = kind == ".npy"
-    found = nested_fields.locate_field(member, lambda base: _form_of(path, base), alone=alone)
+    found = locate_field(member, lambda base: _form_of(path, base), alone=alone)
     if found is not None:
         return found
-    for base, _ in nested_fields.name_splits(member, alone=alone):
+    for base, _ in name_splits(member, alone=alone):
         form = _form_of(path, base)
-        names = () if form is None else nested_fields.field_names(base, form)
+        names = () if form is None else field_names(base, form)
         if names:
             raise faults.missing_member(path, member, names) from error
     raise error
 
 
-def _form_of(path: str, member: str) -> nested_fields.Form | None:
+def _form_of(path: str, member: str) -> Form | None:
     try:
         info = describe_member(path, member)
     except EnvironmentFaultError:
@@ -310,9 +313,9 @@ def _describe_npy(path: str, member: str) -> MemberInfo:
         raise faults.unreadable(path, error.strerror or error) from error
     if header.objects:
         raise faults.holds_objects(path)
-    item_bytes = nested_fields.item_bytes(header.info.dtype)
-    if item_bytes is not None:
-        expected = header.size + item_bytes * math.prod(header.info.shape)
+    item_size = item_bytes(header.info.dtype)
+    if item_size is not None:
+        expected = header.size + item_size * math.prod(header.info.shape)
         if size_bytes < expected:
             raise faults.cut_short(path, size_bytes, expected)
     return header.info
@@ -373,3 +376,90 @@ def _is_number(field: str) -> bool:
         return False
     # Python takes 1_000 for a number; a table does not.
     return "_" not in field
+
+
+def name_splits(member: str, *, alone: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the ways to split a name into a member and nested fields, the longest member first.
+
+    Args:
+        member: The name.
+        alone: The file is one array, whose member has no name.
+    """
+    parts = member.split("/")
+    for at in range(len(parts) - 1, 0, -1):
+        yield "/".join(parts[:at]), tuple(parts[at:])
+    if alone:
+        yield "", tuple(parts)
+
+
+def field_form(form: Form, fields: tuple[str, ...]) -> Form | None:
+    """Return dtype and axes of a nested field of records, or None when there is no such field."""
+    descr, shape = _descr(form[0]), form[1]
+    for name in fields:
+        found = next((one for one in _fields(descr) if one[0] == name), None)
+        if found is None:
+            return None
+        _, descr, more = found
+        shape = (*shape, *more)
+    return descr if isinstance(descr, str) else repr(descr), shape
+
+
+def field_names(member: str, form: Form) -> tuple[str, ...]:
+    """Return the names of all innermost fields of a member that holds records."""
+    return tuple(f"{member}/{name}" if member else name for name in _leaves(_descr(form[0])))
+
+
+def locate_field(
+    member: str, form_of: Callable[[str], Form | None], *, alone: bool
+) -> tuple[str, tuple[str, ...]] | None:
+    """Return the member and the nested fields that a name means; None when it means none.
+
+    Args:
+        member: The name.
+        form_of: The form of a member; None when there is none of that name.
+        alone: The file is one array.
+    """
+    for base, fields in name_splits(member, alone=alone):
+        form = form_of(base)
+        if form is not None:
+            return (base, fields) if field_form(form, fields) is not None else None
+    return None
+
+
+def item_bytes(form: str) -> int | None:
+    """Return the bytes of one record with nested fields; None where a length is open."""
+    return _item_bytes(_descr(form))
+
+
+def _item_bytes(descr: Any) -> int | None:
+    if isinstance(descr, str):
+        digits = descr[2:].partition("[")[0]
+        width = 4 if descr[1:2] == "U" else 1
+        return int(digits) * width if digits.isdigit() else None
+    total = 0
+    for one in descr:
+        size = _item_bytes(one[1])
+        if size is None:
+            return None
+        total += size * math.prod(one[2] if len(one) > 2 else ())
+    return total
+
+
+def _leaves(descr: Any) -> Iterator[str]:
+    for name, inner, _ in _fields(descr):
+        further = [f"{name}/{one}" for one in _leaves(inner)]
+        yield from further or [name]
+
+
+def _fields(descr: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
+    """Yield name, dtype and further axes of each field of a structured dtype, without padding."""
+    if isinstance(descr, str):
+        return
+    for one in descr:
+        name = one[0] if isinstance(one[0], str) else one[0][1]
+        if name:
+            yield name, one[1], tuple(one[2]) if len(one) > 2 else ()
+
+
+def _descr(text: str) -> Any:
+    return ast.literal_eval(text) if text.startswith("[") else text

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import Groups, JobDraft, walk_readers
 from jobrun.compile.job_draft.node_names import NodeNames
@@ -10,20 +13,25 @@ from jobrun.compile.lowering.conditions import ConditionLowering, lower_deadline
 from jobrun.compile.lowering.context import Context
 from jobrun.compile.lowering.groups import GroupLowering
 from jobrun.compile.lowering.net_table import build_net_table
-from jobrun.compile.lowering.nodes import build_cluster, check_node_settings
 from jobrun.compile.lowering.queues import build_queue_table
 from jobrun.compile.lowering.readers import build_reader_table
+from jobrun.core.codes import Code
 from jobrun.core.notify_target import NotifyTarget, check_target
+from jobrun.core.origin import Origin
 from jobrun.graph.readers import readers_in
 from jobrun.graph.state_division import StateLayout
-from jobrun.graph.types import Job, TaskGroup
+from jobrun.graph.types import Cluster, Job, Node, TaskGroup
 from jobrun.spec.load import LoadedSpec
-from jobrun.spec.models.job import JobSpec, NotifySpec
-from jobrun.spec.yaml.source_map import SourceMap, path_text
+from jobrun.spec.models.job import JobSpec, NodeSpec, NotifySpec
+from jobrun.spec.yaml.source_map import Path, SourceMap, path_text
 
 _NOTIFY_MEND = (
     "write for example post: https://ntfy.sh/my-topic, or run: [mail, -s, jobrun, me@example.org]"
 )
+
+DEFAULT_NODE = "local"
+
+_Found = Iterator[tuple[Code, Path, str, str]]
 
 
 def lower_spec(loaded: LoadedSpec, faults: Faults) -> JobDraft:
@@ -114,3 +122,71 @@ def lower_notify(spec: JobSpec, context: Context) -> tuple[NotifyTarget, ...]:
             continue
         found.append(target)
     return tuple(found)
+
+
+def build_cluster(spec: JobSpec, source: SourceMap) -> Cluster:
+    """Build the cluster from a spec's nodes; without nodes, one node called ``local``."""
+    if not spec.nodes:
+        return Cluster((Node(DEFAULT_NODE, DEFAULT_NODE),))
+    return Cluster(
+        tuple(
+            node
+            for family, declared in spec.nodes.items()
+            for node in _build_family(family, declared, source.key(("nodes", family)))
+        )
+    )
+
+
+def _build_family(family: str, declared: NodeSpec, origin: Origin) -> list[Node]:
+    one = Node(
+        family,
+        family,
+        0,
+        1,
+        tuple(declared.props.items()),
+        tuple(declared.resources.items()),
+        declared.host or "",
+        origin,
+    )
+    if declared.count is None:
+        return [one]
+    count = declared.count
+    return [replace(one, name=f"{family}_{i}", index=i, count=count) for i in range(count)]
+
+
+def check_node_settings(spec: JobSpec, source: SourceMap, faults: Faults) -> None:
+    """Check the settings of a spec's nodes, and warn of those that have no effect."""
+    for name, node in spec.nodes.items():
+        at: Path = ("nodes", name)
+        found = [*_bad_amounts(node, at), *_conflicts(node, at)]
+        for code, path, message, mend in found:
+            faults.error(code, message, mend, Place(path_text(path), source.at(path)))
+        for key in ("host", "resources"):
+            if not found and getattr(node, key):
+                place = Place(path_text((*at, key)), source.key((*at, key)))
+                faults.warn(
+                    "W135",
+                    f"'{key}' of node '{name}' has an effect only in the session 'ray'",
+                    "run with --session ray, or remove it",
+                    place,
+                )
+
+
+def _bad_amounts(node: NodeSpec, at: Path) -> _Found:
+    for name, amount in node.resources.items():
+        if amount < 0:
+            message = f"invalid amount {amount:g} of resource '{name}'"
+            yield "E123", (*at, "resources", name), message, "use 0 or more"
+
+
+def _conflicts(node: NodeSpec, at: Path) -> _Found:
+    """Yield what in ``props`` contradicts a node's own keys, in the ``nodes`` of the spec."""
+    meant = {"host": node.host, "count": node.count, "resources": node.resources}
+    for key, value in meant.items():
+        if value and key in node.props and node.props[key] != value:
+            message = f"the property '{key}' is {node.props[key]!r}, and '{key}' is {value!r}"
+            yield "E124", (*at, "props", key), message, "remove it from 'props'"
+    for key, amount in node.resources.items():
+        if key in node.props and node.props[key] != amount:
+            message = f"the property '{key}' is {node.props[key]!r}, and the resource is {amount:g}"
+            yield "E124", (*at, "props", key), message, "remove one of the two"

@@ -1,7 +1,7 @@
 """Infer the types of blobs (dtypes and shapes) before anything runs, without numpy.
 
-- ``infer``: the entry point. ``steps``, ``expressions``, ``indexing``, ``arithmetic``: the abstract
-  interpreter.
-- ``records``, ``queues``: values that come from readers and queues. ``condition_types``: stop
-  conditions and metrics. ``type_faults``: what is refused, with its place.
+- ``infer``: the entry point, stop conditions and metrics. ``steps``, ``expressions``,
+  ``indexing``, ``arithmetic``: the abstract interpreter.
+- ``records``, ``queues``: values that come from readers and queues. ``type_faults``:
+  what is refused, with its place.
 """

@@ -2,5 +2,5 @@
 
 - ``checks``: everything, in order. ``disk_space``, ``memory``, ``filesystem``, ``permissions``:
   the machine. ``upload_access``: the object store.
-- ``header_types``, ``readers``: headers of data files against the job.
+- ``header_types``: headers of data files against the job.
 """

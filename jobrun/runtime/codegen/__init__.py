@@ -3,8 +3,7 @@
 - ``compiler``: the only module that compiles code. ``statements``, ``control_flow``, ``loops``,
   ``expressions``: the trees. ``evaluate``: single expressions.
 - ``variables``, ``liveness``: which blobs live in local variables. ``data_flow/``: which copies
-  are left out. ``coercion``, ``interpolation``: values
-  on their way into blobs and texts.
+  are left out. ``coercion``: values on their way into blobs.
 - ``instrument``, ``step_timers``, ``step_times``: the profiler's clock. ``line_table``,
   ``numpy_warnings``: from an instruction to its step.
 - ``optimize/``: passes that save time and memory.

@@ -11,12 +11,14 @@ from typing import Any, assert_never
 
 import numpy as np
 
+from jobrun.core.errors import TaskFailedError
+from jobrun.core.text.big_integers import formatted_integer
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph import expressions as e
 from jobrun.graph.types import OutputRef
 from jobrun.ops.implementation import implementation
 from jobrun.ops.table import DRAWS
-from jobrun.runtime.codegen import coercion, interpolation
+from jobrun.runtime.codegen import coercion
 from jobrun.runtime.codegen.optimize.buffer_reuse import (
     FLOAT64,
     ReuseChain,
@@ -26,6 +28,8 @@ from jobrun.runtime.codegen.optimize.buffer_reuse import (
 )
 from jobrun.runtime.codegen.optimize.fused_kernel import FusedKernel
 from jobrun.runtime.codegen.optimize.fusion import build_chain, is_fusible
+from jobrun.values.atomic_counter import Counter
+from jobrun.values.blob_kinds import Value, describe
 
 BINARY: dict[str, type[ast.operator]] = {
     "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "//": ast.FloorDiv,
@@ -180,9 +184,7 @@ class ExpressionBuilder:
                 method = ast.Attribute(load("f.rng"), _known(expr.method, DRAWS), ast.Load())
                 return self._call(method, expr.args, expr.kwargs)
             case e.Text():
-                return call(
-                    self._names.bind(interpolation.join_text, "join"), *map(self._part, expr.parts)
-                )
+                return call(self._names.bind(join_text, "join"), *map(self._part, expr.parts))
             case e.Attribute():
                 return self._attribute(expr)
             case e.Slice() | e.Index() | e.Sequence():
@@ -332,7 +334,7 @@ class ExpressionBuilder:
             return ast.Constant(part)
         if isinstance(part, e.Builtin):
             return self.of(part)
-        fill = self._names.bind(interpolation.format_value, "fill")
+        fill = self._names.bind(format_value, "fill")
         return call(fill, self.of(part.value), ast.Constant(part.format))
 
 
@@ -436,3 +438,41 @@ _DIRECT: dict[Function, Function] = {
 def _has_name(tree: ast.expr) -> bool:
     """Return whether the syntax tree of a Python expression reads a variable."""
     return any(isinstance(node, ast.Name) for node in ast.walk(tree))
+
+
+def format_value(value: Value, spec: str) -> str:
+    """Interpolate one value into a text: format it; the items of an array one by one.
+
+    Raises:
+        TaskFailedError: E213, if the format does not suit the value.
+    """
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    try:
+        if isinstance(value, np.ndarray):
+            return _array_text(value, spec)
+        plain = _plain(value)
+        if type(plain) is int:
+            return formatted_integer(plain, spec)
+        return format(value, spec) if spec else str(plain)
+    except (ValueError, TypeError) as error:
+        raise TaskFailedError.of(
+            "E213",
+            f"the format '{spec}' does not fit a {describe(value)}",
+            "leave the format out, or use one for that kind of value",
+        ) from error
+
+
+def join_text(*parts: object) -> str:
+    """Interpolate values into a text: join its parts, literal and formatted, at run time."""
+    return "".join(map(str, parts))
+
+
+def _plain(value: Value) -> Value:
+    return value.value if type(value) is Counter else value
+
+
+def _array_text(value: np.ndarray[Any, Any], spec: str) -> str:
+    if not spec:
+        return str(value)
+    return np.array2string(value, formatter={"all": lambda one: format(one, spec)})

@@ -1,7 +1,7 @@
 """Run all nodes in this process, and their tasks in threads; the simplest session.
 
-- ``session``: the session. ``work_items``: what is to run, in the order of dependencies.
-  ``dispatcher``: start each item when it is ready. ``thread_pool``: the threads.
+- ``session``: the session, and what the C library does with the memory of freed arrays.
+- ``work_items``: what is to run, in the order of dependencies. ``dispatcher``: start each item when
+  it is ready. ``thread_pool``: the threads.
 - ``external_deps``: tasks of other processes, where this session runs a node of several.
-- ``allocator``: what the C library does with the memory of freed arrays.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from collections import OrderedDict
@@ -37,7 +38,6 @@ from jobrun.runtime.steps.user_modules import FolderFinder
 from jobrun.runtime.task_limits import has_own_scope
 from jobrun.session.base import Outputs, RunContext
 from jobrun.session.errors import GroupCancelledError, merge_errors
-from jobrun.session.threads.allocator import keep_freed_memory
 from jobrun.session.threads.dispatcher import Dispatcher
 from jobrun.session.threads.external_deps import ExternalDeps
 from jobrun.session.threads.thread_pool import ThreadPool, Work
@@ -47,6 +47,12 @@ from jobrun.values.objects import ObjectFacts, ObjectState, class_name
 
 # A job has four groups and one that saves; groups that load and upload are temporary.
 _KEPT_PLANS = 8
+
+# From malloc.h.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+# glibc's DEFAULT_MMAP_THRESHOLD_MAX where a long has 64 bits, and twice that.
+MMAP_THRESHOLD_BYTES = 32 << 20
+TRIM_THRESHOLD_BYTES = 64 << 20
 
 
 class ThreadsSession:
@@ -576,3 +582,22 @@ def count_runnable_threads() -> float:
         return int(text.split()[3].partition(b"/")[0])
     except (OSError, ValueError, IndexError):
         return float("inf")
+
+
+def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
+    """Raise the thresholds of the C library's allocator; return whether it has taken them.
+
+    Args:
+        environment: Where a user may have set the thresholds; then they are left as they are.
+    """
+    if any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in environment):
+        return False
+    # Other C libraries have none.
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    taken = [
+        mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES),
+        mallopt(_M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES),
+    ]
+    return all(taken)

@@ -1,4 +1,4 @@
 """Compare two values, two checkpoints, or two runs, and describe the difference.
 
-- ``value_diff``, ``checkpoint_diff``, ``run_diff``: one of these each.
+- ``checkpoint_diff``: values and checkpoints. ``run_diff``: runs.
 """

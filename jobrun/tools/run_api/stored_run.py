@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any, overload
 
+import numpy as np
+
+from jobrun.checkpoint.hdf5.dataset_names import blob_names
+from jobrun.checkpoint.read.load import load_blobs
 from jobrun.checkpoint.stores.directory import DirectoryStore
-from jobrun.core.errors import JobrunError, UsageError
+from jobrun.checkpoint.stores.object_references import open_checkpoint
+from jobrun.core.errors import CheckpointError, EnvironmentFaultError, JobrunError, UsageError
 from jobrun.core.text.names import did_you_mean
+from jobrun.graph.readers import POSITION_PREFIX
 from jobrun.runner.rundir.run_directories import Run, find_run, open_run
-from jobrun.tools.checkpoint_blobs import find_stored_epoch
+from jobrun.tools.checkpoint_blobs import StoredEpoch, find_stored_epoch
 from jobrun.tools.inspect import checkpoint_directory
-from jobrun.tools.run_api.epoch_blobs import EpochBlobs
-from jobrun.tools.run_api.metric_table import MetricTable, import_pandas
-from jobrun.tools.run_api.notebook import render_run, render_runs
+from jobrun.tools.run_api.notebook import render_metrics, render_run, render_runs
 from jobrun.tools.runs.manage_runs import read_tags
-from jobrun.tools.runs.metrics import Metrics, read_metrics, select_metrics
+from jobrun.tools.runs.metrics import Metrics, Number, read_metrics, select_metrics
 from jobrun.tools.runs.status import Status, read_status
 from jobrun.tools.runs.summarise_runs import RunSummary, read_summaries
 from jobrun.tools.runs.task_logs import read_log, require_logs
+from jobrun.values.blob_kinds import Value
+
+Array = np.ndarray[Any, np.dtype[Any]]
+_INT64 = np.iinfo(np.int64)
+# Beyond, not each integer is a float.
+_EXACT = 1 << 53
 
 
 class StoredRun:
@@ -229,3 +241,161 @@ class StoredRuns(Sequence[StoredRun]):
 
     def _open(self, one: RunSummary) -> StoredRun:
         return StoredRun(self.run_dir / one.path)
+
+
+class EpochBlobs(Mapping[str, Value]):
+    """The blobs of one checkpoint by name: ``x``, or ``node.x`` where the job has several nodes.
+
+    Arrays, numpy scalars, Python values and containers are what tasks have left; of an object (a
+    network, a generator) it is the state as a tree, ``ObjectState``. While this object exists, its
+    epoch is not deleted.
+
+    Args:
+        stored: The checkpoint.
+
+    Raises:
+        CheckpointError: A file is missing, or damaged where it lists its blobs.
+
+    Attributes:
+        epoch: Its number; 0 is what init made.
+        path: The directory of the epoch.
+    """
+
+    def __init__(self, stored: StoredEpoch) -> None:
+        self.epoch = stored.epoch
+        self.path = Path(stored.path)
+        self._stored = stored
+        # Where each blob is: its file, the digest of that in the manifest, its name there.
+        self._places: dict[str, tuple[str, str, str]] = {}
+        for path, digest in stored.files:
+            with open_checkpoint(path) as file:
+                file.require_digest(digest)
+                prefix = f"{file.header.node}." if len(stored.files) > 1 else ""
+                for name in blob_names(file.index.names):
+                    if not name.startswith(POSITION_PREFIX):
+                        self._places[prefix + name] = (path, digest, name)
+
+    def __getitem__(self, name: str) -> Value:
+        """Read one blob, after verifying all bytes that hold it.
+
+        Raises:
+            KeyError: There is no blob of that name; the message has the nearest.
+            CheckpointError: It is damaged; the message begins with its name.
+        """
+        if name not in self._places:
+            raise KeyError(f"epoch {self.epoch} has no blob '{name}': {self._nearest(name)}")
+        path, digest, own = self._places[name]
+        try:
+            with open_checkpoint(path) as file:
+                file.require_digest(digest)
+                return load_blobs(file, [own])[own]
+        except CheckpointError as error:
+            where = f"blob '{name}' of epoch {self.epoch}"
+            faults = (replace(one, message=f"{where}: {one.message}") for one in error.faults)
+            raise CheckpointError(*faults) from error
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __repr__(self) -> str:
+        return f"<EpochBlobs of epoch {self.epoch}: {', '.join(self)}>"
+
+    def _nearest(self, name: str) -> str:
+        return did_you_mean(name, tuple(self._places))
+
+
+class MetricTable(Mapping[str, Array]):
+    """The metrics of a run: an array by name, each with an item for each of ``epochs``.
+
+    Numbers that were measured in every epoch keep their type: int64, float64 or bool. Where an
+    epoch lacks a value, numbers become float64 with NaN. Texts, integers that neither of these
+    can hold, and columns of mixed kinds are arrays of objects, with None where a value is missing.
+
+    Args:
+        metrics: As they were read.
+
+    Attributes:
+        epochs: int64, ascending.
+        damaged: How many lines of ``metrics.jsonl`` could not be read, and are not here.
+
+    >>> table = MetricTable(Metrics(("loss", "size"), ((1, (0.5, 3)), (2, (0.25, None)))))
+    >>> table["loss"]
+    array([0.5 , 0.25])
+    >>> table["size"]
+    array([ 3., nan])
+    >>> table.epochs
+    array([1, 2])
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.epochs: Array = np.array([epoch for epoch, _ in metrics.rows], np.int64)
+        self.damaged = metrics.damaged
+        self._columns = {
+            name: build_column([values[at] for _, values in metrics.rows])
+            for at, name in enumerate(metrics.names)
+        }
+
+    def __getitem__(self, name: str) -> Array:
+        """Return the values of one metric.
+
+        Raises:
+            KeyError: There is no metric of that name.
+        """
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def to_pandas(self) -> Any:
+        """Convert the metrics to a pandas DataFrame, indexed by epoch.
+
+        Raises:
+            EnvironmentFaultError: E432, pandas is not installed.
+        """
+        pandas = import_pandas()
+        return pandas.DataFrame(self._columns, index=pandas.Index(self.epochs, name="epoch"))
+
+    def __repr__(self) -> str:
+        return f"<MetricTable: {len(self.epochs)} epochs of {', '.join(self) or 'nothing'}>"
+
+    def _repr_html_(self) -> str:
+        columns = {name: column.tolist() for name, column in self.items()}
+        return render_metrics(self.epochs.tolist(), columns)
+
+
+def build_column(values: Sequence[Number | None]) -> Array:
+    """Build the array of one column from its values, None where there is none."""
+    kinds = {type(value) for value in values if value is not None}
+    is_whole = None not in values
+    if is_whole and kinds == {bool}:
+        return np.array(values, np.bool_)
+    if is_whole and kinds == {int} and all(_INT64.min <= one <= _INT64.max for one in values):  # type: ignore[operator]
+        return np.array(values, np.int64)
+    if kinds <= {int, float} and not any(type(one) is int and abs(one) > _EXACT for one in values):
+        return np.array([np.nan if one is None else one for one in values], np.float64)
+    column = np.empty(len(values), object)
+    column[:] = values
+    return column
+
+
+def import_pandas() -> Any:
+    """Import pandas.
+
+    Raises:
+        EnvironmentFaultError: E432, it is not installed.
+    """
+    try:
+        return import_module("pandas")
+    except ImportError as error:
+        raise EnvironmentFaultError.of(
+            "E432", "a DataFrame needs the package 'pandas'", "install it: pip install pandas"
+        ) from error

@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.runner.preflight.checks import preflight
-from jobrun.runner.preflight.readers import check_readers
+from jobrun.runner.preflight.checks import check_readers, preflight
 from tests.support.compiling import compile_text
 
 _SPEC = """\

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.runtime.codegen.interpolation import format_value, join_text
+from jobrun.runtime.codegen.expressions import format_value, join_text
 from jobrun.values.atomic_counter import Counter
 from tests.support.tables import each_case
 

@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from jobrun.session.threads.allocator import keep_freed_memory
+from jobrun.session.threads.session import keep_freed_memory
 
 # Arrays of half a MiB that are freed at once; each page that must be fetched again is a fault.
 _FAULTS = """
 import resource
 import sys
 import numpy as np
-from jobrun.session.threads.allocator import keep_freed_memory
+from jobrun.session.threads.session import keep_freed_memory
 
 if sys.argv[1] == "keep":
     assert keep_freed_memory({})

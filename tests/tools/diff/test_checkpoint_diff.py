@@ -11,13 +11,14 @@ from jobrun.core.errors import CheckpointError
 from jobrun.tools.checkpoint_blobs import find_stored_epoch
 from jobrun.tools.diff.checkpoint_diff import (
     BlobDifference,
+    ValueDifference,
     align_columns,
     compare_states,
     compare_stored,
+    compare_values,
     render_difference,
     render_differences,
 )
-from jobrun.tools.diff.value_diff import ValueDifference, compare_values
 from jobrun.tools.inspect import inspect
 from tests.support.sample_runs import make_run
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
-from jobrun.tools.diff.value_diff import compare_values
+from jobrun.tools.diff.checkpoint_diff import compare_values
 from jobrun.values.atomic_counter import Counter
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.tools.run_api.metric_table import build_column
+from jobrun.tools.run_api.stored_run import build_column
 
 
 @pytest.mark.parametrize(
