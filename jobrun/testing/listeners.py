@@ -128,9 +128,14 @@ def start(
              "run_id": run.run_id, "params": run.params}  # fmt: skip
     given = json.dumps([name, facts, history, records, is_killed])
     ended = subprocess.run(
-        [sys.executable, "-m", "jobrun.testing.listeners"], input=given, text=True, check=False,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_LONGEST_S,
-    )  # fmt: skip
+        [sys.executable, "-m", "jobrun.testing.listeners"],
+        input=given,
+        text=True,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=_LONGEST_S,
+    )
     assert ended.returncode == (-signal.SIGKILL if is_killed else 0), ended.stdout
 
 

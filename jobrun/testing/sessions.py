@@ -720,7 +720,10 @@ class SessionContract:
         alone = harness.run(group(one), 3)
         later = harness.run(group(one), 4)
 
-        drawn = [together[ref(n, "x", w)].tolist() for n, w in (("one", "a"), ("two", "a"), ("three", "b"))]  # fmt: skip  # noqa: E501
+        drawn = [
+            together[ref(n, "x", w)].tolist()
+            for n, w in (("one", "a"), ("two", "a"), ("three", "b"))
+        ]
         assert len({tuple(one) for one in drawn}) == 3
         assert alone[ref("one", "x", "a")].tolist() == drawn[0]
         assert later[ref("one", "x", "a")].tolist() != drawn[0]

@@ -157,9 +157,13 @@ def submit(text: str) -> str:
         )
     try:
         done = subprocess.run(  # noqa: S603 - a fixed command of the batch system
-            [program, "--parsable"], input=text, capture_output=True, text=True, timeout=_ASK_S,
+            [program, "--parsable"],
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=_ASK_S,
             check=False,
-        )  # fmt: skip
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise EnvironmentFaultError.of(
             "E445", f"sbatch did not answer: {error}", "check whether Slurm works: sinfo"

@@ -90,9 +90,14 @@ def _run(spec: str, words: Sequence[str]) -> SmokeResult:
     command = [sys.executable, "-m", "jobrun", "run", spec, "--resume", "never", "--json"]
     started = time.monotonic()
     done = subprocess.run(  # noqa: S603 - this interpreter, our own program
-        [*command, "--log-format", "json", *words], capture_output=True, check=False,
-        stdin=subprocess.DEVNULL, text=True, errors="replace", env=_environment(),
-    )  # fmt: skip
+        [*command, "--log-format", "json", *words],
+        capture_output=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        errors="replace",
+        env=_environment(),
+    )
     seconds = time.monotonic() - started
     ended = _document(done.stdout)
     faults, said = _split_output(done.stderr)

@@ -80,8 +80,10 @@ def _set_generator_state(generator: np.random.Generator, tree: dict[str, Any]) -
 
 _NUMPY = _Accessors(generator_state, _set_generator_state)
 _GENERATORS: dict[type, _Accessors] = {
-    random.Random: _PYTHON, np.random.RandomState: _LEGACY, np.random.Generator: _NUMPY,
-}  # fmt: skip
+    random.Random: _PYTHON,
+    np.random.RandomState: _LEGACY,
+    np.random.Generator: _NUMPY,
+}
 
 
 def is_object(value: Any) -> bool:
@@ -137,8 +139,10 @@ def fingerprint(value: Any) -> bytes | None:
 
 def _counts_changes(value: Any) -> bool:
     torch = tensors.loaded_torch()
-    kinds = [getattr(getattr(torch, "nn", None), "Module", None),
-             getattr(getattr(torch, "optim", None), "Optimizer", None)]  # fmt: skip
+    kinds = [
+        getattr(getattr(torch, "nn", None), "Module", None),
+        getattr(getattr(torch, "optim", None), "Optimizer", None),
+    ]
     return any(kind is not None and isinstance(value, kind) for kind in kinds)
 
 

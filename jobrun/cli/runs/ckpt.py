@@ -336,15 +336,22 @@ def diff(
 @click.command("export", cls=Command)
 @click.argument("target", type=RUN_AT_EPOCH, metavar="RUN[@EPOCH]")
 @option(
-    "--format", "form", type=click.Choice(["npz", "csv", "safetensors"]), default=None,
+    "--format",
+    "form",
+    type=click.Choice(["npz", "csv", "safetensors"]),
+    default=None,
     help="Format of the file [default: by its extension].",
-)  # fmt: skip
+)
 @option("-o", "--out", metavar="FILE", required=True, help="The file to write.")
 @option(
-    "--blob", "patterns", type=RepeatableText(), multiple=True, metavar="PATTERN",
+    "--blob",
+    "patterns",
+    type=RepeatableText(),
+    multiple=True,
+    metavar="PATTERN",
     help="Only blobs with these names, such as 'w*' or node.w [default: all].",
     shell_complete=BLOB.shell_complete,
-)  # fmt: skip
+)
 @option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @run_dir_option
 @click.pass_obj

@@ -23,10 +23,13 @@ _STDOUT = "-"
 @click.argument("run", type=RUN, metavar="[RUN]", default="latest")
 @click.argument("others", type=RUN, nargs=-1, metavar="[OTHER...]")
 @option(
-    "-o", "--out", metavar="FILE", default="",
+    "-o",
+    "--out",
+    metavar="FILE",
+    default="",
     help="Output file; '-' is stdout [default: the run's directory; for several runs the "
-        "current one].",
-)  # fmt: skip
+    "current one].",
+)
 @option("--tensorboard", metavar="DIR", default="", help="Write files for TensorBoard instead.")
 @json_option
 @run_dir_option

@@ -78,10 +78,15 @@ def _check_ends(
 ) -> None:
     name = ends.queue.name
     sides = [
-        ("write", "writes to", "reads from", [(task, at) for task, _, at in ends.writers],
-         [task for task, _ in ends.readers]),
+        (
+            "write",
+            "writes to",
+            "reads from",
+            [(task, at) for task, _, at in ends.writers],
+            [task for task, _ in ends.readers],
+        ),
         ("read", "reads from", "writes to", ends.readers, [task for task, _, _ in ends.writers]),
-    ]  # fmt: skip
+    ]
     for key, verb, missing, here, there in sides:
         if here and not there:
             task, place = here[0]

@@ -209,8 +209,9 @@ def _writer_reasons(group: GroupDraft, ends: QueueEnds) -> Reasons:
     before = group.order.is_before
     alone = all(
         before(one.position, two.position) or before(two.position, one.position)
-        for number, two in enumerate(tasks) for one in tasks[:number]
-    )  # fmt: skip
+        for number, two in enumerate(tasks)
+        for one in tasks[:number]
+    )
     if alone and all(_count_threads(task, ends) == 1 for task in tasks):
         return
     names = ", ".join(_task_text(task) for task in tasks)

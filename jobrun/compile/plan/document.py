@@ -165,9 +165,11 @@ def _touched(task: Task) -> dict[str, list[str]]:
     writes: dict[str, None] = {}
     around = (*task.setup, *task.instance_setup)
     parts = (
-        *(setup.init for setup in around), task.steps, *(report.steps for report in task.reports),
+        *(setup.init for setup in around),
+        task.steps,
+        *(report.steps for report in task.reports),
         *(setup.exit for setup in reversed(around)),
-    )  # fmt: skip
+    )
     for steps in parts:
         for step in walk(steps):
             access = FINDER.of_step(step)
@@ -185,8 +187,10 @@ def _steps(steps: tuple[Step, ...]) -> list[dict[str, Any]]:
             ]
             continue
         one: dict[str, Any] = {
-            "path": step.path, "where": str(step.origin), "text": render_step(step)
-        }  # fmt: skip
+            "path": step.path,
+            "where": str(step.origin),
+            "text": render_step(step),
+        }
         if isinstance(step, If):
             one["conditions"] = [render_expr(condition) for condition, _ in step.branches]
         inner = [_steps(block) for block in blocks(step)]

@@ -35,8 +35,10 @@ _PAIRS: dict[str, elementwise.Pair] = {
     "<<": elementwise.shifted, ">>": elementwise.shifted,
 }  # fmt: skip
 _ARITHMETIC: dict[str, Callable[..., int | float]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul,
-}  # fmt: skip
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+}
 _COMPARISONS: dict[str, Callable[..., bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
     "==": operator.eq, "!=": operator.ne,

@@ -120,9 +120,11 @@ class _IndexedShape:
         return (*rest[:before], *together, *rest[before:])
 
     def _count_axes(self, parts: tuple[Expr, ...], found: list[_ArrayIndex | None]) -> int:
-        taken = sum(1 if one is None else one.axes
-                    for part, one in zip(parts, found, strict=True)
-                    if part not in (_NEW_AXIS, _REST))  # fmt: skip
+        taken = sum(
+            1 if one is None else one.axes
+            for part, one in zip(parts, found, strict=True)
+            if part not in (_NEW_AXIS, _REST)
+        )
         if taken > len(self._whole):
             message = f"{taken} indices are too many for shape {shape_text(self._whole)}"
             if len(self._whole) == 0:

@@ -141,9 +141,11 @@ class _JobInference:
             for name, by_node in self._groups.items()
         )
         around = tuple(
-            (group.name, setup.nets.name) for group in self._job.groups
-            for setup in group.setup if setup.node == node
-        )  # fmt: skip
+            (group.name, setup.nets.name)
+            for group in self._job.groups
+            for setup in group.setup
+            if setup.node == node
+        )
         return (tasks, around, self._owned(node))
 
     def _owned(self, node: str) -> tuple[str, ...]:

@@ -145,10 +145,12 @@ def _squares(name: str, *results: tuple[Callable[[str], str], int]) -> Rule:
         shape = None if known.shape is None else square(known.shape)
         dtype = exact_dtype(known.dtype) if kind_of(known.dtype) and known.dtype else None
         made = tuple(
-            Known(None if dtype is None else result(dtype),
-                  None if shape is None else shape[: len(shape) - 2 + axes])
+            Known(
+                None if dtype is None else result(dtype),
+                None if shape is None else shape[: len(shape) - 2 + axes],
+            )
             for result, axes in results
-        )  # fmt: skip
+        )
         return made[0] if len(made) == 1 else made
 
     return rule
@@ -188,8 +190,9 @@ def _qr(given: Arguments) -> tuple[Known, ...]:
     shape, dtype = _matrix(given.shape("a")), exact_dtype(given.dtype("a"))
     short = _shortest(shape)
     return (
-        Known(dtype, (*shape[:-1], short)), Known(dtype, (*shape[:-2], short, shape[-1])),
-    )  # fmt: skip
+        Known(dtype, (*shape[:-1], short)),
+        Known(dtype, (*shape[:-2], short, shape[-1])),
+    )
 
 
 def _svd(given: Arguments) -> tuple[Known, ...]:

@@ -102,9 +102,11 @@ def _ask_git(top: Path, *words: str) -> tuple[bool, bytes, str]:
     try:
         process = subprocess.Popen(  # noqa: S603 - git, with words of our own
             ["git", "-C", str(top), *_HARMLESS, *words],  # noqa: S607 - as the user's PATH has it
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             env=environment,
-        )  # fmt: skip
+        )
     except OSError:
         return False, b"", ""
     limit = threading.Timer(_MOST_S, process.kill)

@@ -182,9 +182,11 @@ class _ListenerProcess:
                 # -P: what lies beside the spec is not a module of Python. A session of its own:
                 # Ctrl-C is for the run, which then says that it ends.
                 [sys.executable, "-P", "-m", "jobrun.runner.listeners.host", name],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         self.pid = self._process.pid
         assert self._process.stdin is not None  # noqa: S101 - for the type checker
         self._pipe = self._process.stdin

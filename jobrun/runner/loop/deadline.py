@@ -151,9 +151,13 @@ def _run_command(command: list[str]) -> str:
         return ""
     try:
         done = subprocess.run(  # noqa: S603 - a fixed command of the batch system
-            [program, *command[1:]], capture_output=True, text=True, timeout=_ASK_S, check=False,
+            [program, *command[1:]],
+            capture_output=True,
+            text=True,
+            timeout=_ASK_S,
+            check=False,
             stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.strip()

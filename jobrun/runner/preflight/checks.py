@@ -48,9 +48,7 @@ def preflight(
     makers = any(isinstance(step, CallPython | RunProgram) for step in steps)
     saving = [file for step in steps if isinstance(step, Save) for file in step.files]
     saved = {literal_path(file, folder) for file in saving}
-    faults = [
-        *check_memory(job, folder), *check_types(job, folder), *check_readers(job, folder)
-    ]  # fmt: skip
+    faults = [*check_memory(job, folder), *check_types(job, folder), *check_readers(job, folder)]
     for step in steps:
         match step:
             case Load():

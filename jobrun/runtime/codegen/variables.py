@@ -32,8 +32,9 @@ def load_variables(
         get = assign(variable, item(workspace, key, ast.Load()))
         # Bound first: Python does not delete what is not there.
         lose: list[ast.stmt] = [
-            assign(variable, ast.Constant(None)), ast.Delete([ast.Name(variable, ast.Del())])
-        ]  # fmt: skip
+            assign(variable, ast.Constant(None)),
+            ast.Delete([ast.Name(variable, ast.Del())]),
+        ]
         found.append(ast.If(is_there, [get], lose if again else []))
     return found
 

@@ -35,9 +35,10 @@ class ReaderPlan:
     def __init__(self, read: ReadRecords, instances: int, names: BlockNames) -> None:
         self.read = read
         self.leaves = tuple(
-            OpenSource(one, names) for one in readers_in(read.reader)
+            OpenSource(one, names)
+            for one in readers_in(read.reader)
             if not isinstance(one.source, ZipSource)
-        )  # fmt: skip
+        )
         by_instance = read.reader.shard == "instance"
         self.shares = instances if by_instance else 1
         self._cursors = tuple(self._cursor(at) for at in range(self.shares))
@@ -54,11 +55,13 @@ class ReaderPlan:
         reader = self.read.reader
         made = tuple(
             Cursor(
-                leaf.reader, self._share_of(leaf.reader, at), self._limit(leaf.reader, at),
+                leaf.reader,
+                self._share_of(leaf.reader, at),
+                self._limit(leaf.reader, at),
                 beside=isinstance(reader.source, ZipSource),
             )
             for leaf in self.leaves
-        )  # fmt: skip
+        )
         if isinstance(reader.source, ZipSource):
             return ZipCursor(reader, made, self._limit(reader, at))
         return made[0]

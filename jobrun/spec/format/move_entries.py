@@ -118,8 +118,12 @@ class EntryMover:
             # Only with the anchor of an explicit key could it stand on the line of its key.
             raise self._refused(key.span, "its value starts on the line of its key")
         return [
-            between[0][column:], *between[1:], *above, prefix + block.lines[0], *block.lines[1:],
-        ]  # fmt: skip
+            between[0][column:],
+            *between[1:],
+            *above,
+            prefix + block.lines[0],
+            *block.lines[1:],
+        ]
 
     def _around(self, start: Span, value: Items | Entries, kind: Kind, end: int) -> list[str]:
         """Render the lines from a place on, with entries within brackets moved."""

@@ -194,8 +194,9 @@ def _build_model(kind: type[DeclaredEffect]) -> type[EffectStep]:
     for field, key in declared_keys(declared).items():
         default = ... if key.default is REQUIRED else key.default
         given[field] = (
-            _TYPE_OF[key.kind], Field(default, alias=key.name, description=key.description)
-        )  # fmt: skip
+            _TYPE_OF[key.kind],
+            Field(default, alias=key.name, description=key.description),
+        )
     model: type[EffectStep] = create_model(
         f"{kind.__name__}Step", __base__=EffectStep, __doc__=kind.__doc__, **given
     )

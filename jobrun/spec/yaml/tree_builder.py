@@ -129,12 +129,22 @@ class Builder:
             place = (self._file, start.line + 1, before + 1, 1, 0)
         elif plain:
             # An anchor may stand before it, so the text is found from its end.
-            place = (self._file, start.line + 1, before + 1, behind - before or 1,
-                     behind - len(text) + 1)  # fmt: skip
+            place = (
+                self._file,
+                start.line + 1,
+                before + 1,
+                behind - before or 1,
+                behind - len(text) + 1,
+            )
         else:
             raw = self._text[start.index + 1 : end.index - 1] if style in {'"', "'"} else None
-            place = (self._file, start.line + 1, before + 1, behind - before or 1,
-                     before + 2 if raw == text else 0)  # fmt: skip
+            place = (
+                self._file,
+                start.line + 1,
+                before + 1,
+                behind - before or 1,
+                before + 2 if raw == text else 0,
+            )
         if event.tag is not None:
             self._tag(event.tag, place)
         frame = self._stack[-1] if self._stack else None

@@ -186,8 +186,11 @@ def _times(report: RunReport) -> Html:
         for one in report.history.tasks
     ]
     starts = f", {used.starts} starts together" if used.starts > 1 else ""
-    found = [("row", f"Wall time{starts}", rows), ("group", "Groups", groups),
-             ("task", "Tasks", tasks)]  # fmt: skip
+    found = [
+        ("row", f"Wall time{starts}", rows),
+        ("group", "Groups", groups),
+        ("task", "Tasks", tasks),
+    ]
     for title, key, name in (("Steps", "steps", "path"), ("Operators", "operators", "label")):
         rows = _profile_rows(report.profile.get(key), name)
         found.append((key, f"{title}, each by itself", rows))

@@ -70,8 +70,11 @@ def timeline(history: History, width: int, words: str) -> Html:
 
 def legend() -> Html:
     """Render the legend of the marks on a timeline."""
-    marks = [("save", "M0-5V5", "a save"), ("again", "M0-5L5 4h-10z", "went on from an epoch"),
-             ("pause", "M-2-6v12M2-6v12", "nothing ran")]  # fmt: skip
+    marks = [
+        ("save", "M0-5V5", "a save"),
+        ("again", "M0-5L5 4h-10z", "went on from an epoch"),
+        ("pause", "M-2-6v12M2-6v12", "nothing ran"),
+    ]
     ends = [(look, path, word) for word, (path, look) in _ENDS.items() if word != "interrupted"]
     items = (
         tag(

@@ -142,8 +142,10 @@ class StoredRun:
     def _repr_html_(self) -> str:
         status = self.status()
         facts = [
-            ("status", status.status), ("epoch", str(status.epoch)), ("saved", str(status.saved))
-        ]  # fmt: skip
+            ("status", status.status),
+            ("epoch", str(status.epoch)),
+            ("saved", str(status.saved)),
+        ]
         metrics = Metrics((), ())
         try:
             facts += [(name, str(value)) for name, value in self.params.items()]

@@ -135,11 +135,17 @@ class Pool:
 
     def _open(self, point: PlannedPoint) -> None:
         process = subprocess.Popen(  # noqa: S603 - this interpreter, our own program
-            [*self._command, *point.words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, text=True, errors="replace", env=_environment(),
+            [*self._command, *point.words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=_environment(),
             # Ctrl-C is ours to pass on: a second one means something else to a run.
-            process_group=0, preexec_fn=_dies_with(os.getpid()),  # noqa: PLW1509 - one call
-        )  # fmt: skip
+            process_group=0,
+            preexec_fn=_dies_with(os.getpid()),  # noqa: PLW1509 - one call
+        )
         self._running[point.job] = process
         threading.Thread(target=self._read, args=(point, process), daemon=True).start()
 

@@ -41,9 +41,7 @@ _SHARED = 1 << 20
 # How often a chain that did not fit is computed as written before its leaves are checked again.
 _PASSED_OVER = 15
 # Operators of which numpy elides the temporary, as it calls it, and from which size on.
-_COMMUTATIVE = frozenset({
-    operator.add, operator.mul, operator.and_, operator.or_, operator.xor
-})  # fmt: skip
+_COMMUTATIVE = frozenset({operator.add, operator.mul, operator.and_, operator.or_, operator.xor})
 _ELIDED = _COMMUTATIVE | {operator.sub, operator.truediv, operator.floordiv}
 _ELIDED_BYTES = 1 << 18
 # Rows of a piece are a multiple of this, if there are so many.

@@ -36,8 +36,9 @@ _COMPARE: dict[str, tuple[np.ufunc, Callable[..., Any]]] = {
     "==": (np.equal, operator.eq), "!=": (np.not_equal, operator.ne),
 }  # fmt: skip
 _UNARY: dict[str, tuple[np.ufunc, Callable[..., Any]]] = {
-    "-": (np.negative, operator.neg), "~": (np.invert, operator.invert),
-}  # fmt: skip
+    "-": (np.negative, operator.neg),
+    "~": (np.invert, operator.invert),
+}
 
 
 @dataclass(frozen=True, slots=True)
