@@ -325,7 +325,7 @@ def _with_news(
     """Run a job from Python and send its news from this process, unless another one does."""
     if options.announce is not None:
         return act(options, listener)
-    from jobrun.tools.notify import PythonNews  # noqa: PLC0415 - what checks a spec needs none
+    from jobrun.tools.python_notifications import PythonNews  # noqa: PLC0415 - what checks a spec needs none
 
     with PythonNews(listener) as news:
         result = act(replace(options, announce=news.announce), news.listen)
