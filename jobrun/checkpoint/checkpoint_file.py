@@ -13,7 +13,7 @@ import numpy as np
 from jobrun.checkpoint.hdf5.dtypes import is_custom
 from jobrun.checkpoint.hdf5.user_block import Header
 from jobrun.checkpoint.read.load import load, load_blobs
-from jobrun.checkpoint.read.open_file import StateFile
+from jobrun.checkpoint.read.verified_file import StateFile
 from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.stores.object_references import open_checkpoint
 from jobrun.checkpoint.write.writer import NodeWriter

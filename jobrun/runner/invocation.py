@@ -52,11 +52,10 @@ from jobrun.runner.loop.deadline import time_left
 from jobrun.runner.loop.job_runner import JobRunner, ResumePoint, RunLimits
 from jobrun.runner.loop.node_loss import NodeFailover, SavedState
 from jobrun.runner.options import RunOptions, RunResult
-from jobrun.runner.preflight.checks import probe_directory, raise_errors
-from jobrun.runner.preflight.filesystem import find_file_system
+from jobrun.runner.preflight.checks import raise_errors
+from jobrun.runner.preflight.filesystem import find_file_system, probe_directory
 from jobrun.runner.preflight.permissions import require_own_unless_trusted
 from jobrun.runner.progress import Progress
-from jobrun.runner.record_usage import TimeAccount, UsageRecorder
 from jobrun.runner.resume.recovery import FROM_INIT, RecoveryPlan
 from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, build_choice_note
 from jobrun.runner.rundir.lock import RunLock
@@ -73,6 +72,7 @@ from jobrun.runner.saving.mid_epoch_saver import (
 )
 from jobrun.runner.saving.saver import CheckpointSaver, NoSaver, Saver
 from jobrun.runner.stop_requests import REQUEST_NAME, StopRequests
+from jobrun.runner.time_account import TimeAccount, UsageRecorder
 from jobrun.runtime.frame.safe_point import SafePoint
 from jobrun.session.base import RunContext, Session
 from jobrun.session.open import open_session

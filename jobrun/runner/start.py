@@ -43,9 +43,9 @@ from jobrun.runner.identity.environment import set_blas_threads
 from jobrun.runner.identity.provenance import collect_provenance
 from jobrun.runner.loop.deadline import require_valid_deadline
 from jobrun.runner.options import Resume, RunOptions, RunResult
-from jobrun.runner.preflight.checks import preflight, probe_directory, raise_errors
+from jobrun.runner.preflight.checks import preflight, raise_errors
 from jobrun.runner.preflight.disk_space import require_space
-from jobrun.runner.preflight.filesystem import check_file_system, find_file_system
+from jobrun.runner.preflight.filesystem import check_file_system, find_file_system, probe_directory
 from jobrun.runner.preflight.memory import estimate_state_bytes
 from jobrun.runner.preflight.permissions import require_own_parent
 from jobrun.runner.preflight.upload_access import check_upload

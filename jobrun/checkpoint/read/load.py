@@ -20,8 +20,8 @@ from jobrun.checkpoint.hdf5.file_layout import PAGED_BYTES
 from jobrun.checkpoint.hdf5.index import BlobType, StructureError
 from jobrun.checkpoint.hdf5.value_codec import Array, decode, with_axis_order
 from jobrun.checkpoint.read.compressed_chunks import read_chunks, split_chunks
-from jobrun.checkpoint.read.open_file import Bytes, StateFile, split_blocks
 from jobrun.checkpoint.read.partial_read import PortionReader, RowSpans, flat_memory
+from jobrun.checkpoint.read.verified_file import Bytes, StateFile, split_blocks
 from jobrun.core.errors import CheckpointError, Fault
 from jobrun.core.system_calls import advise_sequential
 from jobrun.core.text.names import did_you_mean

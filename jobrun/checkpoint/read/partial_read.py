@@ -12,7 +12,7 @@ import numpy as np
 from jobrun.checkpoint.hdf5.digest_blocks import block_span
 from jobrun.checkpoint.hdf5.index import Index
 from jobrun.checkpoint.hdf5.value_codec import Array
-from jobrun.checkpoint.read.open_file import Bytes, StateFile
+from jobrun.checkpoint.read.verified_file import Bytes, StateFile
 
 Places = np.ndarray[Any, np.dtype[np.int64]]
 

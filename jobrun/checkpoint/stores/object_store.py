@@ -22,12 +22,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from jobrun.checkpoint.read.safe_file import read_regular_file
-from jobrun.checkpoint.read.verify import read_verified
+from jobrun.checkpoint.read.verified_file import read_verified
 from jobrun.checkpoint.store import Damage, EpochHold, Manifest, StoredFile
 from jobrun.checkpoint.stores import manifest as manifests
 from jobrun.checkpoint.stores.bucket import Bucket
 from jobrun.checkpoint.stores.directory import DirectoryStore, epoch_name
-from jobrun.checkpoint.stores.epoch_copy import manifest_identity
+from jobrun.checkpoint.stores.manifest import manifest_identity
 from jobrun.checkpoint.stores.object_references import Reference, local_path, read_reference
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.failpoints import reach

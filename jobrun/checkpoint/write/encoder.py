@@ -36,8 +36,8 @@ from jobrun.checkpoint.hdf5.metadata_template import (
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.checkpoint.hdf5.user_block import Parts
 from jobrun.checkpoint.hdf5.value_codec import Array, Coded, encode
-from jobrun.checkpoint.read.compressed_chunks import choose_packings, compress_chunks
 from jobrun.checkpoint.write.block_writer import BlockWriter
+from jobrun.checkpoint.write.chunk_compression import choose_packings, compress_chunks
 from jobrun.checkpoint.write.direct_io import aligned
 from jobrun.core.compression import Rules
 from jobrun.core.lazy_dataclass import dataclass

@@ -24,10 +24,10 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Job
 from jobrun.runner.preflight.disk_space import require_space
 from jobrun.runner.progress import Progress
-from jobrun.runner.record_usage import TimeAccount
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.pins import read_pins
 from jobrun.runner.saving.background_thread import Permit
+from jobrun.runner.time_account import TimeAccount
 from jobrun.session.base import Session
 
 if TYPE_CHECKING:

@@ -32,7 +32,6 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.query import kept_names
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.progress import Progress, from_json, to_json
-from jobrun.runner.record_usage import TimeAccount
 from jobrun.runner.rundir.lock import RunLostError
 from jobrun.runner.rundir.logs import cut_metrics
 from jobrun.runner.rundir.run_directories import METRICS_NAME
@@ -40,6 +39,7 @@ from jobrun.runner.saving.commit import CheckpointTarget, RunIdentity
 from jobrun.runner.saving.mid_epoch_recovery import remove_mid_epochs
 from jobrun.runner.saving.saver import Saver
 from jobrun.runner.stop_requests import StopRequests
+from jobrun.runner.time_account import TimeAccount
 from jobrun.runtime.frame.safe_point import SafePoint, SafePointHooks
 
 Acknowledge = Callable[[int, int, int], None]

@@ -33,7 +33,7 @@ from jobrun.session.node_dir.collection import (
     upload_from_nodes,
     write_probe,
 )
-from jobrun.session.processes.group_run import RemoteGroupRun
+from jobrun.session.processes.group_run import RemoteGroupRun, TaskCompletions
 from jobrun.session.processes.remote_queue import serve_queue_request
 from jobrun.session.threads.work_items import require_valid_needs
 from jobrun.session.wire.file_messages import Probe, WorkerFileSetup
@@ -423,39 +423,3 @@ def _run_and_reply(
 def _drop_snapshot(links: Sequence[WorkerHandle], number: int) -> None:
     for link in links:
         link.send("drop", number)
-
-
-TaskOutputs = Mapping[OutputRef, Value]
-
-
-class TaskCompletions:
-    """Tracks on which nodes the tasks of one group run have ended.
-
-    Args:
-        partitions: The group, divided.
-    """
-
-    def __init__(self, partitions: PartitionedGroup) -> None:
-        self._partition = partitions
-        self._lock = threading.Lock()
-        self._left = {name: set(nodes) for name, nodes in partitions.awaited_nodes.items()}
-        self._made: dict[OutputRef, Value] = {}
-
-    def mark_ended(self, task: str, node: str, outputs: TaskOutputs) -> dict[str, TaskOutputs]:
-        """Record that a task has ended on one node of the session. Any thread.
-
-        Returns:
-            The nodes to notify if it has ended on all of them, each with the outputs read there.
-        """
-        with self._lock:
-            self._made.update(outputs)
-            left = self._left[task]
-            left.discard(node)
-            if left:
-                return {}
-        return {other: self._read(task, other) for other in self._partition.followers[task]}
-
-    def _read(self, task: str, node: str) -> TaskOutputs:
-        made = self._made
-        reads = self._partition.by_node[node].reads
-        return {ref: made[ref] for ref in reads if ref.task == task and ref in made}
