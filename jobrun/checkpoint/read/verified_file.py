@@ -81,11 +81,11 @@ class StateFile:
 
     @cached_property
     def digest(self) -> str:
-        """The digest that a manifest has of the file: of its user block, which covers the rest."""
+        """The digest of a verified file in its manifest: SHA-256 of the file's user block."""
         return userblock.sha256(self._block)
 
     def require_digest(self, digest: str) -> None:
-        """Refuse to read an open checkpoint file whose digest is not its manifest's."""
+        """Refuse as damaged an open checkpoint file whose digest is not the one in its manifest."""
         if digest and digest != self.digest:
             raise damaged_error(self.path, "its checksum is not the one in the manifest")
 
@@ -140,7 +140,7 @@ class StateFile:
                 views[0] = views[0][count:]
 
     def verified(self, begin: int, end: int) -> Bytes:
-        """Read bytes of the open file, after verifying all blocks that hold them.
+        """Read a range of bytes of an open file, after verifying all blocks that hold them.
 
         Raises:
             CheckpointError: One of them is damaged.
@@ -154,7 +154,7 @@ class StateFile:
         return data[begin - first : end - first]
 
     def check(self, blocks: Iterable[int], pieces: list[Bytes]) -> None:
-        """Verify consecutive blocks of the open file against their digests.
+        """Verify consecutive blocks of an open checkpoint file against the digests in its tail.
 
         Args:
             blocks: Their numbers.
@@ -174,7 +174,9 @@ class StateFile:
                 )
 
     def pieces(self) -> Iterator[memoryview]:
-        """Yield all bytes after the user block, verified; each piece is valid until the next one.
+        """Yield all bytes after an open checkpoint file's user block, verified piece by piece.
+
+        Each piece is valid until the next one.
 
         Raises:
             CheckpointError: The file is damaged.
@@ -192,7 +194,7 @@ class StateFile:
 
 
 def split_blocks(blocks: range) -> Iterator[range]:
-    """Split a range of an open checkpoint file's blocks into ranges of ``UNIT_BYTES``."""
+    """Split a range of a verified file's blocks into ranges of ``UNIT_BYTES`` each."""
     step = UNIT_BYTES // BLOCK_BYTES
     for first in range(blocks.start, blocks.stop, step):
         yield range(first, min(first + step, blocks.stop))
@@ -227,7 +229,7 @@ def _require_length(path: str, size_bytes: int, header: Header) -> None:
 
 
 def _digest_of(pieces: list[Bytes], size: int) -> tuple[bytes, list[Bytes]]:
-    """Digest the first so many bytes that an open file yields; return the digest and the rest."""
+    """Digest the first ``size`` bytes of pieces of a verified file; return digest and rest."""
     if pieces[0].size >= size:
         rest = pieces[0][size:]
         return digest(pieces[0][:size]), [rest, *pieces[1:]] if rest.size else pieces[1:]
@@ -246,10 +248,10 @@ _PIECE_BYTES = 1 << 22
 
 
 def read_verified(path: str, digest: str, *, at: str = "") -> Iterator[memoryview]:
-    """Read and verify all bytes of a checkpoint file by its manifest's digest, piece by piece.
+    """Read all bytes of a checkpoint file, each piece verified before it is given out.
 
-    Each piece of a checkpoint file is verified before it is given out. A file that has no valid
-    header is given out as it is, and compared with the digest of all its bytes at the end.
+    A file that has no valid header is given out as it is, and compared with the manifest's digest
+    of all its bytes at the end.
 
     Args:
         path: The file.

@@ -155,5 +155,5 @@ def find_damage(directory: str, file: StoredFile, *, whole: bool) -> str:
 
 
 def manifest_identity(manifest: Manifest) -> tuple[object, ...]:
-    """Return the manifest fields that an epoch and its copies have in common."""
+    """Return the fields in which the manifests of an epoch and of its copies agree."""
     return (manifest.epoch, manifest.run_id, manifest.generation, manifest.files)

@@ -191,7 +191,7 @@ class ObjectStore:
             self._remove(epoch)
 
     def check(self) -> None:
-        """Require nothing: an object store is known by its name only."""
+        """Check nothing, since a checkpoint object store is known by its name only."""
 
     def hold(self, epoch: int) -> EpochHold | None:
         """Hold nothing: an object store has no locks."""
@@ -299,7 +299,7 @@ def _manifest_name(epoch: int) -> str:
 
 
 def object_name(epoch: int, file: StoredFile) -> str:
-    """Return the name of the object for a node's file, which depends on the file's digest."""
+    """Return the name of a checkpoint file in an object store, with part of its digest."""
     tag = file.digest.removeprefix("sha256:")[:_TAG_LENGTH]
     return f"{epoch_name(epoch)}/{file.node}.{tag}.h5"
 
@@ -324,7 +324,7 @@ def upload_file(place: ObjectUrl, epoch: int, file: StoredFile, source: str) -> 
 
 
 def require_uploaded(place: ObjectUrl, epoch: int, files: Iterable[StoredFile]) -> None:
-    """Require that all files of an epoch are objects of the store, with their lengths.
+    """Require that an object store holds all checkpoint files of an epoch, by name and length.
 
     Raises:
         EnvironmentFaultError: E334, one is not; or the store refuses.
@@ -361,7 +361,7 @@ def _send_file(
 
 
 def _is_stored(bucket: Bucket, name: str, file: StoredFile, digest: str, is_wanted: Wanted) -> bool:
-    """Return whether an object has exactly these bytes, by reading it back."""
+    """Return whether an object store holds a checkpoint file's bytes, by reading them back."""
     if bucket.size_bytes(name) != file.size_bytes:
         return False
     found = hashlib.sha256()

@@ -31,7 +31,7 @@ _MOST_THREADS = 4
 
 
 def choose_packings(coded: Mapping[str, Coded], rules: Rules) -> dict[str, Packing]:
-    """Choose the blobs to compress into chunks: those a rule names and whose samples get smaller.
+    """Choose the blobs to write compressed in chunks: those a rule names, if samples get smaller.
 
     Raises:
         EnvironmentFaultError: E326, a codec needs a package that is not there.
@@ -47,7 +47,7 @@ def choose_packings(coded: Mapping[str, Coded], rules: Rules) -> dict[str, Packi
 
 
 def choose_chunk_shape(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Choose the shape of a blob's compressed chunks of about 1 MiB: whole last axes."""
+    """Choose the shape of the chunks to compress an array in: about 1 MiB, whole last axes."""
     chunk = [1] * len(shape)
     left = max(1, _CHUNK_BYTES // itemsize)
     for axis in reversed(range(len(shape))):
@@ -59,7 +59,7 @@ def choose_chunk_shape(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]
 
 
 def compress_chunks(entry: Entry, array: Array) -> Iterator[bytes]:
-    """Compress an array's chunks in several threads, and yield them in their order."""
+    """Compress an array's chunks in several threads, and yield them in order, to be written."""
     packing = entry.packing
     assert packing is not None  # noqa: S101 - the caller looks
     array = array.view(storage_dtype(array.dtype))
@@ -80,7 +80,7 @@ def _is_compressible(array: Array) -> bool:
 
 
 def _is_worth(array: Array, codec: str) -> bool:
-    """Return whether compressed chunks are smaller: by samples of an array's start, middle, end."""
+    """Return whether compression makes an array smaller, tried on samples of start, middle, end."""
     count = max(1, min(array.size, _SAMPLE_BYTES // array.dtype.itemsize))
     flat = array.reshape(-1)
     encoder = encoder_for(codec, array.dtype, (count,))

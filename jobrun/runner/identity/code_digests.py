@@ -111,7 +111,7 @@ class _ImportWalker:
         self.sources[name] = digest
 
     def follow(self, module: str, base: Path, *, shown: str = "", only_below: bool = False) -> None:
-        """Add a module, the packages around it, and all that these import, to the code.
+        """Add to the digested code a module, the packages around it, and all that these import.
 
         Args:
             module: Its name.
@@ -136,7 +136,7 @@ class _ImportWalker:
                 self.add(shown, digest_file(found.file))
 
     def _found(self, name: str, base: Path, *, only_below: bool) -> Module | None:
-        """Return a module of the user, whose text is digested; note an installed one."""
+        """Return a user's module whose code is to be digested; note an installed one instead."""
         found = find_module(name, base)
         if found is None or found.file is None or found.file.is_relative_to(base):
             return found
@@ -164,7 +164,7 @@ class _ImportWalker:
 
 
 def _list_candidates(prefix: str, name: str, base: Path) -> Iterator[str]:
-    """Yield every module that code may mean by an import of a computed name."""
+    """Yield every module that an import of a computed name in the digested code may mean."""
     package = prefix or name.partition(".")[0]
     found = find_module(package, base)
     if found is None or (found.file is not None and is_installed(found.file)):
@@ -233,7 +233,7 @@ def _is_import_call(function: ast.expr) -> bool:
 
 
 def _import_argument(argument: ast.expr, package: str) -> tuple[str, str]:
-    """Return the module that code names as text in ``import_module``, or its package."""
+    """Return the module that digested code imports by ``import_module``, or its package."""
     match argument:
         case ast.Constant(value=str() as text):
             level = len(text) - len(text.lstrip("."))
@@ -285,7 +285,7 @@ def _with_packages(name: str) -> Iterator[str]:
 
 
 def _operator_modules(job: Job) -> list[str]:
-    """Return the modules of the plug-in operators that a job's code uses."""
+    """Return the modules of plug-in operators that belong to the code to digest."""
     calls: Any = Call
     names = {call.function for call in find_parts(job.groups, calls)} if has_loaded() else ()
     return sorted({module for name in names if (module := module_of(name))})

@@ -17,7 +17,7 @@ from jobrun.values.objects import ObjectFacts
 
 
 def digest_constants(job: Job, session: Session) -> dict[str, str]:
-    """Digest each constant after init, by ``node.name``: ``sha256:…``.
+    """Digest each constant of a job after init, by ``node.name``: ``sha256:…``.
 
     Of an object it is its class: what it holds is what the checkpoint puts into it.
 
@@ -37,7 +37,7 @@ def digest_constants(job: Job, session: Session) -> dict[str, str]:
 
 
 def digest_value(value: Any) -> str:
-    """Digest a constant of the job: kind, dtype, shape and bits; "" for what has none."""
+    """Digest the value of a constant: kind, dtype, shape and bits; "" for what has none."""
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         head = json.dumps(["array", value.dtype.str, value.shape])
         content = hashlib.sha256(head.encode())

@@ -20,7 +20,7 @@ def is_installed(path: Path | None) -> bool:
 
 
 def find_versions(files: Iterable[Path]) -> dict[str, str]:
-    """Return the versions of the distributions that the job's code imports or requires."""
+    """Return the versions of installed distributions that own the given files, or are required."""
     by_site: dict[Path, set[str]] = {}
     for file in files:
         at = max(number for number, part in enumerate(file.parts) if part in INSTALLED)
@@ -44,7 +44,7 @@ def find_versions(files: Iterable[Path]) -> dict[str, str]:
 
 
 def _distributions(sites: Iterable[Path]) -> dict[str, Path]:
-    """Return the metadata directory of each installed distribution by name, in path order."""
+    """Find the metadata directory of each installed distribution by name, in path order."""
     places = dict.fromkeys([*(Path(one) for one in sys.path if one), *sites])
     known: dict[str, Path] = {}
     for place in places:
@@ -56,7 +56,7 @@ def _distributions(sites: Iterable[Path]) -> dict[str, Path]:
 
 
 def _owners(known: Mapping[str, Path], site: Path, names: set[str]) -> tuple[set[str], set[str]]:
-    """Return the distributions that files of the code belong to, and the files of none."""
+    """Return the installed distributions that own the given files, and the files that none owns."""
     owners: set[str] = set()
     left = {name: f"\n{name},".encode() for name in names}
     tops = {_normal(name.partition("/")[0].partition(".")[0]) for name in names}
@@ -108,7 +108,7 @@ def _code_digest(info: Path) -> str:
 
 
 def _list_required(info: Path) -> Iterator[str]:
-    """Yield the names of the distributions that one requires, without its extras."""
+    """Yield the names of the distributions that an installed one requires, without its extras."""
     for name in ("METADATA", "PKG-INFO"):
         try:
             text = (info / name).read_text(errors="replace")

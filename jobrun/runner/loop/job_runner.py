@@ -198,7 +198,7 @@ class JobRunner:
     def _recover_from_loss(
         self, error: NodeLostError, first: ResumePoint | None
     ) -> ResumePoint | None:
-        """Recover the job from a lost node; return where to restart, None for init."""
+        """Replace lost nodes in the loop of a job; return where it restarts, None for init."""
         losses = self._limits.losses
         if losses is None:
             raise error
@@ -342,7 +342,7 @@ class JobRunner:
         return metrics
 
     def _scored(self, progress: Progress) -> tuple[tuple[int, float], ...]:
-        """Return the scores of saved epochs that can still be among the best of the loop."""
+        """Return the loop's best scores of saved epochs, with the newest epoch considered."""
         metric, mode, count = self._job.checkpoint.keep_best
         value = dict(progress.metrics).get(metric)
         if value is None or isinstance(value, str) or math.isnan(value):
@@ -468,7 +468,7 @@ def run_with_retries(
 def _find_retries(
     failed: tuple[str, ...], declared: Mapping[str, Retry], failures: Counter[str]
 ) -> list[Retry] | None:
-    """Return the retries of a job's failed tasks; None if one of them has none left."""
+    """Return how the loop retries a group whose tasks failed; None if one may not be retried."""
     chosen = []
     for name in failed:
         retry = declared.get(name)

@@ -190,7 +190,7 @@ def check_readers(job: Job, folder: Path) -> tuple[Fault, ...]:
 
 
 def _count_shares(job: Job) -> dict[Reader, int]:
-    """Return each reader whose file is checked, with the most shares its rows have."""
+    """Count the shares into which each reader's rows are cut, to check its file."""
     found: dict[Reader, int] = {}
     for group in job.groups:
         for task in group.tasks:
@@ -251,7 +251,7 @@ SPEC_CODES = frozenset({"E290", "E291", "E292", "E294", "E392"})
 
 
 def raise_spec_errors(faults: tuple[Fault, ...]) -> None:
-    """Raise the faults of the spec that its data files and modules have shown, if there are any.
+    """Raise those preflight faults that are errors of the spec, seen in data files and modules.
 
     Raises:
         SpecError: There are.

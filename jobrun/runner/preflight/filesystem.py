@@ -68,7 +68,7 @@ _LITTLE_SPACE_BYTES = 256 << 20
 
 
 def probe_directory(directory: Path) -> tuple[Fault, ...]:
-    """Write, sync and remove a small file before the run: a full disk fails now.
+    """Check that the file system can be written: write, sync and remove a small file in it.
 
     Returns:
         Warnings.

@@ -29,7 +29,7 @@ def infer_header_types(job: Job, folder: Path) -> Types:
 
 
 def _infer(job: Job, folder: Path) -> tuple[Types, bool]:
-    """Infer the types of a job's blobs, and return whether any header of a file took part."""
+    """Infer blob types with data files' headers; return them, and whether any was used."""
     steps = tuple(iter_steps(job))
     saves = [file for step in steps if isinstance(step, Save) for file in step.files]
     saved = {literal_path(file, folder) for file in saves}

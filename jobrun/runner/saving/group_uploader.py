@@ -52,7 +52,7 @@ class GroupUploader:
         self._done: set[int] = set()
 
     def committed(self, epoch: int) -> None:
-        """Upload the epoch that the saver has saved, by a group in the session.
+        """Upload a just committed epoch by a task group, if the policy wants each epoch.
 
         Raises:
             EnvironmentFaultError: It failed, and is required.
@@ -61,7 +61,7 @@ class GroupUploader:
             self._upload(epoch)
 
     def finish(self, epoch: int) -> None:
-        """Upload what is missing after the saver's last epoch, by groups in the session.
+        """Upload after the last epoch, by task groups, all that the policy wants and is missing.
 
         Args:
             epoch: The newest that is durable; -1 for none.

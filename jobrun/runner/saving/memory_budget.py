@@ -41,7 +41,7 @@ class MemoryBudget:
         self.free_bytes = 0
 
     def allows(self, state_bytes: int) -> bool:
-        """Return whether a save may copy a state of that size in memory."""
+        """Return whether the memory budget allows a save to copy a state of that size."""
         if self._wanted is not None:
             return self._wanted
         if self._judged_bytes < 0 or state_bytes > self._judged_bytes * _GROWN:
@@ -54,7 +54,7 @@ class MemoryBudget:
         return self._allowed
 
     def gains(self, state_bytes: int, last_s: float) -> bool:
-        """Return whether a save in the background is faster than one at the boundary.
+        """Return whether a save from copies in memory is faster than one at the boundary.
 
         Args:
             state_bytes: Of all blobs.
@@ -67,7 +67,7 @@ class MemoryBudget:
 
 
 def free_memory_bytes(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> int:
-    """Return how much memory a save may still use for copies; 0 if it is unknown."""
+    """Return the memory that is free for a save's copies, in bytes; 0 if it is unknown."""
     free = _read_available_bytes(meminfo)
     limit, used = _read_number(cgroup / "memory.max"), _read_number(cgroup / "memory.current")
     return free if limit < 0 or used < 0 else min(free, max(0, limit - used))
@@ -83,7 +83,7 @@ def _read_available_bytes(meminfo: Path) -> int:
 
 
 def _read_number(path: Path) -> int:
-    """Return a limit of memory for saves from a control group's file; -1 for none."""
+    """Read an amount of memory from a control group's file; -1 for none."""
     try:
         text = path.read_text().strip()
     except OSError:

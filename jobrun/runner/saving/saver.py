@@ -44,17 +44,17 @@ class Saver(Protocol):
     """How the loop of a job saves epochs."""
 
     def is_due(self, progress: Progress) -> bool:
-        """Return whether the save policy wants this epoch saved."""
+        """Return whether the saver has to save this epoch, by the policy (saver protocol)."""
 
     def save(self, progress: Progress) -> Progress:
-        """Save the epoch, or start to; return the progress with failed saves counted.
+        """Save an epoch, or start to (saver protocol); return the progress with failed saves.
 
         Raises:
             EnvironmentFaultError: It, or the one before, could not be saved, twice.
         """
 
     def handle_outcome(self, progress: Progress) -> Progress:
-        """Handle the outcome of a save that has ended; return the progress as ``save`` does.
+        """Handle how the saver's last save has ended; return the progress with failed saves.
 
         Raises:
             EnvironmentFaultError: It failed.
@@ -64,14 +64,16 @@ class Saver(Protocol):
         """Wait until the saver's save in progress is durable; handle its outcome."""
 
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
-        """Handle the outputs of a load group, and delete epochs that the loaded one replaces.
+        """Let the saver handle a load group's outputs (saver protocol).
+
+        It deletes epochs that the loaded one replaces.
 
         Raises:
             EnvironmentFaultError: What it makes superfluous could not be deleted.
         """
 
     def finish(self) -> None:
-        """Upload the saved epochs that the policy names, after the last epoch.
+        """Finish the saver after the last epoch: upload the saved epochs that the policy names.
 
         Raises:
             EnvironmentFaultError: It failed, and is required.
@@ -86,7 +88,7 @@ class Saver(Protocol):
 
     @property
     def saved(self) -> int:
-        """The newest epoch whose save is durable; -1 for none."""
+        """The newest epoch that the saver has made durable; -1 for none."""
 
 
 class NoSaver:
@@ -196,11 +198,11 @@ class CheckpointSaver:
 
     @property
     def saved(self) -> int:
-        """The newest epoch whose save is durable; -1 for none."""
+        """The newest epoch that the saver has made durable; -1 for none."""
         return self._commits.saved
 
     def is_due(self, progress: Progress) -> bool:
-        """Return whether a save is due, by epochs or by time; epoch 0 always is."""
+        """Return whether the saver must save an epoch, by number, time or budget; 0 always."""
         policy = self._job.checkpoint
         if self._budget is not None and progress.epoch:
             return self._fits_budget(self._budget, progress.epoch, progress.epoch_s)
@@ -209,7 +211,7 @@ class CheckpointSaver:
         return progress.epoch == 0 or time.monotonic() - self._saved_at >= policy.every_s
 
     def _fits_budget(self, budget: SaveBudget, epoch: int, epoch_s: float) -> bool:
-        """Return whether the budget of ``every: auto`` allows a save; report the first refusal."""
+        """Return whether the saver's ``every: auto`` allows a save; report the first refusal."""
         if budget.is_due(self.seconds if self._background.is_busy else 0.0):
             return True
         if not self._has_said_interval:
@@ -274,7 +276,7 @@ class CheckpointSaver:
         return progress
 
     def settle(self, progress: Progress) -> Progress:
-        """Wait for the save in progress, then ``handle_outcome``; abandon it if time is up."""
+        """Wait for the saver's running save and handle its outcome; abandon it if time is up."""
         if not self._background.is_busy and self._outcome is None:
             return progress
         before = self._account.switch("saves")
@@ -289,7 +291,7 @@ class CheckpointSaver:
         return self.handle_outcome(progress)
 
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
-        """Handle the outputs of a load group; upload its epoch if that was cut short."""
+        """Report a load in the saver; delete replaced epochs, and upload the loaded one."""
         self._report("load", progress.epoch, outputs)
         # A kill may have come between its save and this.
         self._commits.retain(progress)
@@ -297,7 +299,7 @@ class CheckpointSaver:
             self._uploader.committed(progress.epoch)
 
     def finish(self) -> None:
-        """Upload the saved epochs that the policy names, after the last epoch."""
+        """Finish the saver after the last epoch: its uploader uploads what the policy names."""
         if self._uploader:
             before = self._account.switch("upload")
             try:

@@ -64,7 +64,7 @@ class RemoteGroupRun:
     _limits: dict[tuple[str, str], tuple[float, TaskLimited]] = field(default_factory=dict)
 
     def receive_event(self, node: str, event: Event) -> None:
-        """Note an event of a node's part of the group run about time limits."""
+        """Receive an event about time limits of tasks from a node in this group run."""
         if isinstance(event, _Limit):
             self._inbox.put((node, event))
 
@@ -168,7 +168,7 @@ class RemoteGroupRun:
 
 
 def _merge_node_errors(errors: list[BaseException]) -> BaseException:
-    """Merge the errors of all nodes' parts of a group run, and tasks that may be retried."""
+    """Merge the errors of nodes' parts of a group run into one, with the tasks to retry."""
     tasks = [one.tasks if isinstance(one, JobrunError) else () for one in errors]
     stuck = next((one for one in errors if isinstance(one, TasksStuckError)), None)
     if stuck is not None and errors[0] is not stuck:
@@ -221,7 +221,9 @@ class TaskCompletions:
         self._made: dict[OutputRef, Value] = {}
 
     def mark_ended(self, task: str, node: str, outputs: TaskOutputs) -> dict[str, TaskOutputs]:
-        """Record that a task has ended on one node of the session. Any thread.
+        """Record in a group run that a task has ended on one node; return the nodes to notify.
+
+        Can be called from any thread.
 
         Returns:
             The nodes to notify if it has ended on all of them, each with the outputs read there.

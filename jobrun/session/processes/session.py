@@ -259,7 +259,7 @@ class ProcessesSession:
     def task_ended(
         self, node: str, run: int, task: str, outputs: Mapping[OutputRef, Value]
     ) -> None:
-        """Forward a task's end from its process to others of the session that need it."""
+        """Forward a task's end in the processes session to the other processes that need it."""
         run_ = self._active_run
         if run_ is None or run_.number != run:
             return
@@ -268,13 +268,13 @@ class ProcessesSession:
                 self._workers[other].send("ended", run, task, wanted)
 
     def add_step_times(self, reporter: str, times: Sequence[BlockTime]) -> None:
-        """Add to the session's meter the step times of a node's process."""
+        """Add step times that a process has reported to the processes session's meter."""
         meter = self._require_open().meter
         if meter is not None:
             meter.merge_times(reporter, times)
 
     def worker_lost(self, node: str) -> None:
-        """Do nothing when the session loses a process: its open requests fail."""
+        """Ignore the loss of a process in the processes session: its open requests fail anyway."""
 
     def handle_request(
         self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
@@ -316,7 +316,7 @@ class ProcessesSession:
         return LocalProcess(node)
 
     def _emitter(self, node: str) -> Listener:
-        """Return a listener that passes a process's events to the session's run."""
+        """Return a listener that passes a process's events to the processes session's run."""
         emit = self._require_open().emit
 
         def forward(event: Event) -> None:
@@ -363,7 +363,7 @@ class ProcessesSession:
         return self._workers[self._worker_name(node)]
 
     def _partition(self, group: TaskGroup) -> tuple[int, PartitionedGroup]:
-        """Return the partition of a group over the session's processes, cached."""
+        """Return the partition of a group over this session's processes, cached."""
         found = self._groups.get(id(group))
         if found is None:
             require_valid_needs(group.tasks)

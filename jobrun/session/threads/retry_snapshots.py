@@ -30,7 +30,7 @@ class WorkspaceSnapshot:
 
 
 def take_snapshot(workspaces: Workspaces, changed: Mapping[str, Set[str]]) -> WorkspaceSnapshot:
-    """Take a snapshot of workspaces for a retry in threads: copies of what may change.
+    """Take a snapshot of workspaces to retry a group run from: copies of what may change.
 
     With copies from the first run on, so that each run starts from values of the same form.
     Values that are only rebound are shared, since nothing changes them.
@@ -51,7 +51,7 @@ def take_snapshot(workspaces: Workspaces, changed: Mapping[str, Set[str]]) -> Wo
 
 
 def restore_snapshot(kept: WorkspaceSnapshot, workspaces: Workspaces) -> None:
-    """Restore workspaces in this process to a snapshot, for a retry; any number of times."""
+    """Restore workspaces to the snapshot for a retry of a group run; any number of times."""
     for node, states in kept.states.items():
         for name, state in states.items():
             restore_object_state(kept.blobs[node][name], state)

@@ -188,7 +188,7 @@ class ThreadsSession:
         outputs: dict[OutputRef, Value],
         points: SafePointHooks | None,
     ) -> GroupRun:
-        """Reset and return the previous ``GroupRun`` if it ran the same plan; else make one."""
+        """Return the threads session's last ``GroupRun``, reset, or one for another plan."""
         last, run = self._last
         if run is None or last is not plan:
             return self._group_run(plan, epoch, outputs, points)
@@ -267,7 +267,9 @@ class ThreadsSession:
         return {name: copy_for_reading(workspace[name], name) for name in names}
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Iterate over copies of a blob of several nodes here, for a ``pull`` step. Any thread.
+        """Iterate over copies of a blob of the threads session's nodes, for a ``pull`` step.
+
+        Can be called from any thread.
 
         Raises:
             MissingBlobError: A node has no such blob.
@@ -325,7 +327,7 @@ class ThreadsSession:
         self._last = (None, None)
 
     def _preserve_process_state(self, plan: GroupPlan) -> AbstractContextManager[None]:
-        """Return a context in which the threads session undoes callables."""
+        """Return a context after which the threads session undoes what callables changed."""
         may_call = any(task.may_block for task in plan.tasks)
         may_call = may_call or any(one.setup or one.reports for one in plan.nodes)
         return self._surroundings.preserve() if may_call else nullcontext()
@@ -347,7 +349,7 @@ class ThreadsSession:
         return plan
 
     def _build_items(self, plan: GroupPlan, run: GroupRun, deps: ExternalDeps) -> list[WorkItem]:
-        """Build a run's work items in the threads session: tasks, begin, end."""
+        """Build what the threads session executes of a group: tasks, and nodes' begins and ends."""
         begins: dict[str, WorkItem] = {}
         ends: dict[str, WorkItem] = {}
         groups: dict[str, Blobs] = {}
@@ -399,7 +401,7 @@ def _collect_outputs(plan: GroupPlan, run: GroupRun) -> Outputs:
 
 
 def _settle_blobs(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[str, Value]:
-    """Return a workspace's kept blobs in boundary form, sorted by name, without shared objects."""
+    """Return a workspace's kept blobs as the threads session settles them: in boundary form."""
     settled: dict[str, Value] = {}
     try:
         for name in sorted(keep):
@@ -422,7 +424,7 @@ def _settle_blobs(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[st
 
 
 def _separate_values(settled: dict[str, Value]) -> dict[str, Value]:
-    """Separate a value that two blobs of a workspace are, by a copy; refuse an object."""
+    """Copy a value that two blobs share, as the threads session settles; refuse an object."""
     separated: dict[str, Value] = {}
     seen: dict[int, str] = {}
     for name, value in settled.items():
@@ -441,7 +443,7 @@ NodeNames = Mapping[str, frozenset[str]]
 
 
 def collect_changes(plans: Sequence[GroupPlan]) -> tuple[tuple[NodeNames, ...], NodeNames]:
-    """Return what each group run in the threads session changes in place, or exposes."""
+    """Return which blobs group runs of the threads session change in place, or expose."""
     opaque: dict[str, frozenset[str]] = {}
     for plan in plans:
         for node, names in plan.opaque.items():
@@ -474,7 +476,10 @@ def persist_all(
 
 
 def _start_thread(work: Callable[[], None], done: Callable[[], None]) -> None:
-    """Run ``work`` then ``done`` in a daemon thread that closing the session does not wait for."""
+    """Start a threads session's save in a daemon thread that closing does not wait for.
+
+    Runs ``work``, then ``done``.
+    """
 
     def run() -> None:
         work()
@@ -484,7 +489,7 @@ def _start_thread(work: Callable[[], None], done: Callable[[], None]) -> None:
 
 
 def copy_for_reading(value: Value, name: str) -> Value:
-    """Return a copy of a blob for a reader of the threads session; of an object, facts."""
+    """Copy a blob for a reader outside the threads session; of an object, return facts."""
     return ObjectFacts(class_name(value)) if is_object(value) else detach(value, name)
 
 

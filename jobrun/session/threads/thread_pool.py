@@ -109,7 +109,7 @@ class IdleCpuStarter:
         self._pool = pool
 
     def __call__(self, work: Work, done: Work) -> None:
-        """Start work in the pool if a CPU is idle, as ``ThreadPool.start`` does.
+        """Start work in a thread of the pool if a CPU is idle; else raise RuntimeError.
 
         Raises:
             RuntimeError: No processor is idle.
@@ -121,7 +121,7 @@ class IdleCpuStarter:
 
 
 def count_runnable_threads() -> float:
-    """Return how many threads of the machine run or wait, for a session with few CPUs.
+    """Count the machine's threads that run or wait for a CPU, to keep the pool from crowding.
 
     Infinity if /proc/loadavg cannot be read.
     """
