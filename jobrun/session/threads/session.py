@@ -188,7 +188,7 @@ class ThreadsSession:
         outputs: dict[OutputRef, Value],
         points: SafePointHooks | None,
     ) -> GroupRun:
-        """Return the threads session's last ``GroupRun``, reset, or one for another plan."""
+        """Return the threads session's last ``GroupRun``, reset for the same plan, or a new one."""
         last, run = self._last
         if run is None or last is not plan:
             return self._group_run(plan, epoch, outputs, points)
