@@ -16,7 +16,7 @@ import pytest
 
 from jobrun.api import prepare, run
 from jobrun.checkpoint.read.load import load
-from jobrun.checkpoint.read.open_file import open_state
+from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.cli.formatting import render_json
 from jobrun.compile.analysis import missing_blobs

@@ -13,7 +13,7 @@ import numpy as np
 from jobrun.checkpoint.hdf5.dtypes import is_custom
 from jobrun.checkpoint.hdf5.user_block import Header
 from jobrun.checkpoint.read.load import load, load_blobs
-from jobrun.checkpoint.read.open_file import StateFile
+from jobrun.checkpoint.read.verified_file import StateFile
 from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.stores.object_references import open_checkpoint
 from jobrun.checkpoint.write.writer import NodeWriter
@@ -64,7 +64,7 @@ class FileFacts:
 def write_state(
     path: str, *, node: str, epoch: int, run_id: str, values: Mapping[str, Value]
 ) -> StoredFile:
-    """Write a node's state blobs as a new checkpoint file, durable when this returns.
+    """Write one node's state blobs as a whole checkpoint file, durable when this returns.
 
     Equal arguments give equal bytes. The file's name is made durable by the store's commit.
     Who writes more than one epoch keeps a ``writer.NodeWriter``.
@@ -86,7 +86,9 @@ def read_state(
     names: Iterable[str],
     partial: bool = False,
 ) -> dict[str, Value]:
-    """Read the named state blobs of a node's checkpoint file, exactly as they were written.
+    """Open one node's checkpoint file by its path, check whose it is, and read the named blobs.
+
+    They are exactly as they were written.
 
     Arrays own their memory, are aligned, writable, and in the axis order they had. Containers are
     put together again; of an object there is its ``ObjectState``.
@@ -111,9 +113,9 @@ def read_state(
 
 
 def inspect_state(path: str) -> FileFacts:
-    """Read all blobs of a node's checkpoint file with statistics to show; no manifest is needed.
+    """Inspect one checkpoint file as a whole: read and verify its blobs, with statistics to show.
 
-    It is verified by its own header, which shows damage, not forgery.
+    No manifest is needed. It is verified by its own header, which shows damage, not forgery.
 
     Raises:
         CheckpointError: It is missing, not a plain one, not a checkpoint, of a newer format,

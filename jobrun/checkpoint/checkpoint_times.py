@@ -44,12 +44,12 @@ class SavePause:
 
 
 def stored_files(outputs: Mapping[Any, Any]) -> tuple[StoredFile, ...]:
-    """Return the facts about files, with their times, among the outputs of a save or load."""
+    """Select the files with times from a save's or load's outputs, for ``CheckpointTimes``."""
     return tuple(value for value in outputs.values() if isinstance(value, StoredFile))
 
 
 def build_times(action: str, epoch: int, files: Iterable[StoredFile]) -> CheckpointTimes:
-    """Build the event about the times of a save, load or upload; name the slowest node."""
+    """Build the event ``CheckpointTimes`` of a save, load or upload from its files' times."""
     nodes = tuple(
         NodeTime(
             file.node,
@@ -76,7 +76,7 @@ def build_times(action: str, epoch: int, files: Iterable[StoredFile]) -> Checkpo
 def build_save_times(
     epoch: int, saves: Iterable[NodeSave], still: SavePause, commit_s: float
 ) -> CheckpointTimes:
-    """Build the event about the times of a save, with those of its phases."""
+    """Build the event ``CheckpointTimes`` of a save, with the times of its phases by node."""
     saves = tuple(saves)
     times = build_times("save", epoch, (save.file for save in saves))
     nodes = tuple(
@@ -104,7 +104,7 @@ def build_save_times(
 
 
 def save_phases(times: CheckpointTimes) -> tuple[tuple[str, float], ...]:
-    """Return the times of each phase of the slowest node's save, the longest first.
+    """Return the phases of a save with their times on its slowest node, from ``CheckpointTimes``.
 
     ``wait`` is for the save before, ``hold`` to begin, ``gate`` what tasks waited for copies,
     ``commit`` from the last file to an epoch that is there to stay.

@@ -45,7 +45,7 @@ def flatten_value(name: str, value: Value) -> dict[str, Value]:
 
 
 def capture_object(name: str, value: Any) -> ObjectState:
-    """Take the state of an object as a tree to flatten; its parts may share the object's memory.
+    """Take the state of an object as a tree, to flatten it into blobs; memory may be shared.
 
     Raises:
         TaskFailedError: E241, it does not give one that can be kept.
@@ -95,13 +95,13 @@ def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
 
 
 def leaf_links(name: str, links: Iterable[str]) -> list[str]:
-    """Return the links of the leaves of a flattened container or object; none for other blobs."""
+    """Return the HDF5 links of the leaves that a blob was flattened into; none if it was not."""
     begin = f"{quote_name(name)}/"
     return [one for one in links if one.startswith(begin)]
 
 
 def structure_link(name: str) -> str:
-    """Return the link under which the structure of a flattened container or object is stored."""
+    """Return the HDF5 link of the structure that flattening a container or object stores."""
     return f"{quote_name(name)}/{STRUCTURE}"
 
 

@@ -24,7 +24,9 @@ class MetadataHandler(Protocol):
     """Knows which epochs there are. Called by the runner alone, one call at a time."""
 
     def last_epoch(self, wanted: int | None) -> Chosen | None:
-        """Return the epoch that the handler lets a run continue from; None for no opinion.
+        """Return the epoch that a metadata handler lets a run continue from (handler protocol).
+
+        None for no opinion.
 
         Asked at each start, also of a new run, which has no epoch to continue from.
 
@@ -36,10 +38,12 @@ class MetadataHandler(Protocol):
         """
 
     def accessible(self, epoch: int | None) -> bool:
-        """Return whether the handler can read an epoch; for None, whether it can save one."""
+        """Return whether a metadata handler can read an epoch, or, for None, save one."""
 
     def written(self, epoch: int, generation: int) -> None:
-        """Let the handler record that an epoch is durable: once, or at a resume if denied.
+        """Record in a metadata handler that an epoch is durable (handler protocol).
+
+        Called once for an epoch, or at a resume if the handler then denies having it.
 
         Raises:
             EnvironmentFaultError: It could not be noted; the save counts as failed.

@@ -68,7 +68,7 @@ def checkpointed_blobs(job: Job) -> dict[str, tuple[str, ...]]:
 
 
 def _origins(tasks: Sequence[Task], names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Map the blobs of a save group to the paths of the steps in init that make them.
+    """Return for each blob of a save group the path of the step in init that makes it.
 
     Args:
         tasks: Those of init on a node.
@@ -191,7 +191,7 @@ def partial_group(
 
 
 def parse_address(name: str, nodes: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Parse the address ``node.w`` of a blob to load; ``w`` means the blob on all nodes."""
+    """Parse a blob's address for a load group: ``node.w`` on one node, ``w`` on all nodes."""
     node, dot, blob = name.partition(".")
     if dot and node in nodes:
         return blob, (node,)

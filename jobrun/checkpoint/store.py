@@ -106,7 +106,7 @@ class CheckpointStore(Protocol):
         """
 
     def check(self) -> None:
-        """Require that the checkpoint store is the one that was used first (protocol).
+        """Require that a checkpoint store is the one that was used first (store protocol).
 
         Raises:
             EnvironmentFaultError: E390, it was removed or replaced, with all epochs in it.
@@ -162,7 +162,10 @@ class CheckpointStore(Protocol):
         """
 
     def close(self) -> None:
-        """Delete what the checkpoint store kept for later epochs; it can be used again."""
+        """Delete what a checkpoint store kept for later epochs (store protocol).
+
+        The store can be used again.
+        """
 
     def sweep(self) -> tuple[str, ...]:
         """Remove from the store what interrupted saves and removals left (protocol)."""

@@ -67,7 +67,7 @@ class DirectoryUpload:
         return upload_group(manifest, store.path(epoch), target, self._node)
 
     def _settle(self) -> None:
-        """Sync, once, the upload directory's names, which a killed process may have made."""
+        """Sync the names of the upload's directory, once: a killed process may have made them."""
         if not self._is_settled and self._root.is_dir():
             with disk_faults("E318", f"sync {self._root}"):
                 sync_names(self._root, own=3)
@@ -80,7 +80,7 @@ class DirectoryUpload:
 
 
 def upload_group(manifest: Manifest, directory: str, target: str, node: str) -> TaskGroup:
-    """Build the task group that copies each node's file on its node, then publishes them together.
+    """Build the task group of an upload: each node copies its file, then one publishes them all.
 
     The output ``file`` of each copying task is the ``StoredFile`` that it has made.
 
@@ -122,7 +122,7 @@ def upload_group(manifest: Manifest, directory: str, target: str, node: str) -> 
 
 
 def _staged_name(manifest: Manifest) -> str:
-    """Return the name under which an upload is staged: an interrupted one is continued by it.
+    """Return the staging name of an epoch's upload, always the same, so that a later try continues.
 
     Of the form that a store takes for a leftover, and removes.
     """

@@ -41,7 +41,7 @@ def open_store(run: Run, job: Job, folder: Path) -> CheckpointStore:
 
 
 def node_files(job: Job, store: CheckpointStore, run: Run) -> NodeFiles:
-    """Return where the nodes of a run write checkpoint files on their way to the store."""
+    """Find where the nodes of a run write checkpoint files on their way to the run's store."""
     policy = job.checkpoint
     if not policy.enabled:
         return NodeFiles()
@@ -92,7 +92,7 @@ def open_upload(
 
 
 def find_objects(run: Run, to: str) -> ObjectUrl:
-    """Return the URL of a run's checkpoints in the object store ``to``."""
+    """Find where a run's checkpoints go in an object store: the URL ``to/JOB/RUN``."""
     return parse_object_url(to) / run.record.job / run.path.name
 
 

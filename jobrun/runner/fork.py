@@ -104,7 +104,7 @@ def fork_run(
 
 
 def _differences(run: Run, present: Authored, job: Job, *, strict: bool) -> tuple[Fault, ...]:
-    """Return what a fork changes from its parent, beside the spec: code, data, environment.
+    """Return warnings of what a new fork changes from its parent in code, data and environment.
 
     Raises:
         DriftError: E370, numerics differ, and that is to be refused.

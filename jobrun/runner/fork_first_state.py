@@ -30,7 +30,7 @@ _ACCEPTED = ("constants",)
 
 
 def describe_parent(parent: Mapping[str, Any]) -> str:
-    """Describe a fork's parent: ``walk/20261121-0942-brisk-heron, epoch 12 (blobs w*)``."""
+    """Describe where a fork's first state is from: ``walk/brisk-heron, epoch 12 (blobs w*)``."""
     patterns = parent.get("blobs") or ()
     some = f" (blobs {', '.join(patterns)})" if patterns else ""
     return f"{parent.get('run')}, epoch {parent.get('epoch')}{some}"
@@ -54,7 +54,7 @@ def require_parent(run: Run) -> Manifest | None:
 
 
 def fork_start(run: Run, job: Job) -> ResumePoint | None:
-    """Return the starting point of a fork that takes its parent's whole state; else None.
+    """Return the first state of a fork that takes over its parent's whole state; else None.
 
     Raises:
         CheckpointError: The parent's epoch is not there any more, or damaged.
@@ -129,7 +129,7 @@ def match_blobs(
 
 
 def require_resizable(job: Job, store: CheckpointStore, epoch: int) -> frozenset[str]:
-    """Return the nodes of a fork whose state is redistributed; refuse what cannot be.
+    """Return the nodes whose first state a fork redistributes; refuse what cannot be.
 
     Raises:
         DriftError: E387, E388, some of what the job declares cannot be.
@@ -143,7 +143,7 @@ def require_resizable(job: Job, store: CheckpointStore, epoch: int) -> frozenset
 def require_full_state(
     job: Job, there: Mapping[str, tuple[str, ...]], parent: str, without: Collection[str] = ()
 ) -> None:
-    """Require that the parent's checkpoint has a fork's whole state, except for some nodes.
+    """Require the fork's whole first state in its parent's checkpoint, except on some nodes.
 
     Raises:
         UsageError: E382, it has not.

@@ -52,11 +52,10 @@ from jobrun.runner.loop.deadline import time_left
 from jobrun.runner.loop.job_runner import JobRunner, ResumePoint, RunLimits
 from jobrun.runner.loop.node_loss import NodeFailover, SavedState
 from jobrun.runner.options import RunOptions, RunResult
-from jobrun.runner.preflight.checks import probe_directory, raise_errors
-from jobrun.runner.preflight.filesystem import find_file_system
+from jobrun.runner.preflight.checks import raise_errors
+from jobrun.runner.preflight.filesystem import find_file_system, probe_directory
 from jobrun.runner.preflight.permissions import require_own_unless_trusted
 from jobrun.runner.progress import Progress
-from jobrun.runner.record_usage import TimeAccount, UsageRecorder
 from jobrun.runner.resume.recovery import FROM_INIT, RecoveryPlan
 from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, build_choice_note
 from jobrun.runner.rundir.lock import RunLock
@@ -73,6 +72,7 @@ from jobrun.runner.saving.mid_epoch_saver import (
 )
 from jobrun.runner.saving.saver import CheckpointSaver, NoSaver, Saver
 from jobrun.runner.stop_requests import REQUEST_NAME, StopRequests
+from jobrun.runner.time_account import TimeAccount, UsageRecorder
 from jobrun.runtime.frame.safe_point import SafePoint
 from jobrun.session.base import RunContext, Session
 from jobrun.session.open import open_session
@@ -112,7 +112,7 @@ class Invocation:
 
     @property
     def added_stop(self) -> tuple[StopAfterEpochs, ...]:
-        """The stop condition that ``--epochs`` adds in this invocation."""
+        """The stop condition that ``--epochs`` adds to the job's in this invocation."""
         epochs = self.run.record.limit_epochs
         return (StopAfterEpochs(epochs, "--epochs"),) if epochs else ()
 
@@ -125,7 +125,7 @@ def run_new(
     listener: Listener,
     warnings: tuple[Fault, ...] = (),
 ) -> RunResult:
-    """Run the first invocation of a new run, whose lock is held and ``run.json`` written.
+    """Run the first invocation of a new run, once its lock is held and ``run.json`` written.
 
     Raises:
         JobrunError: It did not end in good order; ``run.json`` says so too.
@@ -153,7 +153,7 @@ def continue_run(
     options: RunOptions,
     listener: Listener,
 ) -> RunResult:
-    """Run a further invocation of an existing run, whose lock is held.
+    """Run a further invocation of an existing run: recover, refuse drift, run the loop.
 
     ::
 
@@ -219,7 +219,7 @@ def continue_run(
 
 
 def _list_commands(run: Run, options: RunOptions, present: Authored) -> tuple[str, str]:
-    """Return the two commands to choose from when an invocation finds the job drifted."""
+    """Return the commands, resume and fork, to choose from when an invocation finds drift."""
     words, handle = hide_secrets(options.given, present), run.handle(options.run_dir)
     spec = words[1:] if words[:1] == ("--spec",) else words
     return (
@@ -293,7 +293,7 @@ _STUCK_STARTS = 3
 
 
 def _announce(work: Invocation, path: str) -> None:
-    """Announce at an invocation's start the notification targets; warn if there is no progress."""
+    """Announce the targets of notifications as an invocation starts; warn if starts get nowhere."""
     record = work.run.record
     stuck = ""
     if record.starts >= _STUCK_STARTS:
@@ -326,7 +326,7 @@ def _build_stop_requests(work: Invocation, session: Session) -> StopRequests:
 
 
 def _deadline_s(work: Invocation) -> float | None:
-    """Return in how many seconds the invocation must have saved everything, or None."""
+    """Return how many seconds this invocation has until all must be saved; None if unlimited."""
     deadline = work.job.deadline
     if deadline is None:
         return None
@@ -375,7 +375,7 @@ def _build_failover(
     requests: StopRequests,
     midway: MidEpochSaver | None,
 ) -> NodeFailover | None:
-    """Build the invocation's ``NodeFailover``; None where a lost node ends the run."""
+    """Build what replaces lost nodes in this invocation; None where a lost node ends the run."""
     if not work.options.max_failures:
         return None
     accept = (*work.run.record.accepted, *work.options.accept)
@@ -418,7 +418,7 @@ def _build_mid_epoch_saver(
     requests: StopRequests,
     entry: SafePoint | None,
 ) -> MidEpochSaver | None:
-    """Build the invocation's ``MidEpochSaver``; None where nothing is saved mid-epoch."""
+    """Build this invocation's saver of mid-epoch checkpoints; None where none are saved."""
     own = next(iter(handlers), None)
     if not (isinstance(own, RunMetadata) and (work.job.checkpoint.every_records or entry)):
         return None
@@ -469,7 +469,7 @@ def _seed_group(work: Invocation) -> TaskGroup | None:
 def _build_resume_point(
     work: Invocation, plan: RecoveryPlan, entry: EntryPlan, *, ended: bool
 ) -> tuple[ResumePoint | None, SafePoint | None]:
-    """Return where an invocation's loop starts: an epoch, or None for init; a point in it."""
+    """Return where this invocation enters the loop: an epoch, or None for init; a point in it."""
     path, job = work.run.path, work.job
     if plan.epoch == FROM_INIT:
         trim_metrics(path, plan.epoch)
@@ -491,7 +491,7 @@ def _build_resume_point(
 
 
 def _count_starts(before: RunRecord, plan: RecoveryPlan) -> int:
-    """Count the invocations in a row that died after the epoch from which this one starts."""
+    """Count the invocations in a row, this one included, that started after the same epoch."""
     # A run that ended in good order has done what it was asked for.
     died = before.status in ("running", "failed")
     return before.starts + 1 if died and before.started_after == plan.epoch else 1
@@ -545,7 +545,7 @@ MOST_TASKS = 500
 
 
 def task_facts(job: Job) -> tuple[TaskFacts, ...]:
-    """Return the facts about tasks that an invocation reports at its start; none if too many."""
+    """Return facts about all tasks for an invocation's first event; none if there are too many."""
     found = tuple(
         TaskFacts(group.name, task.name, task.node, task.needs)
         for group in job.groups
@@ -558,7 +558,7 @@ def task_facts(job: Job) -> tuple[TaskFacts, ...]:
 def fan_out_events(
     run: Run, job: Job, listener: Listener, generation: int, options: RunOptions
 ) -> Iterator[Listener]:
-    """Yield a listener of an invocation: the run's logs, its listeners, then the caller's."""
+    """Open an invocation's logs and listeners; yield a listener that passes on each event."""
     names = tuple(dict.fromkeys((*job.listeners, *options.listeners)))
     with contextlib.ExitStack() as stack:
         logs = stack.enter_context(contextlib.closing(RunLogs(run.path, job, generation)))
@@ -597,13 +597,13 @@ def _forward(
 
 
 def report_warnings(warnings: tuple[Fault, ...], listen: Listener) -> None:
-    """Emit each warning about an invocation as a note."""
+    """Emit each warning with which an invocation starts as a note."""
     for fault in warnings:
         listen(Noted(f"{fault.message} ({fault.mend})", "warning"))
 
 
 def report_parent(run: Run, listen: Listener) -> None:
-    """Emit a note at an invocation's start that names the run from which it was forked."""
+    """Emit a note, as an invocation starts, that names the parent run of a fork."""
     if run.record.parent:
         from jobrun.runner.fork_first_state import describe_parent  # noqa: PLC0415
 
@@ -613,7 +613,7 @@ def report_parent(run: Run, listen: Listener) -> None:
 def report_changes(
     changes: tuple[Change, ...], listen: Listener, resized: ResizePlan | None = None
 ) -> None:
-    """Emit notes of the changes with which an invocation resumes: drift, redistributed state."""
+    """Emit a note of each drift and each redistributed family with which an invocation resumes."""
     for change in changes:
         level = "info" if change.kind in {"safe", "declared safe"} else "warning"
         listen(Noted(f"changed ({change.kind}): {change}", level))

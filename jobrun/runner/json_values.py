@@ -59,7 +59,7 @@ def encode_json(value: Any, what: str) -> Any:
 
 
 def decode_json(form: Any) -> Any:
-    """Rebuild a blob value or an output from its JSON form.
+    """Convert the JSON form of a blob value or an output back to the value, bit for bit.
 
     Raises:
         ValueError: It is the form of nothing.
@@ -90,7 +90,7 @@ def decode_json(form: Any) -> Any:
 
 
 def _is_flat(value: Any) -> bool:
-    """Return whether a value converts to flat JSON: single values, with no array twice."""
+    """Return whether a sequence becomes a flat JSON list: no containers in it, no array twice."""
     if type(value) not in (list, tuple) or any(map(is_tree, value)):
         return False
     arrays = [id(one) for one in value if isinstance(one, np.ndarray)]

@@ -74,12 +74,12 @@ class ResumePreview:
 
     @property
     def explained(self) -> dict[str, tuple[Fault, ...]]:
-        """Return, by field of the spec, why a resume would refuse another number of nodes."""
+        """Return by field of the spec why the previewed resume refuses another number of nodes."""
         return {count_field(name): faults for name, faults in self.resized.faults.items()}
 
     @property
     def plan(self) -> RecoveryPlan:
-        """The recovery plan that the resume would apply."""
+        """The recovery plan in this resume preview, which the resume itself would apply."""
         return self.own.recovery
 
 
@@ -126,7 +126,7 @@ def _plan_resize(own: RunMetadata, store: CheckpointStore, job: Job) -> ResizePl
 
 
 def record_resizes(record: RunRecord, found: ResumePreview) -> tuple[Mapping[str, Any], ...]:
-    """Add the changes in the number of nodes that a previewed resume makes to a run's record."""
+    """Return the record of a run's resizes with those that the previewed resume adds."""
     new = [
         {
             "epoch": found.plan.epoch,
@@ -142,7 +142,7 @@ def record_resizes(record: RunRecord, found: ResumePreview) -> tuple[Mapping[str
 
 
 def find_changes(run: Run, present: Authored, job: Job, code: CodeDigests) -> tuple[Change, ...]:
-    """Find everything that a resume would find changed between the recorded and present run."""
+    """Find for the resume preview all that changed since the run was recorded, spec included."""
     changes = find_surrounding_changes(run, present, job, code)
     if digest_authored(present) != run.record.spec_digest:
         changes = (*find_changes_since(run, present), *changes)
@@ -152,7 +152,7 @@ def find_changes(run: Run, present: Authored, job: Job, code: CodeDigests) -> tu
 def find_surrounding_changes(
     run: Run, present: Authored, job: Job, code: CodeDigests
 ) -> tuple[Change, ...]:
-    """Find what a resume would find changed beside the spec: code, data, versions."""
+    """Find for the resume preview what changed around the spec: code, data, versions."""
     record, folder = run.record, Path(present.folder)
     environment = dict(record.environment)
     if not has_callables(job):
@@ -168,7 +168,7 @@ def find_surrounding_changes(
 
 
 def _find_variable_changes(before: Mapping[str, str], present: Authored) -> Iterator[Change]:
-    """Yield the environment variables and secrets that a resume would find changed."""
+    """Yield for the resume preview each changed environment variable and secret."""
     safe = set()
     if isinstance(present, LoadedSpec):
         safe = {name for name, one in present.spec.params.items() if one.drift == "safe"}

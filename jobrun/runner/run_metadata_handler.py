@@ -80,14 +80,14 @@ class RunMetadata:
         return Chosen(self.recovery.epoch, _reason(self.recovery, wanted))
 
     def release(self) -> None:
-        """Release the hold on the epoch that the run's metadata handler chose; callable twice."""
+        """Release the epoch that the run's metadata handler holds; may be called twice."""
         hold, self._hold = self._hold, None
         if hold is not None:
             hold.release()
 
     @property
     def root(self) -> str:
-        """The directory that holds all checkpoints of the run."""
+        """The directory of all the run's checkpoints, known to the run's own metadata handler."""
         return str(Path(self._store.path(0)).parent)
 
     def accessible(self, epoch: int | None) -> bool:
@@ -100,7 +100,7 @@ class RunMetadata:
             self._journal.acknowledge(epoch, generation)
 
     def written_within(self, epoch: int, records: int, generation: int) -> None:
-        """Acknowledge in the journal a save within an epoch, after so many records."""
+        """Record a mid-epoch save in the run's own metadata handler, as it does whole epochs."""
         if self._journal is not None:
             self._journal.acknowledge_within(epoch, records, generation)
 
@@ -121,7 +121,7 @@ class RunMetadata:
             self._journal = None
 
     def recover(self, listen: Listener) -> None:
-        """Apply the recovery plan of the run's metadata handler with its open journal.
+        """Apply the recovery plan that the run's metadata handler has made, with its open journal.
 
         Raises:
             EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
@@ -133,7 +133,7 @@ class RunMetadata:
             apply_entry(self.entry, self.root, self._journal, self._run, listen)
 
     def _planned(self, wanted: int | None) -> RecoveryPlan:
-        """Plan the recovery; again if a live run has deleted an epoch meanwhile."""
+        """Plan the recovery for the metadata handler; again if an epoch was deleted meanwhile."""
         for _ in retry_attempts():
             self._said = self._acknowledged(wanted)
             with contextlib.suppress(_EpochGoneError):
@@ -150,7 +150,7 @@ class RunMetadata:
         raise epochs_deleted_error(str(self._run))
 
     def _held_and_inspected(self, epoch: int) -> Damage | None:
-        """Hold and verify an epoch for the handler; return why it is unusable, or None."""
+        """Hold and verify an epoch for the metadata handler; return its damage, or None."""
         hold = self._store.hold(epoch)
         if hold is None:
             raise _EpochGoneError
@@ -162,7 +162,7 @@ class RunMetadata:
         return damage
 
     def _acknowledged(self, wanted: int | None) -> JournalContents:
-        """Read the journal; an epoch that the user names may replace a damaged one."""
+        """Read the journal for the metadata handler; for a named epoch, also a damaged one."""
         try:
             return read_journal(self._run, self._run_id)
         except CheckpointError:
@@ -218,7 +218,7 @@ class CheckedHandler:
 
 
 def choose_epoch(own: RunMetadata, other: CheckedHandler | None, wanted: int | None) -> Chosen:
-    """Let the metadata handlers choose the epoch to continue from, and plan the recovery.
+    """Let the run's own metadata handler and a foreign one choose the epoch to continue from.
 
     Another handler's word counts before the user's, and both before the run's own; the run's
     own decides whether that epoch can be used.
@@ -241,7 +241,7 @@ def choose_epoch(own: RunMetadata, other: CheckedHandler | None, wanted: int | N
 
 
 def require_new_run(handler: MetadataHandler) -> None:
-    """Refuse a new run for which a foreign metadata handler names an epoch to continue from.
+    """Refuse a new run if a foreign metadata handler answers with an epoch to continue from.
 
     Raises:
         CheckpointError: It names an epoch.

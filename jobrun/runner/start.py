@@ -43,9 +43,9 @@ from jobrun.runner.identity.environment import set_blas_threads
 from jobrun.runner.identity.provenance import collect_provenance
 from jobrun.runner.loop.deadline import require_valid_deadline
 from jobrun.runner.options import Resume, RunOptions, RunResult
-from jobrun.runner.preflight.checks import preflight, probe_directory, raise_errors
+from jobrun.runner.preflight.checks import preflight, raise_errors
 from jobrun.runner.preflight.disk_space import require_space
-from jobrun.runner.preflight.filesystem import check_file_system, find_file_system
+from jobrun.runner.preflight.filesystem import check_file_system, find_file_system, probe_directory
 from jobrun.runner.preflight.memory import estimate_state_bytes
 from jobrun.runner.preflight.permissions import require_own_parent
 from jobrun.runner.preflight.upload_access import check_upload
@@ -169,7 +169,7 @@ def resume_run(
     *,
     loaded: Authored | None = None,
 ) -> RunResult:
-    """Resume a run from its newest good checkpoint, or from ``options.epoch``.
+    """Start a run again from its newest good checkpoint, or from ``options.epoch``.
 
     A finished run returns at once with the code it ended with, unless a limit that was
     changed no longer holds.
@@ -208,7 +208,7 @@ def resume_run(
 
 
 def match_hash_seed(run: Run, options: RunOptions) -> None:
-    """Restart the process if the run to start again had another hash seed.
+    """Restart the process to start a run again with the hash seed that it had.
 
     Where it cannot, the difference is drift of the numerics.
     """
@@ -261,7 +261,7 @@ def run_with_policy(
 
 
 def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
-    """Find the run to resume: the named one, or the newest unfinished one.
+    """Choose which run to start again: the named one, or the newest unfinished one.
 
     One in an object store is brought here first, with that epoch or its newest good one.
 
@@ -277,7 +277,7 @@ def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
 
 
 def request_stop(run: Run) -> None:
-    """Request by a file in its directory that a run that was started ends after its epoch.
+    """Request that a run that was started end after its epoch, by a file in its directory.
 
     Raises:
         UsageError: It is not running.

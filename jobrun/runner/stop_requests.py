@@ -123,7 +123,7 @@ class StopRequests:
         return self._insisted
 
     def expect(self, seconds: float | None) -> None:
-        """Note how long the running epoch takes until it is saved, to foresee a stop."""
+        """Note when the running epoch will be saved, to decide what a stop request drops."""
         self._expected_end = None if seconds is None else time.monotonic() + seconds
         # Set before the reason is read: the thread that notes a reason reads the end afterwards.
         # Waking that thread at every epoch would cost more than a small epoch does.
@@ -131,7 +131,7 @@ class StopRequests:
             self._nudge()
 
     def foresee(self, seconds: float) -> None:
-        """Request a stop if another epoch would pass the deadline or the time limit.
+        """Add a stop request if another epoch would end after the deadline or the time limit.
 
         Args:
             seconds: How long the last one took, with its save. The longest of the last few
@@ -202,7 +202,7 @@ class StopRequests:
             self._look()
 
     def _is_copy(self, number: int, meant: int) -> bool:
-        """Return whether a stop signal is a second copy that was relayed another way."""
+        """Return whether a stop signal is a relayed copy of a request received just before."""
         now = time.monotonic()
         before, at = self._heard.get(meant, (number, -math.inf))
         is_relayed_alike = RELAYS.get(meant) == meant
@@ -249,7 +249,7 @@ class StopRequests:
 
 
 def _handled_signals() -> Iterator[int]:
-    """Yield the signals that request a stop: those not ignored, and their relays, if any.
+    """Yield the signals that are handled as stop requests: unless ignored, with their relays.
 
     Ignored from outside (nohup, a shell's background job), a signal stays so.
     """
@@ -266,7 +266,7 @@ def _words(number: int) -> str:
 
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> None:
-    """Raise the error that exits the process; the signal handler before the loop."""
+    """Raise the error that ends the process, for a stop signal before any epoch ran."""
     del frame
     number = MEANT.get(number, number)
     message = f"stopped ({_words(number)}) before any epoch ran"
@@ -277,5 +277,5 @@ def _exit_on_signal(number: int, frame: FrameType | None) -> None:
 
 
 def _do_nothing(number: int, frame: FrameType | None) -> None:
-    """Ignore a stop signal in its handler: the byte on the wakeup descriptor counts."""
+    """Ignore a stop signal in its handler: the request arrives by the wakeup descriptor."""
     del number, frame

@@ -144,7 +144,7 @@ class Session(Protocol):
         """Return the names in the workspace of a node of the session, sorted (protocol)."""
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """Let the session bring workspaces to the form that a load gives them (protocol).
+        """Bring the nodes' workspaces to the form that a load gives them (session protocol).
 
         Afterwards it holds exactly the names in ``keep[node]``, each owning its memory, in
         C order, aligned and writable. Names not in ``keep`` end here.

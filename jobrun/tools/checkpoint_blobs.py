@@ -11,7 +11,7 @@ from dataclasses import field
 from pathlib import Path
 
 from jobrun.checkpoint.read.load import load
-from jobrun.checkpoint.read.open_file import StateFile
+from jobrun.checkpoint.read.verified_file import StateFile
 from jobrun.checkpoint.store import EpochHold
 from jobrun.checkpoint.stores.object_references import open_checkpoint
 from jobrun.core.lazy_dataclass import dataclass

@@ -23,7 +23,7 @@ import numpy as np
 
 from jobrun.checkpoint.flatten import capture_object, flatten_values
 from jobrun.checkpoint.read.load import load, load_blobs
-from jobrun.checkpoint.read.open_file import open_state
+from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.checkpoint.write.encoder import build_encoder
 from jobrun.checkpoint.write.reuse import REUSE_SUFFIX
 from jobrun.checkpoint.write.writer import NodeWriter

@@ -13,6 +13,7 @@ _CLI = "cli/test_rows"
 _START = "runner/test_start"
 _DIRECTORY = "e2e/test_run_directory"
 _FILE = "checkpoint/test_checkpoint_file"
+_FILE_SYSTEM = "runner/preflight/test_filesystem"
 _HOSTILE = "e2e/test_hostile"
 _FAULTS = "e2e/test_faults"
 _ENDS = "e2e/test_ends"
@@ -134,7 +135,9 @@ ROWS: dict[int, Row] = {
         "read-only",
         (
             *_of(_DIRECTORY, "row_42_an_unwritable_directory_is_told_at_the_start"),
-            *_of("runner/preflight/test_checks", "row_42_a_directory_is_tried_by_writing_into_it"),
+            *_of(
+                "runner/preflight/test_filesystem", "row_42_a_directory_is_tried_by_writing_into_it"
+            ),
         ),
     ),
     43: Row(

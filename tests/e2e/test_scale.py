@@ -11,7 +11,7 @@ from jobrun.compile.job import compile_job
 from jobrun.graph.query import iter_steps, kept_names, outputs_read_later
 from jobrun.runner.options import RunOptions
 from jobrun.runner.start import start_run
-from jobrun.session.processes.session import TaskCompletions
+from jobrun.session.processes.group_run import TaskCompletions
 from jobrun.session.wire.codec import encode
 from jobrun.session.wire.partition import partition_group
 from jobrun.session.wire.wire_types import WIRE_TYPES

@@ -117,7 +117,7 @@ class Layout:
 
     @cached_property
     def text(self) -> bytes:
-        """The layout's index without names and places: JSON, ASCII."""
+        """The file layout's types and compressed chunks as JSON text, without names and offsets."""
         packings = {
             str(index): [one.packing.codec, list(one.packing.chunk), one.packing.count]
             for index, one in enumerate(self.entries)
@@ -132,12 +132,12 @@ class Layout:
 
     @cached_property
     def names_text(self) -> bytes:
-        """The quoted names of the layout's blobs, a line feed between two."""
+        """The quoted blob names of the file layout as one text, a line feed between two."""
         return b"\n".join(self.quoted_names)
 
     @cached_property
     def type_numbers(self) -> Numbers:
-        """For each blob of the layout the place of its type in ``types``."""
+        """The position of each blob's type in the file layout's list ``types``."""
         numbers = {one: number for number, one in enumerate(self.types)}
         found = (numbers[_type_of(one)] for one in self.entries)
         return np.fromiter(found, np.uint64, len(self.entries))

@@ -90,7 +90,7 @@ class _Deflate:
 
 
 def _deflate_functions() -> tuple[Callable[[Any, int], bytes], Callable[[bytes, int], bytes]]:
-    """Return the functions of the deflate filter: those of ISA-L, if it is installed, or zlib's."""
+    """Return the HDF5 deflate filter's functions to compress and decompress: ISA-L's or zlib's."""
     module: Any = import_module("isal.isal_zlib") if util.find_spec("isal") else zlib
 
     def decompress(data: bytes, most_bytes: int) -> bytes:

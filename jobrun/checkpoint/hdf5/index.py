@@ -80,7 +80,7 @@ class Index:
         return self.types[int(self.table["type"][row])]
 
     def span(self, row: int) -> tuple[int, int]:
-        """Return the first byte of a blob's data by the file's index, and the byte after it."""
+        """Return the range of bytes of a blob's data that the parsed index of a file gives."""
         begin = int(self.table["offset"][row])
         return begin, begin + int(self.table["size"][row])
 
@@ -107,7 +107,7 @@ def index_span(parts: Parts) -> tuple[int, int]:
 
 
 def require_parts(header: Header) -> Parts:
-    """Return the offsets of a file's index and tail, after checking them against its length.
+    """Return where a file's index and tail lie by its header; refuse places outside the file.
 
     Raises:
         StructureError: They do not fit into it, or overlap.
@@ -123,7 +123,7 @@ def require_parts(header: Header) -> Parts:
 
 
 def parse_tail(data: bytes, header: Header, parts: Parts) -> Tail:
-    """Parse the bytes of a file's tail: offsets of chunks, and digests of blocks.
+    """Parse the tail that completes a file's index: offsets of chunks, and digests of blocks.
 
     Raises:
         StructureError: It is of another epoch.

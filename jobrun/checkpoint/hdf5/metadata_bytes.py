@@ -110,7 +110,10 @@ def render_text_attribute(name: str, text: str) -> bytes:
 
 
 def render_contiguous_layout(size: int) -> tuple[bytes, int]:
-    """Render HDF5 fill value and layout of contiguous data, with its address's offset."""
+    """Render the bytes of HDF5's fill-value and contiguous-layout messages.
+
+    Returns the offset of the data's address in them, too.
+    """
     layout = render_message(0x08, struct.pack("<BBQQ", 3, 1, UNDEFINED, size), 1)
     fill = render_message(0x05, _FILL_CONTIGUOUS, 1)
     return fill + layout, len(fill) + 6
@@ -155,7 +158,9 @@ def header_size(header: bytes) -> int:
 
 
 def render_headers(header: bytes, at: int, addresses: Numbers) -> Bytes:
-    """Render one HDF5 header per address, with its checksum; uint8, shape (n, ``header_size``).
+    """Render the bytes of one HDF5 object header for each address, checksums included.
+
+    Returns uint8, shape (n, ``header_size``).
 
     Args:
         header: All but the address in it.

@@ -160,7 +160,7 @@ class Template:
         return b"".join([*made, root]), root_at, root_at + len(root)
 
     def _make_group(self, tree: _Tree, begin: int, made: list[bytes]) -> tuple[int, int]:
-        """Render a group of the template behind its children; return its address and its end."""
+        """Render an HDF5 group of the template after its children; return its address and end."""
         links: list[tuple[bytes, int]] = []
         for name, one in tree.items():
             if isinstance(one, int):

@@ -1,82 +1,18 @@
-"""Choose the blobs to compress, and compress, read and decompress their chunks.
-
-Chunks are cut so that each is one piece of its array, about 1 MiB of it; then any HDF5 tool
-can show them, and several threads can work on them.
-"""
+"""Read and decompress the chunks of compressed blobs of an open checkpoint file."""
 
 from __future__ import annotations
 
 import itertools
-import math
-import os
-from collections import deque
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 
-import numpy as np
-
-from jobrun.checkpoint.hdf5.dataset_names import display_name, root_blob
 from jobrun.checkpoint.hdf5.dtypes import storage_dtype
-from jobrun.checkpoint.hdf5.file_layout import PAGED_BYTES, Entry, Packing
-from jobrun.checkpoint.hdf5.filters import Bytes, Encoder, encoder_for
+from jobrun.checkpoint.hdf5.filters import Bytes, encoder_for
 from jobrun.checkpoint.hdf5.index import StructureError
-from jobrun.checkpoint.hdf5.value_codec import Array, Coded
-from jobrun.checkpoint.read.open_file import StateFile
-from jobrun.core.compression import Rules, codec_for
+from jobrun.checkpoint.hdf5.value_codec import Array
+from jobrun.checkpoint.read.verified_file import StateFile
 
-_CHUNK_BYTES = 1 << 20
-# A blob is compressed if a sample of it becomes at least so much smaller.
-_WORTH = 0.9
-_SAMPLES = 3
-_SAMPLE_BYTES = 1 << 18
-_MOST_THREADS = 4
 # Chunks that are read by one call.
 _TOGETHER = 8
-
-
-def choose_packings(coded: Mapping[str, Coded], rules: Rules) -> dict[str, Packing]:
-    """Choose the blobs to compress into chunks: those a rule names and whose samples get smaller.
-
-    Raises:
-        EnvironmentFaultError: E326, a codec needs a package that is not there.
-    """
-    found: dict[str, Packing] = {}
-    for name, one in coded.items():
-        codec = codec_for(display_name(name), rules) or codec_for(root_blob(name), rules)
-        if codec and _is_compressible(one.array) and _is_worth(one.array, codec):
-            chunk = choose_chunk_shape(one.array.shape, one.array.dtype.itemsize)
-            counts = (-(-n // part) for n, part in zip(one.array.shape, chunk, strict=True))
-            found[name] = Packing(codec, chunk, math.prod(counts))
-    return found
-
-
-def choose_chunk_shape(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Choose the shape of a blob's compressed chunks of about 1 MiB: whole last axes."""
-    chunk = [1] * len(shape)
-    left = max(1, _CHUNK_BYTES // itemsize)
-    for axis in reversed(range(len(shape))):
-        chunk[axis] = max(1, min(shape[axis], left))
-        left //= chunk[axis]
-        if left < 1 or chunk[axis] < shape[axis]:
-            break
-    return tuple(chunk)
-
-
-def compress_chunks(entry: Entry, array: Array) -> Iterator[bytes]:
-    """Compress an array's chunks in several threads, and yield them in their order."""
-    packing = entry.packing
-    assert packing is not None  # noqa: S101 - the caller looks
-    array = array.view(storage_dtype(array.dtype))
-    encoder = encoder_for(packing.codec, array.dtype, packing.chunk)
-    threads = min(_MOST_THREADS, os.cpu_count() or 1)
-    with ThreadPoolExecutor(threads, thread_name_prefix="checkpoint-codec") as pool:
-        ahead: deque[Future[bytes]] = deque()
-        for start in _chunk_origins(array.shape, packing.chunk):
-            ahead.append(pool.submit(_encode_chunk, encoder, array, packing.chunk, start))
-            if len(ahead) > 2 * threads:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
 
 
 def split_chunks(file: StateFile, row: int) -> list[range]:
@@ -95,9 +31,7 @@ def read_chunks(file: StateFile, row: int, target: Array, chunks: range) -> None
     places = file.tail.chunks[first + chunks.start : first + chunks.stop]
     begin = int(places["offset"].min())
     data = file.verified(begin, int((places["offset"] + places["size"]).max()))
-    starts = itertools.islice(
-        _chunk_origins(target.shape, packing.chunk), chunks.start, chunks.stop
-    )
+    starts = itertools.islice(chunk_origins(target.shape, packing.chunk), chunks.start, chunks.stop)
     stored_target = target.view(storage_dtype(target.dtype))
     with file.structure():
         try:
@@ -109,46 +43,21 @@ def read_chunks(file: StateFile, row: int, target: Array, chunks: range) -> None
             raise StructureError(f"blob '{file.index.names[row]}': {error}") from error
 
 
-def _is_compressible(array: Array) -> bool:
-    return array.nbytes >= PAGED_BYTES and array.ndim > 0 and array.dtype.kind in "biufc"
-
-
-def _is_worth(array: Array, codec: str) -> bool:
-    """Return whether compressed chunks are smaller: by samples of an array's start, middle, end."""
-    count = max(1, min(array.size, _SAMPLE_BYTES // array.dtype.itemsize))
-    flat = array.reshape(-1)
-    encoder = encoder_for(codec, array.dtype, (count,))
-    firsts = np.linspace(0, array.size - count, _SAMPLES).astype(int).tolist()
-    stored = sum(len(encoder.encode(np.ascontiguousarray(flat[at : at + count]))) for at in firsts)
-    return bool(stored <= _WORTH * len(firsts) * count * array.dtype.itemsize)
-
-
-def _chunk_origins(shape: tuple[int, ...], chunk: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+def chunk_origins(shape: tuple[int, ...], chunk: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Yield the index of the first item in each compressed chunk, in the order of the array."""
     return itertools.product(*(range(0, n, part) for n, part in zip(shape, chunk, strict=True)))
 
 
-def _chunk_slices(
+def chunk_slices(
     shape: tuple[int, ...], chunk: tuple[int, ...], start: tuple[int, ...]
 ) -> tuple[slice, ...]:
+    """Return the slices of an array that a compressed chunk holds, cut off at the array's end."""
     return tuple(
         slice(at, min(at + part, n)) for at, part, n in zip(start, chunk, shape, strict=True)
     )
 
 
-def _encode_chunk(
-    encoder: Encoder, array: Array, chunk: tuple[int, ...], start: tuple[int, ...]
-) -> bytes:
-    part = array[_chunk_slices(array.shape, chunk, start)]
-    if part.shape != chunk:
-        # HDF5 has whole chunks only.
-        whole = np.zeros(chunk, array.dtype)
-        whole[tuple(map(slice, part.shape))] = part
-        part = whole
-    return encoder.encode(np.ascontiguousarray(part))
-
-
 def _put_chunk(target: Array, chunk: tuple[int, ...], start: tuple[int, ...], data: Bytes) -> None:
-    part = target[_chunk_slices(target.shape, chunk, start)]
+    part = target[chunk_slices(target.shape, chunk, start)]
     whole = data.view(target.dtype).reshape(chunk)
     part[...] = whole[tuple(map(slice, part.shape))]

@@ -20,8 +20,8 @@ from jobrun.checkpoint.hdf5.file_layout import PAGED_BYTES
 from jobrun.checkpoint.hdf5.index import BlobType, StructureError
 from jobrun.checkpoint.hdf5.value_codec import Array, decode, with_axis_order
 from jobrun.checkpoint.read.compressed_chunks import read_chunks, split_chunks
-from jobrun.checkpoint.read.open_file import Bytes, StateFile, split_blocks
 from jobrun.checkpoint.read.partial_read import PortionReader, RowSpans, flat_memory
+from jobrun.checkpoint.read.verified_file import Bytes, StateFile, split_blocks
 from jobrun.core.errors import CheckpointError, Fault
 from jobrun.core.system_calls import advise_sequential
 from jobrun.core.text.names import did_you_mean
@@ -76,7 +76,7 @@ def load(
 
 
 def require_types(file: StateFile, expected: Mapping[str, Expected]) -> None:
-    """Refuse to load a checkpoint file whose blobs have other types than expected.
+    """Refuse to load blobs of an open checkpoint file that have other types than expected.
 
     Args:
         file: An open one.
@@ -191,7 +191,7 @@ class _Loading:
         return self._values
 
     def _blocks(self) -> list[range]:
-        """Return the runs of blocks of the file to load; all blocks if all blobs are wanted."""
+        """Return the ranges of blocks that a load reads: all, or those of the wanted blobs."""
         if len(self._names) == len(self._file.index.names):
             return [range(self._file.parts.blocks)]
         runs: list[range] = []
@@ -243,7 +243,10 @@ class _Loading:
             self._give(row, array)
 
     def _give(self, row: int, stored: Array) -> None:
-        """Keep the value decoded from a loaded array, which has no other use."""
+        """Keep the value of a loaded blob: its array decoded, or copied to the caller's memory.
+
+        The array has no other use.
+        """
         name, kind = self._names[row], self._file.index.type_of(row)
         target = self._targets.get(name)
         if target is stored:

@@ -12,7 +12,7 @@ import numpy as np
 from jobrun.checkpoint.hdf5.digest_blocks import block_span
 from jobrun.checkpoint.hdf5.index import Index
 from jobrun.checkpoint.hdf5.value_codec import Array
-from jobrun.checkpoint.read.open_file import Bytes, StateFile
+from jobrun.checkpoint.read.verified_file import Bytes, StateFile
 
 Places = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -39,7 +39,7 @@ class RowSpans:
         return range(int(low), int(high))
 
     def runs(self, places: range) -> list[range]:
-        """Split a range of index rows where the type changes or their data have a gap."""
+        """Split index rows, for a partial read, into runs of one type with adjacent data."""
         here = slice(places.start, places.stop)
         types, begin, end = self._types[here], self.begin[here], self.end[here]
         cuts = np.flatnonzero((types[1:] != types[:-1]) | (begin[1:] != end[:-1])) + 1
@@ -76,7 +76,7 @@ class PortionReader:
         self._halves: dict[int, Bytes] = {}
 
     def count_small(self, blocks: range) -> int:
-        """Return how many small blobs have a part in some blocks of the portion."""
+        """Count the small blobs that have data in the blocks of one portion to read."""
         return len(self._small.touching(*self._span(blocks)))
 
     def read(self, blocks: range) -> None:
@@ -102,7 +102,7 @@ class PortionReader:
             self._take_from(position, piece)
 
     def take_halves(self) -> None:
-        """Return the small blobs that lie in two portions, once all portions are read."""
+        """Give out the small blobs that two portions had halves of, once all portions are read."""
         for row, data in self._halves.items():
             self._take([row], data)
 
@@ -111,7 +111,7 @@ class PortionReader:
         return block_span(blocks[0], tail)[0], block_span(blocks[-1], tail)[1]
 
     def _large_pieces(self, begin: int, end: int) -> list[tuple[int, int, Bytes | None]]:
-        """Return the parts of large blobs in a portion of the file, with memory."""
+        """Return where large blobs lie in a portion of the file, and memory to read them into."""
         found: list[tuple[int, int, Bytes | None]] = []
         for place in self._large.touching(begin, end):
             start = int(self._large.begin[place])

@@ -48,7 +48,7 @@ def open_regular_file(path: str, *, at: str = "") -> Iterator[tuple[int, int]]:
 
 
 def _lock(path: str, descriptor: int) -> None:
-    """Lock an open regular file against being overwritten with another epoch while it is read."""
+    """Lock a safely opened checkpoint file against being overwritten with another epoch."""
     try:
         is_free = try_lock(descriptor, shared=True)
     except OSError:

@@ -162,7 +162,7 @@ class DirectoryStore:
         return None
 
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
-        """Move epoch directories into ``where``, which is made if it is not there.
+        """Move epochs from the directory store into the directory ``where``, made if it is missing.
 
         The newest is moved first: if that is cut short, those that are left are the oldest.
         Where ``where`` is on another file system, they stay on this one, in a directory
@@ -295,7 +295,7 @@ def epoch_name(epoch: int) -> str:
 
 
 def _is_small(directory: Path) -> bool:
-    """Return whether a directory store deletes an epoch's files without reuse: small ones."""
+    """Return whether an epoch directory is too small for the store to keep its files for reuse."""
     return sum(facts.st_size for facts in _facts_of(directory).values()) < _LEAST_REUSED_BYTES
 
 
@@ -306,14 +306,14 @@ def _facts_of(directory: str | Path) -> dict[str, os.stat_result]:
 
 
 def _delete_unused_files(staged: str) -> None:
-    """Delete a removed epoch's files that were kept for reuse and no node has taken."""
+    """Delete from the directory store a removed epoch's files that no node has reused."""
     for name in os.listdir(staged):  # noqa: PTH208 - for each epoch
         if name.endswith(REUSE_SUFFIX):
             Path(staged, name).unlink()
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return device and inode of the directory of a store, following links; None without one."""
+    """Return device and inode of the store's directory, links followed; None if there is none."""
     try:
         facts = os.stat(path)  # noqa: PTH116 - for each epoch
     except OSError:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobrun.checkpoint.read.safe_file import read_regular_file
-from jobrun.checkpoint.read.verify import read_verified
+from jobrun.checkpoint.read.verified_file import read_verified
 from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.checkpoint.stores import manifest as manifests
 from jobrun.checkpoint.stores.directory import DirectoryStore
@@ -68,7 +68,7 @@ def copy_file(source: str, staged: str, expected: StoredFile) -> StoredFile:
 
 
 def publish_copy(directory: str, staged: str, target: str) -> None:
-    """Publish the staged copy of an epoch as the directory ``target``, by one rename.
+    """Publish a staged copy of an epoch, once it is verified, under its target name by one rename.
 
     ::
 
@@ -126,7 +126,7 @@ def is_copied(target: str, manifest: Manifest) -> bool:
         found = manifests.decode(read_regular_file(path, most_bytes=manifests.MOST_BYTES), path)
     except CheckpointError as error:
         raise _different_error(target, error.faults[0].message) from error
-    if manifest_identity(found) != manifest_identity(manifest):
+    if manifests.manifest_identity(found) != manifests.manifest_identity(manifest):
         raise _different_error(
             target, f"it is epoch {found.epoch} of run {found.run_id}, or was computed again since"
         )
@@ -135,11 +135,6 @@ def is_copied(target: str, manifest: Manifest) -> bool:
         if reason:
             raise _different_error(target, reason)
     return True
-
-
-def manifest_identity(manifest: Manifest) -> tuple[object, ...]:
-    """Return the manifest fields that an epoch and its copies have in common."""
-    return (manifest.epoch, manifest.run_id, manifest.generation, manifest.files)
 
 
 def _different_error(target: str, how: str) -> EnvironmentFaultError:

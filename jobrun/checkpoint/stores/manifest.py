@@ -14,7 +14,7 @@ from typing import Any
 
 from jobrun.checkpoint.hdf5.user_block import DIGEST, damaged_error, unknown_format_error
 from jobrun.checkpoint.read.safe_file import open_regular_file
-from jobrun.checkpoint.read.verify import read_verified
+from jobrun.checkpoint.read.verified_file import read_verified
 from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.checkpoint.stores.object_references import local_path
 from jobrun.core.errors import CheckpointError
@@ -152,3 +152,8 @@ def find_damage(directory: str, file: StoredFile, *, whole: bool) -> str:
     except CheckpointError as error:
         return error.faults[0].message
     return ""
+
+
+def manifest_identity(manifest: Manifest) -> tuple[object, ...]:
+    """Return the fields in which the manifests of an epoch and of its copies agree."""
+    return (manifest.epoch, manifest.run_id, manifest.generation, manifest.files)

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from jobrun.checkpoint.hdf5.user_block import damaged_error
-from jobrun.checkpoint.read.open_file import StateFile, open_state
+from jobrun.checkpoint.read.verified_file import StateFile, open_state
 from jobrun.core.errors import CheckpointError
 from jobrun.core.files.disk import read_regular, write_new_file
 from jobrun.core.lazy_dataclass import dataclass

@@ -22,12 +22,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from jobrun.checkpoint.read.safe_file import read_regular_file
-from jobrun.checkpoint.read.verify import read_verified
+from jobrun.checkpoint.read.verified_file import read_verified
 from jobrun.checkpoint.store import Damage, EpochHold, Manifest, StoredFile
 from jobrun.checkpoint.stores import manifest as manifests
 from jobrun.checkpoint.stores.bucket import Bucket
 from jobrun.checkpoint.stores.directory import DirectoryStore, epoch_name
-from jobrun.checkpoint.stores.epoch_copy import manifest_identity
+from jobrun.checkpoint.stores.manifest import manifest_identity
 from jobrun.checkpoint.stores.object_references import Reference, local_path, read_reference
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.failpoints import reach
@@ -191,7 +191,7 @@ class ObjectStore:
             self._remove(epoch)
 
     def check(self) -> None:
-        """Require nothing: an object store is known by its name only."""
+        """Check nothing, since a checkpoint object store is known by its name only."""
 
     def hold(self, epoch: int) -> EpochHold | None:
         """Hold nothing: an object store has no locks."""
@@ -299,7 +299,7 @@ def _manifest_name(epoch: int) -> str:
 
 
 def object_name(epoch: int, file: StoredFile) -> str:
-    """Return the name of the object for a node's file, which depends on the file's digest."""
+    """Return the name of a checkpoint file in an object store, with part of its digest."""
     tag = file.digest.removeprefix("sha256:")[:_TAG_LENGTH]
     return f"{epoch_name(epoch)}/{file.node}.{tag}.h5"
 
@@ -324,7 +324,7 @@ def upload_file(place: ObjectUrl, epoch: int, file: StoredFile, source: str) -> 
 
 
 def require_uploaded(place: ObjectUrl, epoch: int, files: Iterable[StoredFile]) -> None:
-    """Require that all files of an epoch are objects of the store, with their lengths.
+    """Require that an object store holds all checkpoint files of an epoch, by name and length.
 
     Raises:
         EnvironmentFaultError: E334, one is not; or the store refuses.
@@ -361,7 +361,7 @@ def _send_file(
 
 
 def _is_stored(bucket: Bucket, name: str, file: StoredFile, digest: str, is_wanted: Wanted) -> bool:
-    """Return whether an object has exactly these bytes, by reading it back."""
+    """Return whether an object store holds a checkpoint file's bytes, by reading them back."""
     if bucket.size_bytes(name) != file.size_bytes:
         return False
     found = hashlib.sha256()

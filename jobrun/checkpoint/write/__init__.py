@@ -1,6 +1,7 @@
 """Write a checkpoint file: lay it out once, then write it each epoch.
 
 - ``encoder``: values of one layout to bytes.
+- ``chunk_compression``: which blobs to compress, and their chunks.
 - ``block_writer``, ``direct_io``: digest blocks and write those that differ, with ``O_DIRECT``.
 - ``reuse``: start from the disk blocks of an older file; ``arena``: memory for snapshots.
 - ``writer``: the whole, kept by a node from epoch to epoch.

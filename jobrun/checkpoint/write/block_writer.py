@@ -128,7 +128,7 @@ class BlockWriter:
             self._close_block(is_last=True)
 
     def put_tail(self, tail: bytes) -> None:
-        """Add the tail, which no block covers, and pass all bytes left to the file writer."""
+        """Append the tail after the last block, and pass all bytes left to the file writer."""
         data = np.frombuffer(tail, np.uint8)
         while data.size:
             room = self.room()[: data.size]
@@ -140,11 +140,11 @@ class BlockWriter:
         self._flush(pad=True)
 
     def _end_of_block(self) -> int:
-        """Return where the block ends that was begun last."""
+        """Return the offset in the file at which the block writer's current block ends."""
         return block_span(len(self.digests), self.position + BLOCK_BYTES)[1]
 
     def _digests(self, data: Bytes, known: Sequence[bytes]) -> Iterator[bytes]:
-        """Yield digests of written blocks, computed ahead by threads where CPUs are idle."""
+        """Yield the digests of the block writer's next blocks, computed ahead by idle CPUs."""
         first, count = len(self.digests), data.size // BLOCK_BYTES
         if known:
             yield from known[first : first + count]
@@ -181,7 +181,7 @@ class BlockWriter:
         return number < len(self._old) and self._old[number] == found
 
     def _mark(self, memory: Bytes | None, begin: int, end: int, at: int = -1) -> None:
-        """Note for the digest of a block where its bytes come from: the slab, unless ``at``."""
+        """Note which memory has bytes of the block writer's current block, for its digest."""
         assert memory is not None  # noqa: S101 - what was filled is in it
         at = begin - self._window if at < 0 else at
         last = self._runs[-1] if self._runs else None

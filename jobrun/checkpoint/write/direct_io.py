@@ -52,7 +52,7 @@ class SlabPool:
         return self._free.get()
 
     def give(self, slab: Bytes) -> None:
-        """Give a slab (page-aligned buffer) back to the pool; any thread."""
+        """Give a page-aligned buffer for direct I/O back to the pool; safe in any thread."""
         self._free.put(slab)
 
     def _fit(self, size: int) -> None:
@@ -111,14 +111,14 @@ class FileWriter:
             self._jobs.put(lambda: self._try(piece, offset))
 
     def then(self, act: Callable[[], None]) -> None:
-        """Call a function when the writing thread has written all buffers so far, or failed."""
+        """Call a function when the direct I/O thread has written all buffers so far, or failed."""
         if self._thread is None:
             act()
         else:
             self._jobs.put(act)
 
     def wait(self) -> None:
-        """Wait until the writing thread has written all buffers, or failed; it ends.
+        """Wait until the direct I/O thread has written all buffers, or failed, and end it.
 
         Raises:
             OSError: Something could not be written.

@@ -36,8 +36,8 @@ from jobrun.checkpoint.hdf5.metadata_template import (
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.checkpoint.hdf5.user_block import Parts
 from jobrun.checkpoint.hdf5.value_codec import Array, Coded, encode
-from jobrun.checkpoint.read.compressed_chunks import choose_packings, compress_chunks
 from jobrun.checkpoint.write.block_writer import BlockWriter
+from jobrun.checkpoint.write.chunk_compression import choose_packings, compress_chunks
 from jobrun.checkpoint.write.direct_io import aligned
 from jobrun.core.compression import Rules
 from jobrun.core.lazy_dataclass import dataclass
@@ -154,7 +154,7 @@ class FileEncoder:
         self._steps = self._plan(plain)
 
     def arrays(self, values: Mapping[str, Value]) -> list[Array] | None:
-        """Encode values as arrays in the file's order; None if they have another layout.
+        """Encode an epoch's values as arrays in the file's order; None if their layout is another.
 
         Raises:
             TaskFailedError: A blob holds what cannot be stored.
@@ -194,7 +194,7 @@ class FileEncoder:
         epoch: int,
         known: PreviousFile | None = None,
     ) -> EncodedFile:
-        """Encode the file's bytes from block ``first`` on; return what is not yet written."""
+        """Encode an epoch's arrays into the block writer; return what is still to be written."""
         known = known or PreviousFile()
         if self._front is not None:
             filling.put(self._front)
@@ -236,7 +236,7 @@ class FileEncoder:
         return self._finish(filling, epoch, places_now, chunks, front)
 
     def parts(self) -> Parts | None:
-        """Return where the encoder puts index and tail, if all files share that; else None."""
+        """Return where the encoder puts index and tail, if all its files share that; else None."""
         places = self._places(self._offsets, self._last)
         return self._parts(places, 0) if self._front is not None else None
 
@@ -274,7 +274,7 @@ class FileEncoder:
         return Offsets(offsets, tail, blocks, end)
 
     def _most_packed(self) -> int:
-        """Return the most bytes that encoding compressed blobs can take: none smaller."""
+        """Return the most bytes that the encoder's compressed blobs can take in the file."""
         sizes = (self.layout.entries[index].size_bytes for index in self.layout.packed)
         return sum(2 * size for size in sizes) + self.layout.chunk_count * 4096
 

@@ -88,7 +88,7 @@ class NodeWriter:
         self._may_share = True
 
     def prepare(self, values: Mapping[str, Value]) -> None:
-        """Prepare the node's writer for values of these names, kinds, dtypes and shapes.
+        """Prepare a file writer's layout for values of these names, kinds, dtypes and shapes.
 
         Never needed: ``write`` does the same when the layout is another one than last time.
         Called while nothing waits for it, say during init, it takes that time from the first
@@ -154,7 +154,7 @@ class NodeWriter:
         )
 
     def close(self) -> None:
-        """Free the memory of the node's writer; a later ``write`` allocates it again.
+        """Free the memory of a checkpoint file writer; its next ``write`` allocates it again.
 
         Does not wait for a ``write`` that continues in another thread: it may hang in a system
         call, and the caller has given it up.
@@ -206,7 +206,9 @@ class NodeWriter:
         return _Written(block, filled.end, digests, handed_bytes + len(block), sync_s)
 
     def _shared(self, descriptor: int, save: _Save) -> Sequence[bytes]:
-        """Write over a copy of the node's last file if layouts are equal; return its digests.
+        """Start the writer's new file as a copy of its last one that shares disk blocks.
+
+        Returns the digests of the blocks; empty without such a copy.
 
         Nobody writes to the last one: it is the newest that there is.
         """

@@ -19,8 +19,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.fault_text import as_json, render_github
 from jobrun.graph.query import find_objects
 from jobrun.graph.types import Job
-from jobrun.runner.preflight.checks import preflight
-from jobrun.runner.preflight.header_types import SPEC_CODES
+from jobrun.runner.preflight.checks import SPEC_CODES, preflight
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class ResizePlan:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """The nodes, old and new, that a resize gives state of not exactly one file."""
+        """All nodes, old and new, of the families whose state the resize redistributes."""
         return frozenset(node for one in self.families for node in (*one.before, *one.after))
 
 
@@ -90,7 +90,7 @@ def count_field(family: str) -> str:
 
 
 def mark_safe_counts(changes: tuple[Change, ...], found: ResizePlan) -> tuple[Change, ...]:
-    """Mark the changed numbers of nodes as safe where a resize can redistribute the state."""
+    """Mark changed node counts as safe drift where the resize can redistribute the state."""
     fields = {count_field(one.name) for one in found.families}
     return tuple(
         replace(change, kind="declared safe") if change.field in fields else change
@@ -99,7 +99,7 @@ def mark_safe_counts(changes: tuple[Change, ...], found: ResizePlan) -> tuple[Ch
 
 
 def refuse_mid_epoch(found: ResizePlan, epoch: int) -> ResizePlan:
-    """Return a plan that refuses a resize for a run within an epoch."""
+    """Add to a resize plan the refusal of each family, because the run is within an epoch."""
     text = f"epoch {epoch} is saved between two of its records, where nodes cannot be others"
     mend = f"continue from the whole epoch before: --epoch {epoch - 1}; or keep the count"
     faults = {
@@ -161,7 +161,7 @@ def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
 
 
 def _family_of(node: str, names: set[str]) -> str:
-    """Return the family that a node of a checkpoint belongs to, if the job no longer has it."""
+    """Return the family of counted nodes that a node from before the resize belonged to."""
     match = re.fullmatch(r"(.+)_\d+", node)
     return match[1] if node not in names and match and match[1] in names else node
 

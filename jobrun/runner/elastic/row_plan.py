@@ -149,7 +149,7 @@ class FamilyPlan:
         ]
 
     def _stored(self, file: StoredFile) -> dict[str, BlobType | None]:
-        """Read which blobs a file of the resized family has, with types of single values."""
+        """Read which blobs a file of the resized family has, and types of single values."""
         with open_checkpoint(str(self._directory / file.name)) as opened:
             opened.require_digest(file.digest)
             index = opened.index
@@ -262,7 +262,7 @@ class FamilyPlan:
         return FilePart(str(self._directory / file.name), source, file.digest, tuple(blobs))
 
     def _check_outputs(self) -> None:
-        """Collect faults of planned rows: outputs read later are on one node only."""
+        """Collect faults of the row plan: task outputs that are read later and a new node lacks."""
         there = from_json(self._manifest.runner).outputs
         known = {(ref.task, ref.output) for ref in there if ref.node in self.family.before}
         for task in (*self._job.init.tasks, *self._job.epoch.tasks):
@@ -289,7 +289,7 @@ class FamilyPlan:
         self.faults.append(Fault(code, message, mend, where, path))
 
     def _place(self, name: str) -> tuple[str, Origin | None]:
-        """Return the path and origin of the step in init that makes the family's blob."""
+        """Return path and origin of the step in init that makes a blob of the resized family."""
         for node in self.family.after:
             for path, origin in iter_bindings(self._job, node, name):
                 return path, origin
@@ -307,7 +307,7 @@ _MOST_CHARACTERS = 40
 def find_first_difference(
     name: str, files: Sequence[tuple[str, str, str]], manifest: Manifest
 ) -> str:
-    """Describe how the first node of a family differs, whose values are to be equal, or "".
+    """Compare a blob on all nodes of a resized family; describe the first difference, or return "".
 
     Two values at a time are in memory.
 
@@ -337,7 +337,7 @@ def find_first_difference(
 
 
 def describe_difference(first: Value, second: Value) -> str:
-    """Describe where the values of two nodes of a family differ, or return ""."""
+    """Describe how a blob's values on two nodes of a resized family differ, or return ""."""
     differs = compare.find_difference(first, second)
     if differs is None:
         return ""

@@ -112,7 +112,9 @@ def compile_authored(authored: Authored) -> Job:
 
 
 def stage_authored(run: Path, authored: Authored, job: Job) -> str:
-    """Write an authored job beside the recorded one, for ``install_authored`` to put in place.
+    """Write an authored job, a spec or a Python job, into ``spec/`` beside the recorded one.
+
+    ``install_authored`` puts it in place.
 
     Returns:
         What ``run.json`` says of it as ``resolved_digest``.
@@ -171,7 +173,7 @@ def require_secrets(present: Authored) -> None:
 
 
 def hide_secrets(words: Iterable[str], present: Authored) -> tuple[str, ...]:
-    """Return a command line with the secret params of the authored job hidden."""
+    """Return a command line's words with the values of the authored job's secret params hidden."""
     found = tuple(words)
     for name in present.secrets if isinstance(present, LoadedSpec) else ():
         pattern = re.compile(rf"(params\b.*?\b{re.escape(name)}\b[^=]*=?).*", re.DOTALL)
@@ -187,7 +189,7 @@ def needs_recording(run: Run, present: Authored) -> bool:
 
 
 def check_record(present: Authored, run: Run | None = None) -> tuple[Fault, ...]:
-    """Return warnings about the job that a run has recorded: W185, and W186 of ``run``."""
+    """Return warnings about changed authored files (W185) or a changed record of them (W186)."""
     if not isinstance(present, LoadedSpec):
         return ()
     notes = tuple(fault for fault in present.warnings if fault.code == "W185")
@@ -247,7 +249,7 @@ def find_changes_since(run: Run, present: Authored) -> tuple[Change, ...]:
 
 
 def compare_graphs(before: str, after: str) -> tuple[Change, ...]:
-    """Compare the rendered graphs of two authored jobs; return stretches of changed lines.
+    """Compare the rendered graphs of two authored Python jobs; return stretches of changed lines.
 
     What ends a run, what is measured and what is kept may change; everything else is semantic.
     """
@@ -305,7 +307,10 @@ def _kind(lines: list[str]) -> Kind:
 
 
 def _section(lines: list[str], at: int) -> str:
-    """Return the task, such as ``graph.local/lloyd``, that a line of a rendered graph is about."""
+    """Return the task or group that a line of an authored job's rendered graph is about.
+
+    Such as ``graph.local/lloyd``.
+    """
     for line in reversed(lines[: at + 1]):
         words = line.split(";")[0].split(" [")[0].split()
         if words and words[0] == "task":

@@ -103,7 +103,7 @@ def list_modules(search: Sequence[Path], name: str = "") -> dict[str, Path]:
 
 
 def digest_scripts(words: Iterable[str], folder: Path) -> dict[str, str]:
-    """Digest the source files of scripts that a command's words name, as ``sha256:…``."""
+    """Find the source files of scripts in a command's words, and digest each: ``sha256:…``."""
     found: dict[str, str] = {}
     for word in words:
         path = folder / word
@@ -137,7 +137,7 @@ def find_definition(path: Path, name: str) -> tuple[bool, tuple[str, ...]]:
 
 
 def digest_file(path: Path) -> str:
-    """Digest the bytes of a callable's source file as ``sha256:…``."""
+    """Digest the bytes of one source file, of a callable or a script, as ``sha256:…``."""
     with path.open("rb") as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 

@@ -21,7 +21,7 @@ import marshal
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
@@ -43,12 +43,11 @@ from jobrun.runner.identity.callable_sources import (
     list_modules,
 )
 from jobrun.runner.identity.data_fingerprints import literal_text
+from jobrun.runner.identity.distributions import find_versions, is_installed
 
-_INSTALLED = frozenset({"site-packages", "dist-packages"})
 # Its version is recorded by itself.
 _OWN = "jobrun"
 _BYTECODE_HEADER_BYTES = 16
-_REQUIREMENT = re.compile(r"Requires-Dist:\s*([A-Za-z0-9][A-Za-z0-9._-]*)(.*)")
 
 
 @dataclass(slots=True)
@@ -85,7 +84,7 @@ def digest_code(job: Job, folder: Path) -> CodeDigests:
         walk.follow(module, folder)
     sources = {**walk.sources, **scripts}
     return CodeDigests(
-        dict(sorted(sources.items())), dict(sorted(_versions(walk.installed).items()))
+        dict(sorted(sources.items())), dict(sorted(find_versions(walk.installed).items()))
     )
 
 
@@ -112,7 +111,7 @@ class _ImportWalker:
         self.sources[name] = digest
 
     def follow(self, module: str, base: Path, *, shown: str = "", only_below: bool = False) -> None:
-        """Add a module, the packages around it, and all that these import, to the code.
+        """Add to the digested code a module, the packages around it, and all that these import.
 
         Args:
             module: Its name.
@@ -137,14 +136,14 @@ class _ImportWalker:
                 self.add(shown, digest_file(found.file))
 
     def _found(self, name: str, base: Path, *, only_below: bool) -> Module | None:
-        """Return a module of the user, whose text is digested; note an installed one."""
+        """Return a user's module whose code is to be digested; note an installed one instead."""
         found = find_module(name, base)
         if found is None or found.file is None or found.file.is_relative_to(base):
             return found
         top = name.partition(".")[0]
         if only_below or top == _OWN or top in sys.stdlib_module_names:
             return None
-        if _is_installed(found.file):
+        if is_installed(found.file):
             self.installed.add(found.file)
             return None
         return found
@@ -165,10 +164,10 @@ class _ImportWalker:
 
 
 def _list_candidates(prefix: str, name: str, base: Path) -> Iterator[str]:
-    """Yield every module that code may mean by an import of a computed name."""
+    """Yield every module that an import of a computed name in the digested code may mean."""
     package = prefix or name.partition(".")[0]
     found = find_module(package, base)
-    if found is None or (found.file is not None and _is_installed(found.file)):
+    if found is None or (found.file is not None and is_installed(found.file)):
         return
     if found.search:
         yield from list_modules(found.search, package)
@@ -234,7 +233,7 @@ def _is_import_call(function: ast.expr) -> bool:
 
 
 def _import_argument(argument: ast.expr, package: str) -> tuple[str, str]:
-    """Return the module that code names as text in ``import_module``, or its package."""
+    """Return the module that digested code imports by ``import_module``, or its package."""
     match argument:
         case ast.Constant(value=str() as text):
             level = len(text) - len(text.lstrip("."))
@@ -286,7 +285,7 @@ def _with_packages(name: str) -> Iterator[str]:
 
 
 def _operator_modules(job: Job) -> list[str]:
-    """Return the modules of the plug-in operators that a job's code uses."""
+    """Return the modules of plug-in operators that belong to the code to digest."""
     calls: Any = Call
     names = {call.function for call in find_parts(job.groups, calls)} if has_loaded() else ()
     return sorted({module for name in names if (module := module_of(name))})
@@ -309,113 +308,3 @@ def _shell_words(line: str) -> list[str]:
         return shlex.split(line, comments=True)
     except ValueError:
         return line.split()
-
-
-def _is_installed(path: Path | None) -> bool:
-    return path is not None and not _INSTALLED.isdisjoint(path.parts)
-
-
-def _versions(files: Iterable[Path]) -> dict[str, str]:
-    """Return the versions of the distributions that the job's code imports or requires."""
-    by_site: dict[Path, set[str]] = {}
-    for file in files:
-        at = max(number for number, part in enumerate(file.parts) if part in _INSTALLED)
-        by_site.setdefault(Path(*file.parts[: at + 1]), set()).add(
-            Path(*file.parts[at + 1 :]).as_posix()
-        )
-    found: dict[str, str] = {}
-    known = _distributions(by_site)
-    waiting: list[str] = []
-    for site, names in by_site.items():
-        owners, orphans = _owners(known, site, names)
-        waiting += owners
-        found |= {f"{site.name}/{name}": digest_file(site / name) for name in orphans}
-    while waiting:
-        name = waiting.pop()
-        info = known.get(name)
-        if info is not None and name not in found:
-            found[name] = _version(info)
-            waiting += _list_required(info)
-    return found
-
-
-def _distributions(sites: Iterable[Path]) -> dict[str, Path]:
-    """Return the metadata directory of each installed distribution by name, in path order."""
-    places = dict.fromkeys([*(Path(one) for one in sys.path if one), *sites])
-    known: dict[str, Path] = {}
-    for place in places:
-        if _INSTALLED.isdisjoint(place.parts) or not place.is_dir():
-            continue
-        for info in sorted((*place.glob("*.dist-info"), *place.glob("*.egg-info"))):
-            known.setdefault(_normal(info.name.partition("-")[0].removesuffix(".egg")), info)
-    return known
-
-
-def _owners(known: Mapping[str, Path], site: Path, names: set[str]) -> tuple[set[str], set[str]]:
-    """Return the distributions that files of the code belong to, and the files of none."""
-    owners: set[str] = set()
-    left = {name: f"\n{name},".encode() for name in names}
-    tops = {_normal(name.partition("/")[0].partition(".")[0]) for name in names}
-    # Most distributions have the name of their package.
-    likely = sorted(known.items(), key=lambda item: item[0] not in tops)
-    for name, info in likely:
-        if not left:
-            break
-        if info.parent != site:
-            continue
-        try:
-            listed = b"\n" + (info / "RECORD").read_bytes()
-        except OSError:
-            continue
-        here = {one for one, line in left.items() if line in listed}
-        if here:
-            owners.add(name)
-            left = {one: line for one, line in left.items() if one not in here}
-    if left:
-        # Installed without a list of files, as by some systems' package managers.
-        from importlib.metadata import packages_distributions  # noqa: PLC0415 - seldom
-
-        by_top = packages_distributions()
-        for one in tuple(left):
-            if tops_of := by_top.get(one.partition("/")[0].partition(".")[0]):
-                owners.update(map(_normal, tops_of))
-                del left[one]
-    return owners, set(left)
-
-
-def _version(info: Path) -> str:
-    version = info.name.rpartition(".")[0].partition("-")[2].partition("-py")[0]
-    if not version:
-        from importlib.metadata import version as installed  # noqa: PLC0415 - seldom
-
-        version = installed(info.name.removesuffix(".egg-info"))
-    if (info / "direct_url.json").is_file():
-        # Built from a folder or a repository: the same version may be other code.
-        version += f" {_code_digest(info)}"
-    return version
-
-
-def _code_digest(info: Path) -> str:
-    lines = sorted(
-        line
-        for line in (info / "RECORD").read_text().splitlines()
-        if ",sha256=" in line and not line.startswith(("..", info.name))
-    )
-    return f"sha256:{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:16]}"
-
-
-def _list_required(info: Path) -> Iterator[str]:
-    """Yield the names of the distributions that one requires, without its extras."""
-    for name in ("METADATA", "PKG-INFO"):
-        try:
-            text = (info / name).read_text(errors="replace")
-        except OSError:
-            continue
-        for line in text.partition("\n\n")[0].splitlines():
-            found = _REQUIREMENT.match(line)
-            if found and "extra" not in found[2].partition(";")[2]:
-                yield _normal(found[1])
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()

@@ -218,7 +218,7 @@ def _param_changes(recorded: LoadedSpec, present: LoadedSpec) -> Iterator[Change
 
 
 def _moves_safe_points(path: _Path, *values: Any) -> bool:
-    """Return whether drift of the spec moves safe points: arrays get another layout.
+    """Return whether a spec field's drift moves safe points, where arrays get another layout.
 
     In which order the numbers of an array lie decides in which order they are added.
     """

@@ -31,7 +31,7 @@ _SUFFIXES = ("64_", "")
 
 
 def set_blas_threads(count: int) -> None:
-    """Set the number of threads that BLAS uses in this process and the ones it starts.
+    """Set the number of BLAS threads in the environment of this process and in BLAS itself.
 
     The variables count when numpy is first imported; where it has been, OpenBLAS is asked
     directly.
@@ -47,12 +47,12 @@ def set_blas_threads(count: int) -> None:
 
 
 def thread_variables(count: int) -> dict[str, str]:
-    """Return the environment variables that set BLAS to ``count`` threads."""
+    """Return the environment variables that set each BLAS library to ``count`` threads."""
     return dict.fromkeys(_THREAD_VARIABLES, str(count))
 
 
 def blas_threads() -> int:
-    """Return how many threads BLAS uses now; 0 if it cannot be asked."""
+    """Return the number of BLAS threads, part of the run's environment; 0 if it is unknown."""
     importlib.import_module("numpy")
     for library in _openblas():
         getter = _symbol(library, "get_num_threads")

@@ -136,7 +136,7 @@ def _hide_targets(words: Sequence[str]) -> list[str]:
 
 
 def iter_code_rows(record: RunRecord) -> Iterator[tuple[str, str]]:
-    """Yield the rows of a run's recorded provenance, command and code, as labels and texts."""
+    """Yield a run's recorded provenance, its command and code, as rows of label and text."""
     facts = record.provenance
     command = facts.get("command")
     if isinstance(command, list | tuple) and command:

@@ -142,7 +142,7 @@ class ListenerFanOut:
         self._send({"begin": facts, "epoch": epoch, "metrics_bytes": size_bytes})
 
     def _record(self) -> None:
-        """Send the metrics of epochs that have ended."""
+        """Send the metrics of ended epochs from the fan-out to the processes of all listeners."""
         rows: dict[int, dict[str, Number]] = {}
         for epoch, name, value in self._waiting:
             if epoch <= self._epoch:
@@ -193,7 +193,7 @@ class _ListenerProcess:
         os.set_blocking(self._pipe.fileno(), False)
 
     def send(self, line: bytes) -> None:
-        """Send a line to the listener's process, or keep it until its pipe has room."""
+        """Send a line from the fan-out to a listener's process, or keep it until there is room."""
         if self.failure:
             return
         self._waiting += line
@@ -202,7 +202,7 @@ class _ListenerProcess:
             self._fail("it does not keep up with the run")
 
     def finish(self, deadline: float) -> None:
-        """Send what waits, close the pipe, and wait for the listener's process to end."""
+        """Send what waits in the fan-out, and wait until the listener's process has ended."""
         while self._waiting and not self.failure and time.monotonic() < deadline:
             time.sleep(0.01)
             self._flush()
@@ -220,7 +220,7 @@ class _ListenerProcess:
             self._process.stdout.close()
 
     def close(self) -> None:
-        """Close the pipe to the listener's process; may be called twice."""
+        """Close the fan-out's pipe to the process of a listener; may be called twice."""
         with contextlib.suppress(OSError):
             self._pipe.close()
 
@@ -238,7 +238,7 @@ class _ListenerProcess:
             self._fail(self._reason())
 
     def _reason(self) -> str:
-        """Return why the listener's process has ended, in its own words."""
+        """Return why a listener's process has ended, as it has written to the fan-out's pipe."""
         assert self._process.stdout is not None  # noqa: S101 - for the type checker
         os.set_blocking(self._process.stdout.fileno(), False)
         said = (self._process.stdout.read() or b"").decode(errors="replace").strip()

@@ -84,7 +84,7 @@ def serve(listener: RunListener, lines: BinaryIO) -> None:
 
 
 def read_history(run: Path, size_bytes: int) -> list[EpochMetrics]:
-    """Read the metrics of a run by epoch from the first bytes of its ``metrics.jsonl``.
+    """Read from ``metrics.jsonl`` the history of a run with which the hosted listener begins.
 
     Of several values in one epoch the last counts. Lines that cannot be read are left out.
 

@@ -61,7 +61,7 @@ class RunListener(Protocol):
     """
 
     def begin(self, run: ListenedRun, history: Sequence[EpochMetrics]) -> None:
-        """Make the destination hold exactly ``history`` for this run, and nothing after it.
+        """Begin listening: make the listener's destination hold exactly ``history``.
 
         It is called when the run starts and is resumed, and again when it goes back to an earlier
         epoch. What an earlier process has sent may be there, whole or not, and even further epochs.
@@ -72,14 +72,20 @@ class RunListener(Protocol):
         """
 
     def record(self, metrics: EpochMetrics) -> None:
-        """Add the metrics of an epoch; another call may add further names to the last epoch."""
+        """Add an epoch's metrics to the listener's destination (listener protocol).
+
+        Another call may add further names to the last epoch.
+        """
 
     def end(self, outcome: Outcome) -> None:
-        """Write everything, and close; a resume may follow in another process."""
+        """End listening: write all metrics to the listener's destination, and close it.
+
+        A resume may follow in another process.
+        """
 
 
 def to_float(value: Number) -> float | None:
-    """Convert a metric to a float, infinite if it is too large; None for a text.
+    """Convert a metric to the float that a listener sends: infinite if too large; None for a text.
 
     >>> to_float(True), to_float(10**400), to_float("good")
     (1.0, inf, None)

@@ -105,7 +105,7 @@ class MlflowListener:
 
 
 def _points(metrics: EpochMetrics) -> list[tuple[_Point, int]]:
-    """Return the points of an epoch, each with its time in ms."""
+    """Convert an epoch's metrics to points for MLflow, each with its time in ms."""
     at = round(metrics.at.timestamp() * 1000)
     numbers = ((name, to_float(value)) for name, value in metrics.values.items())
     return [((_plain(name), metrics.epoch, _kept(x)), at) for name, x in numbers if x is not None]

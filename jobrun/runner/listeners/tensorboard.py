@@ -36,7 +36,7 @@ class EventFormat:
 
 
 def load_event_format() -> EventFormat:
-    """Import the classes that write event files.
+    """Import the classes of tensorboardX that write event files, or raise E432 without it.
 
     Raises:
         EnvironmentFaultError: E432, the package is not installed.
@@ -126,7 +126,7 @@ class TensorBoardListener:
 
 
 def _next_number(names: Sequence[str]) -> str:
-    """Return the number of a new event file: the time, but more than that of each older one."""
+    """Return the number of the live run's next TensorBoard file: a time, above all older ones."""
     known = []
     for name in names:
         with contextlib.suppress(ValueError):

@@ -61,7 +61,7 @@ def update_patience(
 
 
 def total_epochs(conditions: tuple[StopCondition, ...]) -> int | None:
-    """Return the greatest number of epochs that the stop conditions allow, or None."""
+    """Return the most epochs that the loop can run under its stop conditions, or None."""
     totals = [one.epochs for one in conditions if isinstance(one, StopAfterEpochs)]
     return min(totals, default=None)
 

@@ -5,16 +5,12 @@ When things run, and what is kept; where and how is the session's matter.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import (
@@ -39,21 +35,19 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.conditions import StopCondition
 from jobrun.graph.query import group_outputs, kept_names, outputs_read_later, rebuild_group
 from jobrun.graph.types import Job, OutputRef, Retry, TaskGroup
+from jobrun.runner.identity.constant_digests import digest_constants
 from jobrun.runner.identity.drift import require_same_constants
-from jobrun.runner.json_values import encode_json
 from jobrun.runner.locate_faults import locate_faults
 from jobrun.runner.loop.conditions import ProbeEvaluator, find_stop_reasons, update_patience
 from jobrun.runner.loop.node_loss import NodeFailover
 from jobrun.runner.progress import Progress, Scalar
-from jobrun.runner.record_usage import TimeAccount
 from jobrun.runner.saving.mid_epoch_saver import MidEpochSaver
 from jobrun.runner.saving.saver import Saver
 from jobrun.runner.stop_requests import StopRequests
+from jobrun.runner.time_account import TimeAccount
 from jobrun.runtime.frame.safe_point import SafePointHooks
 from jobrun.session.base import Outputs, Session
 from jobrun.session.errors import GroupCancelledError, NodeLostError, TasksStuckError
-from jobrun.values.containers import flatten, is_tree
-from jobrun.values.objects import ObjectFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +198,7 @@ class JobRunner:
     def _recover_from_loss(
         self, error: NodeLostError, first: ResumePoint | None
     ) -> ResumePoint | None:
-        """Recover the job from a lost node; return where to restart, None for init."""
+        """Replace lost nodes in the loop of a job; return where it restarts, None for init."""
         losses = self._limits.losses
         if losses is None:
             raise error
@@ -348,7 +342,7 @@ class JobRunner:
         return metrics
 
     def _scored(self, progress: Progress) -> tuple[tuple[int, float], ...]:
-        """Return the scores of saved epochs that can still be among the best of the loop."""
+        """Return the loop's best scores of saved epochs, with the newest epoch considered."""
         metric, mode, count = self._job.checkpoint.keep_best
         value = dict(progress.metrics).get(metric)
         if value is None or isinstance(value, str) or math.isnan(value):
@@ -405,62 +399,6 @@ class JobRunner:
 
     def _elapsed_s(self) -> float:
         return self._elapsed_before_s + time.monotonic() - self._started
-
-
-def digest_constants(job: Job, session: Session) -> dict[str, str]:
-    """Digest each constant after init, by ``node.name``: ``sha256:…``.
-
-    Of an object it is its class: what it holds is what the checkpoint puts into it.
-
-    Raises:
-        TaskFailedError: E243, an object is on a node that is not saved.
-    """
-    digests: dict[str, str] = {}
-    for node, names in job.constants:
-        for name in names:
-            value = session.read(node, (name,))[name]
-            if isinstance(value, ObjectFacts):
-                _require_saved(job, node, name, value)
-            digest = digest_value(value)
-            if digest:
-                digests[f"{node}.{name}"] = digest
-    return digests
-
-
-def digest_value(value: Any) -> str:
-    """Digest a constant of the job: kind, dtype, shape and bits; "" for what has none."""
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        head = json.dumps(["array", value.dtype.str, value.shape])
-        content = hashlib.sha256(head.encode())
-        content.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
-        return f"sha256:{content.hexdigest()}"
-    if isinstance(value, ObjectFacts):
-        return f"class {value.class_name}"
-    if is_tree(value):
-        return _digest_tree(value)
-    try:
-        form = encode_json(value, "a constant")
-    except TaskFailedError:
-        return ""
-    return f"sha256:{hashlib.sha256(json.dumps(form).encode()).hexdigest()}"
-
-
-def _digest_tree(value: Any) -> str:
-    parts = flatten(value)
-    content = hashlib.sha256(json.dumps(parts.structure).encode())
-    for path, leaf in sorted(parts.leaves.items()):
-        content.update(json.dumps([path, digest_value(leaf)]).encode())
-    return f"sha256:{content.hexdigest()}"
-
-
-def _require_saved(job: Job, node: str, name: str, value: ObjectFacts) -> None:
-    if job.checkpoint.enabled and node not in job.checkpoint.nodes:
-        raise TaskFailedError.of(
-            "E243",
-            f"'{name}' of node '{node}' is an object of class {value.class_name}, and the state of "
-            "that node is not saved",
-            f"add '{node}' to the nodes of 'checkpoint'",
-        )
 
 
 # How soon a request to end is seen while nothing runs.
@@ -530,7 +468,7 @@ def run_with_retries(
 def _find_retries(
     failed: tuple[str, ...], declared: Mapping[str, Retry], failures: Counter[str]
 ) -> list[Retry] | None:
-    """Return the retries of a job's failed tasks; None if one of them has none left."""
+    """Return how the loop retries a group whose tasks failed; None if one may not be retried."""
     chosen = []
     for name in failed:
         retry = declared.get(name)

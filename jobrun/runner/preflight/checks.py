@@ -16,10 +16,8 @@ from pathlib import Path
 
 from jobrun.core.codes import Code
 from jobrun.core.compression import PLUGIN, needs_plugin
-from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError
-from jobrun.core.files.disk import disk_faults, sync_file
+from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, SpecError, errors_only
 from jobrun.core.text.names import did_you_mean
-from jobrun.core.text.units import size
 from jobrun.formats.errors import UNEVEN_MEND
 from jobrun.graph.query import iter_steps
 from jobrun.graph.readers import FileSource, Reader, ReadRecords, readers_in
@@ -27,10 +25,8 @@ from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save
 from jobrun.graph.types import Job
 from jobrun.runner.identity.callable_sources import Source, find_definition, find_source
 from jobrun.runner.identity.data_fingerprints import literal_path, literal_text
-from jobrun.runner.preflight.header_types import check_types, raise_spec_errors
+from jobrun.runner.preflight.header_types import check_types
 from jobrun.runner.preflight.memory import check_memory, read_member_header
-
-_LITTLE_SPACE_BYTES = 256 << 20
 
 
 def preflight(
@@ -67,32 +63,6 @@ def preflight(
         # Most jobs have none.
         faults += importlib.import_module("jobrun.runner.listeners.registry").check_listeners(names)
     return tuple(dict.fromkeys(faults))
-
-
-def probe_directory(directory: Path) -> tuple[Fault, ...]:
-    """Write, sync and remove a small file before the run: a full disk fails now.
-
-    Returns:
-        Warnings.
-
-    Raises:
-        EnvironmentFaultError: Nothing can be written there.
-    """
-    probe = directory / f".probe.{os.getpid()}"
-    with disk_faults("E354", f"write in {directory}"):
-        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        try:
-            os.write(descriptor, b"x" * 4096)
-            sync_file(descriptor)
-        finally:
-            os.close(descriptor)
-            probe.unlink()
-        free_bytes = shutil.disk_usage(directory).free
-    if free_bytes >= _LITTLE_SPACE_BYTES:
-        return ()
-    message = f"only {size(free_bytes)} are free in {directory}"
-    mend = "free space, keep fewer checkpoints, or choose another --run-dir"
-    return (Fault("W181", message, mend, severity="warning"),)
 
 
 def _check_data_file(
@@ -218,7 +188,7 @@ def check_readers(job: Job, folder: Path) -> tuple[Fault, ...]:
 
 
 def _count_shares(job: Job) -> dict[Reader, int]:
-    """Return each reader whose file is checked, with the most shares its rows have."""
+    """Count the shares into which each reader's rows are cut, to check its file."""
     found: dict[Reader, int] = {}
     for group in job.groups:
         for task in group.tasks:
@@ -271,3 +241,19 @@ def _may_be_lengths(dtype: str, shape: tuple[int, ...]) -> bool:
 
 def _fault(code: Code, message: str, mend: str, reader: Reader) -> Fault:
     return Fault(code, message, mend, reader.origin, reader.path)
+
+
+# What the rules of operators find, and functions that a module beside the spec does not define:
+# faults of the spec, wherever they are found.
+SPEC_CODES = frozenset({"E290", "E291", "E292", "E294", "E392"})
+
+
+def raise_spec_errors(faults: tuple[Fault, ...]) -> None:
+    """Raise those preflight faults that are errors of the spec, seen in data files and modules.
+
+    Raises:
+        SpecError: There are.
+    """
+    errors = tuple(fault for fault in errors_only(faults) if fault.code in SPEC_CODES)
+    if errors:
+        raise SpecError(*errors)

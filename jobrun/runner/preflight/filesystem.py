@@ -1,13 +1,16 @@
-"""Find which kind of file system a run is on, and warn of its dangers."""
+"""Check the file system that a run is on: its kind, its dangers, and that it can be written."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 from jobrun.core.errors import Fault
+from jobrun.core.files.disk import disk_faults, sync_file
 from jobrun.core.system_calls import read_proc
+from jobrun.core.text.units import size
 
 _NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "9p", "afs", "ceph", "lustre", "beegfs", "gpfs", "glusterfs"}
@@ -59,3 +62,32 @@ def check_file_system(path: Path, kind: str) -> tuple[Fault, ...]:
 
 def _is_below(path: str, point: str) -> bool:
     return path == point or path.startswith(point.rstrip("/") + "/")
+
+
+_LITTLE_SPACE_BYTES = 256 << 20
+
+
+def probe_directory(directory: Path) -> tuple[Fault, ...]:
+    """Check that the file system can be written: write, sync and remove a small file in it.
+
+    Returns:
+        Warnings.
+
+    Raises:
+        EnvironmentFaultError: Nothing can be written there.
+    """
+    probe = directory / f".probe.{os.getpid()}"
+    with disk_faults("E354", f"write in {directory}"):
+        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(descriptor, b"x" * 4096)
+            sync_file(descriptor)
+        finally:
+            os.close(descriptor)
+            probe.unlink()
+        free_bytes = shutil.disk_usage(directory).free
+    if free_bytes >= _LITTLE_SPACE_BYTES:
+        return ()
+    message = f"only {size(free_bytes)} are free in {directory}"
+    mend = "free space, keep fewer checkpoints, or choose another --run-dir"
+    return (Fault("W181", message, mend, severity="warning"),)

@@ -7,16 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobrun.compile.types.infer import Types, infer_job_types
-from jobrun.core.errors import Fault, SpecError, errors_only
+from jobrun.core.errors import Fault
 from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import CallPython, RunProgram, Save
 from jobrun.graph.types import Job
 from jobrun.runner.identity.data_fingerprints import literal_path
 from jobrun.runner.preflight.memory import read_member_header
-
-# What the rules of operators find, and functions that a module beside the spec does not define:
-# faults of the spec, wherever they are found.
-SPEC_CODES = frozenset({"E290", "E291", "E292", "E294", "E392"})
 
 
 def infer_header_types(job: Job, folder: Path) -> Types:
@@ -33,7 +29,7 @@ def infer_header_types(job: Job, folder: Path) -> Types:
 
 
 def _infer(job: Job, folder: Path) -> tuple[Types, bool]:
-    """Infer the types of a job's blobs, and return whether any header of a file took part."""
+    """Infer blob types with data files' headers; return them, and whether any was used."""
     steps = tuple(iter_steps(job))
     saves = [file for step in steps if isinstance(step, Save) for file in step.files]
     saved = {literal_path(file, folder) for file in saves}
@@ -60,14 +56,3 @@ def check_types(job: Job, folder: Path) -> tuple[Fault, ...]:
         return ()
     known = set(infer_job_types(job).faults)
     return tuple(fault for fault in types.faults if fault not in known)
-
-
-def raise_spec_errors(faults: tuple[Fault, ...]) -> None:
-    """Raise the faults of the spec that its data files and modules have shown, if there are any.
-
-    Raises:
-        SpecError: There are.
-    """
-    errors = tuple(fault for fault in errors_only(faults) if fault.code in SPEC_CODES)
-    if errors:
-        raise SpecError(*errors)

@@ -105,7 +105,7 @@ def read_events(
 
 
 def metric_name(one: Measured) -> str:
-    """Return a metric's name in tables: with its task, and its node and instance, if it has them.
+    """Return the full name of a ``Measured`` event's metric, with its task and instance if any.
 
     >>> metric_name(Measured("loss", 0.5, 1)), metric_name(Measured("loss", 0.5, 1, "fit", "", 2))
     ('loss', 'fit.2.loss')

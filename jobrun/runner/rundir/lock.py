@@ -131,7 +131,7 @@ class RunLock:
         self._sign()
 
     def _lock_directory(self) -> None:
-        """Lock the run's directory too, and a lock file that no other directory has.
+        """Lock the run's directory itself, and a lock file that no copy of it has too.
 
         A snapshot of hard links (``cp -al``) has the same lock file, but a directory of its own.
 
@@ -160,7 +160,7 @@ class RunLock:
         self._repeat(self._descriptor)
 
     def _repeat(self, descriptor: int) -> None:
-        """Take the kernel lock, waiting for a holder that is dying already."""
+        """Take the kernel lock of a run, waiting while the process that holds it is dying."""
         deadline = time.monotonic() + _DYING_S
         while True:
             # Checked before the try: a holder that has ended by then holds no lock.
@@ -217,7 +217,7 @@ def _is_stopped(owner: Owner) -> bool:
 
 
 def _state_of(owner: Owner) -> list[bytes]:
-    """Read the /proc/PID/stat of the process that holds a run's lock; none if remote."""
+    """Read from /proc the state of the process that holds a run's lock; empty if it is remote."""
     if not owner.pid or owner.host != socket.gethostname():
         return []
     return read_process_stat(owner.pid)

@@ -64,7 +64,7 @@ class _LostForm:
 
 
 def read_losses(run: Path) -> dict[str, LostLines]:
-    """Read which lines of a run's logs were lost, by file; nothing without a record of losses."""
+    """Read from ``lost.json`` how many lines each of a run's logs has lost, and why."""
     try:
         return dict(build(_LostForm, read_json(run / LOST_NAME)).files)
     except (OSError, ValueError):
@@ -158,7 +158,7 @@ class RunLogs:
                 self._lose(self._metrics, error)
 
     def _drop_later_epochs(self, epoch: int) -> None:
-        """Remove from the logs the metrics of all epochs after this one."""
+        """Remove from the run's log ``metrics.jsonl`` all metrics of later epochs."""
         with self._lock:
             try:
                 # Another file takes the place of this one.
@@ -219,7 +219,7 @@ class _LineFile:
     written_bytes: int = 0
 
     def write(self, line: str) -> None:
-        """Add a line to the log file.
+        """Append a line to a log file of the run, up to the most bytes that the file may have.
 
         Raises:
             OSError: The system refuses, or the file is full.
@@ -313,7 +313,7 @@ def _unless_irregular() -> Iterator[None]:
 
 
 def read_last_usage(run: Path) -> UsageMeasured | None:
-    """Read the last whole record of what a run has used, or None where there is none."""
+    """Read the last whole line of a run's usage log, as ``UsageMeasured``; None without one."""
     mark = b'{"event": "UsageMeasured"'
     try:
         line = find_last_line(run / USAGE_NAME, mark)
@@ -327,6 +327,6 @@ def read_last_usage(run: Path) -> UsageMeasured | None:
 
 
 def epoch_of_line(line: bytes) -> float:
-    """Return the epoch of a line in the log ``metrics.jsonl``; infinity if it has none."""
+    """Return the epoch in a line of the run's log ``metrics.jsonl``; infinity if it has none."""
     found = _EPOCH.search(line)
     return int(found[1]) if found and line.rstrip(b"\n").endswith(b"}") else math.inf

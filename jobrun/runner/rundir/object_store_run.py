@@ -86,7 +86,7 @@ def upload_record(run: Run, url: ObjectUrl) -> None:
 
 
 def split_target(text: str) -> tuple[str, int | None]:
-    """Split a URL of a run in an object store from its epoch: ``URL@12``, ``URL/epoch-000012``.
+    """Split off the epoch from the URL of an object store's run: ``URL@12``, ``URL/epoch-000012``.
 
     Raises:
         UsageError: Behind the last ``@`` is no number.
@@ -121,7 +121,7 @@ def remote_run(text: str) -> RemoteRun:
 
 
 def parse_run_url(text: str) -> ObjectUrl:
-    """Parse the URL of a run in an object store, as a user gave it.
+    """Parse the URL by which a user names a run in an object store; E335 if it is none.
 
     Raises:
         UsageError: It is no URL of a place in an object store.
@@ -134,7 +134,7 @@ def parse_run_url(text: str) -> ObjectUrl:
 
 
 def epochs_below(url: ObjectUrl) -> dict[int, ObjectStore]:
-    """List the epochs of a run in an object store, each with the store of its generation."""
+    """List an object store run's epochs of all generations, each with its generation's store."""
     names = (_GENERATION.fullmatch(name) for name in Bucket(url).folders())
     numbers = sorted(int(found[1]) for found in names if found)
     stores = [ObjectStore(url), *(ObjectStore(url / f"g{one}") for one in numbers)]
@@ -149,7 +149,7 @@ def epochs_below(url: ObjectUrl) -> dict[int, ObjectStore]:
 
 
 def fetch_run(remote: RemoteRun, place: Path, epoch: int | None = None) -> Run:
-    """Download a run from an object store as a new run directory, which appears whole.
+    """Download a run in an object store, with one epoch, as a new run directory.
 
     Args:
         remote: The run.
@@ -201,7 +201,7 @@ def local_copy(remote: RemoteRun, run_dir: Path, epoch: int | None = None) -> Ru
 
 
 def download_temporarily(remote: RemoteRun, epoch: int | None = None) -> tuple[Run, int]:
-    """Download a run with one epoch into a temporary directory that this process removes.
+    """Download an object store's run with one epoch into a directory removed at exit.
 
     Raises:
         CheckpointError: There is no such epoch, or it is damaged.
@@ -216,7 +216,7 @@ def download_temporarily(remote: RemoteRun, epoch: int | None = None) -> tuple[R
 def verify_remote(
     target: str, on_verified: Callable[[int, Damage | None], None]
 ) -> tuple[str, dict[int, Damage | None]]:
-    """Verify epochs of a run in an object store by downloading every byte.
+    """Verify one or all epochs of a run in an object store by downloading every byte.
 
     Args:
         target: The URL of a run: all its epochs. Or of one of its epochs.

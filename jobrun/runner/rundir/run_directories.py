@@ -54,7 +54,7 @@ class Run:
         return f"{self.record.job}/{self.path.name}"
 
     def handle(self, run_dir: Path) -> str:
-        """Return how a command refers to the run: by its name, or by its path where needed."""
+        """Return how a command names this run directory: by the run's name, or by its path."""
         try:
             known = Path(DEFAULT_RUN_DIR).resolve() == run_dir.resolve()
             return self.name if known else os.path.relpath(self.path)
@@ -64,17 +64,17 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """The folder of the spec of the run, absolute."""
+        """The absolute path of the spec's folder that this run directory refers to."""
         return Path(os.path.normpath(self.path / self.record.folder))
 
     @property
     def unfinished(self) -> bool:
-        """Whether a run has something left that ``resume`` can continue."""
+        """Whether this run directory has something left that ``resume`` can continue."""
         return self.record.resumable and self.record.status != "finished"
 
     @property
     def epoch_without_journal(self) -> int:
-        """The newest saved epoch by ``run.json`` if the journal is gone; else -1."""
+        """The newest saved epoch by ``run.json`` if this run directory lacks a journal; else -1."""
         try:
             size_bytes = (self.path / JOURNAL_NAME).stat().st_size
         except FileNotFoundError:
@@ -86,19 +86,19 @@ class Run:
 
     @property
     def has_saved(self) -> bool:
-        """Whether an epoch of the run was ever saved, or may have been."""
+        """Whether this run directory has ever had a saved epoch, or may have had one."""
         return self.epoch_without_journal >= 0 or _has_saved(self.path)
 
     @property
     def is_stillborn(self) -> bool:
-        """Whether the run is a fork that ended before its first epoch was saved.
+        """Whether this run directory is of a fork that ended before its first epoch was saved.
 
         It has nothing that its parent lacks, so another run is continued in its place.
         """
         return bool(self.record.parent) and not (self.has_saved or is_live(self.path))
 
     def write(self, **changes: object) -> Run:
-        """Change fields of the run's ``run.json``, durably, and return the run as it is then."""
+        """Change fields of the run directory's ``run.json`` durably; return the new ``Run``."""
         record = replace(self.record, **changes)  # type: ignore[arg-type]  # checked by replace
         write_record(self.path, record)
         return replace(self, record=record)
@@ -124,7 +124,9 @@ def create_directory(run_dir: Path, job: str) -> Path:
 
 
 def remove_directory(path: Path) -> None:
-    """Delete a run's directory, which disappears whole. Only under the run's lock.
+    """Remove a run directory, which disappears whole.
+
+    Only under the run's lock.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
@@ -165,7 +167,7 @@ def _rank_of(run: Run) -> tuple[int, str]:
 
 
 def next_order(run_dir: Path) -> int:
-    """Return the ``order`` of a run that is created now: above that of every existing run.
+    """Return the ``order`` for a new run directory: above that of every existing one.
 
     It is the time in microseconds, and a counter where the clock was set back.
     """
@@ -246,7 +248,7 @@ def find_run(text: str, run_dir: Path) -> Run:
 
 
 def _newest_indexed(run_dir: Path, known: Sequence[IndexedRun]) -> Run:
-    """Find the newest run in the index, as ``newest_run``, opening no more runs than needed."""
+    """Find the newest run directory that is not stillborn, opening only the newest of an index."""
     for one in reversed(known):
         run = open_run(run_dir / one.path)
         if not run.is_stillborn:
@@ -376,7 +378,7 @@ _ANIMALS = """
 
 
 def random_name() -> str:
-    """Return a random name for the directory of a new run, such as ``brisk-heron``."""
+    """Return a random name for a new run directory, such as ``brisk-heron``."""
     return f"{_any(_ADJECTIVES.split())}-{_any(_ANIMALS.split())}"
 
 

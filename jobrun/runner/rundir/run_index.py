@@ -88,7 +88,7 @@ def indexed_runs(run_dir: Path, worth: int = 1) -> tuple[IndexedRun, ...]:
 
 
 def ignore_fault(path: str, error: Exception) -> None:
-    """Pass over a run that cannot be read."""
+    """Ignore a run that cannot be read while the index of runs is updated."""
     del path, error
 
 
@@ -98,7 +98,7 @@ def read_index(
     on_fault: Callable[[str, Exception], None] = ignore_fault,
     worth: int = 1,
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the path and the values of each run, reading only those whose files have changed.
+    """Update the index of runs; yield each run's path and values, reading only changed runs.
 
     Args:
         run_dir: The directory of the runs.

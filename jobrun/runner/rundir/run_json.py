@@ -111,7 +111,7 @@ class _Parent:
 
 
 def creation_order(order: int, created: str) -> int:
-    """Return the key by which ``run.json`` records sort by the creation of their runs.
+    """Return the sort key by creation of a run, from ``order`` and ``created`` in ``run.json``.
 
     Args:
         order: That of ``run.json``; 0 where an older jobrun wrote it.
@@ -132,7 +132,7 @@ def write_record(run: Path, record: RunRecord) -> None:
 
 
 def _json_values(params: Mapping[str, Param]) -> dict[str, Param]:
-    """Replace the values of params that JSON lacks by text, as in metrics: ``read_json`` knows."""
+    """Replace params that JSON cannot hold by texts for ``run.json``: infinities, long integers."""
     return {name: _json_value(value) for name, value in params.items()}
 
 

@@ -101,7 +101,7 @@ def load_changed_spec(
     overrides: tuple[str, ...] = (),
     fork: bool = False,
 ) -> LoadedSpec:
-    """Load the spec of a resume: the one in ``spec/`` or another, with command-line changes.
+    """Load a run's spec from its ``spec/`` folder, or another, with command-line changes.
 
     Values of the recorded spec have the places that its author knows. ``warnings`` has a W185
     where one of the author's files says something else now.
@@ -192,7 +192,7 @@ class _OriginsForm:
 
 
 def _recorded_origins(run: Run) -> Origins | None:
-    """Read from ``spec/`` where the author wrote the recorded spec; None if unknown."""
+    """Read from ``spec/origins.json`` where the author wrote each value; None if unknown."""
     folder = run.path / "spec"
     try:
         form = build(_OriginsForm, read_json(folder / ORIGINS_NAME))
@@ -278,12 +278,12 @@ def compile_recorded(loaded: LoadedSpec) -> Job:
 
 
 def plan_text(job: Job) -> str:
-    """Render the plan of a job as JSON text for the ``spec/`` folder."""
+    """Render a job's plan as the text of ``plan.json`` in a run's ``spec/`` folder."""
     return json.dumps(build_plan(job), indent=2) + "\n"
 
 
 def build_plan(job: Job) -> dict[str, Any]:
-    """Build the plan of a job that the ``spec/`` folder records, as JSON values."""
+    """Build the content of ``plan.json`` in a run's ``spec/`` folder, as JSON values."""
     return {
         "job": job.name,
         "nodes": [node.name for node in job.cluster],

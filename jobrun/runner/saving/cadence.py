@@ -58,13 +58,13 @@ class SaveBudget:
         return self._waited_s + wait_s <= ALLOWANCE_S + earned_s
 
     def spend(self, wait_s: float) -> None:
-        """Record that the run has waited so many seconds for a save that begins or ended now."""
+        """Add the seconds that the run has waited for a save to the budget of ``every: auto``."""
         self._saved_at = self._clock()
         self._waited_s += wait_s
         self._last_wait_s = wait_s
 
     def spend_beside(self, processor_s: float) -> None:
-        """Record the processor time that the last save took in the background.
+        """Add the processor time of the last background save to the budget of ``every: auto``.
 
         It counts as waiting: small epochs hold the GIL nearly all the time, and wait for it too.
         """
@@ -73,7 +73,7 @@ class SaveBudget:
 
 
 def loss_bound_s(policy: CheckpointPolicy, epoch_s: float, save_s: float, wait_s: float) -> float:
-    """Return how much work a kill loses at most, in seconds.
+    """Return the most seconds of work that a kill can lose, by how often epochs are saved.
 
     That is what ran since the newest epoch that is durable: the time between two saves, the epoch
     at whose end the second one is due, and the time until that one is durable.
@@ -97,7 +97,7 @@ _TAIL_BYTES = 256 << 10
 
 
 def measure_loss_bound(events: Path, policy: CheckpointPolicy) -> float | None:
-    """Return how much work a kill would lose at most by what a run has measured, in seconds.
+    """Return the most seconds of work that a kill can lose, by a run's measured saves.
 
     Args:
         events: The ``events.jsonl`` of a run of the job.

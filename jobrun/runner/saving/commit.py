@@ -24,10 +24,10 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Job
 from jobrun.runner.preflight.disk_space import require_space
 from jobrun.runner.progress import Progress
-from jobrun.runner.record_usage import TimeAccount
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.pins import read_pins
 from jobrun.runner.saving.background_thread import Permit
+from jobrun.runner.time_account import TimeAccount
 from jobrun.session.base import Session
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class CheckpointTarget:
     run: Path = Path()
 
     def check(self) -> None:
-        """Require that the run and its store are where they were, before a commit.
+        """Require before a commit that the run's lock and store are those of its start.
 
         Raises:
             RunLostError: E355, the run's directory or lock was removed or replaced.
@@ -224,7 +224,7 @@ class Committer:
             raise
 
     def _upload_staged(self, staged: str, epoch: int, saves: Iterable[NodeSave]) -> None:
-        """Upload a staged epoch's files to the object store before its commit, if they go there."""
+        """Upload staged files before an epoch's commit, if they go to an object store."""
         if not self._job.checkpoint.collect_to:
             return
         from jobrun.runner.saving.object_upload import ObjectUpload  # noqa: PLC0415 - seldom

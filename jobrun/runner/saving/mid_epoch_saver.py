@@ -32,7 +32,6 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.query import kept_names
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.progress import Progress, from_json, to_json
-from jobrun.runner.record_usage import TimeAccount
 from jobrun.runner.rundir.lock import RunLostError
 from jobrun.runner.rundir.logs import cut_metrics
 from jobrun.runner.rundir.run_directories import METRICS_NAME
@@ -40,6 +39,7 @@ from jobrun.runner.saving.commit import CheckpointTarget, RunIdentity
 from jobrun.runner.saving.mid_epoch_recovery import remove_mid_epochs
 from jobrun.runner.saving.saver import Saver
 from jobrun.runner.stop_requests import StopRequests
+from jobrun.runner.time_account import TimeAccount
 from jobrun.runtime.frame.safe_point import SafePoint, SafePointHooks
 
 Acknowledge = Callable[[int, int, int], None]
@@ -109,7 +109,7 @@ class MidEpochSaver:
 
     @property
     def is_entering(self) -> bool:
-        """Whether the next epoch is entered at a mid-epoch checkpoint."""
+        """Whether the mid-epoch saver has the next epoch entered at one of its checkpoints."""
         return self._entry is not None
 
     def points(self, before: Progress) -> SafePointHooks:
@@ -125,7 +125,7 @@ class MidEpochSaver:
         )
 
     def clear(self) -> None:
-        """Delete the mid-epoch checkpoints of epochs that are saved as a whole."""
+        """Delete those checkpoints of the mid-epoch saver whose epochs are now saved as a whole."""
         saved = self._hooks.saver.saved
         remove_mid_epochs(
             self._root, tuple(one for one in list_mid_epochs(self._root) if one[0] <= saved)
@@ -138,7 +138,7 @@ class MidEpochSaver:
         self._entry = None
 
     def reenter(self, epoch: int) -> tuple[Progress, TaskGroup, int] | None:
-        """Prepare to enter the next epoch again at its last mid-epoch checkpoint.
+        """Prepare the mid-epoch saver to enter the next epoch at its last checkpoint in it.
 
         Metrics that were measured later do not count any more.
 
@@ -244,7 +244,7 @@ class MidEpochSaver:
         remove_mid_epochs(self._root, tuple(others))
 
     def _scratch(self, point: SafePoint) -> dict[tuple[str, str], Any]:
-        """Return the blobs that only a mid-epoch save keeps: no state, no constants."""
+        """Return the blobs that only the mid-epoch saver writes: no state, no constants."""
         return {
             (letter, name): value
             for letter, blobs in point.blobs.items()
@@ -267,12 +267,12 @@ class MidEpochSaver:
 
 
 def mid_epoch_store(store: CheckpointStore, records: int) -> MidEpochStore:
-    """Return the store of a run's mid-epoch checkpoints after so many records."""
+    """Return the store that the mid-epoch saver writes to after ``records`` records."""
     return MidEpochStore(str(Path(store.path(0)).parent), records)
 
 
 def read_midpoint(job: Job, manifest: Manifest, directory: str) -> tuple[SafePoint, int]:
-    """Read the safe point of a mid-epoch checkpoint, and the length of its run's metrics.
+    """Read what the mid-epoch saver wrote: the safe point, and the length of the run's metrics.
 
     The node's state is not in it: that is loaded as that of a whole epoch.
 

@@ -86,7 +86,7 @@ class ObjectUpload:
                     path.unlink()
 
     def send(self, directory: str, manifest: Manifest, is_wanted: Callable[[], bool]) -> bool:
-        """Upload an epoch to the object store; return False if it was there already."""
+        """Send a saved epoch to this upload's object store; return False if it was there."""
         generation = manifest.generation
         if not self._stores:
             self._bring_record(self.url)
@@ -96,7 +96,7 @@ class ObjectUpload:
 
 
 def generation_url(url: ObjectUrl, generation: int) -> ObjectUrl:
-    """Return the URL in the object store to which the epochs of a generation are uploaded.
+    """Return the URL for the object upload of a generation's epochs, below the run's.
 
     What is computed again after going back never gets among those from before.
     """

@@ -16,30 +16,27 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jobrun.checkpoint.checkpoint_times import SavePause, build_times, stored_files
 from jobrun.checkpoint.save_load_groups import TICKET_OUTPUT, checkpointed_blobs, save_group
-from jobrun.checkpoint.store import CheckpointStore
-from jobrun.core.errors import EnvironmentFaultError, JobrunError
-from jobrun.core.events import CheckpointFailed, GroupEnded, GroupStarted, Listener, Noted, ignore
-from jobrun.core.failpoints import reach
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.events import CheckpointFailed, Listener, Noted, ignore
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.units import size, span
-from jobrun.graph.conditions import WAIT_SHARE, UploadPolicy
+from jobrun.graph.conditions import WAIT_SHARE
 from jobrun.graph.types import Job
 from jobrun.runner.progress import Progress, to_json
-from jobrun.runner.record_usage import TimeAccount
 from jobrun.runner.rundir.lock import RunLostError
 from jobrun.runner.saving.background_thread import AbandonedError, BackgroundThread, Permit
 from jobrun.runner.saving.cadence import SaveBudget
 from jobrun.runner.saving.commit import CheckpointTarget, Committer, RunIdentity, SaveRequest
+from jobrun.runner.saving.group_uploader import DEFAULT_UPLOAD, GroupUploader
+from jobrun.runner.saving.memory_budget import MemoryBudget, free_memory_bytes
+from jobrun.runner.time_account import TimeAccount
 from jobrun.session.base import Outputs, Session
-from jobrun.session.errors import GroupCancelledError, TasksStuckError
 
 if TYPE_CHECKING:
-    from jobrun.checkpoint.upload_groups import UploadBuilder
     from jobrun.runner.saving.object_upload import BackgroundUploader
 
 
@@ -47,17 +44,17 @@ class Saver(Protocol):
     """How the loop of a job saves epochs."""
 
     def is_due(self, progress: Progress) -> bool:
-        """Return whether the save policy wants this epoch saved."""
+        """Return whether the saver has to save this epoch, by the policy (saver protocol)."""
 
     def save(self, progress: Progress) -> Progress:
-        """Save the epoch, or start to; return the progress with failed saves counted.
+        """Save an epoch, or start to (saver protocol); return the progress with failed saves.
 
         Raises:
             EnvironmentFaultError: It, or the one before, could not be saved, twice.
         """
 
     def handle_outcome(self, progress: Progress) -> Progress:
-        """Handle the outcome of a save that has ended; return the progress as ``save`` does.
+        """Handle how the saver's last save has ended; return the progress with failed saves.
 
         Raises:
             EnvironmentFaultError: It failed.
@@ -67,14 +64,16 @@ class Saver(Protocol):
         """Wait until the saver's save in progress is durable; handle its outcome."""
 
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
-        """Handle the outputs of a load group, and delete epochs that the loaded one replaces.
+        """Let the saver handle a load group's outputs (saver protocol).
+
+        It deletes epochs that the loaded one replaces.
 
         Raises:
             EnvironmentFaultError: What it makes superfluous could not be deleted.
         """
 
     def finish(self) -> None:
-        """Upload the saved epochs that the policy names, after the last epoch.
+        """Finish the saver after the last epoch: upload the saved epochs that the policy names.
 
         Raises:
             EnvironmentFaultError: It failed, and is required.
@@ -89,7 +88,7 @@ class Saver(Protocol):
 
     @property
     def saved(self) -> int:
-        """The newest epoch whose save is durable; -1 for none."""
+        """The newest epoch that the saver has made durable; -1 for none."""
 
 
 class NoSaver:
@@ -199,11 +198,11 @@ class CheckpointSaver:
 
     @property
     def saved(self) -> int:
-        """The newest epoch whose save is durable; -1 for none."""
+        """The newest epoch that the saver has made durable; -1 for none."""
         return self._commits.saved
 
     def is_due(self, progress: Progress) -> bool:
-        """Return whether a save is due, by epochs or by time; epoch 0 always is."""
+        """Return whether the saver must save an epoch, by number, time or budget; 0 always."""
         policy = self._job.checkpoint
         if self._budget is not None and progress.epoch:
             return self._fits_budget(self._budget, progress.epoch, progress.epoch_s)
@@ -212,7 +211,7 @@ class CheckpointSaver:
         return progress.epoch == 0 or time.monotonic() - self._saved_at >= policy.every_s
 
     def _fits_budget(self, budget: SaveBudget, epoch: int, epoch_s: float) -> bool:
-        """Return whether the budget of ``every: auto`` allows a save; report the first refusal."""
+        """Return whether the saver's ``every: auto`` allows a save; report the first refusal."""
         if budget.is_due(self.seconds if self._background.is_busy else 0.0):
             return True
         if not self._has_said_interval:
@@ -277,7 +276,7 @@ class CheckpointSaver:
         return progress
 
     def settle(self, progress: Progress) -> Progress:
-        """Wait for the save in progress, then ``handle_outcome``; abandon it if time is up."""
+        """Wait for the saver's running save and handle its outcome; abandon it if time is up."""
         if not self._background.is_busy and self._outcome is None:
             return progress
         before = self._account.switch("saves")
@@ -292,7 +291,7 @@ class CheckpointSaver:
         return self.handle_outcome(progress)
 
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
-        """Handle the outputs of a load group; upload its epoch if that was cut short."""
+        """Report a load in the saver; delete replaced epochs, and upload the loaded one."""
         self._report("load", progress.epoch, outputs)
         # A kill may have come between its save and this.
         self._commits.retain(progress)
@@ -300,7 +299,7 @@ class CheckpointSaver:
             self._uploader.committed(progress.epoch)
 
     def finish(self) -> None:
-        """Upload the saved epochs that the policy names, after the last epoch."""
+        """Finish the saver after the last epoch: its uploader uploads what the policy names."""
         if self._uploader:
             before = self._account.switch("upload")
             try:
@@ -403,183 +402,3 @@ class CheckpointSaver:
             return sender
         report = partial(self._report, "upload")
         return GroupUploader(builder, policy, self._store, self._session, self._listen, report)
-
-
-_MEMINFO = Path("/proc/meminfo")
-_CGROUP = Path("/sys/fs/cgroup")
-# What the writer of files takes, however large the state is.
-_WRITER_BYTES = 64 << 20
-# The rest is for the tasks: what they will take is not known.
-_MEMORY_FRACTION = 0.5
-# A state that grows is looked at again when it has grown by this much.
-_GROWN = 1.125
-# Small blobs cost handling, not bytes, and the GIL lets no other thread run meanwhile. Ten thousand
-# of 4 KiB delayed a run by 160 ms in the background, and by 50 ms at the boundary.
-_MANY_BLOBS = 1_000
-_SMALL_BYTES = 16 << 10
-_BESIDE_S = 16e-6
-# The first save of a layout has more to do than the later ones.
-_TIMES_SLOWER = 3.0
-
-
-class MemoryBudget:
-    """Decides whether a save may copy the state to run in the background.
-
-    Args:
-        wanted: What the spec says; None: as is best.
-        free_bytes: Asks for the memory that is free.
-        blobs: How many the state has.
-    """
-
-    def __init__(self, wanted: bool | None, free_bytes: Callable[[], int], blobs: int = 0) -> None:
-        self._wanted = wanted
-        self._free_bytes = free_bytes
-        self._blobs = blobs
-        self._is_slow = False
-        self._judged_bytes = -1
-        self._allowed = False
-        self.free_bytes = 0
-
-    def allows(self, state_bytes: int) -> bool:
-        """Return whether a save may copy a state of that size in memory."""
-        if self._wanted is not None:
-            return self._wanted
-        if self._judged_bytes < 0 or state_bytes > self._judged_bytes * _GROWN:
-            # What was allowed before is taken already.
-            taken = self._judged_bytes if self._allowed else 0
-            self.free_bytes = self._free_bytes()
-            needed = state_bytes - taken + _WRITER_BYTES
-            self._allowed = needed <= self.free_bytes * _MEMORY_FRACTION
-            self._judged_bytes = state_bytes
-        return self._allowed
-
-    def gains(self, state_bytes: int, last_s: float) -> bool:
-        """Return whether a save in the background is faster than one at the boundary.
-
-        Args:
-            state_bytes: Of all blobs.
-            last_s: How long the save before took. On a slow disk the background is better.
-        """
-        if self._wanted is not None or self._blobs < _MANY_BLOBS:
-            return True
-        self._is_slow |= last_s > _TIMES_SLOWER * _BESIDE_S * self._blobs
-        return self._is_slow or state_bytes > self._blobs * _SMALL_BYTES
-
-
-def free_memory_bytes(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> int:
-    """Return how much memory a save may still use for copies; 0 if it is unknown."""
-    free = _read_available_bytes(meminfo)
-    limit, used = _read_number(cgroup / "memory.max"), _read_number(cgroup / "memory.current")
-    return free if limit < 0 or used < 0 else min(free, max(0, limit - used))
-
-
-def _read_available_bytes(meminfo: Path) -> int:
-    try:
-        lines = meminfo.read_text().splitlines()
-    except OSError:
-        return 0
-    found = (line.split() for line in lines if line.startswith("MemAvailable:"))
-    return next((int(words[1]) << 10 for words in found), 0)
-
-
-def _read_number(path: Path) -> int:
-    """Return a limit of memory for saves from a control group's file; -1 for none."""
-    try:
-        text = path.read_text().strip()
-    except OSError:
-        return -1
-    return int(text) if text.isdecimal() else -1
-
-
-# For a builder that was handed over where the spec says nothing of uploads.
-DEFAULT_UPLOAD = UploadPolicy(to="", when="end", required=True)
-
-
-class GroupUploader:
-    """Uploads the saved epochs that its policy names, by running groups in the session.
-
-    Args:
-        builder: Makes the group for an epoch.
-        policy: Which epochs, and what a failure means.
-        store: Where the epochs are.
-        session: Runs the group.
-        listen: Receives events.
-        report: Is given what an upload's group has given out.
-    """
-
-    def __init__(
-        self,
-        builder: UploadBuilder,
-        policy: UploadPolicy,
-        store: CheckpointStore,
-        session: Session,
-        listen: Listener,
-        report: Callable[[int, Mapping[Any, Any]], None],
-    ) -> None:
-        self._builder = builder
-        self._policy = policy
-        self._store = store
-        self._session = session
-        self._listen = listen
-        self._report = report
-        self._failed = 0
-        self._done: set[int] = set()
-
-    def committed(self, epoch: int) -> None:
-        """Upload the epoch that the saver has saved, by a group in the session.
-
-        Raises:
-            EnvironmentFaultError: It failed, and is required.
-        """
-        if self._policy.when == "committed":
-            self._upload(epoch)
-
-    def finish(self, epoch: int) -> None:
-        """Upload what is missing after the saver's last epoch, by groups in the session.
-
-        Args:
-            epoch: The newest that is durable; -1 for none.
-
-        Raises:
-            EnvironmentFaultError: It failed, and is required.
-        """
-        if epoch < 0:
-            self._fail("no epoch is saved, so there is nothing to upload", None)
-        missing = self._store.epochs() if self._policy.when == "committed" else (epoch,)
-        for one in missing:
-            if one >= 0 and one not in self._done:
-                self._upload(one)
-        reach("runner.uploaded")
-        if self._failed:
-            many = f"{self._failed} uploads" if self._failed > 1 else "1 upload"
-            self._listen(Noted(f"{many} failed; the checkpoints themselves are saved", "warning"))
-
-    def _upload(self, epoch: int) -> None:
-        started = time.monotonic()
-        try:
-            group = self._builder.build(epoch, self._store)
-            if group.tasks:
-                names = tuple(dict.fromkeys(task.name for task in group.tasks))
-                self._listen(GroupStarted(group.name, epoch, names))
-                outputs = self._session.run(group, epoch, {})
-                self._listen(GroupEnded(group.name, epoch, time.monotonic() - started))
-                self._report(epoch, outputs)
-        except (GroupCancelledError, TasksStuckError):
-            raise
-        except JobrunError as error:
-            reasons = "; ".join(fault.message for fault in error.faults)
-            self._fail(f"epoch {epoch} could not be uploaded: {reasons}", error)
-        except Exception as error:  # noqa: BLE001 - a builder's own code may raise anything
-            how = f"{type(error).__name__}: {error}"
-            self._fail(f"epoch {epoch} could not be uploaded: {how}", error)
-        else:
-            self._done.add(epoch)
-
-    def _fail(self, message: str, cause: Exception | None) -> None:
-        if self._policy.required:
-            mends = [fault.mend for fault in getattr(cause, "faults", ()) if fault.mend]
-            raise EnvironmentFaultError.of(
-                "E321", message, mends[0] if mends else "fix the cause, then resume"
-            ) from cause
-        self._failed += 1
-        self._listen(Noted(message, "warning"))

@@ -47,7 +47,7 @@ _LOOKS = 20
 def collect_from_nodes(
     tickets: Sequence[Ticket], directory: str, link: Callable[[str], WorkerHandle]
 ) -> Mapping[Ticket, Reply]:
-    """Let all nodes write their files of a save in parallel, and collect them in the master.
+    """Collect in the master the files of a save that nodes write on their own machines.
 
     Args:
         tickets: Of one save.
@@ -81,7 +81,7 @@ def collect_from_nodes(
 def upload_from_nodes(
     tickets: Sequence[Ticket], directory: str, objects: str, link: Callable[[str], WorkerHandle]
 ) -> tuple[NodeSave, ...]:
-    """Let all nodes write and upload their files of a save, in place of collecting them.
+    """Let nodes write and upload their files of a save, so that the master collects none.
 
     Args:
         tickets: Of one save.
@@ -156,7 +156,7 @@ def _collect_save(link: WorkerHandle, save: NodeSave, directory: Path) -> NodeSa
 
 
 def serve_chunk(part: Partition, path: str, offset: int) -> FileChunk:
-    """Serve a node that loads a collected file a chunk of it.
+    """Serve to a loading node a chunk of a collected file, on the master's side.
 
     Raises:
         CheckpointError: It is not there, or cannot be read.
@@ -166,7 +166,7 @@ def serve_chunk(part: Partition, path: str, offset: int) -> FileChunk:
 
 
 def serve_reference(part: Partition, path: str) -> Reference | None:
-    """Serve a node that loads a collected file its place in an object store, or None.
+    """Serve to a loading node where a collected file is in an object store; None if it is here.
 
     Raises:
         CheckpointError: What is said of it is damaged.
@@ -222,7 +222,7 @@ def is_visible(probe: Probe | None) -> bool:
 
 
 def require_visible(seen: Mapping[str, bool], directory: str) -> None:
-    """Refuse nodes that cannot see the epochs' directory, if nothing collects their files.
+    """Refuse nodes that cannot see the epochs' directory where no files are collected (E397).
 
     Raises:
         EnvironmentFaultError: E397.

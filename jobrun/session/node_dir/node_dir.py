@@ -73,7 +73,7 @@ class NodeDirectory:
         return str(path)
 
     def read_chunk(self, token: str, name: str, offset: int) -> FileChunk:
-        """Read a chunk of a file that was written to the node's own directory.
+        """Read for the master a chunk of a file that a save wrote in the node directory.
 
         Raises:
             EnvironmentFaultError: E327, it is not there any more, or cannot be read.
@@ -87,7 +87,7 @@ class NodeDirectory:
     def upload(
         self, token: str, epoch: int, saves: tuple[NodeSave, ...]
     ) -> tuple[NodeSave, ...] | UploadedSave:
-        """Upload a node's files of a save, if they go to an object store.
+        """Upload a save's files from the node directory, if they go to an object store.
 
         Args:
             token: The save's.
@@ -128,7 +128,7 @@ class NodeDirectory:
     def local_copy(
         self, path: str, ask: Callable[[int], Reply], where: Callable[[], Reply]
     ) -> Iterator[str]:
-        """Copy one of the master's files to the node's machine while inside; yield its path.
+        """Copy one of the master's files into the node directory while inside; yield its path.
 
         Args:
             path: There.
@@ -197,7 +197,7 @@ def _make_locked(root: Path) -> int:
 
 
 def _remove_abandoned(node: Path) -> None:
-    """Remove the node directories of processes that have ended."""
+    """Remove old node directories whose processes have ended."""
     for left in node.iterdir():
         if not is_locked(left):
             shutil.rmtree(left, ignore_errors=True)

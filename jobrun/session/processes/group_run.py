@@ -7,6 +7,7 @@ threads that receive from the nodes, and a signal handler, only put things into 
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import field
@@ -26,6 +27,7 @@ from jobrun.session.errors import GroupCancelledError, NodeLostError, TasksStuck
 from jobrun.session.threads.dispatcher import EXIT_GRACE_S
 from jobrun.session.wire.partition import PartitionedGroup
 from jobrun.session.wire.rpc import Outcome
+from jobrun.values.blob_kinds import Value
 
 # A node reports itself that its tasks are stuck, unless a callable holds the GIL.
 _UNRESPONSIVE_S = 4.0
@@ -62,7 +64,7 @@ class RemoteGroupRun:
     _limits: dict[tuple[str, str], tuple[float, TaskLimited]] = field(default_factory=dict)
 
     def receive_event(self, node: str, event: Event) -> None:
-        """Note an event of a node's part of the group run about time limits."""
+        """Receive an event about time limits of tasks from a node in this group run."""
         if isinstance(event, _Limit):
             self._inbox.put((node, event))
 
@@ -166,7 +168,7 @@ class RemoteGroupRun:
 
 
 def _merge_node_errors(errors: list[BaseException]) -> BaseException:
-    """Merge the errors of all nodes' parts of a group run, and tasks that may be retried."""
+    """Merge the errors of nodes' parts of a group run into one, with the tasks to retry."""
     tasks = [one.tasks if isinstance(one, JobrunError) else () for one in errors]
     stuck = next((one for one in errors if isinstance(one, TasksStuckError)), None)
     if stuck is not None and errors[0] is not stuck:
@@ -200,3 +202,41 @@ def _unresponsive_error(node: str, grace_s: float) -> TasksStuckError:
         f"answer",
         "look for a callable that does not return; resume continues from the last saved epoch",
     )
+
+
+TaskOutputs = Mapping[OutputRef, Value]
+
+
+class TaskCompletions:
+    """Tracks on which nodes the tasks of one group run have ended.
+
+    Args:
+        partitions: The group, divided.
+    """
+
+    def __init__(self, partitions: PartitionedGroup) -> None:
+        self._partition = partitions
+        self._lock = threading.Lock()
+        self._left = {name: set(nodes) for name, nodes in partitions.awaited_nodes.items()}
+        self._made: dict[OutputRef, Value] = {}
+
+    def mark_ended(self, task: str, node: str, outputs: TaskOutputs) -> dict[str, TaskOutputs]:
+        """Record in a group run that a task has ended on one node; return the nodes to notify.
+
+        Can be called from any thread.
+
+        Returns:
+            The nodes to notify if it has ended on all of them, each with the outputs read there.
+        """
+        with self._lock:
+            self._made.update(outputs)
+            left = self._left[task]
+            left.discard(node)
+            if left:
+                return {}
+        return {other: self._read(task, other) for other in self._partition.followers[task]}
+
+    def _read(self, task: str, node: str) -> TaskOutputs:
+        made = self._made
+        reads = self._partition.by_node[node].reads
+        return {ref: made[ref] for ref in reads if ref.task == task and ref in made}

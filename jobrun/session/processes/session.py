@@ -33,7 +33,7 @@ from jobrun.session.node_dir.collection import (
     upload_from_nodes,
     write_probe,
 )
-from jobrun.session.processes.group_run import RemoteGroupRun
+from jobrun.session.processes.group_run import RemoteGroupRun, TaskCompletions
 from jobrun.session.processes.remote_queue import serve_queue_request
 from jobrun.session.threads.work_items import require_valid_needs
 from jobrun.session.wire.file_messages import Probe, WorkerFileSetup
@@ -259,7 +259,7 @@ class ProcessesSession:
     def task_ended(
         self, node: str, run: int, task: str, outputs: Mapping[OutputRef, Value]
     ) -> None:
-        """Forward a task's end from its process to others of the session that need it."""
+        """Forward a task's end in the processes session to the other processes that need it."""
         run_ = self._active_run
         if run_ is None or run_.number != run:
             return
@@ -268,13 +268,13 @@ class ProcessesSession:
                 self._workers[other].send("ended", run, task, wanted)
 
     def add_step_times(self, reporter: str, times: Sequence[BlockTime]) -> None:
-        """Add to the session's meter the step times of a node's process."""
+        """Add step times that a process has reported to the processes session's meter."""
         meter = self._require_open().meter
         if meter is not None:
             meter.merge_times(reporter, times)
 
     def worker_lost(self, node: str) -> None:
-        """Do nothing when the session loses a process: its open requests fail."""
+        """Ignore the loss of a process in the processes session: its open requests fail anyway."""
 
     def handle_request(
         self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
@@ -316,7 +316,7 @@ class ProcessesSession:
         return LocalProcess(node)
 
     def _emitter(self, node: str) -> Listener:
-        """Return a listener that passes a process's events to the session's run."""
+        """Return a listener that passes a process's events to the processes session's run."""
         emit = self._require_open().emit
 
         def forward(event: Event) -> None:
@@ -363,7 +363,7 @@ class ProcessesSession:
         return self._workers[self._worker_name(node)]
 
     def _partition(self, group: TaskGroup) -> tuple[int, PartitionedGroup]:
-        """Return the partition of a group over the session's processes, cached."""
+        """Return the partition of a group over this session's processes, cached."""
         found = self._groups.get(id(group))
         if found is None:
             require_valid_needs(group.tasks)
@@ -423,39 +423,3 @@ def _run_and_reply(
 def _drop_snapshot(links: Sequence[WorkerHandle], number: int) -> None:
     for link in links:
         link.send("drop", number)
-
-
-TaskOutputs = Mapping[OutputRef, Value]
-
-
-class TaskCompletions:
-    """Tracks on which nodes the tasks of one group run have ended.
-
-    Args:
-        partitions: The group, divided.
-    """
-
-    def __init__(self, partitions: PartitionedGroup) -> None:
-        self._partition = partitions
-        self._lock = threading.Lock()
-        self._left = {name: set(nodes) for name, nodes in partitions.awaited_nodes.items()}
-        self._made: dict[OutputRef, Value] = {}
-
-    def mark_ended(self, task: str, node: str, outputs: TaskOutputs) -> dict[str, TaskOutputs]:
-        """Record that a task has ended on one node of the session. Any thread.
-
-        Returns:
-            The nodes to notify if it has ended on all of them, each with the outputs read there.
-        """
-        with self._lock:
-            self._made.update(outputs)
-            left = self._left[task]
-            left.discard(node)
-            if left:
-                return {}
-        return {other: self._read(task, other) for other in self._partition.followers[task]}
-
-    def _read(self, task: str, node: str) -> TaskOutputs:
-        made = self._made
-        reads = self._partition.by_node[node].reads
-        return {ref: made[ref] for ref in reads if ref.task == task and ref in made}

@@ -199,7 +199,7 @@ class Worker:
         self._enqueue(number, partial(current.run, self._session, epoch, points))
 
     def on_ended(self, run: int, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Receive the master's message that a task has ended on all its other nodes."""
+        """Note in this worker the master's message that a task has ended on all its other nodes."""
         if self._current is not None and self._current.number == run:
             self._current.deps.mark_ended(task, outputs)
 
@@ -240,7 +240,7 @@ class Worker:
         self._enqueue(number, lambda: self._session.read(node or self._node, names))
 
     def on_protect(self, number: int, tickets: tuple[Any, ...], keys: tuple[int, ...]) -> None:
-        """Let groups run in this worker during a save, on the master's command."""
+        """Let groups run in this worker while a save holds its state, as the master commands."""
         groups = [self._partitions[key].group for key in keys if key in self._partitions]
         self._enqueue(number, lambda: self._session.protect(tickets, groups))
 
@@ -254,7 +254,7 @@ class Worker:
         self._run_in_thread(number, work)
 
     def on_chunk(self, number: int, token: str, name: str, offset: int) -> None:
-        """Reply with a chunk of a file that the master collects from this worker."""
+        """Send the master a chunk of a file that a node of this worker has saved."""
         self._run_in_thread(number, lambda: self.files.read_chunk(token, name, offset))
 
     def on_forget_save(self, token: str) -> None:
@@ -272,7 +272,7 @@ class Worker:
     # What tasks here need.
 
     def copy_blob(self, name: str) -> Value:
-        """Return a copy of a blob from this worker process, for another one.
+        """Return a copy of a blob of this worker process, which another process has requested.
 
         Raises:
             MissingBlobError: There is none.
@@ -291,11 +291,14 @@ class Worker:
 
     @property
     def here(self) -> frozenset[str]:
-        """The names of the nodes in this worker process."""
+        """The names of the nodes that this worker process runs."""
         return self._here
 
     def measure(self, *, grown: bool = False) -> None:
-        """Send the master what this process has used, if that is worth its cost. Any thread."""
+        """Send the master what this worker process has used, if a measurement is due.
+
+        Can be called from any thread.
+        """
         if grown or self._measuring.is_due:
             began = self._measuring.cost_clock()
             self._emit(ProcessMeasured(measure_process(self._node), grown))
@@ -350,7 +353,7 @@ class PartitionRun:
             self._worker.measure()
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Iterate over copies of a blob of any nodes, in this worker or in others."""
+        """Iterate over copies of a blob of any nodes: of this worker process, or from its peers."""
         here, placement = self._worker.here, self._partition.placement
         others = [node for node in nodes if node not in here]
         if placement.keys().isdisjoint(others):
@@ -371,7 +374,7 @@ class PartitionRun:
         )
 
     def fetch_file(self, path: str) -> AbstractContextManager[str]:
-        """Make a file of an epoch readable on this worker's machine, while inside."""
+        """Return a context in which this worker process can read a file of an epoch."""
         return self._worker.files.local_copy(
             path, partial(self._ask, "file", path), partial(self._ask, "where", path)
         )

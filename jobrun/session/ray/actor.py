@@ -70,7 +70,7 @@ class ActorChannel:
         self._change = threading.Condition()
 
     def send(self, *message: Any) -> None:
-        """Queue a message inside the actor until the master polls; block if too many wait."""
+        """Queue a message of this actor until the master polls for it; block if too many wait."""
         # Copied: the master takes it later, and the task may change it meanwhile.
         frame = encode_frame(message, copied=True)
         with self._change:
@@ -136,7 +136,7 @@ class ActorPeers:
             self._arrival.notify_all()
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Iterate over copies of a blob that other nodes' actors return, with some prefetched."""
+        """Fetch into this actor copies of a blob from other nodes' actors, some ahead."""
         coming: deque[tuple[str, Any, Reply]] = deque()
         left = deque(nodes)
         while left or coming:
@@ -225,7 +225,7 @@ class NodeActor:
         return {"pid": os.getpid(), "wrong": wrong}
 
     def deliver(self, number: int, frame: Frame) -> None:
-        """Deliver a message of the master to the actor's node."""
+        """Deliver a message from the master to the node in this actor."""
         self._wire.arriving.receive(number, frame)
 
     def poll(self) -> list[Frame]:
@@ -240,7 +240,7 @@ class NodeActor:
             return encode_frame((False, serialize_error(error)))
 
     def add_peer(self, node: str, actor: Any) -> None:
-        """Store the handle of another node's actor."""
+        """Store in this actor the handle of another node's actor, to request blobs by."""
         self._peers.add(node, actor)
 
     def _make_peers(self, meet: RequestConnection, own: ReadOwnBlob) -> ActorPeers:

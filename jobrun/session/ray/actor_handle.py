@@ -186,7 +186,7 @@ class RayWorker:
 
 
 def _summarize(error: RayError) -> str:
-    """Return the last line of an error that a call to an actor raised."""
+    """Return the last line of an error that a call through the actor handle raised."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = lines[-1] if lines else type(error).__name__
     return said.partition(" Some common causes")[0].rstrip(". ")

@@ -65,7 +65,7 @@ class ActorFactory:
         self._made = ray.remote(num_cpus=0, concurrency_groups=THREADS)(NodeActor)
 
     def create(self, place: ResourceRequest) -> Any:
-        """Create a Ray actor for a node of the session; Ray never restarts it."""
+        """Create the Ray actor of a node for the Ray session; Ray never restarts it."""
         asks = dict(place.asks)
         options: dict[str, Any] = {
             "num_cpus": asks.pop("CPU", 0), "num_gpus": asks.pop("GPU", 0),
@@ -196,7 +196,7 @@ def _connect(address: str, folder: Path, digest: str) -> None:
 
 
 def _wait_for_hosts(address: str, count: int) -> None:
-    """Wait until the session's Ray cluster has the given number of hosts.
+    """Wait, as the Ray session connects, until the cluster has its number of hosts.
 
     Nodes of the job that are placed before would all be on the first ones.
 
@@ -276,7 +276,7 @@ def _environment() -> Mapping[str, str]:
 
 
 def _set_at_start() -> dict[str, str]:
-    """Return variables that each actor of the session needs at its start: BLAS, hash seed."""
+    """Return the environment variables with which the Ray session starts each actor."""
     return {
         name: value
         for name, value in os.environ.items()

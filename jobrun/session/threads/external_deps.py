@@ -27,13 +27,16 @@ class RemoteNotifier(Protocol):
     """Notifies other nodes of the local tasks, and opens the queues shared with them."""
 
     def notify_task_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Notify other nodes that a task has ended on which tasks there depend."""
+        """Notify the nodes for which a task is an external dependency that it has ended."""
 
     def notify_failure(self) -> None:
-        """Notify other nodes that a local task has failed, so that they end. Any thread."""
+        """Notify nodes with external dependencies on this one that a task has failed here.
+
+        Can be called from any thread.
+        """
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue | None:
-        """Return the end here of a queue whose other end is external, or None."""
+        """Return the local end of a queue whose other end is an external dependency, or None."""
 
 
 class ExternalDeps:
@@ -76,7 +79,7 @@ class ExternalDeps:
         return self._items.values()
 
     def is_awaited(self, item: WorkItem) -> bool:
-        """Return whether a work item represents a task on another node."""
+        """Return whether a work item only waits for an external dependency: a task elsewhere."""
         return any(item is one for one in self._items.values())
 
     def items_for(self, task: str) -> list[WorkItem]:
@@ -91,14 +94,20 @@ class ExternalDeps:
             self.completions.put(part)
 
     def cancel(self) -> None:
-        """Cancel the local part of a run because of an external event. Any thread."""
+        """Cancel the local part of a run because of an event in an external dependency.
+
+        Can be called from any thread.
+        """
         self._is_cancelled = True
         if self._run is not None:
             self._run.body.cancel()
 
     @contextmanager
     def attach(self, run: GroupRun) -> Iterator[None]:
-        """Forward external cancellation to the local run while inside, also if requested before."""
+        """Attach the external dependencies to the local run while inside, to cancel it with others.
+
+        Also if that was requested before.
+        """
         self._run = run
         if self._is_cancelled:
             run.body.cancel()
@@ -109,12 +118,12 @@ class ExternalDeps:
             self._run = None
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue:
-        """Open a queue of the run: an external one if tasks on other nodes use it."""
+        """Open a queue of the run: as an external dependency if other nodes use it."""
         shared = self._notifier.open_queue(plan, run) if self._notifier is not None else None
         return plan.open() if shared is None else shared
 
     def wrap_work(self, task: Task, work: Callable[[], None], run: GroupRun) -> Callable[[], None]:
-        """Wrap a task's work to notify the nodes that depend on the task when it ends."""
+        """Wrap a task's work so that external dependents of the task are notified when it ends."""
         notifier = self._notifier
         if notifier is None or task.name not in self._announced:
             return work

@@ -6,10 +6,10 @@ import ctypes
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,7 +19,6 @@ from jobrun.checkpoint.save_load_groups import Ticket
 from jobrun.core import printed_output
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import ignore
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import usable_cpus
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.codegen.numpy_warnings import NumpyWarnings
@@ -31,7 +30,6 @@ from jobrun.runtime.frame.frame import Frame, GroupRun, Start
 from jobrun.runtime.frame.parallel import run_all
 from jobrun.runtime.frame.safe_point import SafePointHooks
 from jobrun.runtime.frame.workspace import Blobs, MissingBlobError
-from jobrun.runtime.snapshots.object_state import copy_object_state, restore_object_state
 from jobrun.runtime.snapshots.snapshot import Snapshots
 from jobrun.runtime.steps.process_state import ProcessState
 from jobrun.runtime.steps.user_modules import FolderFinder
@@ -40,10 +38,15 @@ from jobrun.session.base import Outputs, RunContext
 from jobrun.session.errors import GroupCancelledError, merge_errors
 from jobrun.session.threads.dispatcher import Dispatcher
 from jobrun.session.threads.external_deps import ExternalDeps
-from jobrun.session.threads.thread_pool import ThreadPool, Work
+from jobrun.session.threads.retry_snapshots import (
+    WorkspaceSnapshot,
+    restore_snapshot,
+    take_snapshot,
+)
+from jobrun.session.threads.thread_pool import IdleCpuStarter, ThreadPool
 from jobrun.session.threads.work_items import WorkItem, require_valid_needs, run_all_after
 from jobrun.values.blob_kinds import Value, boundary_form, detach, is_object
-from jobrun.values.objects import ObjectFacts, ObjectState, class_name
+from jobrun.values.objects import ObjectFacts, class_name
 
 # A job has four groups and one that saves; groups that load and upload are temporary.
 _KEPT_PLANS = 8
@@ -185,7 +188,7 @@ class ThreadsSession:
         outputs: dict[OutputRef, Value],
         points: SafePointHooks | None,
     ) -> GroupRun:
-        """Reset and return the previous ``GroupRun`` if it ran the same plan; else make one."""
+        """Return the threads session's last ``GroupRun``, reset for the same plan, or a new one."""
         last, run = self._last
         if run is None or last is not plan:
             return self._group_run(plan, epoch, outputs, points)
@@ -264,7 +267,9 @@ class ThreadsSession:
         return {name: copy_for_reading(workspace[name], name) for name in names}
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Iterate over copies of a blob of several nodes here, for a ``pull`` step. Any thread.
+        """Iterate over copies of a blob of the threads session's nodes, for a ``pull`` step.
+
+        Can be called from any thread.
 
         Raises:
             MissingBlobError: A node has no such blob.
@@ -322,7 +327,7 @@ class ThreadsSession:
         self._last = (None, None)
 
     def _preserve_process_state(self, plan: GroupPlan) -> AbstractContextManager[None]:
-        """Return a context in which the threads session undoes callables."""
+        """Return a context after which the threads session undoes what callables changed."""
         may_call = any(task.may_block for task in plan.tasks)
         may_call = may_call or any(one.setup or one.reports for one in plan.nodes)
         return self._surroundings.preserve() if may_call else nullcontext()
@@ -344,7 +349,7 @@ class ThreadsSession:
         return plan
 
     def _build_items(self, plan: GroupPlan, run: GroupRun, deps: ExternalDeps) -> list[WorkItem]:
-        """Build a run's work items in the threads session: tasks, begin, end."""
+        """Build what the threads session executes of a group: tasks, and nodes' begins and ends."""
         begins: dict[str, WorkItem] = {}
         ends: dict[str, WorkItem] = {}
         groups: dict[str, Blobs] = {}
@@ -361,12 +366,12 @@ class ThreadsSession:
         tasks: dict[str, list[WorkItem]] = {}
         for task in plan.tasks:
             node = task.task.node
-            count_runnable_threads = partial(
+            execute = partial(
                 run_task, task, run, self._nodes[node], groups[node], self._workspaces[node]
             )
             may_block = task.may_block or bool(task.reports) or task.task.instances > 1
             may_block = may_block or has_own_scope(task.task)
-            work = deps.wrap_work(task.task, count_runnable_threads, run)
+            work = deps.wrap_work(task.task, execute, run)
             part = WorkItem(task.task.full_name, work, may_block=may_block)
             tasks.setdefault(task.task.name, []).append(part)
             if node in begins:
@@ -396,7 +401,7 @@ def _collect_outputs(plan: GroupPlan, run: GroupRun) -> Outputs:
 
 
 def _settle_blobs(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[str, Value]:
-    """Return a workspace's kept blobs in boundary form, sorted by name, without shared objects."""
+    """Return a workspace's kept blobs as the threads session settles them: in boundary form."""
     settled: dict[str, Value] = {}
     try:
         for name in sorted(keep):
@@ -419,7 +424,7 @@ def _settle_blobs(node: str, workspace: Blobs, keep: tuple[str, ...]) -> dict[st
 
 
 def _separate_values(settled: dict[str, Value]) -> dict[str, Value]:
-    """Separate a value that two blobs of a workspace are, by a copy; refuse an object."""
+    """Copy a value that two blobs share, as the threads session settles; refuse an object."""
     separated: dict[str, Value] = {}
     seen: dict[int, str] = {}
     for name, value in settled.items():
@@ -438,7 +443,7 @@ NodeNames = Mapping[str, frozenset[str]]
 
 
 def collect_changes(plans: Sequence[GroupPlan]) -> tuple[tuple[NodeNames, ...], NodeNames]:
-    """Return what each group run in the threads session changes in place, or exposes."""
+    """Return which blobs group runs of the threads session change in place, or expose."""
     opaque: dict[str, frozenset[str]] = {}
     for plan in plans:
         for node, names in plan.opaque.items():
@@ -471,7 +476,10 @@ def persist_all(
 
 
 def _start_thread(work: Callable[[], None], done: Callable[[], None]) -> None:
-    """Run ``work`` then ``done`` in a daemon thread that closing the session does not wait for."""
+    """Start a threads session's save in a daemon thread that closing does not wait for.
+
+    Runs ``work``, then ``done``.
+    """
 
     def run() -> None:
         work()
@@ -480,108 +488,9 @@ def _start_thread(work: Callable[[], None], done: Callable[[], None]) -> None:
     threading.Thread(target=run, name="jobrun-persist", daemon=True).start()
 
 
-Workspaces = Mapping[str, Blobs]
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceSnapshot:
-    """The blobs of all nodes of this process, by node and name.
-
-    Attributes:
-        blobs: As they were; whatever is changed in place is not in any workspace.
-        changed: Per node, the names whose value the group may change in place.
-        states: Per node, copies of the states of objects, of which there is only one.
-    """
-
-    blobs: Mapping[str, Mapping[str, Value]]
-    changed: Mapping[str, Set[str]]
-    states: Mapping[str, Mapping[str, ObjectState]] = field(default_factory=dict)
-
-
-def take_snapshot(workspaces: Workspaces, changed: Mapping[str, Set[str]]) -> WorkspaceSnapshot:
-    """Take a snapshot of workspaces for a retry in threads: copies of what may change.
-
-    With copies from the first run on, so that each run starts from values of the same form.
-    Values that are only rebound are shared, since nothing changes them.
-    """
-    states = {
-        node: {
-            name: copy_object_state(name, value)
-            for name, value in blobs.items()
-            if is_object(value)
-        }
-        for node, blobs in workspaces.items()
-    }
-    kept = WorkspaceSnapshot(
-        {node: dict(blobs) for node, blobs in workspaces.items()}, changed, states
-    )
-    _bind_copies(kept, workspaces)
-    return kept
-
-
-def restore_snapshot(kept: WorkspaceSnapshot, workspaces: Workspaces) -> None:
-    """Restore workspaces in this process to a snapshot, for a retry; any number of times."""
-    for node, states in kept.states.items():
-        for name, state in states.items():
-            restore_object_state(kept.blobs[node][name], state)
-    _bind_copies(kept, workspaces)
-
-
-def _bind_copies(kept: WorkspaceSnapshot, workspaces: Workspaces) -> None:
-    for node, blobs in kept.blobs.items():
-        spoiled = kept.changed.get(node, frozenset())
-        fresh = {
-            name: detach(value, name) if name in spoiled and not is_object(value) else value
-            for name, value in blobs.items()
-        }
-        workspaces[node].clear()
-        workspaces[node].update(fresh)
-
-
 def copy_for_reading(value: Value, name: str) -> Value:
-    """Return a copy of a blob for a reader of the threads session; of an object, facts."""
+    """Copy a blob for a reader outside the threads session; of an object, return facts."""
     return ObjectFacts(class_name(value)) if is_object(value) else detach(value, name)
-
-
-# Its fourth field: how many threads of the machine run or wait for a processor, and of how many.
-_LOAD = "/proc/loadavg"
-
-
-class IdleCpuStarter:
-    """Starts work in a thread of the pool, but only if a CPU would otherwise be idle.
-
-    On a busy machine two threads that take turns with the interpreter are slower than one.
-    """
-
-    def __init__(self, pool: ThreadPool) -> None:
-        self._pool = pool
-
-    def __call__(self, work: Work, done: Work) -> None:
-        """Start work in the pool if a CPU is idle, as ``ThreadPool.start`` does.
-
-        Raises:
-            RuntimeError: No processor is idle.
-            EnvironmentFaultError: E391, there is no thread.
-        """
-        if count_runnable_threads() >= usable_cpus():
-            raise RuntimeError("no processor is idle")
-        self._pool.start(work, done)
-
-
-def count_runnable_threads() -> float:
-    """Return how many threads of the machine run or wait, for a session with few CPUs.
-
-    Infinity if /proc/loadavg cannot be read.
-    """
-    try:
-        descriptor = os.open(_LOAD, os.O_RDONLY)
-        try:
-            text = os.read(descriptor, 100)
-        finally:
-            os.close(descriptor)
-        return int(text.split()[3].partition(b"/")[0])
-    except (OSError, ValueError, IndexError):
-        return float("inf")
 
 
 def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -10,6 +11,7 @@ from contextlib import AbstractContextManager
 from queue import SimpleQueue
 
 from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.system_calls import usable_cpus
 
 Work = Callable[[], None]
 _Inbox = SimpleQueue[tuple[Work, Work] | None]
@@ -91,3 +93,44 @@ class ThreadPool:
                 del work, given
                 done()
                 del done
+
+
+# Its fourth field: how many threads of the machine run or wait for a processor, and of how many.
+_LOAD = "/proc/loadavg"
+
+
+class IdleCpuStarter:
+    """Starts work in a thread of the pool, but only if a CPU would otherwise be idle.
+
+    On a busy machine two threads that take turns with the interpreter are slower than one.
+    """
+
+    def __init__(self, pool: ThreadPool) -> None:
+        self._pool = pool
+
+    def __call__(self, work: Work, done: Work) -> None:
+        """Start work in a thread of the pool if a CPU is idle; else raise RuntimeError.
+
+        Raises:
+            RuntimeError: No processor is idle.
+            EnvironmentFaultError: E391, there is no thread.
+        """
+        if count_runnable_threads() >= usable_cpus():
+            raise RuntimeError("no processor is idle")
+        self._pool.start(work, done)
+
+
+def count_runnable_threads() -> float:
+    """Count the machine's threads that run or wait for a CPU, to keep the pool from crowding.
+
+    Infinity if /proc/loadavg cannot be read.
+    """
+    try:
+        descriptor = os.open(_LOAD, os.O_RDONLY)
+        try:
+            text = os.read(descriptor, 100)
+        finally:
+            os.close(descriptor)
+        return int(text.split()[3].partition(b"/")[0])
+    except (OSError, ValueError, IndexError):
+        return float("inf")

@@ -79,7 +79,7 @@ def iter_released(item: WorkItem) -> Iterator[WorkItem]:
 
 
 def require_valid_needs(tasks: Sequence[Task]) -> None:
-    """Refuse ``needs`` of tasks that cannot order work items: unknown or circular ones.
+    """Refuse tasks whose ``needs`` give no order of work items: unknown names, or a cycle.
 
     Raises:
         TaskFailedError: E219, they name a task that is not there, or form a cycle.

@@ -105,7 +105,7 @@ class _Writer:
         self._is_plain = False
 
     def write(self, value: Any) -> None:
-        """Encode a value of any supported kind."""
+        """Encode a value of any supported kind into a message."""
         write = _WRITERS.get(type(value))
         if write is not None:
             write(self, value)
@@ -204,7 +204,7 @@ class _Writer:
         self.array(tensors.to_arrays([value])[0])
 
     def _tree(self, value: Any) -> None:
-        """Encode a container with a structure: a named tuple, a dataclass, an OrderedDict."""
+        """Encode a structured container into a message, such as a dataclass or OrderedDict."""
         self._parts(trees.flatten(value))
 
     def _parts(self, parts: trees.Parts) -> None:
@@ -232,7 +232,7 @@ class _Writer:
             self._write_item(item)
 
     def _write_item(self, value: Any) -> None:
-        """Encode an item of a container; sharing within the container is decoded as sharing."""
+        """Encode an item of a container into a message, so that what it shares is shared again."""
         if self._is_plain or type(value) not in _CONTAINERS:
             self.write(value)
         elif _shares_parts(value) and (parts := _parts_of(value)) is not None:
@@ -369,7 +369,7 @@ class _Reader:
         return tensors.from_array(self.read(), facts)
 
     def tree(self) -> Any:
-        """Decode a container with a structure; ``Unbound`` where its class is not loaded."""
+        """Decode a container from a message; ``Unbound`` if its class is not loaded."""
         structure = json.loads(self.read())
         return trees.unflatten(structure, self.read())
 

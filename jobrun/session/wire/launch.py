@@ -99,7 +99,7 @@ class LocalProcess:
         self._process.kill()
 
     def connect_peer(self, asker: str, owner: str, other: LocalProcess) -> None:
-        """Connect two launched processes by a socket pair, so that one can request blobs."""
+        """Connect two launched processes of this machine by a pair of sockets, to request blobs."""
         asking, serving = socket.socketpair()
         with asking, serving:
             send_connection(other.handoff, SERVE, asker, serving)
@@ -111,7 +111,9 @@ class LocalProcess:
         self.handoff.close()
 
     def wait_for_exit(self) -> None:
-        """Return when the launched process has ended, in whatever way. Any thread.
+        """Wait until the launched process has ended, in whatever way.
+
+        Can be called from any thread.
 
         One that is stopped (SIGSTOP) would never answer: it is killed if it stays stopped.
         waitid(WSTOPPED) reports that; one that only computes long, and holds the GIL, is not
@@ -125,7 +127,7 @@ class LocalProcess:
                 self._wait_while_stopped()
 
     def _wait_while_stopped(self) -> None:
-        """Wait for a launched process that is stopped (SIGSTOP); kill it at last."""
+        """Wait for a launched process that SIGSTOP has stopped; kill it if it stays stopped."""
         # Counted in own sleeps: if the whole job was stopped, no time has passed for any process.
         for _ in range(round(STOPPED_S / _MOMENT_S)):
             time.sleep(_MOMENT_S)

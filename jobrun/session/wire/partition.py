@@ -155,7 +155,7 @@ def _is_elsewhere(own: Mapping[str, None], node: str) -> bool:
 
 
 def _find_followers(group: TaskGroup, places: TaskNodes) -> dict[str, tuple[str, ...]]:
-    """Return for each task the nodes whose parts have a task that comes after it.
+    """Return for each task of a partition the other nodes that have a task after it.
 
     Those are left out on which alone it runs.
     """

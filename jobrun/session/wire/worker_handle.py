@@ -23,23 +23,29 @@ class WorkerListener(Protocol):
     """Receives what a node sends unasked, in the handle's own thread; must not wait for nodes."""
 
     def part_failed(self, node: str, run: int) -> None:
-        """Handle a worker's message that its part of the run has failed (protocol)."""
+        """Handle, as listener of a worker handle, that its part of the group run has failed."""
 
     def task_ended(
         self, node: str, run: int, task: str, outputs: Mapping[OutputRef, Value]
     ) -> None:
-        """Handle a worker's message that a task ended which other nodes need (protocol)."""
+        """Handle, as listener of a worker handle, that a task has ended which other nodes need."""
 
     def handle_request(
         self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
     ) -> None:
-        """Handle a request of the node; ``WorkerHandle.answer`` sends the reply."""
+        """Handle, as listener of a worker handle, a request of the node.
+
+        ``WorkerHandle.answer`` sends the reply.
+        """
 
     def add_step_times(self, reporter: str, times: Sequence[BlockTime]) -> None:
-        """Handle step times that the node sent; see ``Instrumenter.merge_times``."""
+        """Handle, as listener of a worker handle, step times that the node has sent.
+
+        See ``Instrumenter.merge_times``.
+        """
 
     def worker_lost(self, node: str) -> None:
-        """Handle that a worker process has ended unexpectedly (protocol)."""
+        """Handle, as listener of a worker handle, that the process has ended unexpectedly."""
 
 
 class WorkerHandle:
@@ -94,13 +100,13 @@ class WorkerHandle:
             self.send("partition", key, partition)
 
     def forget_partition(self, key: int) -> None:
-        """Let the worker process delete a part of a group that is not used again."""
+        """Let the process of this worker handle delete a part of a group not used again."""
         if key in self._known:
             self._known.remove(key)
             self.send("forget", key)
 
     def answer(self, number: int, *, value: Any = None, error: BaseException | None = None) -> None:
-        """Reply to a request of the worker process with a value or an error."""
+        """Reply through this worker handle to a request, with a value or an error."""
         if error is not None:
             self.send("answer", number, (False, serialize_error(error)))
         else:
@@ -111,11 +117,11 @@ class WorkerHandle:
         self._process.connect_peer(self.node, other.node, other._process)
 
     def kill(self) -> None:
-        """Kill the worker process; the handle's listener is notified of the loss."""
+        """Kill the process of this worker handle; the handle's listener is notified of the loss."""
         self._process.kill()
 
     def abort(self) -> None:
-        """Kill the worker process of the handle, which does not answer, for its stacks."""
+        """Kill this worker handle's unresponsive process, so that it prints its stacks."""
         self._process.abort()
 
     def request_close(self) -> None:

@@ -22,7 +22,9 @@ class MessageChannel(Protocol):
     """One end of what carries messages between a node and its master, whole and in order."""
 
     def send(self, *message: Any) -> None:
-        """Send a message over the channel of a worker, from any thread (protocol).
+        """Send a message over the channel to or from a process (worker protocol).
+
+        Can be called from any thread.
 
         Raises:
             OSError: The other side has ended.
@@ -33,14 +35,14 @@ class MessageChannel(Protocol):
         """Wait for the next message on a worker's channel; None at its end (protocol)."""
 
     def close(self) -> None:
-        """Close the channel of a worker; a receiving thread gets None (protocol)."""
+        """Close the message channel; a receiving thread then gets None (worker protocol)."""
 
 
 class PeerReader(Protocol):
     """Reads blobs of other nodes, for one node."""
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Iterate over copies of a blob of several nodes that a worker has read (protocol).
+        """Iterate over copies of a blob that other nodes' processes return (worker protocol).
 
         Raises:
             EnvironmentFaultError: E395, a node is lost.
@@ -54,26 +56,26 @@ class WorkerProcess(Protocol):
 
     @property
     def channel(self) -> MessageChannel:
-        """The master's end of the channel to the process."""
+        """The master's end of the message channel to the process (worker protocol)."""
 
     @property
     def pid(self) -> int:
-        """The process ID of a worker on its machine; 0 until it is known (protocol)."""
+        """The process ID on its machine; 0 until it is known (worker protocol)."""
 
     def kill(self) -> None:
-        """Kill the worker process at once (protocol)."""
+        """Kill the process at once, however it was made (worker protocol)."""
 
     def abort(self) -> None:
-        """Kill a worker process that does not answer, printing its stacks (protocol)."""
+        """Kill a process that does not answer, after it prints its stacks (worker protocol)."""
 
     def wait_for_exit(self) -> None:
-        """Return when the worker process has ended, in whatever way (protocol)."""
+        """Wait until the process has ended, in whatever way (worker protocol)."""
 
     def join(self) -> str:
-        """Wait for a worker process to end, by force if needed; say how (protocol)."""
+        """Wait for the process to end, by force if needed; return how (worker protocol)."""
 
     def release(self) -> None:
-        """Free what the master holds of a worker process, once no thread uses it (protocol)."""
+        """Free what the master holds of a process, once no thread uses it (worker protocol)."""
 
     def connect_peer(self, asker: str, owner: str, other: Any) -> None:
-        """Connect this worker process, the asker, with the owner, ``other`` (protocol)."""
+        """Connect this process, which asks, with the owner of blobs ``other`` (worker protocol)."""

@@ -10,7 +10,7 @@ import pytest
 from jobrun.checkpoint.checkpoint_file import inspect_state, read_state
 from jobrun.checkpoint.hdf5.index import index_span
 from jobrun.checkpoint.hdf5.metadata_template import BLOBS_TYPE
-from jobrun.checkpoint.read.open_file import open_state
+from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.core.errors import CheckpointError
 from jobrun.testing.stores import RUN_ID
 from tests.support.checkpoints import resealed, write

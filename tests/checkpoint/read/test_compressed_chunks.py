@@ -7,7 +7,7 @@ import pytest
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.hdf5.index import CHUNKS_TYPE, EPOCH_TYPE
 from jobrun.checkpoint.hdf5.value_codec import encode
-from jobrun.checkpoint.read.compressed_chunks import choose_chunk_shape, choose_packings
+from jobrun.checkpoint.write.chunk_compression import choose_chunk_shape, choose_packings
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.compression import CODECS
 from jobrun.core.errors import CheckpointError

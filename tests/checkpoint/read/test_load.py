@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.read.load import load, require_types
-from jobrun.checkpoint.read.open_file import StateFile, open_state
+from jobrun.checkpoint.read.verified_file import StateFile, open_state
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import CheckpointError
 from jobrun.testing.stores import RUN_ID

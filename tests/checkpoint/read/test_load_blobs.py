@@ -9,7 +9,7 @@ import pytest
 from jobrun.checkpoint.checkpoint_file import inspect_state, read_state, write_state
 from jobrun.checkpoint.hdf5.dataset_names import blob_names, is_part_of
 from jobrun.checkpoint.read.load import load_blobs
-from jobrun.checkpoint.read.open_file import open_state
+from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.core.errors import CheckpointError
 from jobrun.values.blob_kinds import same_bits
 from jobrun.values.objects import ObjectState

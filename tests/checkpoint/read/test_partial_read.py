@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from jobrun.checkpoint.read.open_file import open_state
 from jobrun.checkpoint.read.partial_read import PortionReader, RowSpans, flat_memory
+from jobrun.checkpoint.read.verified_file import open_state
 from tests.support.checkpoints import write
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobrun.checkpoint.checkpoint_file import inspect_state
-from jobrun.checkpoint.read.open_file import open_state
+from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.checkpoint.store import Manifest
 from jobrun.checkpoint.stores import object_references as elsewhere
 from jobrun.checkpoint.stores.bucket import Bucket

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,8 +14,7 @@ from jobrun.graph.conditions import CheckpointPolicy
 from jobrun.graph.expressions import Builtin, Text
 from jobrun.graph.steps import CallPython, DataFile, If, Load, RunProgram, Save
 from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
-from jobrun.runner.preflight import checks as module
-from jobrun.runner.preflight.checks import preflight, probe_directory, raise_errors
+from jobrun.runner.preflight.checks import preflight, raise_errors
 
 WHERE = Origin("j.yaml", 3, 7)
 
@@ -120,35 +117,6 @@ def test_a_program_that_is_not_there_is_a_warning(tmp_path):
     there, missing = (RunProgram((Text((name,)),)) for name in ("sh", "no-such-program"))
 
     assert found(tmp_path, there, missing) == [("W180", "warning")]
-
-
-def test_row_42_a_directory_is_tried_by_writing_into_it(tmp_path, monkeypatch):
-    assert probe_directory(tmp_path) == ()
-    assert list(tmp_path.iterdir()) == []
-
-    with pytest.raises(EnvironmentFaultError, match="cannot write in"):
-        probe_directory(tmp_path / "none")
-
-
-def test_a_probe_that_cannot_be_synced_is_removed(tmp_path, monkeypatch):
-    def fail(descriptor):
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(EnvironmentFaultError, match="Input/output"):
-        probe_directory(tmp_path)
-
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_little_space_is_a_warning(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_LITTLE_SPACE_BYTES", 1 << 62)
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: SimpleNamespace(free=200 << 10))
-
-    (fault,) = probe_directory(tmp_path)
-
-    assert fault.code == "W181"
-    assert "only 200.0 KiB are free" in fault.message
 
 
 def test_errors_are_refused_all_together_and_warnings_are_not(tmp_path):

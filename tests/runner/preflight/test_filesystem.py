@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from jobrun.runner.preflight.filesystem import check_file_system, find_file_system
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.runner.preflight import filesystem as module
+from jobrun.runner.preflight.filesystem import (
+    check_file_system,
+    find_file_system,
+    probe_directory,
+)
 
 MOUNTS = """\
 21 1 254:0 / / rw,relatime - ext4 /dev/vda rw
@@ -48,3 +56,32 @@ def test_row_49_what_is_unusual_is_named_with_its_consequence(kind, word):
 def test_row_49_a_disk_is_not_worth_a_word():
     assert check_file_system(Path("/x"), "ext4") == ()
     assert check_file_system(Path("/x"), "") == ()
+
+
+def test_row_42_a_directory_is_tried_by_writing_into_it(tmp_path, monkeypatch):
+    assert probe_directory(tmp_path) == ()
+    assert list(tmp_path.iterdir()) == []
+
+    with pytest.raises(EnvironmentFaultError, match="cannot write in"):
+        probe_directory(tmp_path / "none")
+
+
+def test_a_probe_that_cannot_be_synced_is_removed(tmp_path, monkeypatch):
+    def fail(descriptor):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(EnvironmentFaultError, match="Input/output"):
+        probe_directory(tmp_path)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_little_space_is_a_warning(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_LITTLE_SPACE_BYTES", 1 << 62)
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: SimpleNamespace(free=200 << 10))
+
+    (fault,) = probe_directory(tmp_path)
+
+    assert fault.code == "W181"
+    assert "only 200.0 KiB are free" in fault.message

@@ -8,8 +8,8 @@ import pytest
 from jobrun.cli.process.run_command import invoke
 from jobrun.compile.job import compile_job
 from jobrun.core.errors import Fault, SpecError
-from jobrun.runner.preflight.checks import preflight, raise_errors
-from jobrun.runner.preflight.header_types import check_types, infer_header_types, raise_spec_errors
+from jobrun.runner.preflight.checks import preflight, raise_errors, raise_spec_errors
+from jobrun.runner.preflight.header_types import check_types, infer_header_types
 from jobrun.spec.load import load_spec
 
 SPEC = """\

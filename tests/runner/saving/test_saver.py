@@ -20,7 +20,7 @@ from jobrun.runner.progress import Progress, from_json
 from jobrun.runner.run_metadata_handler import RunMetadata
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.lock import RunLock
-from jobrun.runner.saving import saver as headroom
+from jobrun.runner.saving import memory_budget
 from jobrun.runner.saving import saver as saver_module
 from jobrun.runner.saving.commit import CheckpointTarget, RunIdentity
 from jobrun.runner.saving.saver import CheckpointSaver, NoSaver
@@ -444,7 +444,7 @@ def test_with_memory_for_it_a_save_goes_beside_the_run(beside, monkeypatch):
 
 def test_with_memory_for_it_many_small_blobs_are_saved_at_the_boundary(bench, monkeypatch):
     monkeypatch.setattr(saver_module, "free_memory_bytes", lambda: 1 << 30)
-    monkeypatch.setattr(headroom, "_MANY_BLOBS", 1)
+    monkeypatch.setattr(memory_budget, "_MANY_BLOBS", 1)
     saver = bench.saver(asynchronous=None)
 
     saver.save(Progress(epoch=0))

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from jobrun.session.processes.session import TaskCompletions
+from jobrun.session.processes.group_run import TaskCompletions
 from jobrun.session.wire.partition import partition_group
 from jobrun.testing.graphs import group, ref, task
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.session.threads import session as spare
-from jobrun.session.threads.session import IdleCpuStarter, count_runnable_threads
+from jobrun.session.threads import thread_pool as spare
+from jobrun.session.threads.thread_pool import IdleCpuStarter, count_runnable_threads
 
 
 class Recording:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.runner.saving.saver import MemoryBudget, free_memory_bytes
+from jobrun.runner.saving.memory_budget import MemoryBudget, free_memory_bytes
 
 MIB = 1 << 20
 GIB = 1 << 30

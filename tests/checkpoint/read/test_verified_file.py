@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES, block_span
-from jobrun.checkpoint.read.open_file import UNIT_BYTES, open_state, split_blocks
+from jobrun.checkpoint.read.verified_file import UNIT_BYTES, open_state, split_blocks
 from jobrun.core.errors import CheckpointError
 from tests.support.checkpoints import write
 

@@ -60,30 +60,36 @@ class TimeAccount:
         self._waits: list[TaskWaited] = []
 
     def switch(self, row: TimeRow) -> TimeRow:
-        """Let the time from now on count in another row; return the row until now."""
+        """Switch the time account to another row, as a stopwatch; return the row until now."""
         now, before = self._clock(), self._row
         self._spent[before] = self._spent.get(before, 0.0) + now - self._at
         self._row, self._at = row, now
         return before
 
     def move(self, row: TimeRow, seconds: float) -> None:
-        """Count seconds that went by while ``computing`` in another row. Any thread."""
+        """Move seconds in the time account from the row ``computing`` to another row.
+
+        Can be called from any thread.
+        """
         self._spent[row] = self._spent.get(row, 0.0) + seconds
         self._spent["computing"] -= seconds
 
     def see(self, event: TaskEnded | TaskWaited) -> None:
-        """Take the end of a task in the running group into account. Any thread."""
+        """Note the end or the waits of a task in the time account of the running group.
+
+        Can be called from any thread.
+        """
         if isinstance(event, TaskWaited):
             self._waits.append(event)
         else:
             self._ends.append((event.node, event.task, self._clock(), event.seconds))
 
     def begin_group(self) -> None:
-        """Begin a group run: what was seen of tasks before does not count any more."""
+        """Begin a group run in the time account: forget the ends and waits of earlier tasks."""
         self._ends, self._waits = [], []
 
     def end_group(self, seconds: float) -> None:
-        """Move what the tasks of the group run have waited for, which took so many seconds."""
+        """Move the time that a group run's tasks waited to the time account's waiting rows."""
         ends, waits = self._ends, self._waits
         if self._row != "computing" or (len(ends) == 1 and not waits):
             return
@@ -107,14 +113,17 @@ class TimeAccount:
             self.move("nodes", nodes_s / len(nodes))
 
     def times(self) -> TimeUse:
-        """Return the account as of now. Any thread."""
+        """Return the seconds in each row of the run's time account until now.
+
+        Can be called from any thread.
+        """
         spent = dict(self._spent)
         spent[self._row] = spent.get(self._row, 0.0) + self._clock() - self._at
         return TimeUse(**{row: round(seconds, _DIGITS) for row, seconds in spent.items()})
 
 
 def _union_s(spans: Iterable[tuple[float, float]]) -> float:
-    """Return how long at least one of the spans was running, in seconds."""
+    """Return for the time account the seconds in which at least one of the spans was running."""
     total, reached = 0.0, -math.inf
     for start, end in sorted(spans):
         total += max(0.0, end - max(start, reached))
@@ -128,7 +137,7 @@ _NO_WAIT = TaskWaited("", "", 0)
 def _waiting_parts(
     ends: list[tuple[str, float]], waits: dict[str, TaskWaited]
 ) -> tuple[float, float]:
-    """Return which parts of a node's time its threads waited for data, and for other nodes.
+    """Return for the time account which parts of a node's time went by waiting for data and nodes.
 
     A thread that waits for another task of its node does not count: that one runs.
     """
@@ -174,7 +183,10 @@ class UsageRecorder:
         self._watch = MemoryWatch(lambda: self._record(within=True))
 
     def listen(self, event: Event) -> None:
-        """Take an event into account, and pass it on. Any thread."""
+        """Add what an event says of time and use to the run's account, and pass it on.
+
+        Can be called from any thread.
+        """
         match event:
             case TaskEnded():
                 self._account.see(event)
@@ -229,7 +241,7 @@ _INTERVALS_S = (1200, 1800, 3600, 7200, 14400)
 
 
 def advise(times: TimeUse, job: Job) -> str:
-    """Return what to write where more than a tenth of the time is lost waiting; empty for nothing.
+    """Return advice to a user whose run's time account shows over a tenth lost waiting; else "".
 
     Args:
         times: The account of the time.

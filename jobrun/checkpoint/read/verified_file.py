@@ -6,6 +6,7 @@ digests before that of the tail, and that before that of the user block.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -80,11 +81,11 @@ class StateFile:
 
     @cached_property
     def digest(self) -> str:
-        """The digest that a manifest has of the file: of its user block, which covers the rest."""
+        """The digest of a verified file in its manifest: SHA-256 of the file's user block."""
         return userblock.sha256(self._block)
 
     def require_digest(self, digest: str) -> None:
-        """Refuse to read an open checkpoint file whose digest is not its manifest's."""
+        """Refuse as damaged an open checkpoint file whose digest is not the one in its manifest."""
         if digest and digest != self.digest:
             raise damaged_error(self.path, "its checksum is not the one in the manifest")
 
@@ -139,7 +140,7 @@ class StateFile:
                 views[0] = views[0][count:]
 
     def verified(self, begin: int, end: int) -> Bytes:
-        """Read bytes of the open file, after verifying all blocks that hold them.
+        """Read a range of bytes of an open file, after verifying all blocks that hold them.
 
         Raises:
             CheckpointError: One of them is damaged.
@@ -153,7 +154,7 @@ class StateFile:
         return data[begin - first : end - first]
 
     def check(self, blocks: Iterable[int], pieces: list[Bytes]) -> None:
-        """Verify consecutive blocks of the open file against their digests.
+        """Verify consecutive blocks of an open checkpoint file against the digests in its tail.
 
         Args:
             blocks: Their numbers.
@@ -173,7 +174,9 @@ class StateFile:
                 )
 
     def pieces(self) -> Iterator[memoryview]:
-        """Yield all bytes after the user block, verified; each piece is valid until the next one.
+        """Yield all bytes after an open checkpoint file's user block, verified piece by piece.
+
+        Each piece is valid until the next one.
 
         Raises:
             CheckpointError: The file is damaged.
@@ -191,7 +194,7 @@ class StateFile:
 
 
 def split_blocks(blocks: range) -> Iterator[range]:
-    """Split a range of an open checkpoint file's blocks into ranges of ``UNIT_BYTES``."""
+    """Split a range of a verified file's blocks into ranges of ``UNIT_BYTES`` each."""
     step = UNIT_BYTES // BLOCK_BYTES
     for first in range(blocks.start, blocks.stop, step):
         yield range(first, min(first + step, blocks.stop))
@@ -226,7 +229,7 @@ def _require_length(path: str, size_bytes: int, header: Header) -> None:
 
 
 def _digest_of(pieces: list[Bytes], size: int) -> tuple[bytes, list[Bytes]]:
-    """Digest the first so many bytes that an open file yields; return the digest and the rest."""
+    """Digest the first ``size`` bytes of pieces of a verified file; return digest and rest."""
     if pieces[0].size >= size:
         rest = pieces[0][size:]
         return digest(pieces[0][:size]), [rest, *pieces[1:]] if rest.size else pieces[1:]
@@ -239,3 +242,51 @@ def _digest_of(pieces: list[Bytes], size: int) -> tuple[bytes, list[Bytes]]:
             left.insert(0, piece[size:])
         size -= min(size, piece.size)
     return state.digest(), left
+
+
+_PIECE_BYTES = 1 << 22
+
+
+def read_verified(path: str, digest: str, *, at: str = "") -> Iterator[memoryview]:
+    """Read all bytes of a checkpoint file, each piece verified before it is given out.
+
+    A file that has no valid header is given out as it is, and compared with the manifest's digest
+    of all its bytes at the end.
+
+    Args:
+        path: The file.
+        digest: What its manifest says of it.
+        at: The copy of it to read instead, if there is one.
+
+    Raises:
+        CheckpointError: It is missing, not a plain one, or not what the manifest describes.
+    """
+    with open_regular_file(path, at=at) as (descriptor, size):
+        block = os.pread(descriptor, userblock.SIZE, 0)
+        header = _header(block, path)
+        if header is None:
+            yield from _read_digested(path, descriptor, digest)
+            return
+        file = StateFile(path, descriptor, size, block, header)
+        file.require_digest(digest)
+        yield memoryview(block)
+        yield from file.pieces()
+
+
+def _header(block: bytes, path: str) -> Header | None:
+    try:
+        return userblock.decode(block, path)
+    except CheckpointError:
+        # Whatever it is, it may be what the manifest describes.
+        return None
+
+
+def _read_digested(path: str, descriptor: int, digest: str) -> Iterator[memoryview]:
+    found = hashlib.sha256()
+    memory = bytearray(_PIECE_BYTES)
+    view = memoryview(memory)
+    while count := os.readv(descriptor, [memory]):
+        found.update(view[:count])
+        yield view[:count]
+    if f"sha256:{found.hexdigest()}" != digest:
+        raise damaged_error(path, "its checksum is not the one in the manifest")

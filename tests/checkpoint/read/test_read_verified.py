@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.hdf5.user_block import sha256
-from jobrun.checkpoint.read.verify import read_verified
+from jobrun.checkpoint.read.verified_file import read_verified
 from jobrun.core.errors import CheckpointError
 from tests.support.checkpoints import write
 

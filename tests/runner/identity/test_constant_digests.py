@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jobrun.runner.loop.job_runner import digest_value
+from jobrun.runner.identity.constant_digests import digest_value
 from jobrun.values.objects import ObjectFacts
 from tests.support.tables import each_case
 

@@ -1,0 +1,101 @@
+"""Choose the blobs of a checkpoint file to compress, and compress them in chunks.
+
+Chunks are cut so that each is one piece of its array, about 1 MiB of it; then any HDF5 tool
+can show them, and several threads can work on them.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+
+from jobrun.checkpoint.hdf5.dataset_names import display_name, root_blob
+from jobrun.checkpoint.hdf5.dtypes import storage_dtype
+from jobrun.checkpoint.hdf5.file_layout import PAGED_BYTES, Entry, Packing
+from jobrun.checkpoint.hdf5.filters import Encoder, encoder_for
+from jobrun.checkpoint.hdf5.value_codec import Array, Coded
+from jobrun.checkpoint.read.compressed_chunks import chunk_origins, chunk_slices
+from jobrun.core.compression import Rules, codec_for
+
+_CHUNK_BYTES = 1 << 20
+# A blob is compressed if a sample of it becomes at least so much smaller.
+_WORTH = 0.9
+_SAMPLES = 3
+_SAMPLE_BYTES = 1 << 18
+_MOST_THREADS = 4
+
+
+def choose_packings(coded: Mapping[str, Coded], rules: Rules) -> dict[str, Packing]:
+    """Choose the blobs to write compressed in chunks: those a rule names, if samples get smaller.
+
+    Raises:
+        EnvironmentFaultError: E326, a codec needs a package that is not there.
+    """
+    found: dict[str, Packing] = {}
+    for name, one in coded.items():
+        codec = codec_for(display_name(name), rules) or codec_for(root_blob(name), rules)
+        if codec and _is_compressible(one.array) and _is_worth(one.array, codec):
+            chunk = choose_chunk_shape(one.array.shape, one.array.dtype.itemsize)
+            counts = (-(-n // part) for n, part in zip(one.array.shape, chunk, strict=True))
+            found[name] = Packing(codec, chunk, math.prod(counts))
+    return found
+
+
+def choose_chunk_shape(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Choose the shape of the chunks to compress an array in: about 1 MiB, whole last axes."""
+    chunk = [1] * len(shape)
+    left = max(1, _CHUNK_BYTES // itemsize)
+    for axis in reversed(range(len(shape))):
+        chunk[axis] = max(1, min(shape[axis], left))
+        left //= chunk[axis]
+        if left < 1 or chunk[axis] < shape[axis]:
+            break
+    return tuple(chunk)
+
+
+def compress_chunks(entry: Entry, array: Array) -> Iterator[bytes]:
+    """Compress an array's chunks in several threads, and yield them in order, to be written."""
+    packing = entry.packing
+    assert packing is not None  # noqa: S101 - the caller looks
+    array = array.view(storage_dtype(array.dtype))
+    encoder = encoder_for(packing.codec, array.dtype, packing.chunk)
+    threads = min(_MOST_THREADS, os.cpu_count() or 1)
+    with ThreadPoolExecutor(threads, thread_name_prefix="checkpoint-codec") as pool:
+        ahead: deque[Future[bytes]] = deque()
+        for start in chunk_origins(array.shape, packing.chunk):
+            ahead.append(pool.submit(_encode_chunk, encoder, array, packing.chunk, start))
+            if len(ahead) > 2 * threads:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+
+
+def _is_compressible(array: Array) -> bool:
+    return array.nbytes >= PAGED_BYTES and array.ndim > 0 and array.dtype.kind in "biufc"
+
+
+def _is_worth(array: Array, codec: str) -> bool:
+    """Return whether compression makes an array smaller, tried on samples of start, middle, end."""
+    count = max(1, min(array.size, _SAMPLE_BYTES // array.dtype.itemsize))
+    flat = array.reshape(-1)
+    encoder = encoder_for(codec, array.dtype, (count,))
+    firsts = np.linspace(0, array.size - count, _SAMPLES).astype(int).tolist()
+    stored = sum(len(encoder.encode(np.ascontiguousarray(flat[at : at + count]))) for at in firsts)
+    return bool(stored <= _WORTH * len(firsts) * count * array.dtype.itemsize)
+
+
+def _encode_chunk(
+    encoder: Encoder, array: Array, chunk: tuple[int, ...], start: tuple[int, ...]
+) -> bytes:
+    part = array[chunk_slices(array.shape, chunk, start)]
+    if part.shape != chunk:
+        # HDF5 has whole chunks only.
+        whole = np.zeros(chunk, array.dtype)
+        whole[tuple(map(slice, part.shape))] = part
+        part = whole
+    return encoder.encode(np.ascontiguousarray(part))

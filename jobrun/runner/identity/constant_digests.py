@@ -1,0 +1,72 @@
+"""Digest the constants of a job after init, to compare them at each resume."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+
+from jobrun.core.errors import TaskFailedError
+from jobrun.graph.types import Job
+from jobrun.runner.json_values import encode_json
+from jobrun.session.base import Session
+from jobrun.values.containers import flatten, is_tree
+from jobrun.values.objects import ObjectFacts
+
+
+def digest_constants(job: Job, session: Session) -> dict[str, str]:
+    """Digest each constant of a job after init, by ``node.name``: ``sha256:…``.
+
+    Of an object it is its class: what it holds is what the checkpoint puts into it.
+
+    Raises:
+        TaskFailedError: E243, an object is on a node that is not saved.
+    """
+    digests: dict[str, str] = {}
+    for node, names in job.constants:
+        for name in names:
+            value = session.read(node, (name,))[name]
+            if isinstance(value, ObjectFacts):
+                _require_saved(job, node, name, value)
+            digest = digest_value(value)
+            if digest:
+                digests[f"{node}.{name}"] = digest
+    return digests
+
+
+def digest_value(value: Any) -> str:
+    """Digest the value of a constant: kind, dtype, shape and bits; "" for what has none."""
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        head = json.dumps(["array", value.dtype.str, value.shape])
+        content = hashlib.sha256(head.encode())
+        content.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+        return f"sha256:{content.hexdigest()}"
+    if isinstance(value, ObjectFacts):
+        return f"class {value.class_name}"
+    if is_tree(value):
+        return _digest_tree(value)
+    try:
+        form = encode_json(value, "a constant")
+    except TaskFailedError:
+        return ""
+    return f"sha256:{hashlib.sha256(json.dumps(form).encode()).hexdigest()}"
+
+
+def _digest_tree(value: Any) -> str:
+    parts = flatten(value)
+    content = hashlib.sha256(json.dumps(parts.structure).encode())
+    for path, leaf in sorted(parts.leaves.items()):
+        content.update(json.dumps([path, digest_value(leaf)]).encode())
+    return f"sha256:{content.hexdigest()}"
+
+
+def _require_saved(job: Job, node: str, name: str, value: ObjectFacts) -> None:
+    if job.checkpoint.enabled and node not in job.checkpoint.nodes:
+        raise TaskFailedError.of(
+            "E243",
+            f"'{name}' of node '{node}' is an object of class {value.class_name}, and the state of "
+            "that node is not saved",
+            f"add '{node}' to the nodes of 'checkpoint'",
+        )

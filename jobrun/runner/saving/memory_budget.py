@@ -1,0 +1,91 @@
+"""Decide by the free memory whether a save may copy the state and run in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+_MEMINFO = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")
+# What the writer of files takes, however large the state is.
+_WRITER_BYTES = 64 << 20
+# The rest is for the tasks: what they will take is not known.
+_MEMORY_FRACTION = 0.5
+# A state that grows is looked at again when it has grown by this much.
+_GROWN = 1.125
+# Small blobs cost handling, not bytes, and the GIL lets no other thread run meanwhile. Ten thousand
+# of 4 KiB delayed a run by 160 ms in the background, and by 50 ms at the boundary.
+_MANY_BLOBS = 1_000
+_SMALL_BYTES = 16 << 10
+_BESIDE_S = 16e-6
+# The first save of a layout has more to do than the later ones.
+_TIMES_SLOWER = 3.0
+
+
+class MemoryBudget:
+    """Decides whether a save may copy the state to run in the background.
+
+    Args:
+        wanted: What the spec says; None: as is best.
+        free_bytes: Asks for the memory that is free.
+        blobs: How many the state has.
+    """
+
+    def __init__(self, wanted: bool | None, free_bytes: Callable[[], int], blobs: int = 0) -> None:
+        self._wanted = wanted
+        self._free_bytes = free_bytes
+        self._blobs = blobs
+        self._is_slow = False
+        self._judged_bytes = -1
+        self._allowed = False
+        self.free_bytes = 0
+
+    def allows(self, state_bytes: int) -> bool:
+        """Return whether the memory budget allows a save to copy a state of that size."""
+        if self._wanted is not None:
+            return self._wanted
+        if self._judged_bytes < 0 or state_bytes > self._judged_bytes * _GROWN:
+            # What was allowed before is taken already.
+            taken = self._judged_bytes if self._allowed else 0
+            self.free_bytes = self._free_bytes()
+            needed = state_bytes - taken + _WRITER_BYTES
+            self._allowed = needed <= self.free_bytes * _MEMORY_FRACTION
+            self._judged_bytes = state_bytes
+        return self._allowed
+
+    def gains(self, state_bytes: int, last_s: float) -> bool:
+        """Return whether a save from copies in memory is faster than one at the boundary.
+
+        Args:
+            state_bytes: Of all blobs.
+            last_s: How long the save before took. On a slow disk the background is better.
+        """
+        if self._wanted is not None or self._blobs < _MANY_BLOBS:
+            return True
+        self._is_slow |= last_s > _TIMES_SLOWER * _BESIDE_S * self._blobs
+        return self._is_slow or state_bytes > self._blobs * _SMALL_BYTES
+
+
+def free_memory_bytes(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> int:
+    """Return the memory that is free for a save's copies, in bytes; 0 if it is unknown."""
+    free = _read_available_bytes(meminfo)
+    limit, used = _read_number(cgroup / "memory.max"), _read_number(cgroup / "memory.current")
+    return free if limit < 0 or used < 0 else min(free, max(0, limit - used))
+
+
+def _read_available_bytes(meminfo: Path) -> int:
+    try:
+        lines = meminfo.read_text().splitlines()
+    except OSError:
+        return 0
+    found = (line.split() for line in lines if line.startswith("MemAvailable:"))
+    return next((int(words[1]) << 10 for words in found), 0)
+
+
+def _read_number(path: Path) -> int:
+    """Read an amount of memory from a control group's file; -1 for none."""
+    try:
+        text = path.read_text().strip()
+    except OSError:
+        return -1
+    return int(text) if text.isdecimal() else -1

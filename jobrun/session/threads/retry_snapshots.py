@@ -1,0 +1,69 @@
+"""Take snapshots of workspaces before a group run in threads; restore them for a retry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import field
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.runtime.frame.workspace import Blobs
+from jobrun.runtime.snapshots.object_state import copy_object_state, restore_object_state
+from jobrun.values.blob_kinds import Value, detach, is_object
+from jobrun.values.objects import ObjectState
+
+Workspaces = Mapping[str, Blobs]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceSnapshot:
+    """The blobs of all nodes of this process, by node and name.
+
+    Attributes:
+        blobs: As they were; whatever is changed in place is not in any workspace.
+        changed: Per node, the names whose value the group may change in place.
+        states: Per node, copies of the states of objects, of which there is only one.
+    """
+
+    blobs: Mapping[str, Mapping[str, Value]]
+    changed: Mapping[str, Set[str]]
+    states: Mapping[str, Mapping[str, ObjectState]] = field(default_factory=dict)
+
+
+def take_snapshot(workspaces: Workspaces, changed: Mapping[str, Set[str]]) -> WorkspaceSnapshot:
+    """Take a snapshot of workspaces to retry a group run from: copies of what may change.
+
+    With copies from the first run on, so that each run starts from values of the same form.
+    Values that are only rebound are shared, since nothing changes them.
+    """
+    states = {
+        node: {
+            name: copy_object_state(name, value)
+            for name, value in blobs.items()
+            if is_object(value)
+        }
+        for node, blobs in workspaces.items()
+    }
+    kept = WorkspaceSnapshot(
+        {node: dict(blobs) for node, blobs in workspaces.items()}, changed, states
+    )
+    _bind_copies(kept, workspaces)
+    return kept
+
+
+def restore_snapshot(kept: WorkspaceSnapshot, workspaces: Workspaces) -> None:
+    """Restore workspaces to the snapshot for a retry of a group run; any number of times."""
+    for node, states in kept.states.items():
+        for name, state in states.items():
+            restore_object_state(kept.blobs[node][name], state)
+    _bind_copies(kept, workspaces)
+
+
+def _bind_copies(kept: WorkspaceSnapshot, workspaces: Workspaces) -> None:
+    for node, blobs in kept.blobs.items():
+        spoiled = kept.changed.get(node, frozenset())
+        fresh = {
+            name: detach(value, name) if name in spoiled and not is_object(value) else value
+            for name, value in blobs.items()
+        }
+        workspaces[node].clear()
+        workspaces[node].update(fresh)
