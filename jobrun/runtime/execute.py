@@ -25,7 +25,6 @@ from jobrun.core.errors import JobrunError
 from jobrun.core.events import TaskEnded, TaskWaited
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Node, OutputRef
-from jobrun.runtime.codegen.coercion import as_blob_value
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.compiled_group import NodePlan, OutputPlan, ReportPlan, SetupPlan, TaskPlan
 from jobrun.runtime.errors import explain_at, is_only_missing_blobs, run_block
@@ -332,7 +331,7 @@ def _taken(plan: TaskPlan, output: OutputPlan, frame: Frame) -> Value:
         return frame.results[output.name]
     try:
         value = output.value(frame)
-        return value if output.is_fresh else detach(as_blob_value(value), output.name)
+        return value if output.is_fresh else detach(value, output.name)
     except Exception as error:
         place = StepLocation(f"{plan.task.path}.outputs.{output.name}", plan.task.origin)
         explained = explain_at(error, place, frame)

@@ -89,6 +89,9 @@ def _lent(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Value:
         view.flags.writeable = False
         loan._arrays.append((view, path, _form(view)))
         return view
+    if trees.is_structured_scalar(value) and trees.is_numpy_scalar(value):
+        row = met[id(value)] = read_only_row(value)
+        return row
     if kind is Counter:
         counter = met[id(value)] = Counter(value.value)
         loan._counters.append((counter, path, counter.value))
@@ -104,6 +107,13 @@ def _lent(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Value:
         raise unbound_class_error(value.class_name, "/".join(path))
     # A scalar of numpy's; or what no blob can hold, as is said here.
     return detach(value, "/".join(path))
+
+
+def read_only_row(value: Value) -> Value:
+    """Return a numpy scalar with fields as a view that refuses to have them set."""
+    row = np.asarray(value).view()
+    row.flags.writeable = False
+    return row[()]
 
 
 def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Value:

@@ -228,7 +228,7 @@ class _Flattener:
         kind = type(value)
         if value is None:
             return None
-        if kind in _SCALARS or is_numpy_scalar(value):
+        if kind in _SCALARS or (is_numpy_scalar(value) and not is_structured_scalar(value)):
             return self._leaf(value, path, "value")
         if kind is bytes:
             return self._leaf(np.frombuffer(value, np.uint8), path, "bytes")
@@ -261,6 +261,8 @@ class _Flattener:
             if 0 in facts.get("strides", ()):
                 raise UnsavableError(path, "a tensor whose elements share memory; clone() it")
             return self._leaf(None, path, {"tensor": facts} if facts else "tensor")
+        if is_structured_scalar(value) and is_numpy_scalar(value):
+            return self._leaf(value, path, "value")
         if kind is np.ndarray and not value.dtype.hasobject:
             if self.gaps and has_gaps(value.shape, value.strides, value.itemsize):
                 return self._leaf(value, path, {"strides": list(value.strides)})
@@ -479,6 +481,15 @@ def is_numpy_scalar(value: Any) -> bool:
         return False
     dtype = value.dtype
     return type(value) is dtype.type and not dtype.hasobject
+
+
+def is_structured_scalar(value: Any) -> bool:
+    """Return whether a value is a numpy scalar with fields, such as ``table[0]``.
+
+    Other scalars never change; the fields of this one can be set, and its memory may be that of an
+    array: ``np.asarray(value)`` is a view of it.
+    """
+    return isinstance(value, np.void) and value.dtype.names is not None
 
 
 def _is_leaf(node: Any) -> bool:

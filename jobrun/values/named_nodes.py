@@ -61,13 +61,19 @@ def _form(kind: Any) -> Form | None:
 
 
 def record_items(value: Any) -> dict[str, Any]:
-    """Return the fields of a named tuple or dataclass by name, in the order of the class."""
+    """Return the fields of a named tuple or dataclass by name, in the order of the instance.
+
+    That is the order of ``vars(value)`` in a dataclass, which code can see; then that of the class.
+    """
     if type(value) is UnboundRecord:
         return dict(value.items)
     if record_form(type(value)) == "tuple":
         return dict(zip(type(value)._fields, tuple.__iter__(value), strict=False))
     missing = object()
-    found = {name: _own(value, name, missing) for name in _field_names(type(value))}
+    known = _field_names(type(value))
+    there = [name for name in getattr(value, "__dict__", ()) if name in known]
+    names = dict.fromkeys((*there, *known))
+    found = {name: _own(value, name, missing) for name in names}
     return {name: one for name, one in found.items() if one is not missing}
 
 

@@ -45,22 +45,21 @@ def find_overlapping(arrays: Mapping[Path, Any], *, identical: bool = True) -> l
         arrays: By place; what is no array is passed over.
         identical: Count one array at two places, too, beside views of one memory.
     """
-    if not identical and not any(
-        type(one) is np.ndarray and not one.flags.owndata for one in arrays.values()
-    ):
+    if not identical and not any(map(_is_view, arrays.values())):
         return []
     found: list[tuple[Path, Array]] = []
     at: dict[int, Path] = {}
     pairs: list[Pair] = []
     has_views = False
-    for place, array in sorted(arrays.items(), key=itemgetter(0)):
+    for place, one in sorted(arrays.items(), key=itemgetter(0)):
+        array = np.asarray(one) if trees.is_structured_scalar(one) else one
         if type(array) is not np.ndarray or not array.size:
             continue
-        if id(array) in at:
+        if id(one) in at:
             if identical:
-                pairs.append((at[id(array)], place))
+                pairs.append((at[id(one)], place))
             continue
-        at[id(array)] = place
+        at[id(one)] = place
         # The memory of bytes never changes; equal ones may be one.
         base: Any = array.base
         if type(base) is not bytes:
@@ -68,6 +67,12 @@ def find_overlapping(arrays: Mapping[Path, Any], *, identical: bool = True) -> l
             found.append((place, array))
     # Two arrays that own their memory have none in common.
     return [*pairs, *_in_common(found)] if has_views else pairs
+
+
+def _is_view(value: Any) -> bool:
+    if trees.is_structured_scalar(value):
+        return value.base is not None
+    return type(value) is np.ndarray and not value.flags.owndata
 
 
 def find_shared_parts(roots: Mapping[str, Any]) -> list[Pair]:
@@ -257,8 +262,8 @@ def find_common_part(first: Any, second: Any) -> Pair | None:
 
 def _memory(thing: Any) -> Iterable[Array]:
     """Iterate over the memory of an array or host tensor, as arrays, to compare addresses."""
-    if isinstance(thing, np.ndarray):
-        return (thing,) if thing.size else ()
+    if isinstance(thing, np.ndarray) or trees.is_structured_scalar(thing):
+        return (np.asarray(thing),) if thing.size else ()
     if not tensors.is_tensor(thing) or thing.device.type != "cpu":
         return ()
     tensor = thing.detach()
@@ -275,7 +280,8 @@ def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
     rest: list[tuple[Path, Any]] = [((), value)]
     while rest:
         place, thing = rest.pop()
-        if isinstance(thing, np.ndarray | Counter) or tensors.is_tensor(thing):
+        is_memory = isinstance(thing, np.ndarray | Counter) or trees.is_structured_scalar(thing)
+        if is_memory or tensors.is_tensor(thing):
             yield place, thing
             continue
         inside: Iterable[tuple[Any, Any]]
@@ -310,7 +316,8 @@ def _held(root: Any) -> Iterator[tuple[Path, Any]]:
         for place, thing in level:
             for step, part in _attributes(thing):
                 kind = type(part)
-                if kind in _PLAIN or id(part) in seen or issubclass(kind, _PASSED):
+                is_row = trees.is_structured_scalar(part)
+                if kind in _PLAIN or id(part) in seen or (issubclass(kind, _PASSED) and not is_row):
                     continue
                 count += 1
                 if count > _MOST_THINGS:
@@ -319,7 +326,7 @@ def _held(root: Any) -> Iterator[tuple[Path, Any]]:
                 seen.add(id(part))
                 kept.append(part)
                 at = (*place, key_text(step))
-                if isinstance(part, np.ndarray) or tensors.is_tensor(part):
+                if is_row or isinstance(part, np.ndarray) or tensors.is_tensor(part):
                     yield at, part
                     gradient = getattr(part, "grad", None)
                     if gradient is not None:

@@ -173,15 +173,17 @@ def test_a_constant_that_is_no_object_cannot_be_handed_out_to_be_changed(folder)
     assert "'model' is a constant, dict of 3" in said
 
 
-def test_an_object_is_nobody_elses(folder):
+@pytest.mark.parametrize(
+    "place", ["steps:\n      - best = model", "outputs: [{best: model}]\n    steps:"]
+)
+def test_an_object_is_nobody_elses(folder, place):
     spec = (folder / "job.yaml").read_text()
-    (folder / "job.yaml").write_text(
-        spec.replace("steps:\n      - call", "steps:\n      - best = model\n      - call")
-    )
+    (folder / "job.yaml").write_text(spec.replace("steps:\n      - call", f"{place}\n      - call"))
 
     said = run(folder, code=1)
 
     assert "E240" in said
+    assert "'best'" in said
 
 
 @pytest.mark.long

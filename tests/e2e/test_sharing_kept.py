@@ -330,6 +330,30 @@ def copied():
 """
 
 
+@pytest.mark.parametrize(
+    ("returned", "names"),
+    [("table, table[1]", "table, row"), ("{'table': table, 'row': table[1]}", "state")],
+)
+def test_a_row_is_refused_beside_the_table_of_which_it_is_a_view(tmp_path, returned, names):
+    (tmp_path / "library.py").write_text(
+        "import numpy as np\ndef begin():\n    table = np.zeros(3, 'i4,f8')\n"
+        f"    return {returned}\ndef step(**given):\n    pass\n"
+    )
+    given = ", ".join(f"{name}: {name}" for name in names.split(", "))
+    out = f"[{names}]" if "," in names else names
+    (tmp_path / "job.yaml").write_text(
+        "jobrun: 1\nname: c\ninit:\n"
+        f"  - {{task: t, steps: [{{call: 'library:begin', out: {out}}}]}}\nepoch:\n"
+        f"  - {{task: e, steps: [{{call: 'library:step', with: {{{given}}}, inout: [{names}]}}]}}\n"
+        "stop: [{epochs: 2}]\n"
+    )
+    done = jobrun("run", "job.yaml", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "E258" in done.stderr
+    assert "row" in done.stderr
+
+
 @pytest.mark.parametrize("case", thinned(list(_STATEMENTS), 4))
 def test_a_blob_that_an_expression_changes_in_place_is_as_in_plain_python(tmp_path, case):
     made, steps, plain = _STATEMENTS[case]

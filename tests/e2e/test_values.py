@@ -268,7 +268,15 @@ def test_change_of_a_container_that_is_not_in_inout_is_refused(folder, begin, ch
     assert "add inout: [b]" in said
 
 
-@pytest.mark.parametrize("begin", ["np.zeros(3)", "{'a': np.zeros(3)}"])
+@pytest.mark.parametrize(
+    "begin",
+    [
+        "np.zeros(3)",
+        "{'a': np.zeros(3)}",
+        "np.zeros(3, 'f8,i1')[1]",
+        "{'a': np.zeros(3, 'f8,i1')[1]}",
+    ],
+)
 def test_a_write_to_an_array_says_add_inout(folder, begin):
     part = "" if begin.startswith("np") else "['a']"
     library = (

@@ -433,7 +433,9 @@ def seen_of(value: Any) -> Any:
         [ours, theirs]
         for at, (ours, one) in enumerate(tensors)
         for theirs, other in tensors[at + 1 :]
-        if one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+        # Tensors without elements have no memory in common, though all of it begins at address 0.
+        if one.untyped_storage().nbytes()
+        and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
     ]
     return {"value": seen, "overlap": shared}
 

@@ -72,6 +72,15 @@ def test_what_is_shared_inside_stays_shared():
     assert again["x"] is again["y"]
 
 
+def test_a_scalar_with_fields_that_is_at_two_places_stays_one():
+    row = np.zeros(2, "i4,f8")[1]
+
+    again = detach([row, {"same": row}])
+    again[0]["f0"] = 3
+
+    assert again[1]["same"]["f0"] == 3
+
+
 def test_a_list_may_contain_itself():
     knot = [1]
     knot.append(knot)

@@ -121,6 +121,14 @@ def test_a_value_that_was_never_set_is_not_set_afterwards():
     assert vars(back(unset)) == {"a": 1}
 
 
+def test_the_attributes_keep_the_order_that_they_have_in_the_instance():
+    value = Plain(1)
+    value.a = vars(value).pop("a")
+
+    assert list(vars(value)) == ["b", "a"]
+    assert list(vars(back(value))) == ["b", "a"]
+
+
 def test_a_class_that_is_not_loaded_is_shown_without_it(monkeypatch):
     module = types.ModuleType("not_loaded_here")
     monkeypatch.setitem(sys.modules, module.__name__, module)

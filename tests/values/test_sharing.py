@@ -11,6 +11,7 @@ from jobrun.values.sharing import find_overlapping, find_shared_parts, render_pl
 from tests.support.tables import each_case
 
 BUF = np.arange(24.0)
+TABLE = np.zeros(3, "i1,f8")
 SQUARE = np.arange(64.0).reshape(8, 8)
 
 
@@ -48,6 +49,9 @@ class Stateful:
         (BUF[::2], BUF[1::2], False),
         (SQUARE[:, 0], SQUARE[:, 1], False),
         (SQUARE[::-1, ::-2], SQUARE[2:4, 1], True),
+        (TABLE, TABLE[1], True),
+        (TABLE[1], TABLE[1], True),
+        (TABLE[0], TABLE[1], False),
         (BUF, BUF, True),
         (BUF, BUF.copy(), False),
         (BUF.view(np.uint8), BUF, True),

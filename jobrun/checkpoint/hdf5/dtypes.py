@@ -31,6 +31,8 @@ _CUSTOM = frozenset(
     )
 )  # fmt: skip
 _EMPTY = np.dtype(np.uint8)
+# Integers as wide as others, of classes of their own: numpy takes their dtypes for equal.
+_TWINS = {"longlong": np.longlong, "ulonglong": np.ulonglong}
 
 
 def dtype_text(dtype: DType) -> str:
@@ -40,13 +42,14 @@ def dtype_text(dtype: DType) -> str:
         ValueError: It cannot be stored exactly; the message says why.
     """
     if dtype.names is None and dtype.subdtype is None and not dtype.metadata:
-        return _simple_text(dtype)
+        return _simple_text(dtype, dtype.num)
     return _text(dtype)
 
 
 @lru_cache(maxsize=256)
-def _simple_text(dtype: DType) -> str:
-    # Equal dtypes have equal texts here; records may differ in titles, and are not cached.
+def _simple_text(dtype: DType, _number: int) -> str:
+    # Equal dtypes of one number have equal texts here; records may differ in titles, and are not
+    # cached.
     return _text(dtype)
 
 
@@ -152,7 +155,8 @@ def _bare_form(dtype: DType) -> Any:
         base, shape = dtype.subdtype
         return [_form(base), list(shape)]
     if dtype.names is None:
-        return dtype.str
+        is_twin = dtype.type in _TWINS.values() and np.dtype(dtype.str).type is not dtype.type
+        return {"dtype": dtype.str, "class": dtype.type.__name__} if is_twin else dtype.str
     fields = list(iterate_fields(dtype))
     form: dict[str, Any] = {
         "names": list(dtype.names),
@@ -182,6 +186,11 @@ def _dtype(form: Any) -> DType:
         dtype = np.dtype((_dtype(base), tuple(shape)))
     elif "metadata" in form:
         dtype = np.dtype(_dtype(form["dtype"]), metadata=form["metadata"])
+    elif form.keys() == {"dtype", "class"}:
+        bare = _dtype(form["dtype"])
+        dtype = np.dtype(_TWINS[form["class"]]).newbyteorder(bare.byteorder)
+        if dtype != bare:
+            raise TypeError
     else:
         parts: Any = {key: form[key] for key in ("names", "offsets", "itemsize")}
         parts["formats"] = [_dtype(part) for part in form["formats"]]

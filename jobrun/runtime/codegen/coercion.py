@@ -112,7 +112,7 @@ def as_blob_value(value: Value) -> Value:
         TaskFailedError: E202, if no blob can hold it.
     """
     kind = type(value)
-    if kind in PLAIN_KINDS or (isinstance(value, np.generic) and kind is not np.void):
+    if kind in PLAIN_KINDS or (isinstance(value, np.generic) and not isinstance(value, np.void)):
         return value
     if kind is np.ndarray and not value.dtype.hasobject:
         return value

@@ -39,8 +39,14 @@ from jobrun.values.blob_kinds import (
     is_object,
     require_storable,
 )
-from jobrun.values.change_detection import Loan, lend, unbound_class_error
-from jobrun.values.containers import flatten, is_tree, unbound_classes
+from jobrun.values.change_detection import Loan, lend, read_only_row, unbound_class_error
+from jobrun.values.containers import (
+    flatten,
+    is_numpy_scalar,
+    is_structured_scalar,
+    is_tree,
+    unbound_classes,
+)
 from jobrun.values.sharing import find_common_part, render_place
 
 Getter = Callable[[Frame], Any]
@@ -395,6 +401,8 @@ def read_only_view(value: Value) -> Value:
         view = value.view()
         view.flags.writeable = False
         return view
+    if is_structured_scalar(value) and is_numpy_scalar(value):
+        return read_only_row(value)
     if isinstance(value, np.dtype) or is_object(value):
         # There is only one of an object, and whether it changes is its own matter.
         return value
@@ -494,14 +502,16 @@ def _refused_arguments(error: BaseException, values: Mapping[str, Value]) -> lis
 
 
 def _arrays_in(value: Any) -> Iterator[np.ndarray[Any, Any]]:
-    if isinstance(value, np.ndarray):
-        yield value
+    if isinstance(value, np.ndarray) or is_structured_scalar(value):
+        yield np.asarray(value)
     elif is_tree(value):
         try:
             leaves = flatten(value).leaves.values()
         except UnsavableError:
             return
-        yield from (leaf for leaf in leaves if isinstance(leaf, np.ndarray))
+        for leaf in leaves:
+            if isinstance(leaf, np.ndarray) or is_structured_scalar(leaf):
+                yield np.asarray(leaf)
 
 
 def _owns_memory(value: Any) -> bool:

@@ -115,9 +115,14 @@ def _check(reduce: Reduction, name: str, node: str, value: Value) -> None:
     if reduce == "concat":
         fits, mend = is_array and value.ndim > 0, "use stack for values without an axis"
     elif reduce == "stack":
-        fits, mend = is_single, "pull each by itself, with first; make arrays of lists: array(x)"
+        fits, mend = is_single, ""
     else:
         fits, mend = is_countable, "use stack, or pull each by itself, with first"
+    if not fits and not is_single:
+        mend = (
+            "pull each by itself, with first; or join arrays and numbers: array(x) of a list, or "
+            "an item of a dict in a blob of its own"
+        )
     if not fits:
         raise TaskFailedError.of(
             "E271", f"{reduce} cannot join '{name}', which is {describe(value)} on '{node}'", mend

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis.extra import numpy as arrays
 
 from jobrun.checkpoint.hdf5.dtypes import dtype_text, parse_dtype, storage_dtype
+from jobrun.values.dtypes import same_dtype
 from tests.support.checkpoints import RECORD
 from tests.support.tables import each_case
 
@@ -24,6 +25,18 @@ def test_the_text_of_a_dtype_gives_it_back(dtype):
 def test_what_is_stored_has_the_size_of_the_logical_dtype(dtype):
     if dtype.itemsize:
         assert storage_dtype(dtype).itemsize == dtype.itemsize
+
+
+@each_case(
+    "dtype",
+    [
+        np.dtype("q"), np.dtype("Q"), np.dtype("l"), np.dtype(">q"), np.dtype(np.longlong),
+        np.dtype([("a", "q"), ("b", "l", (2,)), ("c", "Q", (2,))]),
+        np.dtype("q", metadata={"unit": "m"}),
+    ],
+)  # fmt: skip
+def test_integers_of_one_width_and_two_classes_are_kept_apart(dtype):
+    assert same_dtype(parse_dtype(dtype_text(dtype)), dtype)
 
 
 def test_a_record_keeps_offsets_and_padding():
@@ -45,6 +58,7 @@ def test_text_is_stored_as_utf8_of_the_same_size():
         '{"names": ["a"], "formats": ["|O"], "offsets": [0], "itemsize": 8}',
         '{"names": ["a"], "formats": ["<f8"], "offsets": [0], "itemsize": 4}',
         '{"names": ["a"], "formats": ["<f8"], "offsets": [0]}',
+        '{"dtype": "<i4", "class": "longlong"}', '{"dtype": "<i8", "class": "int64"}',
         "{" * 100_000,
     ],
 )  # fmt: skip

@@ -76,6 +76,15 @@ def test_scalars_land_as_they_are():
         assert as_blob_value(value) is value
 
 
+@pytest.mark.parametrize("dtype", ["f8,i4", (np.record, [("x", "f8")])])
+def test_a_scalar_with_fields_lands_as_a_copy(dtype):
+    table = np.zeros(2, dtype)
+    row = as_blob_value(table[1])
+    table[table.dtype.names[0]] = 7
+
+    assert row[0] == 0
+
+
 def test_a_mapped_file_is_refused_since_a_copy_is_no_longer_the_file(tmp_path):
     mapped = np.memmap(tmp_path / "x", np.int64, "w+", shape=(3,))
 

@@ -71,6 +71,7 @@ def test_a_value_is_looked_at_before_the_next_is_fetched():
         ("sum", (np.array(["a"]), np.array(["b"]))),
         ("stack", (np.zeros(3), np.zeros(4))),
         ("stack", (Counter(1), Counter(1))),
+        ("stack", ([1], [1])),
         ("concat", (1.0, 2.0)),
         ("concat", (np.zeros((1, 2)), np.zeros((1, 3)))),
         ("concat", (np.array(1.0), np.array(2.0))),
@@ -84,3 +85,12 @@ def test_what_cannot_be_joined_is_a_fault_that_names_nodes(reduce, values):
     assert fault.code == "E271"
     assert "'n0'" in fault.message
     assert fault.mend
+
+
+@pytest.mark.parametrize("reduce", ["concat", "mean", "stack"])
+def test_of_containers_the_mend_is_no_reduction_that_refuses_them_too(reduce):
+    with pytest.raises(TaskFailedError) as caught:
+        join_values(reduce, "w", on_nodes({"a": 1}, {"a": 1}))
+
+    assert "use stack" not in caught.value.faults[0].mend
+    assert "first" in caught.value.faults[0].mend
