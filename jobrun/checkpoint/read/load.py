@@ -35,7 +35,6 @@ _MOST_THREADS = 4
 _MANY = 128
 # To copy less than this costs no more than a system call with another address.
 _LEAST_PLACED_BYTES = 1 << 10
-# What Python's buffer interface takes: bools and numbers of this machine's byte order.
 _BUFFERS = frozenset(np.typecodes["AllInteger"] + np.typecodes["AllFloat"] + "?")
 
 
@@ -178,30 +177,31 @@ class _Loading:
         sizes = index.table["size"][rows]
         self._empty: list[int] = rows[sizes == 0].tolist()
         # These are what the file has, byte by byte.
-        self._is_value = [one.is_plain and not one.order for one in index.types]
-        # Other dtypes have no buffer interface, and are read as bytes.
-        self._is_buffer = [
-            one.stored.isnative and one.stored.char in _BUFFERS for one in index.types
-        ]
+        values = np.array([one.is_plain and not one.order for one in index.types], bool)
+        types = index.table["type"]
         # Memory that is new is cleared by the system faster where it is written to by this process.
         is_there = np.zeros(len(index.names), bool)
         is_there[list(targets)] = True
-        is_value = np.array(self._is_value, bool)[index.table["type"][rows]]
-        is_placed = is_value & is_there[rows] & (sizes >= _LEAST_PLACED_BYTES)
+        is_placed = values[types[rows]] & is_there[rows] & (sizes >= _LEAST_PLACED_BYTES)
         is_placed |= sizes >= PAGED_BYTES
         self._placed = RowSpans(index, rows[is_placed])
         self._other = RowSpans(index, rows[~is_placed & (sizes > 0)])
+        buffers = np.array([_has_buffer(one.stored) for one in index.types], bool)
+        placed = self._placed.rows
+        self._is_decoded = ~values[types[placed]]
+        # Large ones, too: they are cut where blocks end.
+        self._is_read_as_bytes = ~buffers[types[placed]] | (
+            index.table["size"][placed] >= PAGED_BYTES
+        )
 
     def run(self) -> dict[int, Value]:
         """Load all wanted values of the checkpoint file, and return them by row of its index."""
         rows = self._placed.rows.tolist()
         arrays = self._places(rows)
-        types = self._types_of(rows)
-        is_buffer, is_value = self._is_buffer, self._is_value
-        buffers = [
-            one if is_buffer[number] and one.nbytes < PAGED_BYTES else flat_memory(one)
-            for one, number in zip(arrays, types, strict=True)
-        ]
+        # By whole lists: of ten thousand blobs each step counts.
+        buffers = list(arrays)
+        for at in np.flatnonzero(self._is_read_as_bytes):
+            buffers[at] = flat_memory(arrays[at])
         reading = PortionReader(self._file, self._placed, buffers, self._other, self._take)
         parts = [part for blocks in self._blocks() for part in split_blocks(blocks)]
         if len(parts) > 1:
@@ -214,11 +214,9 @@ class _Loading:
             reading.read(part)
         _each(reading.read, [part for part in parts if part not in crowded])
         reading.take_halves()
-        for row, array, number in zip(rows, arrays, types, strict=True):
-            if is_value[number]:
-                self._values[row] = array
-            else:
-                self._give(row, array)
+        self._values.update(zip(rows, arrays, strict=True))
+        for at in np.flatnonzero(self._is_decoded):
+            self._give(rows[at], arrays[at])
         for row, array in zip(self._empty, self._places(self._empty), strict=True):
             self._give(row, array)
         self._unpack()
@@ -302,6 +300,11 @@ class _Loading:
                 return decode(kind.kind, kind.dtype, stored, kind.order)
             except ValueError as error:
                 raise StructureError(f"blob '{name}': {error}") from error
+
+
+def _has_buffer(dtype: np.dtype[Any]) -> bool:
+    """Return whether arrays of a dtype that is loaded have Python's buffer interface."""
+    return dtype.isnative and dtype.char in _BUFFERS
 
 
 def _each(act: Callable[[Any], None], split_chunks: Sequence[Any]) -> None:
