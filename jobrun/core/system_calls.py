@@ -12,8 +12,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Set
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence, Set
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import socket
@@ -226,10 +226,11 @@ def advise_needed(descriptor: int, begin: int, length: int) -> None:
         os.posix_fadvise(descriptor, begin, length, os.POSIX_FADV_WILLNEED)
 
 
-def read_into(descriptor: int, views: list[memoryview], offset: int) -> int:
+def read_into(descriptor: int, buffers: Sequence[Any], offset: int) -> int:
     """Read into several buffers from an offset of a file (``preadv``); return the bytes read."""
     if hasattr(os, "preadv"):
-        return os.preadv(descriptor, views, offset)
-    data = os.pread(descriptor, len(views[0]), offset)
-    views[0][: len(data)] = data
+        return os.preadv(descriptor, buffers, offset)
+    view = next(memoryview(one).cast("B") for one in buffers if memoryview(one).nbytes)
+    data = os.pread(descriptor, len(view), offset)
+    view[: len(data)] = data
     return len(data)

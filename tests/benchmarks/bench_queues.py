@@ -222,8 +222,29 @@ def bench_regression(folder: str, rows: int, width: int, batch: int) -> None:
             p = 1 / (1 + np.exp(-part @ w))
             w -= 0.1 * (part.T @ (p - wanted) / len(wanted))
 
+    def threads() -> None:
+        nonlocal w
+        handed: queue.Queue[tuple[np.ndarray, np.ndarray] | None] = queue.Queue(16)
+
+        def prepare() -> None:
+            with np.load(Path(folder, "data.npz")) as data:
+                xs, ys = data["x"], data["y"]
+            for at in range(0, rows, batch):
+                handed.put(((xs[at : at + batch] - 8) / 4, ys[at : at + batch]))
+            handed.put(None)
+
+        def descend() -> None:
+            nonlocal w
+            while (record := handed.get()) is not None:
+                part, wanted = record
+                p = 1 / (1 + np.exp(-part @ w))
+                w -= 0.1 * (part.T @ (p - wanted) / len(wanted))
+
+        _together(prepare, descend)
+
     found = medians({
         "a plain loop of numpy": plain,
+        "two threads with queue.Queue": threads,
         "reader, queue and two tasks": lambda: session.run(job.epoch, next(numbers), {}),
     })  # fmt: skip
     session.close()

@@ -1,7 +1,7 @@
 """Load all or some blobs of an open checkpoint file, verifying each byte on its way.
 
-Large arrays are read to where they stay, several portions at a time; small ones pass through
-a portion's memory. Beside the blobs themselves a few megabytes are needed.
+Arrays are read to where they stay, several portions at a time; what is stored in another form
+passes through a portion's memory. Beside the blobs themselves a few megabytes are needed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ Expected = tuple[str | None, str | None, tuple[int, ...] | None]
 # More do not make a disk faster that two cannot keep busy.
 _MOST_THREADS = 4
 # In what one thread reads at a time.
-_MANY_SMALL = 128
+_MANY = 128
+# To copy less than this costs no more than a system call with another address.
+_LEAST_PLACED_BYTES = 1 << 10
+_BUFFERS = frozenset(np.typecodes["AllInteger"] + np.typecodes["AllFloat"] + "?")
 
 
 def load(
@@ -61,18 +64,21 @@ def load(
     """
     index = file.index
     wanted = index.names if names is None else list(names)
-    missing = [name for name in wanted if name not in index.rows]
-    if missing and not partial:
-        raise CheckpointError.of(
-            "E307",
-            f"{file.path} has no blob '{missing[0]}'",
-            did_you_mean(missing[0], index.names),
-        )
-    found = [name for name in wanted if name in index.rows]
-    targets = {name: array for name, array in (into or {}).items() if name in index.rows}
+    if names is not None and not index.rows.keys() >= set(wanted):
+        missing = next(name for name in wanted if name not in index.rows)
+        if not partial:
+            raise CheckpointError.of(
+                "E307",
+                f"{file.path} has no blob '{missing}'",
+                did_you_mean(missing, index.names),
+            )
+        wanted = [name for name in wanted if name in index.rows]
+    rows = [index.rows[name] for name in wanted]
+    pairs = (into or {}).items()
+    targets = {index.rows[name]: array for name, array in pairs if name in index.rows}
     _require_fitting(file, targets)
-    values = _Loading(file, {index.rows[name]: name for name in found}, targets).run()
-    return {name: values[index.rows[name]] for name in found}
+    values = _Loading(file, rows, targets).run()
+    return dict(zip(wanted, map(values.__getitem__, rows), strict=True))
 
 
 def require_types(file: StateFile, expected: Mapping[str, Expected]) -> None:
@@ -119,17 +125,25 @@ def _describe_type(kind: str | None, dtype: str | None, shape: tuple[int, ...] |
     return " ".join(filter(None, words))
 
 
-def _require_fitting(file: StateFile, targets: Mapping[str, Array]) -> None:
+def _require_fitting(file: StateFile, targets: Mapping[int, Array]) -> None:
     index = file.index
-    numbers = index.table["type"][[index.rows[name] for name in targets]].tolist()
+    kinds = [index.types[number] for number in index.table["type"][list(targets)].tolist()]
     # Ten thousand that fit are passed over quickly; words are made for the others.
     doubtful = {
-        name: ("array", dtype_text(one.dtype), one.shape)
-        for (name, one), number in zip(targets.items(), numbers, strict=True)
-        if not _is_of(one, index.types[number])
+        index.names[row]: array
+        for (row, array), kind in zip(targets.items(), kinds, strict=True)
+        if not (
+            array.dtype == kind.stored
+            and array.shape == kind.shape
+            and array.flags.c_contiguous
+            and kind.is_plain
+        )
     }
-    require_types(file, doubtful)
-    for name, array in targets.items():
+    types: dict[str, Expected] = {
+        name: ("array", dtype_text(one.dtype), one.shape) for name, one in doubtful.items()
+    }
+    require_types(file, types)
+    for name, array in doubtful.items():
         if not array.flags.c_contiguous:
             raise CheckpointError.of(
                 "E325",
@@ -138,77 +152,100 @@ def _require_fitting(file: StateFile, targets: Mapping[str, Array]) -> None:
             )
 
 
-def _is_of(array: Array, kind: BlobType) -> bool:
-    return kind.is_plain and array.dtype == kind.stored and array.shape == kind.shape
-
-
 class _Loading:
     """One call of ``load``.
 
     Args:
         file: The file.
-        names: The wanted blobs, by row.
-        targets: Arrays to be read into.
+        wanted: The rows of the wanted blobs.
+        targets: Arrays to be read into, by row.
     """
 
     def __init__(
-        self, file: StateFile, names: Mapping[int, str], targets: Mapping[str, Array]
+        self, file: StateFile, wanted: Sequence[int], targets: Mapping[int, Array]
     ) -> None:
         self._file = file
-        self._names = names
         self._targets = targets
         self._values: dict[int, Value] = {}
         index = file.index
-        rows = np.array(sorted(names), np.int64)
-        packed = np.array([row in index.packings for row in rows.tolist()], bool)
+        counts = np.bincount(np.array(wanted, np.int64), minlength=len(index.names))
+        rows = np.flatnonzero(counts)
+        self._is_whole = len(rows) == len(index.names)
+        is_packed = np.isin(rows, np.array(list(index.packings), np.int64))
+        self._packed: list[int] = rows[is_packed].tolist()
+        rows = rows[~is_packed]
         sizes = index.table["size"][rows]
-        self._packed: list[int] = rows[packed].tolist()
-        self._empty: list[int] = rows[(sizes == 0) & ~packed].tolist()
-        self._large = RowSpans(index, rows[(sizes >= PAGED_BYTES) & ~packed])
-        self._small = RowSpans(index, rows[(sizes > 0) & (sizes < PAGED_BYTES) & ~packed])
+        self._empty: list[int] = rows[sizes == 0].tolist()
+        # These are what the file has, byte by byte.
+        values = np.array([one.is_plain and not one.order for one in index.types], bool)
+        types = index.table["type"]
+        # Memory that is new is cleared by the system faster where it is written to by this process.
+        is_there = np.zeros(len(index.names), bool)
+        is_there[list(targets)] = True
+        is_placed = values[types[rows]] & is_there[rows] & (sizes >= _LEAST_PLACED_BYTES)
+        is_placed |= sizes >= PAGED_BYTES
+        self._placed = RowSpans(index, rows[is_placed])
+        self._other = RowSpans(index, rows[~is_placed & (sizes > 0)])
+        buffers = np.array([_has_buffer(one.stored) for one in index.types], bool)
+        placed = self._placed.rows
+        self._is_decoded = ~values[types[placed]]
+        # Large ones, too: they are cut where blocks end.
+        self._is_read_as_bytes = ~buffers[types[placed]] | (
+            index.table["size"][placed] >= PAGED_BYTES
+        )
 
     def run(self) -> dict[int, Value]:
         """Load all wanted values of the checkpoint file, and return them by row of its index."""
-        arrays = {row: self._target(row) for row in self._large.rows.tolist()}
-        memory = {row: flat_memory(array) for row, array in arrays.items()}
-        reading = PortionReader(self._file, self._large, memory, self._small, self._take)
+        rows = self._placed.rows.tolist()
+        arrays = self._places(rows)
+        # By whole lists: of ten thousand blobs each step counts.
+        buffers = list(arrays)
+        for at in np.flatnonzero(self._is_read_as_bytes):
+            buffers[at] = flat_memory(arrays[at])
+        reading = PortionReader(self._file, self._placed, buffers, self._other, self._take)
         parts = [part for blocks in self._blocks() for part in split_blocks(blocks)]
         if len(parts) > 1:
             # Reading ahead while a portion is taken apart; threads alone would confuse it.
             advise_sequential(self._file.descriptor)
         # Thousands of small arrays are Python's work: two threads would only be in each
         # other's way.
-        crowded = [part for part in parts if reading.count_small(part) > _MANY_SMALL]
+        crowded = [part for part in parts if reading.count_blobs(part) > _MANY]
         for part in crowded:
             reading.read(part)
         _each(reading.read, [part for part in parts if part not in crowded])
         reading.take_halves()
-        for row, array in arrays.items():
+        self._values.update(zip(rows, arrays, strict=True))
+        for at in np.flatnonzero(self._is_decoded):
+            self._give(rows[at], arrays[at])
+        for row, array in zip(self._empty, self._places(self._empty), strict=True):
             self._give(row, array)
-        for row in self._empty:
-            self._give(row, self._target(row))
         self._unpack()
         return self._values
 
     def _blocks(self) -> list[range]:
-        """Return the ranges of blocks that a load reads: all, or those of the wanted blobs."""
-        if len(self._names) == len(self._file.index.names):
+        """Return the runs of blocks of the file to load; all blocks if all blobs are wanted."""
+        if self._is_whole:
             return [range(self._file.parts.blocks)]
-        runs: list[range] = []
-        for spans in (self._small, self._large):
+        is_wanted = np.zeros(self._file.parts.blocks + 2, np.int8)
+        for spans in (self._other, self._placed):
             for begin, end in zip(spans.begin.tolist(), spans.end.tolist(), strict=True):
                 blocks = blocks_holding(begin, end)
-                if runs and runs[-1].start <= blocks.start <= runs[-1].stop:
-                    blocks = range(runs.pop().start, blocks.stop)
-                runs.append(blocks)
-        return runs
+                is_wanted[blocks.start + 1 : blocks.stop + 1] = 1
+        edges = np.flatnonzero(np.diff(is_wanted)).tolist()
+        return [range(first, last) for first, last in zip(edges[::2], edges[1::2], strict=True)]
 
-    def _target(self, row: int) -> Array:
-        target = self._targets.get(self._names[row])
-        kind = self._file.index.type_of(row)
-        if target is not None and kind.is_plain:
-            return target
-        return np.empty(kind.shape, kind.stored)
+    def _types_of(self, rows: list[int]) -> list[int]:
+        found: list[int] = self._file.index.table["type"][rows].tolist()
+        return found
+
+    def _places(self, rows: list[int]) -> list[Array]:
+        """Return the arrays that blobs are loaded into."""
+        targets, types = self._targets, self._file.index.types
+        kinds = [types[number] for number in self._types_of(rows)]
+        return [
+            targets[row] if kind.is_plain and row in targets else np.empty(kind.shape, kind.stored)
+            for row, kind in zip(rows, kinds, strict=True)
+        ]
 
     def _take(self, rows: list[int], data: Bytes) -> None:
         """Load several small blobs of one type from their bytes, which are back to back."""
@@ -226,9 +263,9 @@ class _Loading:
             self._take_to_targets(rows, matrix)
 
     def _take_to_targets(self, rows: list[int], matrix: Array) -> None:
-        names, targets, values = self._names, self._targets, self._values
+        targets, values = self._targets, self._values
         for row, array in zip(rows, matrix, strict=True):
-            target = targets.get(names[row])
+            target = targets.get(row)
             if target is None:
                 values[row] = array.copy()
             else:
@@ -236,25 +273,22 @@ class _Loading:
                 values[row] = target
 
     def _unpack(self) -> None:
-        arrays = {row: self._target(row) for row in self._packed}
+        arrays = dict(zip(self._packed, self._places(self._packed), strict=True))
         parts = [(row, part) for row in arrays for part in split_chunks(self._file, row)]
         _each(lambda part: read_chunks(self._file, part[0], arrays[part[0]], part[1]), parts)
         for row, array in arrays.items():
             self._give(row, array)
 
     def _give(self, row: int, stored: Array) -> None:
-        """Keep the value of a loaded blob: its array decoded, or copied to the caller's memory.
-
-        The array has no other use.
-        """
-        name, kind = self._names[row], self._file.index.type_of(row)
-        target = self._targets.get(name)
+        """Keep the value decoded from a loaded array, which has no other use."""
+        index = self._file.index
+        kind, target = index.type_of(row), self._targets.get(row)
         if target is stored:
             value = stored
         elif kind.is_plain:
             value = with_axis_order(stored, kind.order)
         else:
-            value = self._decoded(name, kind, stored)
+            value = self._decoded(index.names[row], kind, stored)
         if target is not None and target is not value:
             target[...] = value
             value = target
@@ -266,6 +300,11 @@ class _Loading:
                 return decode(kind.kind, kind.dtype, stored, kind.order)
             except ValueError as error:
                 raise StructureError(f"blob '{name}': {error}") from error
+
+
+def _has_buffer(dtype: np.dtype[Any]) -> bool:
+    """Return whether arrays of a dtype that is loaded have Python's buffer interface."""
+    return dtype.isnative and dtype.char in _BUFFERS
 
 
 def _each(act: Callable[[Any], None], split_chunks: Sequence[Any]) -> None:

@@ -1,9 +1,10 @@
-"""Read portions of a checkpoint file: large blobs directly into their arrays, small ones copied."""
+"""Read portions of a checkpoint file: most blobs directly into their arrays, others copied."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,7 @@ from jobrun.checkpoint.hdf5.index import Index
 from jobrun.checkpoint.hdf5.value_codec import Array
 from jobrun.checkpoint.read.verified_file import Bytes, StateFile
 
+_BYTE = np.dtype(np.uint8)
 Places = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -32,6 +34,12 @@ class RowSpans:
         """Return the rows of the index that have data in this portion of the file."""
         low, high = np.searchsorted(self.end, begin, "right"), np.searchsorted(self.begin, end)
         return range(int(low), int(high))
+
+    def are_touching(self, begin: Places, end: Places) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Return for each portion of the file whether rows of the index have data in it."""
+        low, high = np.searchsorted(self.end, begin, "right"), np.searchsorted(self.begin, end)
+        found: np.ndarray[Any, np.dtype[np.bool_]] = low < high
+        return found
 
     def inside(self, begin: int, end: int) -> range:
         """Return the rows of the index whose data are completely in this portion of the file."""
@@ -52,32 +60,33 @@ class PortionReader:
 
     Args:
         file: The file.
-        large: Blobs that are read to their place.
-        memory: For each row of ``large`` the place, as bytes.
-        small: Other blobs.
+        placed: Blobs that are read directly to their place.
+        arrays: The place of each row of ``placed``: in C order.
+        other: Blobs whose bytes are given out.
         take: Called with rows of one type and the bytes of all of them, which are not kept.
     """
 
     def __init__(
         self,
         file: StateFile,
-        large: RowSpans,
-        memory: Mapping[int, Bytes],
-        small: RowSpans,
+        placed: RowSpans,
+        arrays: Sequence[Array],
+        other: RowSpans,
         take: Callable[[list[int], Bytes], None],
     ) -> None:
         self._file = file
-        self._large = large
-        self._memory = memory
-        self._small = small
+        self._placed = placed
+        self._arrays = arrays
+        self._other = other
         self._take = take
         self._lock = threading.Lock()
-        # Of small blobs that go over the end of a portion.
+        # Of other blobs that go over the end of a portion.
         self._halves: dict[int, Bytes] = {}
 
-    def count_small(self, blocks: range) -> int:
-        """Count the small blobs that have data in the blocks of one portion to read."""
-        return len(self._small.touching(*self._span(blocks)))
+    def count_blobs(self, blocks: range) -> int:
+        """Return how many blobs have a part in some blocks of the portion."""
+        begin, end = self._span(blocks)
+        return len(self._placed.touching(begin, end)) + len(self._other.touching(begin, end))
 
     def read(self, blocks: range) -> None:
         """Read and verify a portion of the file: some of its blocks.
@@ -86,23 +95,49 @@ class PortionReader:
             CheckpointError: One is damaged.
         """
         begin, end = self._span(blocks)
-        pieces: list[Bytes] = []
-        rest: list[tuple[int, Bytes]] = []
-        position = begin
-        for first, last, piece in [*self._large_pieces(begin, end), (end, end, None)]:
-            if first > position:
-                rest.append((position, np.empty(first - position, np.uint8)))
-                pieces.append(rest[-1][1])
-            if piece is not None:
-                pieces.append(piece)
-            position = last
-        self._file.pread_into(pieces, begin)
-        self._file.check(blocks, pieces)
-        for position, piece in rest:
+        starts, pieces, between = self._pieces(begin, end)
+        for number in blocks:
+            first, last = block_span(number, self._file.parts.tail)
+            low, high = bisect_right(starts, first) - 1, bisect_left(starts, last)
+            parts = pieces[low:high]
+            # Most blobs are in one block.
+            over = starts[high - 1] + parts[-1].nbytes - last
+            if over > 0:
+                parts[-1] = flat_memory(parts[-1])[:-over]
+            if starts[low] < first:
+                parts[0] = flat_memory(parts[0])[first - starts[low] :]
+            self._file.read_block(number, parts)
+        for position, piece in between:
             self._take_from(position, piece)
 
+    def _pieces(
+        self, begin: int, end: int
+    ) -> tuple[list[int], list[Array], list[tuple[int, Bytes]]]:
+        """Divide a portion of the file into arrays, and memory for what is between them.
+
+        Returns:
+            Where each piece begins, all pieces, and those that hold other blobs.
+        """
+        here = self._placed.touching(begin, end)
+        spans = slice(here.start, here.stop)
+        starts: list[int] = self._placed.begin[spans].tolist()
+        pieces = list(self._arrays[spans])
+        edges = np.concatenate([[begin], self._placed.end[spans]])
+        follows = np.concatenate([self._placed.begin[spans], [end]])
+        between: list[tuple[int, Bytes]] = []
+        holds_blobs = self._other.are_touching(edges, follows)
+        # From the last one on, so that the places of those before it stay.
+        for at in np.flatnonzero(edges < follows)[::-1].tolist():
+            position = int(edges[at])
+            memory = np.empty(int(follows[at]) - position, np.uint8)
+            starts.insert(at, position)
+            pieces.insert(at, memory)
+            if holds_blobs[at]:
+                between.append((position, memory))
+        return starts, pieces, between
+
     def take_halves(self) -> None:
-        """Give out the small blobs that two portions had halves of, once all portions are read."""
+        """Give out the blobs that lie in two portions, once all portions are read."""
         for row, data in self._halves.items():
             self._take([row], data)
 
@@ -110,37 +145,29 @@ class PortionReader:
         tail = self._file.parts.tail
         return block_span(blocks[0], tail)[0], block_span(blocks[-1], tail)[1]
 
-    def _large_pieces(self, begin: int, end: int) -> list[tuple[int, int, Bytes | None]]:
-        """Return where large blobs lie in a portion of the file, and memory to read them into."""
-        found: list[tuple[int, int, Bytes | None]] = []
-        for place in self._large.touching(begin, end):
-            start = int(self._large.begin[place])
-            first, last = max(begin, start), min(end, int(self._large.end[place]))
-            memory = self._memory[int(self._large.rows[place])]
-            found.append((first, last, memory[first - start : last - start]))
-        return found
-
     def _take_from(self, begin: int, data: Bytes) -> None:
-        small, end = self._small, begin + data.size
-        whole = small.inside(begin, end)
-        for places in small.runs(whole):
-            first, last = int(small.begin[places[0]]), int(small.end[places[-1]])
-            rows = small.rows[places.start : places.stop].tolist()
+        other, end = self._other, begin + data.size
+        whole = other.inside(begin, end)
+        for places in other.runs(whole):
+            first, last = int(other.begin[places[0]]), int(other.end[places[-1]])
+            rows = other.rows[places.start : places.stop].tolist()
             self._take(rows, data[first - begin : last - begin])
-        for place in small.touching(begin, end):
+        for place in other.touching(begin, end):
             if place not in whole:
                 self._take_half(place, begin, data)
 
     def _take_half(self, place: int, begin: int, data: Bytes) -> None:
-        first, last = int(self._small.begin[place]), int(self._small.end[place])
+        first, last = int(self._other.begin[place]), int(self._other.end[place])
         low, high = max(first, begin), min(last, begin + data.size)
         with self._lock:
-            row = int(self._small.rows[place])
+            row = int(self._other.rows[place])
             half = self._halves.setdefault(row, np.empty(last - first, np.uint8))
         half[low - first : high - first] = data[low - begin : high - begin]
 
 
 def flat_memory(array: Array) -> Bytes:
     """Return the memory of an array in C order as bytes, into which portions of a file are read."""
+    if array.ndim == 1 and array.dtype is _BYTE:
+        return array
     flat: Any = array.reshape(-1)
     return flat.view(np.uint8)  # type: ignore[no-any-return]

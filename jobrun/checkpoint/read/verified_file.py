@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -32,9 +32,12 @@ from jobrun.checkpoint.read.safe_file import open_regular_file
 from jobrun.core.errors import CheckpointError
 from jobrun.core.system_calls import read_into
 
+Array = np.ndarray[Any, Any]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 # What one thread reads and verifies at a time.
 UNIT_BYTES = 1 << 22
+# POSIX asks for 16 and Linux takes 1,024.
+_MOST_BUFFERS = 512
 
 
 class StateFile:
@@ -122,22 +125,37 @@ class StateFile:
             OSError: The system refuses.
         """
         data = np.empty(size, np.uint8)
-        self.pread_into([data], begin)
+        self._pread_into([data], begin, begin + size)
         return data
 
-    def pread_into(self, pieces: list[Bytes], begin: int) -> None:
+    def read_block(self, number: int, pieces: Sequence[Array]) -> None:
+        """Read a block of the open file into buffers and verify it, while the cache holds it.
+
+        Args:
+            number: Which block.
+            pieces: Arrays in C order, of as many bytes together; of dtypes that have Python's
+                buffer interface.
+
+        Raises:
+            CheckpointError: It is damaged.
+        """
+        begin, end = block_span(number, self.parts.tail)
+        self._pread_into(pieces, begin, end)
+        if _digest_of(pieces) != self.tail.digests[number]:
+            raise damaged_error(
+                self.path, f"the checksum of bytes {begin} to {end - 1} does not match"
+            )
+
+    def _pread_into(self, pieces: Sequence[Array], begin: int, end: int) -> None:
         """Read bytes of the open file into several buffers without verifying them."""
-        views = [piece.data for piece in pieces if piece.size]
-        while views:
-            count = read_into(self.descriptor, views[:512], begin)
+        buffers: Sequence[Any] = pieces
+        while begin < end:
+            count = read_into(self.descriptor, buffers[:_MOST_BUFFERS], begin)
             if count == 0:
                 raise damaged_error(self.path, "it became shorter while it was read")
             begin += count
-            while views and count >= len(views[0]):
-                count -= len(views[0])
-                views = views[1:]
-            if views:
-                views[0] = views[0][count:]
+            if begin < end:
+                buffers = _unfilled(buffers, count)
 
     def verified(self, begin: int, end: int) -> Bytes:
         """Read a range of bytes of an open file, after verifying all blocks that hold them.
@@ -149,29 +167,14 @@ class StateFile:
         if not blocks:
             return np.empty(0, np.uint8)
         first = block_span(blocks[0], self.parts.tail)[0]
-        data = self.pread(first, block_span(blocks[-1], self.parts.tail)[1] - first)
-        self.check(blocks, [data])
+        data = np.empty(block_span(blocks[-1], self.parts.tail)[1] - first, np.uint8)
+        self._read_blocks(blocks, data)
         return data[begin - first : end - first]
 
-    def check(self, blocks: Iterable[int], pieces: list[Bytes]) -> None:
-        """Verify consecutive blocks of an open checkpoint file against the digests in its tail.
-
-        Args:
-            blocks: Their numbers.
-            pieces: Their bytes, one piece after the other.
-
-        Raises:
-            CheckpointError: One is damaged.
-        """
-        expected = self.tail.digests
-        left = [piece for piece in pieces if piece.size]
-        for number in blocks:
-            begin, end = block_span(number, self.parts.tail)
-            found, left = _digest_of(left, end - begin)
-            if found != expected[number]:
-                raise damaged_error(
-                    self.path, f"the checksum of bytes {begin} to {end - 1} does not match"
-                )
+    def _read_blocks(self, blocks: range, memory: Bytes) -> None:
+        """Read consecutive blocks of the open file into one buffer, and verify each."""
+        for at, number in enumerate(blocks):
+            self.read_block(number, [memory[at * BLOCK_BYTES : (at + 1) * BLOCK_BYTES]])
 
     def pieces(self) -> Iterator[memoryview]:
         """Yield all bytes after an open checkpoint file's user block, verified piece by piece.
@@ -187,8 +190,7 @@ class StateFile:
         for blocks in split_blocks(range(len(tail.digests))):
             begin, last = block_span(blocks[0], end)[0], block_span(blocks[-1], end)[1]
             piece = memory[: last - begin]
-            self.pread_into([piece], begin)
-            self.check(blocks, [piece])
+            self._read_blocks(blocks, piece)
             yield piece.data
         yield memoryview(tail.raw)
 
@@ -228,20 +230,25 @@ def _require_length(path: str, size_bytes: int, header: Header) -> None:
         )
 
 
-def _digest_of(pieces: list[Bytes], size: int) -> tuple[bytes, list[Bytes]]:
-    """Digest the first ``size`` bytes of pieces of a verified file; return digest and rest."""
-    if pieces[0].size >= size:
-        rest = pieces[0][size:]
-        return digest(pieces[0][:size]), [rest, *pieces[1:]] if rest.size else pieces[1:]
+def _unfilled(buffers: Sequence[Any], count: int) -> list[memoryview]:
+    """Return what is left of buffers, as bytes, after so many were read into them."""
+    views = [memoryview(one).cast("B") for one in buffers if one.nbytes]
+    first = 0
+    while count >= len(views[first]):
+        count -= len(views[first])
+        first += 1
+    return [views[first][count:], *views[first + 1 :]]
+
+
+def _digest_of(pieces: Sequence[Any]) -> bytes:
+    """Digest the bytes that were read from an open file into buffers."""
+    if len(pieces) == 1:
+        return digest(pieces[0])
     state = xxhash.xxh3_128()
-    left = list(pieces)
-    while size:
-        piece = left.pop(0)
-        state.update(piece[:size].data)
-        if piece.size > size:
-            left.insert(0, piece[size:])
-        size -= min(size, piece.size)
-    return state.digest(), left
+    add = state.update
+    for piece in pieces:
+        add(piece)
+    return state.digest()
 
 
 _PIECE_BYTES = 1 << 22

@@ -232,6 +232,11 @@ def are_numbers(*values: Any) -> bool:
     )
 
 
+def are_scalars(*values: Any) -> bool:
+    """Check whether values are floats or numpy scalars, and so what arithmetic makes of them."""
+    return all(type(value) is float or isinstance(value, np.number) for value in values)
+
+
 def shift_left(value: Any, bits: Any) -> Any:
     """Compute ``value << bits`` for generated code; refuse integers too large to be meant.
 

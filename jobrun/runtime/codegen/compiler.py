@@ -92,7 +92,7 @@ def compile_block(
     outer = _find_outer_names(steps, kept)
     spares = _find_reusable_arrays(steps, outer)
     statements.spares = {number: variable for number, _, variable in spares}
-    control = ControlFlow(statements, action, path, twins=names.meter is None)
+    control = ControlFlow(statements, action, path)
     body = control.block(steps)
     if names.meter is not None:
         body = names.meter.instrument(body, control.places, path, statements.globals)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import assert_never
 
 from jobrun.core.origin import Origin
@@ -35,9 +35,6 @@ from jobrun.runtime.frame.frame import Frame
 
 Action = Callable[[Frame], None]
 
-# The variable that says whether a loop's inputs are numbers.
-_QUICK = "q"
-
 # Python refuses more than twenty loops and try statements inside each other. One of ours is up
 # to three of Python's, and the whole is inside one more.
 _DEEPEST = 5
@@ -58,7 +55,6 @@ class ControlFlow:
         statements: Turns operators into statements.
         action: Gives the function of any step that is not control flow.
         path: The block's own path, which a ``stop`` may name.
-        twins: Whether a loop of arithmetic gets a second form for numbers, without checks.
     """
 
     def __init__(
@@ -66,15 +62,12 @@ class ControlFlow:
         statements: StatementBuilder,
         action: Callable[[Step], Action],
         path: str,
-        *,
-        twins: bool = True,
     ) -> None:
         self._statements = statements
         self._expressions = statements.expressions
         self._globals = statements.globals
         self._action = action
         self._path = path
-        self._has_twins = twins
         # Blocks around the present step, outermost first; a guard's entry is empty text.
         self._around: list[str] = []
         # Targets that are left by an exception somewhere below.
@@ -177,27 +170,34 @@ class ControlFlow:
         chains = len(self._expressions.worth or ())
         made = build()
         inputs = loops.find_inputs(step.steps, self._statements.private)
-        # Arrays that are worth a fused kernel take longer than any check.
-        is_small = chains == len(self._expressions.worth or ())
-        if inputs and is_small and self._has_twins:
-            made = self._build_twin(inputs, build, made)
+        if inputs:
+            # Arrays that are worth a fused kernel take longer than any check; scalars never are.
+            has_chains = chains < len(self._expressions.worth or ())
+            kind = coercion.are_scalars if has_chains else coercion.are_numbers
+            variables = [load(self._statements.private[name]) for name in inputs]
+            made = self._build_twin(step, self._helper(kind, *variables), build, made)
         return self._caught(step, [*reads, *made])
 
     def _build_twin(
-        self, inputs: Iterable[str], build: Callable[[], list[ast.stmt]], made: list[ast.stmt]
+        self,
+        step: Loop,
+        is_quick: ast.expr,
+        build: Callable[[], list[ast.stmt]],
+        made: list[ast.stmt],
     ) -> list[ast.stmt]:
-        """Generate a second loop beside one, which checks no operand: all inputs are numbers."""
+        """Generate a second loop beside one, without checks and kernels: all inputs are numbers."""
+        worth, self._expressions.worth = self._expressions.worth, None
         self._statements.checked = False
-        quick = build()
+        # A location of its own: the profiler scales the samples of each form by its own passes.
+        quick = self._with_location(build(), step.path, step.origin)
         self._statements.checked = True
-        private = self._statements.private
-        found = self._helper(coercion.are_numbers, *(load(private[name]) for name in inputs))
+        self._expressions.worth = worth
         # What has no value yet is refused by the step that reads it.
         unbound = self._globals.bind(UnboundLocalError, "Unbound")
-        missing = ast.ExceptHandler(unbound, None, [assign(_QUICK, ast.Constant(False))])
+        missing = ast.ExceptHandler(unbound, None, [assign(loops.QUICK, ast.Constant(False))])
         return [
-            ast.Try([assign(_QUICK, found)], [missing], [], []),
-            ast.If(load(_QUICK), quick, made),
+            ast.Try([assign(loops.QUICK, is_quick)], [missing], [], []),
+            ast.If(load(loops.QUICK), quick, made),
         ]
 
     def _build_recounted_loop(self, step: Loop, count: Expr, number: str) -> list[ast.stmt]:

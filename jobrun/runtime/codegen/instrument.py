@@ -23,6 +23,7 @@ from dataclasses import field
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runtime.codegen.expressions import assign, call, item, load, store
 from jobrun.runtime.codegen.line_table import location_number
+from jobrun.runtime.codegen.loops import QUICK
 from jobrun.runtime.frame.cancel import PASSES
 
 # One chunk of passes in so many, or one pass in so many, is looked into.
@@ -97,6 +98,10 @@ class Instrumentation:
             case ast.For() | ast.While():
                 one.body = self._inside(one.body, place)
                 return [one, *self._clock_read(place)]
+            case ast.If(test=ast.Name(id=chosen)) if chosen == QUICK:
+                # Two forms of one loop.
+                one.body, one.orelse = self._list(one.body), self._list(one.orelse)
+                return [one]
             case ast.If() if not _is_plain(one, place):
                 one.body = [*self._clock_read(place), *self._list(one.body)]
                 again = one.orelse and self._path(location_number(one.orelse[0])) == self._path(

@@ -41,6 +41,8 @@ from jobrun.runtime.frame.cancel import PASSES
 
 # The frame's list of passes, in generated code.
 PASSES_HERE = "p"
+# The variable that says whether a loop's inputs are numbers.
+QUICK = "q"
 _UNUSED = "_"
 _ARITHMETIC = frozenset("+-*/")
 

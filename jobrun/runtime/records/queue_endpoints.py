@@ -29,7 +29,7 @@ from jobrun.runtime.frame.bounded_queue import (
 )
 from jobrun.runtime.frame.cancel import CancelledError
 from jobrun.runtime.frame.frame import Frame, GroupRun, Waited
-from jobrun.runtime.frame.workspace import LEVELS
+from jobrun.runtime.frame.workspace import LEVELS, Blobs
 from jobrun.runtime.records.record_loop import Numbered, Read, Record, Write
 from jobrun.values.blob_kinds import PLAIN_KINDS, Value, describe, detach
 from jobrun.values.containers import is_tree
@@ -228,23 +228,17 @@ class QueueSink:
         plan, put, scope = self._plan, self._queue.put, frame.cancel
         parts = [(getattr(frame, level), name, is_given) for level, name, is_given in plan.parts]
         own_number = frame.instance if plan.by_instance else None
+        first = parts[0] if len(parts) == 1 else None
 
         def write(number: int) -> bool:
-            values = []
             try:
-                for space, name, is_given in parts:
-                    value = space[name]
-                    if is_given and type(value) is _ARRAY and value.base is None:
-                        # Not even a later fault can make two tasks see one array.
-                        del space[name]
-                    elif type(value) not in PLAIN_KINDS:
-                        value = detach(value, name)
-                    values.append(value)
+                # Without a list: records of one value may be small and many.
+                values = tuple(map(_sent, parts)) if first is None else (_sent(first),)
             except CancelledError:
                 raise
             except Exception as error:
                 raise explain_at(error, self._place(), frame) from error
-            return put(number if own_number is None else own_number, tuple(values), scope)
+            return put(number if own_number is None else own_number, values, scope)
 
         return write
 
@@ -261,6 +255,17 @@ class QueueSink:
     def _place(self) -> StepLocation:
         task = self._plan.task
         return StepLocation(f"{task.path}/write.{self._plan.write.queue.name}", task.origin)
+
+
+def _sent(part: tuple[Blobs, str, bool]) -> Value:
+    """Take a value that a queue's reader gets from its workspace: itself, or a copy."""
+    space, name, is_given = part
+    value = space[name]
+    if is_given and type(value) is _ARRAY and value.base is None:
+        # Not even a later fault can make two tasks see one array.
+        del space[name]
+        return value
+    return value if type(value) in PLAIN_KINDS else detach(value, name)
 
 
 def _note_wait(run: GroupRun, task: Task, queue: Queue, line: RecordQueue) -> None:

@@ -136,23 +136,25 @@ class ReaderSource:
         read_next, lock, scope = self._cursors[at].next, self._locks[at], frame.cancel
 
         def read() -> Numbered | None:
-            with lock:
-                if scope.cancelled:
-                    raise CancelledError
-                try:
-                    return read_next(frame)
-                except CancelledError:
-                    raise
-                except Exception as error:
-                    raise _explained(error, self._plan.read.reader, frame) from error
+            if scope.cancelled:
+                raise CancelledError
+            try:
+                return read_next(frame)
+            except CancelledError:
+                raise
+            except Exception as error:
+                raise _explained(error, self._plan.read.reader, frame) from error
 
         def read_in_turn() -> Numbered | None:
-            if lock.locked():
+            if not lock.acquire(blocking=False):
                 # Another instance reads; who waits for it waits for data.
                 began = time.perf_counter()
-                with lock:
-                    self._locked_s += time.perf_counter() - began
-            return read()
+                lock.acquire()
+                self._locked_s += time.perf_counter() - began
+            try:
+                return read()
+            finally:
+                lock.release()
 
         return read_in_turn if frame.instances > len(self._cursors) else read
 

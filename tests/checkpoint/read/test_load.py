@@ -128,18 +128,57 @@ def test_portions_of_a_few_small_blobs_are_read_by_several_threads(tmp_path, mon
     values = {f"b{n:03d}": np.full(60_001, n % 256, np.uint8) for n in range(200)}
     write(tmp_path, values)
     threads = set()
-    whole = StateFile.pread_into
+    whole = StateFile.read_block
 
-    def note(self, pieces, begin):
+    def note(self, number, pieces):
         threads.add(threading.current_thread())
-        whole(self, pieces, begin)
+        whole(self, number, pieces)
 
-    monkeypatch.setattr(StateFile, "pread_into", note)
+    monkeypatch.setattr(StateFile, "read_block", note)
     with open_state(str(tmp_path / "n.h5")) as file:
         back = load(file)
 
     assert threads - {threading.main_thread()}
     assert all(same_bits(back[name], value) for name, value in values.items())
+
+
+_KINDS = ["f4", "?", ">i2", "c8", "M8[s]", "f2", "U7"]
+
+
+def test_many_arrays_of_all_kinds_are_read_into_those_that_are_there(tmp_path):
+    random = np.random.default_rng(3)
+    values = {
+        f"{kind} {n}": random.integers(0, 2, (3, 1_100)).astype(kind)
+        for kind in _KINDS
+        for n in range(40)
+    }
+    write(tmp_path, values)
+    into = {name: np.empty_like(value) for name, value in values.items() if value.dtype.kind != "U"}
+
+    with open_state(str(tmp_path / "n.h5")) as file:
+        back = load(file, into=into)
+
+    assert all(back[name] is array for name, array in into.items())
+    assert all(same_bits(back[name], value) for name, value in values.items())
+
+
+def test_small_arrays_that_are_there_are_read_into_without_a_copy(tmp_path, monkeypatch):
+    values = {f"b{n:03d}": np.full(512, n, np.uint64) for n in range(300)}
+    write(tmp_path, values)
+    into = {name: np.zeros_like(value) for name, value in values.items()}
+    buffers = []
+    whole = StateFile.read_block
+
+    def note(self, number, pieces):
+        buffers.extend(pieces)
+        whole(self, number, pieces)
+
+    monkeypatch.setattr(StateFile, "read_block", note)
+    with open_state(str(tmp_path / "n.h5")) as file:
+        load(file, into=into)
+
+    assert all(any(np.shares_memory(array, one) for one in buffers) for array in into.values())
+    assert all(same_bits(into[name], value) for name, value in values.items())
 
 
 def test_arrays_own_their_memory_and_share_none(tmp_path):

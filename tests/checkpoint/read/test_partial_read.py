@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jobrun.checkpoint.read.partial_read import PortionReader, RowSpans, flat_memory
+from jobrun.checkpoint.read.partial_read import PortionReader, RowSpans
 from jobrun.checkpoint.read.verified_file import open_state
 from tests.support.checkpoints import write
 
@@ -20,7 +20,7 @@ def test_rows_are_found_by_their_place_in_the_file(tmp_path):
     assert [list(run) for run in spans.runs(range(6))] == [[0, 1, 2, 3, 4], [5]]
 
 
-def test_large_blobs_go_to_their_place_and_small_ones_are_given_out(tmp_path):
+def test_blobs_go_to_their_place_and_others_are_given_out(tmp_path):
     write(tmp_path, {"big": np.arange(100_000), "k": 1, "v": np.arange(4.0)})
     place = np.zeros(100_000, np.int64)
     given = {}
@@ -29,7 +29,7 @@ def test_large_blobs_go_to_their_place_and_small_ones_are_given_out(tmp_path):
         portions = PortionReader(
             file,
             RowSpans(file.index, np.array([rows["big"]])),
-            {rows["big"]: flat_memory(place)},
+            [place],
             RowSpans(file.index, np.array([rows["k"], rows["v"]])),
             lambda found, data: given.update({found[0]: bytes(data)}),
         )

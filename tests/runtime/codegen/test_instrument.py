@@ -55,6 +55,17 @@ def test_passes_are_counted_to_the_last_however_few_are_looked_into(tmp_path, pa
     assert found.calls()["steps[0].steps[1]"] == passes
 
 
+def test_passes_of_both_forms_of_a_loop_are_counted_to_the_last(tmp_path):
+    steps = "{loop: 20000, steps: [n = n * 1]}, n = n + 0.5"
+    epoch = _task(steps)
+    found = Metered(tmp_path, epoch, runs=2)
+
+    assert found.blobs["n"] == 1.0
+    assert found.calls()["steps[0]"] == 2
+    assert found.calls()["steps[0].steps[0]"] == 40_000
+    assert not found.steps["epoch/t/steps[0].steps[0]"].estimated
+
+
 def test_small_loops_in_a_loop_are_counted_to_the_last(tmp_path):
     inner = "{loop: 7, steps: [n += 1, {if: n > 0, then: [x += 1]}]}"
     found = Metered(tmp_path, _task(f"{{loop: 300, steps: [{inner}]}}")).calls()

@@ -11,8 +11,12 @@ import pytest
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.expressions import Const
 from jobrun.graph.steps import If, Loop
+from jobrun.runtime.codegen import coercion
+from jobrun.runtime.codegen.compiler import compile_block
 from jobrun.runtime.codegen.expressions import Globals
+from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.codegen.loops import build_counted_loop, find_inputs, is_steady, reads_pass
+from jobrun.runtime.codegen.step_timers import Meter
 from jobrun.runtime.frame.cancel import PASSES
 from jobrun.testing.graphs import expr, steps
 from jobrun.values.blob_kinds import same_bits
@@ -58,6 +62,21 @@ def test_the_count_is_evaluated_once():
     )
 
     assert ast.unparse(ast.fix_missing_locations(ast.Module(tree, []))).count("count") == 1
+
+
+@pytest.mark.parametrize("meter", [None, Meter()], ids=["plain", "profiled"])
+@pytest.mark.parametrize("body", ["x = x * y", "x = 3.7 * x * (1 - x)"], ids=["short", "chain"])
+def test_a_loop_of_floats_checks_no_operand(monkeypatch, body, meter):
+    checked = []
+    monkeypatch.setattr(coercion, "require_bounded", lambda value: checked.append(value) or value)
+    loop = Loop(Const(300), steps(body), "e/t/loop")
+    names = BlockNames(elsewhere=frozenset({"x", "y"}), meter=meter)
+
+    with Bench(x=0.5, y=0.75) as bench:
+        compile_block((loop,), "e/t", names, lambda _: None).run(bench.frame)
+
+    assert bench.blobs["x"] != 0.5
+    assert checked == []
 
 
 _TEN = "x += one; y = x * one; y -= one; x = x - y / 2; y = y + x; x *= 1.5; y = -y; z = y"
