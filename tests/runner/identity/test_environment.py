@@ -47,6 +47,34 @@ def test_threads_are_set_when_numpy_is_there_already():
     assert blas_threads() == before
 
 
+MKL = """\
+#include <stdio.h>
+static int threads = 7;
+int MKL_Get_Max_Threads(void) { return threads; }
+void MKL_Set_Num_Threads(int count) { threads = count; }
+int MKL_Set_Num_Threads_Local(int count) { return count; }
+int MKL_Set_Threading_Layer(int layer) { return 1; }
+void MKL_Get_Version_String(char *text, int size) {
+    snprintf(text, size, "Intel(R) Math Kernel Library Version 2031.2 Product Build");
+}
+"""
+
+
+def test_threads_of_mkl_are_set_for_all_threads_and_its_version_is_recorded(tmp_path):
+    (tmp_path / "mkl.c").write_text(MKL)
+    library = tmp_path / "libmkl_rt.so"
+    words = ["gcc", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "mkl.c")]
+    subprocess.run(words, check=True)
+    program = (
+        f"import ctypes, numpy; mkl = ctypes.CDLL({str(library)!r});"
+        "from jobrun.runner.identity import environment; environment.set_blas_threads(3);"
+        "kernels = map(environment._kernel_of, environment._blas_libraries());"
+        "print(mkl.MKL_Get_Max_Threads(), environment.blas_threads(), 'mkl 2031.2' in kernels)"
+    )
+
+    assert run(program) == ["3", "3", "True"]
+
+
 @pytest.mark.long
 def test_the_face_of_the_runner_does_not_load_numpy():
     program = (
