@@ -45,7 +45,9 @@ def test_a_program_that_became_a_job_is_proved_beside_the_original(name, tmp_pat
     )  # fmt: skip
     words = ("prove", "job.yaml", "--kills", "2", "--artifact", "result.npz")
 
-    done = jobrun(*words, "--against", "python original.py", cwd=tmp_path, started=True)
+    done = jobrun(
+        *words, "--against", "python original.py", cwd=tmp_path, started=True, timeout_s=280
+    )
 
     said = done.stdout + done.stderr
     assert done.returncode == 0, said

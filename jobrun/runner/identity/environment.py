@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from jobrun.core.hash_seed import described_hash_seed
-from jobrun.core.system_calls import usable_cpus
+from jobrun.core.system_calls import list_gpus, usable_cpus
 from jobrun.version import __version__
 
 _THREAD_VARIABLES = (
@@ -24,6 +24,14 @@ _THREAD_VARIABLES = (
     "BLIS_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
     "NUMEXPR_NUM_THREADS",
+)
+
+# Settings of CUDA's libraries that decide how they round, or in which order they add.
+_GPU_VARIABLES = (
+    "CUBLAS_WORKSPACE_CONFIG",
+    "NVIDIA_TF32_OVERRIDE",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "XLA_FLAGS",
 )
 
 
@@ -69,6 +77,8 @@ def describe_environment() -> dict[str, Any]:
         "byte_order": sys.byteorder,
         "system": platform.system(),
         "hash_seed": described_hash_seed(),
+        "gpus": list_gpus(),
+        "gpu_settings": {name: os.environ.get(name, "") for name in _GPU_VARIABLES},
     }
 
 

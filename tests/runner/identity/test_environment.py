@@ -20,6 +20,15 @@ def test_the_environment_is_json_and_says_what_numbers_depend_on():
     assert found["processors"] >= 1
 
 
+def test_settings_that_decide_how_a_gpu_rounds_are_recorded(monkeypatch):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+    found = describe_environment()
+
+    assert found["gpu_settings"]["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert isinstance(found["gpus"], list)
+
+
 def run(program):
     environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
     return subprocess.run(

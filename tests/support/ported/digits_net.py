@@ -19,7 +19,7 @@ def make(generators=None):
         nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Dropout(0.25), nn.Linear(128, 10),
     ).to(memory_format=torch.channels_last)  # fmt: skip
-    model = torch.compile(network, backend="aot_eager")
+    model = torch.compile(network, backend="eager")
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     schedule = torch.optim.lr_scheduler.SequentialLR(
         optimizer,
