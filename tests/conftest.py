@@ -11,6 +11,9 @@ import gc
 import os
 import re
 import signal
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -48,11 +51,31 @@ _TEST = re.compile(r"tests/conformance/.*::test_case_(\d{3})_")
 _LONG_TEST_S = 600
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give long tests more time than the others, unless they say themselves how much."""
+_left_out: list[str] = []
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave tests of GPUs out where there is none; give long tests more time than the others."""
+    on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if on_gpu and not has_gpu():
+        _left_out.extend(item.nodeid for item in on_gpu)
+        config.hook.pytest_deselected(items=on_gpu)
+        items[:] = [item for item in items if item not in on_gpu]
     for item in items:
         if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_LONG_TEST_S))
+
+
+def has_gpu() -> bool:
+    """Return whether ``torch.cuda`` has a device; torch is imported where a driver is only."""
+    if not Path("/proc/driver/nvidia").exists() or find_spec("torch") is None:
+        return False
+    return bool(import_module("torch").cuda.is_available())
+
+
+def pytest_report_collectionfinish() -> list[str]:
+    """Name the tests that were left out for want of a GPU."""
+    return [f"left out, torch.cuda has no device: {name}" for name in _left_out]
 
 
 def pytest_collection_finish() -> None:

@@ -8,6 +8,7 @@ calls it here and nowhere else: ``tests/e2e/test_other_systems.py`` takes each o
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -127,6 +128,19 @@ def read_proc(*path: object) -> bytes:
             return file.read()
     except OSError:
         return b""
+
+
+def list_gpus() -> list[str]:
+    """List the models of this machine's NVIDIA GPUs, from ``/proc``; none without a driver."""
+    folder = "/proc/driver/nvidia/gpus"
+    with contextlib.suppress(OSError):
+        texts = [
+            read_proc("driver/nvidia/gpus", one, "information").decode(errors="replace")
+            for one in sorted(os.listdir(folder))  # noqa: PTH208
+        ]
+        models = (line for text in texts for line in text.splitlines() if line[:6] == "Model:")
+        return [line.partition(":")[2].strip() for line in models]
+    return []
 
 
 def read_process_stat(pid: int) -> list[bytes]:

@@ -46,13 +46,16 @@ class Adapted(NamedTuple):
     make: Callable[[], Any]
     advance: Callable[[Any, int], tuple[Any, Value]]
 
-    def run(self, value: Any, first: int = 0) -> tuple[Any, list[Value]]:
-        """Advance a value or object some steps; return it, and copies of what showed."""
+    def run(self, value: Any, first: int = 0, *, plainly: bool = False) -> tuple[Any, list[Value]]:
+        """Advance a value or object some steps; return it, and copies of what showed.
+
+        With ``plainly`` no copy of the value is made between steps, as in plain Python.
+        """
         shown: list[Value] = []
         for step in range(first, first + _STEPS):
             value, one = self.advance(value, step)
             shown.append(detach(one))
-            value = boundary_form(value)
+            value = value if plainly else boundary_form(value)
         return value, shown
 
 
@@ -78,6 +81,13 @@ class AdapterContract:
         assert find_difference(shown, shown_again) is None
         assert same_bits(shown, shown_again)
         assert find_difference(_state(whole), _state(resumed)) is None
+
+    def test_in_a_job_it_does_what_it_does_in_plain_python(self, adapted: Adapted) -> None:
+        _, shown = adapted.run(boundary_form(adapted.make()))
+        _, plain = adapted.run(adapted.make(), plainly=True)
+
+        assert find_difference(shown, plain) is None
+        assert same_bits(shown, plain)
 
     def test_a_save_changes_nothing(self, adapted: Adapted, tmp_path: Path) -> None:
         saved, _ = adapted.run(adapted.make())

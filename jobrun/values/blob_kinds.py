@@ -53,6 +53,11 @@ _TREE_MEND = (
     "adapters'"
 )
 
+_OBJECT_MEND = (
+    "it is an object, which is a blob of its own: make it in a task of init with rebuild: true, "
+    "and list it in inout where it is changed; 'jobrun explain objects'"
+)
+
 _ADAPTER_MEND = (
     "let the adapter's get return all that make needs to make an equal value; 'jobrun explain "
     "adapters' shows one"
@@ -252,7 +257,8 @@ def _tree_refusal(value: Value, name: str) -> Fault | None:
         parts = trees.flatten(value)
     except UnsavableError as error:
         place = "/".join((name, *error.path))
-        return Fault("E202", f"blob '{name}' cannot hold {error.what}, at '{place}'", _TREE_MEND)
+        mend = _OBJECT_MEND if is_object(error.part) else _TREE_MEND
+        return Fault("E202", f"blob '{name}' cannot hold {error.what}, at '{place}'", mend)
     faults = (
         _array_refusal(leaf, "/".join((name, *path)))
         for path, leaf in parts.leaves.items()

@@ -283,7 +283,7 @@ class _Flattener:
                 return self._adapted(value, path)
         finally:
             self.around.discard(id(value))
-        raise UnsavableError(path, class_text(value))
+        raise UnsavableError(path, class_text(value), value)
 
     def _adapted(self, value: Value, path: Path) -> Any:
         self.adapted = True
@@ -505,9 +505,11 @@ def take_tree(adapter: Adapter, value: Value, path: Path = ()) -> Any:
     try:
         return adapter.get(value)
     except UnsavableError as error:
-        raise UnsavableError((*path, *error.path), error.what) from error
+        raise UnsavableError((*path, *error.path), error.what, error.part) from error
     except Exception as error:
-        what = f"{class_text(value)}, whose adapter failed: {type(error).__name__}: {error}"
+        # Some libraries append the stack of their C code.
+        first, *_ = (*str(error).splitlines(), "")
+        what = f"{class_text(value)}, whose adapter failed: {type(error).__name__}: {first}"
         raise UnsavableError(path, what) from error
 
 

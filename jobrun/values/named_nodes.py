@@ -16,7 +16,12 @@ from jobrun.core.lazy_dataclass import dataclass
 
 Form = Literal["tuple", "fields"]
 # What makes an instance of a class an object with a state of its own, and no plain record.
-_OBJECT_METHODS = (("state_dict", "load_state_dict"), ("get_params", "set_params", "fit"))
+_OBJECT_METHODS = (
+    ("state_dict", "load_state_dict"),
+    ("get_params", "set_params", "fit"),
+    # Modules of flax.linen, dataclasses that are bound to variables for a while.
+    ("init_with_output", "apply", "bind"),
+)
 
 
 @dataclass(frozen=True, slots=True)

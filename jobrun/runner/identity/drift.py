@@ -47,7 +47,7 @@ _SAFE_TASK_KEYS = frozenset({"timeout", "retry", "on_error"})
 _SAFE_PARAM_KEYS = frozenset({"help", "min", "max", "choices", "drift"})
 _NUMERIC_KEYS = (
     "numpy", "blas", "blas_kernel", "blas_threads", "cpu_features", "machine", "byte_order",
-    "python", "jobrun", "hash_seed",
+    "python", "jobrun", "hash_seed", "gpus", "gpu_settings",
 )  # fmt: skip
 # Compared for every job, among the keys above.
 _NUMERIC_PACKAGES = frozenset({"numpy", "h5py"})

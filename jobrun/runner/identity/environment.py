@@ -7,7 +7,6 @@ first imported; so nothing here imports it at the top.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import os
 import platform
@@ -15,7 +14,7 @@ import sys
 from typing import Any
 
 from jobrun.core.hash_seed import described_hash_seed
-from jobrun.core.system_calls import read_proc, usable_cpus
+from jobrun.core.system_calls import list_gpus, usable_cpus
 from jobrun.version import __version__
 
 _THREAD_VARIABLES = (
@@ -26,24 +25,29 @@ _THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
-_PREFIXES = ("scipy_openblas_", "openblas_")
-_SUFFIXES = ("64_", "")
+
+# Settings of CUDA's libraries that decide how they round, or in which order they add.
+_GPU_VARIABLES = (
+    "CUBLAS_WORKSPACE_CONFIG",
+    "NVIDIA_TF32_OVERRIDE",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "XLA_FLAGS",
+)
 
 
 def set_blas_threads(count: int) -> None:
     """Set the number of BLAS threads in the environment of this process and in BLAS itself.
 
-    The variables count when numpy is first imported; where it has been, OpenBLAS is asked
-    directly.
+    The variables count when numpy is first imported; where it has been, the libraries that are
+    loaded are asked directly: OpenBLAS, MKL, BLIS and FlexiBLAS.
     """
     os.environ.update(thread_variables(count))
     if "numpy" in sys.modules:
-        for library in _openblas():
-            setter = _symbol(library, "set_num_threads")
-            if setter is not None:
-                setter.argtypes = [ctypes.c_int]
-                setter.restype = None
-                setter(count)
+        for library in _blas_libraries():
+            library.set_num_threads(count)
+            if library.internal_api == "mkl":
+                # The call above holds for this thread only, and tasks have threads of their own.
+                library.dynlib.MKL_Set_Num_Threads(count)
 
 
 def thread_variables(count: int) -> dict[str, str]:
@@ -54,13 +58,7 @@ def thread_variables(count: int) -> dict[str, str]:
 def blas_threads() -> int:
     """Return the number of BLAS threads, part of the run's environment; 0 if it is unknown."""
     importlib.import_module("numpy")
-    for library in _openblas():
-        getter = _symbol(library, "get_num_threads")
-        if getter is not None:
-            getter.argtypes = []
-            getter.restype = ctypes.c_int
-            return int(getter())
-    return 0
+    return next((int(library.get_num_threads()) for library in _blas_libraries()), 0)
 
 
 def describe_environment() -> dict[str, Any]:
@@ -79,6 +77,8 @@ def describe_environment() -> dict[str, Any]:
         "byte_order": sys.byteorder,
         "system": platform.system(),
         "hash_seed": described_hash_seed(),
+        "gpus": list_gpus(),
+        "gpu_settings": {name: os.environ.get(name, "") for name in _GPU_VARIABLES},
     }
 
 
@@ -98,13 +98,14 @@ def _blas_build() -> str:
 
 
 def _blas_kernel() -> str:
-    for library in _openblas():
-        getter = _symbol(library, "get_corename")
-        if getter is not None:
-            getter.argtypes = []
-            getter.restype = ctypes.c_char_p
-            return str((getter() or b"").decode("ascii", "replace"))
-    return ""
+    return next(map(_kernel_of, _blas_libraries()), "")
+
+
+def _kernel_of(library: Any) -> str:
+    """Name the kernel that BLAS has chosen for this CPU; of MKL, which hides it, the version."""
+    if library.internal_api == "mkl":
+        return f"mkl {library.version}"
+    return str(getattr(library, "architecture", None) or "")
 
 
 def _cpu_features() -> list[str]:
@@ -115,23 +116,13 @@ def _cpu_features() -> list[str]:
     return []
 
 
-def _openblas() -> list[ctypes.CDLL]:
-    """Return the OpenBLAS libraries loaded in this process, on which numbers depend."""
-    maps = read_proc("self", "maps")
-    # A large process has thousands of maps: a plain search costs a tenth of a regular expression.
-    lines = (line.partition(b"/") for line in maps.split(b"\n") if b"openblas" in line)
-    found = {os.fsdecode(slash + path) for _, slash, path in lines if b".so" in path}
-    paths = sorted(path for path in found if "openblas" in path)
-    libraries = []
-    for path in paths:
-        with contextlib.suppress(OSError):
-            libraries.append(ctypes.CDLL(path))
-    return libraries
+def _blas_libraries() -> list[Any]:
+    """Return controllers of the BLAS libraries loaded in this process, on which numbers depend.
 
+    Each has ``internal_api`` (``openblas``, ``mkl`` …) and the calls of ``threadpoolctl``.
+    """
+    # Milliseconds, which ``validate`` need not spend.
+    from threadpoolctl import ThreadpoolController  # noqa: PLC0415
 
-def _symbol(library: ctypes.CDLL, name: str) -> Any:
-    for prefix in _PREFIXES:
-        for suffix in _SUFFIXES:
-            with contextlib.suppress(AttributeError):
-                return getattr(library, f"{prefix}{name}{suffix}")
-    return None
+    found = ThreadpoolController().select(user_api="blas").lib_controllers
+    return sorted(found, key=lambda library: str(library.filepath))

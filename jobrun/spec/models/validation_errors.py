@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
@@ -20,6 +21,9 @@ from jobrun.spec.yaml.scalars import both_readings
 from jobrun.spec.yaml.source_map import SourceMap
 
 _KEY_MARK = "[key]"
+_COUNTED = re.compile(r"for (\w+) .*?(?:range\(([^(),]*)\))?")
+# What a key is called by people who know it from another step.
+_OTHER_NAMES = {"steps": "then"}
 
 
 class _Words(NamedTuple):
@@ -79,7 +83,8 @@ def _missing(error: _Error) -> _Words:
 def _unknown_key(error: _Error) -> _Words:
     key, model = str(error.located.path[-1]), error.located.model
     allowed = keys_of(model) if model is not None else ()
-    match = nearest(key, allowed)
+    other = _OTHER_NAMES.get(key)
+    match = other if other in allowed else nearest(key, allowed)
     hint = f"did you mean '{match}'?  " if match else ""
     return _Words("E021", "unknown key", f"{hint}allowed here: {', '.join(allowed)}")
 
@@ -109,15 +114,20 @@ def _unknown_step(error: _Error) -> _Words:
 def _python_line(step: dict[str, Any]) -> str:
     """Guess the step that was meant by Python, or by a blob and its value; empty for no guess."""
     (key, value), *others = (*step.items(), ("", None))
-    if len(others) > 1 or not isinstance(value, str | int | float | bool):
+    if len(others) > 1:
         return ""
     word, _, rest = key.partition(" ")
+    # A block below the line, or one statement after the colon.
+    steps = f'["{value}"]' if isinstance(value, str | int | float | bool) else "[…]"
     if word in ("if", "while") and rest:
-        steps = "then" if word == "if" else "steps"
-        return f'{{{word}: "{rest}", {steps}: ["{value}"]}}'
-    if word == "for" and rest:
-        name = rest.partition(" ")[0]
-        return f'{{loop: count, as: {name}, steps: ["{value}"]}}'
+        return f'{{{word}: "{rest}", {"then" if word == "if" else "steps"}: {steps}}}'
+    if counted := _COUNTED.fullmatch(key):
+        name, count = counted[1], (counted[2] or "").strip() or "count"
+        return f"{{loop: {count}, as: {name}, steps: {steps}}}"
+    if steps == "[…]":
+        return ""
+    if key == "print":
+        return f'{{log: "{value}"}}'
     if key.isidentifier() and nearest(key, FORMS) is None:
         return f"'{key} = {value}' to assign a blob"
     return ""

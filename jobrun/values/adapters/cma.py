@@ -6,9 +6,12 @@ timers, which begin again. Its samples come from the global generator of numpy.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from jobrun.values.adapters.python_objects import object_adapter
+import numpy as np
+
+from jobrun.values.adapters.python_objects import object_adapter, object_tree
 from jobrun.values.adapters.registry import Adapter, package_of
 
 _LEFT_OUT = frozenset({"logger"})
@@ -18,13 +21,20 @@ def find(kind: type) -> Adapter | None:
     """Find the adapter of a class of cma's."""
     if kind.__name__ == "ElapsedWCTime":
         return _TIMER
+    if kind.__name__ == "BestSolution":
+        return _BEST
     if any(one.__name__ == "CMAEvolutionStrategy" for one in kind.__mro__):
         return _STRATEGY
-    return object_adapter("cma", "numpy", inner=True) if package_of(kind) == "cma" else None
+    return _INNER if package_of(kind) == "cma" else None
 
 
 def _strategy_tree(strategy: Any) -> dict[str, Any]:
-    return {name: one for name, one in vars(strategy).items() if name not in _LEFT_OUT}
+    tree = {name: one for name, one in vars(strategy).items() if name not in _LEFT_OUT}
+    variances = strategy.sm.variances
+    if np.may_share_memory(tree["dC"], variances) and tree["dC"].shape == variances.shape:
+        # A view of the sampler's matrix, which changes with it.
+        tree["dC"] = None
+    return tree
 
 
 def _set_strategy(strategy: Any, tree: dict[str, Any]) -> None:
@@ -32,7 +42,21 @@ def _set_strategy(strategy: Any, tree: dict[str, Any]) -> None:
     for name in held.keys() - _LEFT_OUT:
         del held[name]
     held.update(tree)
+    if tree["dC"] is None:
+        strategy.dC = strategy.sm.variances
 
 
-_STRATEGY = Adapter(_strategy_tree, set=_set_strategy)
+def _best_tree(best: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Take a best solution apart; its points, rows of a population, are only ever replaced."""
+    made, rest = object_tree(best)
+    state = {
+        name: one.copy() if isinstance(one, np.ndarray) else one
+        for name, one in rest["state"].items()
+    }
+    return made, {**rest, "state": state}
+
+
+_INNER = object_adapter("cma", "numpy", inner=True)
+_BEST = replace(_INNER, get=_best_tree)
+_STRATEGY = Adapter(_strategy_tree, set=_set_strategy, version=2)
 _TIMER = Adapter(lambda _: None, lambda kind, _: kind(), inner=True)

@@ -1,6 +1,6 @@
 """Adapt arrays and typed keys of JAX.
 
-States of optax and flax are named tuples, dicts and dataclasses of these.
+States of optax and trees of flax.linen are named tuples, dicts and dataclasses of these.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _SHIPPED = {
     "numpy": "numpy", "sklearn": "sklearn", "scipy": "scipy", "pandas": "pandas",
     "pyarrow": "pandas", "jaxlib": "jax", "jax": "jax", "xgboost": "xgboost",
     "lightgbm": "lightgbm", "emcee": "emcee", "cma": "cma", "deap": "deap",
-    "gymnasium": "gymnasium",
+    "gymnasium": "gymnasium", "flax": "flax",
 }  # fmt: skip
 _STANDARD = frozenset(
     {"array", "builtins", "collections", "datetime", "decimal", "enum", "fractions", "functools",
@@ -37,12 +37,19 @@ _HIDDEN = {"builtins:method": MethodType, "builtins:ellipsis": type(Ellipsis)}
 
 
 class UnsavableError(ValueError):
-    """A part of a value cannot be saved exactly; ``path`` says where, ``what`` what it is."""
+    """A part of a value cannot be saved exactly.
 
-    def __init__(self, path: Path, what: str) -> None:
+    Attributes:
+        path: Where it is.
+        what: What it is, in words.
+        part: The part itself, if no adapter knows it as a part.
+    """
+
+    def __init__(self, path: Path, what: str, part: Any = None) -> None:
         super().__init__(f"{'/'.join(path)}: {what}" if path else what)
         self.path = path
         self.what = what
+        self.part = part
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,27 @@
 """Adapt boosters of XGBoost, by the bytes that XGBoost writes of a booster and its settings.
 
-Where rows or columns are sampled, ``seed_per_iteration: true`` must be set: otherwise the samples
-come from a generator of the process whose state XGBoost does not give.
+Where rows, columns or trees are sampled, ``seed_per_iteration: true`` must be set: otherwise the
+samples come from a generator of the process whose state XGBoost does not give. Even then the tree
+methods ``hist`` and ``approx`` draw once more in the first round of a booster that has been loaded
+or copied. ``train(…, xgb_model=booster)`` makes such a booster in plain Python too, so it has the
+same samples; ``booster.update`` in place would not, and is refused.
 """
 
 from __future__ import annotations
 
 import json
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from jobrun.values.adapters.registry import Adapter, UnsavableError
 
-_SAMPLING = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
+# Samples are drawn where one of these is below, or above, this number.
+_SAMPLED_BELOW = {
+    "subsample": 1, "colsample_bytree": 1, "colsample_bylevel": 1, "colsample_bynode": 1,
+}  # fmt: skip
+_SAMPLED_ABOVE = {"rate_drop": 0}
+# Of each booster that has been taken apart or made here, the rounds that it had then.
+_rounds: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
 
 def find(kind: type) -> Adapter | None:
@@ -20,16 +30,55 @@ def find(kind: type) -> Adapter | None:
 
 
 def _booster_tree(booster: Any) -> dict[str, Any]:
-    found = dict(_settings(json.loads(booster.save_config())))
-    sampled = [name for name in _SAMPLING if float(found.get(name, 1)) < 1]
-    if sampled and found.get("seed_per_iteration") not in ("1", "true"):
+    try:
+        config = json.loads(booster.save_config())
+    except Exception as error:
+        if "feature" not in str(error):
+            raise
         raise UnsavableError(
             (),
-            f"an xgboost.Booster with {sampled[0]} below 1, whose generator cannot be saved; "
-            "set seed_per_iteration to true",
-        )
+            "an xgboost.Booster that has seen no data yet; update it once before, or keep the "
+            "DMatrix that it was made with",
+        ) from error
+    _require_repeatable(booster, dict(_settings(config)))
     state = dict(booster.__getstate__())
+    _rounds[booster] = booster.num_boosted_rounds()
     return {"bytes": bytes(state.pop("handle")), "attributes": state}
+
+
+def _require_repeatable(booster: Any, found: dict[str, Any]) -> None:
+    """Refuse a booster whose next samples would be others after a resume.
+
+    Args:
+        booster: Which.
+        found: Its settings by name.
+    """
+    sampled = [name for name, bound in _SAMPLED_BELOW.items() if float(found.get(name, 1)) < bound]
+    dropped = [name for name, bound in _SAMPLED_ABOVE.items() if float(found.get(name, 0)) > bound]
+    if not sampled and not dropped:
+        return
+    name, *_ = (*sampled, *dropped)
+    if found.get("seed_per_iteration") not in ("1", "true"):
+        raise UnsavableError(
+            (),
+            f"an xgboost.Booster with {name}, whose generator cannot be saved; set "
+            "seed_per_iteration to true",
+        )
+    columns = [one for one in sampled if one != "subsample"]
+    if columns and found.get("tree_method") == "approx":
+        raise UnsavableError(
+            (),
+            f"an xgboost.Booster with {columns[0]} and tree_method approx, whose generator cannot "
+            "be saved; set tree_method to hist or exact",
+        )
+    before = _rounds.get(booster, booster.num_boosted_rounds())
+    if sampled and found.get("tree_method") != "exact" and booster.num_boosted_rounds() != before:
+        raise UnsavableError(
+            (),
+            f"an xgboost.Booster with {name} that was updated in place, whose samples would be "
+            "others after a resume; continue with xgboost.train(…, xgb_model=booster), or set "
+            "tree_method to exact",
+        )
 
 
 def _settings(config: Any) -> Any:
@@ -47,6 +96,7 @@ def _settings(config: Any) -> Any:
 def _make_booster(kind: Any, tree: Any) -> Any:
     booster = kind.__new__(kind)
     booster.__setstate__({**tree["attributes"], "handle": bytearray(tree["bytes"])})
+    _rounds[booster] = booster.num_boosted_rounds()
     return booster
 
 

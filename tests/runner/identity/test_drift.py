@@ -151,6 +151,19 @@ def test_what_is_accepted_stands_for_what_is_below_it(changes, accept, refused):
     assert left == refused
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"gpus": ["NVIDIA H100"]}, {"gpus": ["NVIDIA A100"]}),
+        ({"gpu_settings": {"XLA_FLAGS": ""}}, {"gpu_settings": {"XLA_FLAGS": "--fast"}}),
+    ],
+)
+def test_another_gpu_and_other_settings_of_its_libraries_are_numerics(before, after):
+    (change,) = compare_numerics(before, after)
+
+    assert change.kind == "numerics"
+
+
 def test_row_30_other_numerics_are_told_and_refused_only_when_strict():
     found = compare_numerics(
         {"numpy": "2.4.6", "python": "3.11.2", "blas_threads": 1, "h5py": "3.10"},

@@ -20,6 +20,15 @@ def test_the_environment_is_json_and_says_what_numbers_depend_on():
     assert found["processors"] >= 1
 
 
+def test_settings_that_decide_how_a_gpu_rounds_are_recorded(monkeypatch):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+    found = describe_environment()
+
+    assert found["gpu_settings"]["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert isinstance(found["gpus"], list)
+
+
 def run(program):
     environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
     return subprocess.run(
@@ -45,6 +54,34 @@ def test_threads_are_set_when_numpy_is_there_already():
 
     assert run(program) == ["1", "2"]
     assert blas_threads() == before
+
+
+MKL = """\
+#include <stdio.h>
+static int threads = 7;
+int MKL_Get_Max_Threads(void) { return threads; }
+void MKL_Set_Num_Threads(int count) { threads = count; }
+int MKL_Set_Num_Threads_Local(int count) { return count; }
+int MKL_Set_Threading_Layer(int layer) { return 1; }
+void MKL_Get_Version_String(char *text, int size) {
+    snprintf(text, size, "Intel(R) Math Kernel Library Version 2031.2 Product Build");
+}
+"""
+
+
+def test_threads_of_mkl_are_set_for_all_threads_and_its_version_is_recorded(tmp_path):
+    (tmp_path / "mkl.c").write_text(MKL)
+    library = tmp_path / "libmkl_rt.so"
+    words = ["gcc", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "mkl.c")]
+    subprocess.run(words, check=True)
+    program = (
+        f"import ctypes, numpy; mkl = ctypes.CDLL({str(library)!r});"
+        "from jobrun.runner.identity import environment; environment.set_blas_threads(3);"
+        "kernels = map(environment._kernel_of, environment._blas_libraries());"
+        "print(mkl.MKL_Get_Max_Threads(), environment.blas_threads(), 'mkl 2031.2' in kernels)"
+    )
+
+    assert run(program) == ["3", "3", "True"]
 
 
 @pytest.mark.long

@@ -13,7 +13,7 @@ from jobrun.checkpoint.flatten import capture_object, flatten_values
 from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.snapshots.object_state import copy_object_state
 from jobrun.testing.adapters import Adapted, AdapterContract
-from jobrun.values.blob_kinds import detach
+from jobrun.values.blob_kinds import check_storable, detach
 from jobrun.values.containers import flatten, unflatten
 
 # The libraries' own warnings are no matter of these tests.
@@ -240,16 +240,34 @@ def environment(name, *, vector=False):
     return found
 
 
-def xgboost():
+def xgboost(**more):
+    def found():
+        library = need("xgboost")
+        data = library.DMatrix(ROWS, ROWS[:, 0] * ROWS[:, 1])
+        settings = {"max_depth": 3, "nthread": 1, **more}
+
+        def advance(booster, step):
+            booster.update(data, step)
+            return booster, booster.predict(data)
+
+        return Adapted(lambda: library.Booster(settings, [data]), advance)
+
+    return found
+
+
+SAMPLED = {"subsample": 0.7, "colsample_bytree": 0.5, "seed_per_iteration": True}
+
+
+def xgboost_train():
     library = need("xgboost")
     data = library.DMatrix(ROWS, ROWS[:, 0] * ROWS[:, 1])
-    settings = {"max_depth": 3, "nthread": 1, "subsample": 0.7, "seed_per_iteration": True}
+    settings = {"max_depth": 3, "nthread": 1, **SAMPLED}
 
     def advance(booster, step):
-        booster.update(data, step)
+        booster = library.train(settings, data, 2, xgb_model=booster)
         return booster, booster.predict(data)
 
-    return Adapted(lambda: library.Booster(settings, [data]), advance)
+    return Adapted(lambda: library.train(settings, data, 2), advance)
 
 
 def lightgbm():
@@ -298,6 +316,43 @@ def optax():
     return Adapted(make, advance)
 
 
+def frozen():
+    core = need("flax.core")
+    numpy = need("jax.numpy")
+
+    def advance(tree, step):
+        tree, (bias,) = tree.copy({"w": tree["w"] * (step + 2)}), tree["b"]
+        return tree, [tree["w"], bias]
+
+    return Adapted(lambda: core.freeze({"w": numpy.ones((2, 3)), "b": (numpy.zeros(2),)}), advance)
+
+
+def nnx_module():
+    nnx = need("flax.nnx")
+
+    def make():
+        rngs = nnx.Rngs(3)
+        layers = (
+            nnx.Linear(4, 3, rngs=rngs),
+            nnx.BatchNorm(3, rngs=rngs),
+            nnx.Dropout(0.5, rngs=rngs),
+        )
+        model = nnx.Sequential(*layers)
+        model.epochs = 0
+        return model
+
+    def advance(model, step):
+        model.epochs += 1
+        if model.epochs == 2:
+            model.eval()
+        shown = model(ROWS.astype(np.float32))
+        slopes = nnx.grad(lambda one: (one(ROWS.astype(np.float32)) ** 2).mean())(model)
+        model.layers[0].kernel[...] = model.layers[0].kernel - 0.1 * slopes.layers[0].kernel
+        return model, [np.asarray(shown), model.epochs, model.layers[2].deterministic]
+
+    return Adapted(make, advance)
+
+
 def compiled():
     torch = need("torch")
 
@@ -341,8 +396,11 @@ CASES = {
     "GradientBoosting": boosting, "Pipeline": pipeline, "ColumnTransformer": columns,
     "pandas": frame, "scipy.sparse": sparse, "emcee": sampler, "cma": strategy, "DEAP": population,
     "CartPole": environment("CartPole-v1"), "FrozenLake": environment("FrozenLake-v1"),
-    "vector": environment("CartPole-v1", vector=True), "XGBoost": xgboost, "LightGBM": lightgbm,
-    "JAX and optax": optax, "torch.compile": compiled, "GradScaler": scaler,
+    "vector": environment("CartPole-v1", vector=True),
+    "XGBoost": xgboost(), "XGBoost exact": xgboost(tree_method="exact", **SAMPLED),
+    "XGBoost train": xgboost_train, "LightGBM": lightgbm,
+    "JAX and optax": optax, "frozen dicts": frozen, "flax.nnx": nnx_module,
+    "torch.compile": compiled, "GradScaler": scaler,
 }  # fmt: skip
 
 
@@ -360,12 +418,38 @@ def test_a_frame_keeps_the_order_in_which_sums_add():
     assert detach(table).sum(axis=1).to_numpy().tobytes() == table.sum(axis=1).to_numpy().tobytes()
 
 
-def test_a_booster_whose_generator_cannot_be_saved_is_refused_by_name():
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"subsample": 0.5}, "set seed_per_iteration to true"),
+        ({"booster": "dart", "rate_drop": 0.5}, "set seed_per_iteration to true"),
+        ({**SAMPLED, "tree_method": "approx"}, "set tree_method to hist"),
+    ],
+)
+def test_a_booster_whose_generator_cannot_be_saved_is_refused_by_name(settings, words):
     library = need("xgboost")
-    booster = library.train({"subsample": 0.5}, library.DMatrix(ROWS, LABELS), 1)
+    booster = library.train(settings, library.DMatrix(ROWS, LABELS), 1)
 
-    with pytest.raises(TaskFailedError, match="set seed_per_iteration to true"):
+    with pytest.raises(TaskFailedError, match=words):
         detach(booster)
+
+
+def test_a_sampled_booster_that_is_updated_after_it_was_copied_is_refused_by_name():
+    library = need("xgboost")
+    data = library.DMatrix(ROWS, LABELS)
+    copied = detach(library.train({"subsample": 0.5, "seed_per_iteration": True}, data, 1))
+    copied.update(data, 1)
+
+    with pytest.raises(TaskFailedError, match="xgb_model=booster"):
+        detach(copied)
+
+
+def test_a_booster_without_data_is_refused_in_words():
+    library = need("xgboost")
+
+    with pytest.raises(TaskFailedError, match="has seen no data yet") as caught:
+        detach(library.Booster({"max_depth": 3}))
+    assert "bt" not in str(caught.value)
 
 
 def test_an_array_of_64_bits_without_those_of_jax_is_refused():
@@ -386,3 +470,19 @@ def test_an_environment_with_an_attribute_that_cannot_be_kept_is_refused_by_name
         flatten_values({"env": capture_object("env", env)})
     del env.unwrapped.simulation
     assert copy_object_state("env", env)
+
+
+def test_an_object_inside_a_container_is_refused_with_the_way_to_keep_it():
+    gym = need("gymnasium")
+
+    fault = check_storable({"env": gym.make("CartPole-v1"), "episodes": 0}, "state")
+
+    assert "'state/env'" in fault.message
+    assert "in a task of init with rebuild: true" in fault.mend
+
+
+def test_a_module_of_linen_is_refused_as_code_and_the_mend_names_what_to_keep():
+    linen = need("flax.linen")
+
+    with pytest.raises(TaskFailedError, match=r"flax\.linen, which is code.*params, opt_state"):
+        detach({"apply": linen.Dense(3).apply})

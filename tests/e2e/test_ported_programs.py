@@ -1,0 +1,55 @@
+"""Programs of other libraries compute as jobs, killed or not, what they compute in plain Python.
+
+Long: each is proved, and started many times. Of every library with an adapter there is one.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+from tests.support.command import jobrun
+from tests.support.ported import write_port
+
+# The libraries that a program needs, and the global generators that it draws from.
+PROGRAMS = {
+    "shop": ((), ""),
+    "importance": (("pandas", "scipy"), ""),
+    "out_of_core": (("sklearn",), ""),
+    "dictionary": (("sklearn",), ""),
+    "boosted": (("xgboost", "lightgbm"), ""),
+    "dropout": (("flax", "optax"), ""),
+    "nnx_net": (("flax", "optax"), ""),
+    "digits_net": (("torch",), "torch"),
+    "line_fit": (("emcee",), ""),
+    "rosenbrock": (("cma",), "numpy"),
+    "onemax": (("deap",), "numpy"),
+    "blackjack": (("gymnasium",), ""),
+}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_that_became_a_job_is_proved_beside_the_original(name, tmp_path):
+    libraries, draws = PROGRAMS[name]
+    for one in libraries:
+        pytest.importorskip(one, reason="CI installs it")
+    program = import_module(f"tests.support.ported.{name}")
+    objects = list(getattr(program, "OBJECTS", ()))
+    write_port(
+        tmp_path, name, objects=objects, state=hasattr(program, "init"), epochs=program.EPOCHS,
+        draws=draws,
+    )  # fmt: skip
+    words = ("prove", "job.yaml", "--kills", "2", "--artifact", "result.npz")
+
+    done = jobrun(
+        *words, "--against", "python original.py", cwd=tmp_path, started=True, timeout_s=280
+    )
+
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert "proven: 2 of 2 copies were killed" in said
+    assert "it writes what the original program writes" in said
