@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from jobrun.core.system_calls import find_c_function, free_beginning, open_anonymous_file
 
-_CHUNK_BYTES = 1 << 16
+_CHUNK_BYTES = 1 << 12
 _FREE_EVERY_BYTES = 1 << 20
 _LABEL_BYTES = 4096
 _LINE_BUFFERED = 1
@@ -50,6 +50,7 @@ class OutputFile:
                 os.set_inheritable(number, False)
         self._page = mmap.mmap(self._label, _LABEL_BYTES)
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        self._buffers = [bytearray(_CHUNK_BYTES)]
         self._freed_bytes = 0
 
     @property
@@ -58,19 +59,21 @@ class OutputFile:
         return self.writing, self.reading, self._label
 
     def read(self) -> bytes:
-        """Read what was written since the last call, in any process; at most a few MiB."""
-        data = os.read(self.reading, _CHUNK_BYTES)
-        if len(data) == _CHUNK_BYTES:
-            parts = [data]
-            while part := os.read(self.reading, _CHUNK_BYTES):
-                parts.append(part)
-                if len(parts) * _CHUNK_BYTES >= _FREE_EVERY_BYTES:
-                    break
-            data = b"".join(parts)
-            self._free()
-        elif not data:
-            self._rewind()
-        return data
+        """Read what was written since the last call, in any process; at most a MiB or so."""
+        # Usually there is nothing, at the begin and the end of each call: no memory is allocated.
+        count = os.readv(self.reading, self._buffers)
+        if count < _CHUNK_BYTES:
+            return bytes(self._buffers[0][:count]) if count else b""
+        parts = [bytes(self._buffers[0]), os.read(self.reading, _FREE_EVERY_BYTES)]
+        self._free()
+        return b"".join(parts)
+
+    def rewind(self) -> None:
+        """Read from the beginning if a program has emptied the file: ``> /dev/stderr`` does."""
+        size_bytes = os.fstat(self.reading).st_size
+        if size_bytes < os.lseek(self.reading, 0, os.SEEK_CUR):
+            os.lseek(self.reading, 0, os.SEEK_SET)
+            self._freed_bytes = 0
 
     def decode(self, data: bytes) -> str:
         """Return as text what was read, without a character of which only a part was written."""
@@ -97,13 +100,6 @@ class OutputFile:
         if position - self._freed_bytes >= _FREE_EVERY_BYTES:
             free_beginning(self.reading, position)
             self._freed_bytes = position
-
-    def _rewind(self) -> None:
-        """Read from the beginning if a program has emptied the file: ``> /dev/stderr`` does."""
-        size_bytes = os.fstat(self.reading).st_size
-        if size_bytes < os.lseek(self.reading, 0, os.SEEK_CUR):
-            os.lseek(self.reading, 0, os.SEEK_SET)
-            self._freed_bytes = 0
 
 
 def open_output_files() -> tuple[OutputFile, ...]:

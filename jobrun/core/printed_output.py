@@ -193,9 +193,9 @@ class StandardStreams:
                 a listener to the lines may need.
         """
         with self._reading:
+            if is_all and self._captures:
+                self._captures[0].flush()
             for capture in self._captures:
-                if is_all:
-                    capture.flush()
                 lines = self._running[-1] if self._running else None
                 text = capture.pass_on(is_shown=self.is_shown or lines is None)
                 if lines is not None and text:
@@ -259,6 +259,8 @@ class StandardStreams:
             def look() -> None:
                 while not stop.wait(_LOOK_EVERY_S):
                     self.pass_on()
+                    for capture in self._captures:
+                        capture.file.rewind()
 
             thread = threading.Thread(target=look, name="jobrun-output", daemon=True)
             self._looking = stop, thread
@@ -280,12 +282,12 @@ class _Capture:
 
     def pass_on(self, *, is_shown: bool) -> str:
         """Read what has arrived; return it as text, and write it to the terminal if wanted."""
-        data = self.file.read()
-        if not data:
-            return ""
-        if is_shown:
-            write_all(self.kept[self.file.descriptors[0]], data)
-        return self.file.decode(data)
+        text = ""
+        while data := self.file.read():
+            if is_shown:
+                write_all(self.kept[self.file.descriptors[0]], data)
+            text += self.file.decode(data)
+        return text
 
     def close(self) -> None:
         """Let the descriptors lead to where they led before."""

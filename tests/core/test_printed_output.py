@@ -203,7 +203,9 @@ def test_what_a_program_writes_after_it_has_emptied_the_file_is_logged(capfd):
             os.write(2, b"a line that is long\n")
             STREAMS.pass_on()
             subprocess.run(["sh", "-c", "echo short > /dev/stderr"], check=True)
-            STREAMS.pass_on()
+            end = time.monotonic() + 30
+            while len(found) < 2 and time.monotonic() < end:
+                time.sleep(0.01)
     finally:
         STREAMS.remove()
 
