@@ -71,12 +71,14 @@ class SharedState:
     Attributes:
         can_start_again: Whether the command can ask for another hash seed, in the slot ``hash``.
         output: Where the child lets its standard descriptors lead while tasks run.
+        unexpected_end: How the child ended without an exit code, in words; known to the parent.
         spared: Processes of the parent's own, which end by themselves.
     """
 
     def __init__(self, *, can_start_again: bool = False) -> None:
         self.can_start_again = can_start_again
         self.spared: set[int] = set()
+        self.unexpected_end = ""
         self._page = mmap.mmap(-1, _PAGE_BYTES)
         self.output = open_output_files()
         self._stacks = open_anonymous_file("jobrun-stacks")

@@ -116,6 +116,7 @@ def report_unexpected_end(
         fault = Fault("E386", how, f"{mend}; {_LOOK_FOR_KILLER}")
     else:
         fault = Fault("E386", how, mend)
+    shared.unexpected_end = fault.message
     print_faults((fault,), shell)
     for line in stack:
         shell.say(f"  {line}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -127,7 +128,10 @@ def _why(state: Status) -> str:
     if state.owner is not None:
         return f"   {state.owner}"
     if state.run.record.reason and state.run.record.status != "running":
-        return "   " + state.run.record.reason.removeprefix(f"{state.status} ")
+        reason = state.run.record.reason
+        # "stopped (signal SIGTERM): epoch 4 …": the status is printed before it.
+        reason = re.sub(rf"^{state.status} (?:\((.*)\)(?=: ))?", r"\1", reason)
+        return f"   {reason}"
     return ""
 
 

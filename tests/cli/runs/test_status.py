@@ -9,6 +9,7 @@ from jobrun.cli.process.run_command import invoke
 from jobrun.cli.runs import status
 from jobrun.cli.terminal import Shell
 from jobrun.runner.rundir.lock import RunLock
+from jobrun.runner.rundir.run_json import read_record, write_record
 from jobrun.tools.runs.status import read_status
 from tests.support.sample_runs import make_run
 
@@ -41,6 +42,25 @@ def test_a_run_that_failed_shows_the_command_that_goes_on(tmp_path, monkeypatch,
     assert invoke(["status", "shrink", "--watch"]) == 0
 
     assert "next: jobrun resume runs/shrink/" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        (
+            "stopped (signal SIGTERM): epoch 4 is saved",
+            "stopped   signal SIGTERM: epoch 4 is saved",
+        ),
+        ("stopped (a (b) c): epoch 4", "stopped   a (b) c: epoch 4"),
+        ("the disk is full", "stopped   the disk is full"),
+    ],
+)
+def test_the_reason_of_an_end_is_shown_without_the_status(run, capsys, reason, shown):
+    write_record(run.path, replace(read_record(run.path), status="stopped", reason=reason))
+
+    assert invoke(["status"]) == 0
+
+    assert shown in capsys.readouterr().out
 
 
 def test_the_same_as_json(run, capsys):
