@@ -88,6 +88,20 @@ def test_a_long_line_of_a_log_is_cut_to_the_terminal(run, capsys, monkeypatch):
     assert cut.endswith("…")
 
 
+def test_a_long_row_continues_below_itself_and_breaks_no_word(run, capsys, monkeypatch):
+    reason = "stopped early " + "because of something " * 8
+    write_record(run.path, replace(read_record(run.path), reason=reason))
+    monkeypatch.setattr(Shell, "result_width", 80)
+
+    assert invoke(["status"]) == 0
+
+    _, first, second, *_ = capsys.readouterr().out.splitlines()
+    assert max(len(first), len(second)) <= 80
+    place = first.index("finished")
+    assert second[:place].isspace()
+    assert f"{first[place:]} {second[place:]}".startswith(f"finished   {reason[:60]}")
+
+
 def test_watching_draws_over_what_stood_there(run, capsys, monkeypatch):
     monkeypatch.setattr(Shell, "on_terminal", True)
     monkeypatch.setattr(status, "_LOOK_EVERY_S", 0.0)
