@@ -16,8 +16,9 @@ from pathlib import Path
 
 from jobrun.core.compression import PLUGIN, needs_plugin
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError
+from jobrun.core.file_formats import format_of
 from jobrun.core.files.disk import disk_faults, sync_file
-from jobrun.core.text.names import did_you_mean
+from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.core.text.units import size
 from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save
@@ -99,8 +100,7 @@ def _check_data_file(
     step: Load, file: DataFile, path: Path, *, may_appear: bool
 ) -> Iterator[Fault]:
     if not path.is_file():
-        near = [item.name for item in path.parent.iterdir()] if path.parent.is_dir() else []
-        mend = did_you_mean(path.name, near) if near else f"there is no folder {path.parent}"
+        mend = _suggest_file(path)
         message = f"no data file {literal_text(file.path)}"
         fault = Fault("E372", message, mend, step.origin, step.path)
         may_appear = may_appear and not path.exists()
@@ -115,6 +115,17 @@ def _check_data_file(
     except (OSError, ValueError) as error:
         message = f"cannot read {literal_text(file.path)}: {error}"
         yield Fault("E373", message, "see whether the file is whole", step.origin, step.path)
+
+
+def _suggest_file(path: Path) -> str:
+    """Suggest the nearest file in a folder, or list what data files are there."""
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    names = [item.name for item in path.parent.iterdir()]
+    data = [name for name in names if format_of(Path(name).suffix.lower())]
+    if (match := nearest(path.name, data or names)) is not None:
+        return did_you_mean(path.name, [match])
+    return did_you_mean(path.name, data) if data else f"put it into {path.parent}"
 
 
 def _check_callable(step: CallPython, folder: Path, *, imports: bool) -> Iterator[Fault]:
