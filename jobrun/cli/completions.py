@@ -168,14 +168,6 @@ def _templates(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]
     yield from TEMPLATES.items()
 
 
-def _topics(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    """List for completion what ``explain`` shows: pages, keys of specs, functions; or codes."""
-    from jobrun.cli.manual.topics import list_topics  # noqa: PLC0415
-
-    del ctx, incomplete
-    yield from ((word, "") for word in list_topics())
-
-
 def run_dir_of(ctx: click.Context) -> Path:
     """Return the ``--run-dir`` of a command line whose completions are listed."""
     return Path(ctx.params.get("run_dir") or "runs")
@@ -197,5 +189,4 @@ SETTING = CompletedText("setting", _settings)
 AXIS = CompletedText("axis", _axes)
 METRIC_OF_SPEC = CompletedText("metric", _metrics_of_spec)
 SPEC = CompletedText("spec", _specs)
-TOPIC = CompletedText("topic", _topics)
 TEMPLATE = CompletedText("template", _templates)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from jobrun.cli.completions import TOPIC
+from jobrun.cli.completions import CompletedText
 from jobrun.cli.formatting import render_json_document
 from jobrun.cli.manual.ops import list_definitions, render_function
-from jobrun.cli.manual.topics import TOPICS, nearest_topic
+from jobrun.cli.manual.topics import TOPICS, list_topics, nearest_topic
 from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
 from jobrun.core.error_catalogue import Entry, read_catalogue
@@ -38,6 +38,9 @@ _GENERATED = {
     "checkpoint-format": "The checkpoint file, byte by byte",
     _ALL_CODES: "All codes of errors and warnings",
 }
+
+
+TOPIC = CompletedText("topic", lambda _ctx, _word: ((name, "") for name in list_topics()))
 
 
 @click.command("explain", cls=Command)
