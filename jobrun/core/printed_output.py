@@ -166,6 +166,11 @@ class StandardStreams:
         # Its parent reads them, and shows what the descriptors get.
         self._captures = []
 
+    def original(self, number: int) -> int:
+        """Return the descriptor that leads to where a standard descriptor led before."""
+        found = (one.kept[number] for one in self._captures if number in one.kept)
+        return next(found, number)
+
     def begin(self, lines: PrintedLines) -> None:
         """Give what arrives on the descriptors to these lines, until a call begins or ``end``."""
         if self._captures:
@@ -185,12 +190,13 @@ class StandardStreams:
         if self._captures and self._running:
             self._captures[0].file.write_label(self._running[-1].label)
 
-    def pass_on(self, *, is_all: bool = False) -> None:
+    def pass_on(self, *, is_all: bool = False, adds: bool = True) -> None:
         """Pass on what has arrived on the descriptors: to the terminal, and to lines of a call.
 
         Args:
             is_all: Wait for another thread that is just adding to lines. Not within a lock that
                 a listener to the lines may need.
+            adds: Add to the lines; else a later call does.
         """
         with self._reading:
             if is_all and self._captures:
@@ -201,7 +207,7 @@ class StandardStreams:
                 if lines is not None and text:
                     self._arrived.append((lines, text))
         # Without the lock: a listener to the lines may print, and so come by here again.
-        if self._arrived and self._delivering.acquire(blocking=is_all):
+        if adds and self._arrived and self._delivering.acquire(blocking=is_all):
             try:
                 while self._arrived:
                     lines, text = self._arrived.popleft()
@@ -384,8 +390,9 @@ class CollectingStream:
         """Write text to the wrapped stream, and add it to the lines of the call that runs here."""
         lines = _printing.get() if STREAMS.is_collecting else None
         if STREAMS.is_collecting:
-            # What C code wrote before comes before it.
-            STREAMS.pass_on()
+            # What C code wrote before comes before it. A display that writes holds locks which
+            # listeners to lines need: it adds none.
+            STREAMS.pass_on(adds=lines is not None)
         if lines is None or STREAMS.is_shown:
             self._target.write(text)
         if lines is not None:

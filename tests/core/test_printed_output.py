@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -177,6 +178,32 @@ def test_what_a_display_keeps_from_the_terminal_is_logged_from_descriptors_too(c
         STREAMS.is_shown = True
 
     assert (found, capfd.readouterr().out) == (["kept"], "")
+
+
+def test_a_display_that_writes_under_its_lock_is_not_asked_to_show_lines():
+    display = threading.Lock()
+    found = []
+
+    def show(line):
+        with display:
+            found.append(line)
+
+    def draw():
+        with display:
+            sys.stderr.write("")
+
+    STREAMS.install()
+    try:
+        with collect(PrintedLines(show)):
+            os.write(1, b"a line\n")
+            drawing = threading.Thread(target=draw, daemon=True)
+            drawing.start()
+            drawing.join(30)
+            assert not drawing.is_alive()
+    finally:
+        STREAMS.remove()
+
+    assert found == ["a line"]
 
 
 def test_a_long_call_shows_what_it_writes_to_descriptors_while_it_runs(capfd):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.text.names import did_you_mean
 from jobrun.tools.run_api.notebook import render_metrics
 from jobrun.tools.runs.metrics import Metrics, Number
 
@@ -55,7 +56,12 @@ class MetricTable(Mapping[str, Array]):
         Raises:
             KeyError: There is no metric of that name.
         """
+        if name not in self._columns:
+            raise KeyError(f"no metric '{name}': {did_you_mean(str(name), self._columns)}")
         return self._columns[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)
