@@ -97,7 +97,7 @@ def _run_supervised(given: list[str]) -> int:
 
             sender.append(NewsSender(shared.spared))
         for one in sender:
-            one.send(shared.read_news(), code)
+            one.send(shared.read_news(), code, shared.unexpected_end)
 
     return run_supervised(work, explain, start_again if _can_start_again() else None, notify)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ __all__ = [
     "render_columns",
     "render_json",
     "render_json_document",
+    "render_rows",
     "shorten_path",
     "size",
     "span",
@@ -34,6 +36,30 @@ STATUS_COLOURS = {
 }  # fmt: skip
 
 TASK_MARKS = {"waiting": "·", "running": "▸", "ended": "✓", "failed": "✗"}
+
+
+# Columns of a label and of what is behind it that are kept on a narrow terminal.
+_LEAST_LABEL, _LEAST_TEXT = 12, 20
+
+
+def render_rows(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
+    """Render labels and texts as lines of two columns that fit a terminal.
+
+    A long text continues below its beginning, and is broken between words only; a long label is
+    cut.
+    """
+    longest = max((len(name) for name, _ in rows), default=0)
+    label = min(longest, max(_LEAST_LABEL, width // 3))
+    room = max(_LEAST_TEXT, width - label - 4)
+    lines = []
+    for name, text in rows:
+        parts = [text]
+        if len(text) > room:
+            parts = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
+        head = name if len(name) <= label else f"{name[: label - 1]}…"
+        for number_, part in enumerate(parts):
+            lines.append(f"  {'' if number_ else head:<{label}}  {part}".rstrip())
+    return lines
 
 
 def render_json_document(what: str, content: Mapping[str, Any]) -> str:

@@ -27,7 +27,9 @@ from types import FrameType
 from typing import NoReturn
 
 from jobrun.cli.watchdog import OverdueDetector
+from jobrun.core.descriptor_output import open_output_files
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.printed_output import STREAMS
 from jobrun.core.relayed_signals import MEANT, RELAYS
 from jobrun.core.system_calls import (
     ReceivedSignal,
@@ -68,13 +70,17 @@ class SharedState:
 
     Attributes:
         can_start_again: Whether the command can ask for another hash seed, in the slot ``hash``.
+        output: Where the child lets its standard descriptors lead while tasks run.
+        unexpected_end: How the child ended without an exit code, in words; known to the parent.
         spared: Processes of the parent's own, which end by themselves.
     """
 
     def __init__(self, *, can_start_again: bool = False) -> None:
         self.can_start_again = can_start_again
         self.spared: set[int] = set()
+        self.unexpected_end = ""
         self._page = mmap.mmap(-1, _PAGE_BYTES)
+        self.output = open_output_files()
         self._stacks = open_anonymous_file("jobrun-stacks")
         self._news = open_anonymous_file("jobrun-news")
         self._news_read = 0
@@ -130,6 +136,7 @@ class SharedState:
     def run(self, work: Callable[[], int]) -> int:
         """Run the command in the supervised child, and record its exit code."""
         self._pid = os.getpid()
+        STREAMS.use_files(self.output)
         faulthandler.enable(self._stacks)
         if signal.getsignal(signal.SIGQUIT) is signal.SIG_DFL:
             # Where each thread was; then it ends, as it would have without this.

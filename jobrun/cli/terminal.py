@@ -6,6 +6,7 @@ a traceback: output without a reader is dropped.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -90,7 +91,12 @@ class Shell:
     @property
     def result_width(self) -> int:
         """The width of stdout in columns; practically unlimited if it is no terminal."""
-        return shutil.get_terminal_size().columns if self.on_terminal else _ENDLESS
+        return _columns(1) if self.on_terminal else _ENDLESS
+
+    @property
+    def message_width(self) -> int:
+        """The width of stderr in columns; practically unlimited if it is no terminal."""
+        return _columns(2) if self.terminal else _ENDLESS
 
     @property
     def on_terminal(self) -> bool:
@@ -153,3 +159,11 @@ def _silence(stream: TextIO | None) -> None:
     os.dup2(null, stream.fileno())
     os.close(null)
     stream.flush()
+
+
+def _columns(descriptor: int) -> int:
+    """Return the width of the terminal of a descriptor, or of the environment's ``COLUMNS``."""
+    with contextlib.suppress(OSError):
+        if (columns := os.get_terminal_size(descriptor).columns) and "COLUMNS" not in os.environ:
+            return columns
+    return shutil.get_terminal_size().columns

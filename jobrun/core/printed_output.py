@@ -2,22 +2,32 @@
 
 While a session is open, ``sys.stdout`` and ``sys.stderr`` pass on what is written to them, and give
 it to the ``PrintedLines`` of the call that runs in the same context: ``print``, ``logging``,
-``warnings``, progress bars. What C code writes to the descriptors does not come by here.
+``warnings``, progress bars. What C code and programs write to the descriptors 1 and 2 arrives in an
+``OutputFile``, from which it is passed on in the same way (see ``descriptor_output``); it is given
+to the call that began last of those that run.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
+
+from jobrun.core.descriptor_output import OutputFile, line_buffer_c_output, open_output_files
+from jobrun.core.lazy_dataclass import dataclass
 
 Listener = Callable[[Any], None]
 # A line that is longer is passed on in parts.
 _LONGEST = 1 << 16
+# How long what C code writes may take to the terminal while the code runs.
+_LOOK_EVERY_S = 0.1
+_DESCRIPTORS = {"stdout": 1, "stderr": 2}
 
 _printing: ContextVar[PrintedLines | None] = ContextVar("jobrun-printing", default=None)
 
@@ -29,19 +39,19 @@ class PrintedLines:
 
     Args:
         emit: Is called with each line, without its end.
+        label: Of which task the lines are, for the process that watches this one.
     """
 
-    __slots__ = ("_emit", "_left")
+    __slots__ = ("_emit", "_left", "label")
 
-    def __init__(self, emit: Callable[[str], None]) -> None:
+    def __init__(self, emit: Callable[[str], None], label: str = "") -> None:
         self._emit = emit
+        self.label = label
         # By stream: what is behind its last line feed.
-        self._left: dict[str, str] | None = None
+        self._left: dict[str, str] = {}
 
     def add(self, stream: str, text: str) -> None:
         """Add text that was written to a stream, and emit the lines that end in it."""
-        if self._left is None:
-            self._left = {}
         *lines, rest = (self._left.get(stream, "") + text).split("\n")
         self._left[stream] = ""
         for line in lines:
@@ -55,8 +65,8 @@ class PrintedLines:
 
     def end(self) -> None:
         """Emit what was printed without a line feed at its end."""
-        left, self._left = self._left, None
-        for text in left.values() if left else ():
+        left, self._left = self._left, {}
+        for text in left.values():
             if text:
                 self._emit_line(text)
 
@@ -73,12 +83,14 @@ def _last_state(line: str) -> str:
 
 @contextlib.contextmanager
 def collect(lines: PrintedLines) -> Iterator[None]:
-    """Collect what this thread prints within the context."""
+    """Collect what this thread prints within the context, and what C code writes meanwhile."""
     token = _printing.set(lines)
+    STREAMS.begin(lines)
     try:
         yield
     finally:
         _printing.reset(token)
+        STREAMS.end(lines)
         lines.end()
 
 
@@ -99,7 +111,7 @@ def without_collecting(listen: Listener) -> Listener:
 
 
 class StandardStreams:
-    """Puts streams that collect in the place of ``sys.stdout`` and ``sys.stderr`` of this process.
+    """Takes what this process writes to its standard streams and descriptors.
 
     Attributes:
         is_collecting: Whether what tasks print is logged.
@@ -113,23 +125,37 @@ class StandardStreams:
         self._lock = threading.Lock()
         self._users = 0
         self._kept: dict[str, Any] = {}
+        self._files: Sequence[OutputFile] | None = None
+        self._captures: list[_Capture] = []
+        self._running: list[PrintedLines] = []
+        self._arrived: deque[tuple[PrintedLines, str]] = deque()
+        self._reading, self._delivering = threading.Lock(), threading.RLock()
+        # Ends the thread that looks, and that thread, from the first call on.
+        self._looking: tuple[threading.Event, threading.Thread] | None = None
+
+    def use_files(self, files: Sequence[OutputFile]) -> None:
+        """Let the descriptors lead to files that a watching process reads, too, after a crash."""
+        self._files = files
 
     def install(self) -> None:
-        """Put the streams that collect in place until ``remove``, which is called as often."""
+        """Put what collects in place until ``remove``, which is called as often."""
         with self._lock:
             self._users += 1
             self.is_collecting = True
             if self._users == 1:
                 self._kept = {"stdout": sys.stdout, "stderr": sys.stderr}
+                self._capture_descriptors()
                 for name, stream in self._kept.items():
                     if stream is not None:
-                        setattr(sys, name, CollectingStream(stream, name))
+                        shown = self._past_capture(stream)
+                        setattr(sys, name, CollectingStream(stream, name, shown))
 
     def remove(self) -> None:
         """Put the standard streams back after the last use, unless others have replaced them."""
         with self._lock:
             self._users -= 1
             if self._users == 0:
+                self._release_descriptors()
                 for name, stream in self._kept.items():
                     if isinstance(getattr(sys, name), CollectingStream):
                         setattr(sys, name, stream)
@@ -137,6 +163,191 @@ class StandardStreams:
     def stop_collecting(self) -> None:
         """Pass on only, from now on: in a forked process, whose lines would come twice."""
         self.is_collecting = False
+        # Its parent reads them, and shows what the descriptors get.
+        self._captures = []
+
+    def original(self, number: int) -> int:
+        """Return the descriptor that leads to where a standard descriptor led before."""
+        found = (one.kept[number] for one in self._captures if number in one.kept)
+        return next(found, number)
+
+    def begin(self, lines: PrintedLines) -> None:
+        """Give what arrives on the descriptors to these lines, until a call begins or ``end``."""
+        if self._captures:
+            self.pass_on()
+        self._running.append(lines)
+        if self._captures:
+            self._captures[0].file.write_label(lines.label)
+            if self._looking is None:
+                self._look_from_now_on()
+
+    def end(self, lines: PrintedLines) -> None:
+        """Add what arrived on the descriptors by now, and give no more to these lines."""
+        if self._captures:
+            self.pass_on(is_all=True)
+        with contextlib.suppress(ValueError):
+            self._running.remove(lines)
+        if self._captures and self._running:
+            self._captures[0].file.write_label(self._running[-1].label)
+
+    def pass_on(self, *, is_all: bool = False, adds: bool = True) -> None:
+        """Pass on what has arrived on the descriptors: to the terminal, and to lines of a call.
+
+        Args:
+            is_all: Wait for another thread that is just adding to lines. Not within a lock that
+                a listener to the lines may need.
+            adds: Add to the lines; else a later call does.
+        """
+        with self._reading:
+            if is_all and self._captures:
+                self._captures[0].flush()
+            for capture in self._captures:
+                lines = self._running[-1] if self._running else None
+                text = capture.pass_on(is_shown=self.is_shown or lines is None)
+                if lines is not None and text:
+                    self._arrived.append((lines, text))
+        # Without the lock: a listener to the lines may print, and so come by here again.
+        if adds and self._arrived and self._delivering.acquire(blocking=is_all):
+            try:
+                while self._arrived:
+                    lines, text = self._arrived.popleft()
+                    lines.add("descriptor", text)
+            finally:
+                self._delivering.release()
+
+    def _capture_descriptors(self) -> None:
+        for stream in self._kept.values():
+            with contextlib.suppress(Exception):
+                stream.flush()
+        is_own = self._files is None
+        files = open_output_files() if self._files is None else self._files
+        self._captures = [_Capture(file, is_own=is_own) for file in files]
+
+    def _release_descriptors(self) -> None:
+        if self._looking is not None:
+            (stop, thread), self._looking = self._looking, None
+            stop.set()
+            thread.join()
+        self.pass_on(is_all=True)
+        for name in self._kept:
+            with contextlib.suppress(Exception):
+                getattr(sys, name).flush()
+        with self._reading:
+            captures, self._captures = self._captures, []
+            for capture in captures:
+                capture.close()
+
+    def _past_capture(self, stream: Any) -> Any:
+        """Return a stream that writes to where a standard stream wrote before the capture."""
+        try:
+            number = stream.fileno()
+        except (OSError, ValueError, AttributeError):
+            return stream
+        for capture in self._captures:
+            if number in capture.kept:
+                is_direct = getattr(stream, "write_through", False)
+                raw = io.FileIO(capture.kept[number], "wb", closefd=False)
+                return io.TextIOWrapper(
+                    raw if is_direct else io.BufferedWriter(raw),
+                    encoding=stream.encoding,
+                    errors=stream.errors,
+                    line_buffering=getattr(stream, "line_buffering", True),
+                    write_through=is_direct,
+                )
+        return stream
+
+    def _look_from_now_on(self) -> None:
+        with self._lock:
+            if self._looking is not None or not self._captures:
+                return
+            stop = threading.Event()
+
+            def look() -> None:
+                while not stop.wait(_LOOK_EVERY_S):
+                    self.pass_on()
+                    for capture in self._captures:
+                        capture.file.rewind()
+
+            thread = threading.Thread(target=look, name="jobrun-output", daemon=True)
+            self._looking = stop, thread
+            thread.start()
+
+
+class _Capture:
+    """Redirects descriptors to a file, and passes on what arrives there to where they led."""
+
+    def __init__(self, file: OutputFile, *, is_own: bool) -> None:
+        self.file = file
+        self._is_own = is_own
+        self.flush = line_buffer_c_output()
+        self.flush()
+        #: By descriptor, a copy of what it was.
+        self.kept = {number: os.dup(number) for number in file.descriptors}
+        for number in file.descriptors:
+            os.dup2(file.writing, number)
+
+    def pass_on(self, *, is_shown: bool) -> str:
+        """Read what has arrived; return it as text, and write it to the terminal if wanted."""
+        text = ""
+        while data := self.file.read():
+            if is_shown:
+                write_all(self.kept[self.file.descriptors[0]], data)
+            text += self.file.decode(data)
+        return text
+
+    def close(self) -> None:
+        """Let the descriptors lead to where they led before."""
+        self.flush()
+        for number, kept in self.kept.items():
+            os.dup2(kept, number)
+        self.pass_on(is_shown=True)
+        for kept in self.kept.values():
+            os.close(kept)
+        if self._is_own:
+            self.file.close()
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutput:
+    """What a process that has ended wrote to its descriptors, and did not pass on.
+
+    Attributes:
+        lines: Its lines.
+        task: Of the call that began last; empty if none did.
+        node: Of that call, as are ``instance`` and ``epoch``.
+    """
+
+    lines: tuple[str, ...]
+    task: str
+    node: str = ""
+    instance: int = 0
+    epoch: int = 0
+
+
+def take_left_output(files: Iterable[OutputFile]) -> list[LeftOutput]:
+    """Read what a process that has ended left in its files, and show it on the terminal."""
+    found = []
+    for file in files:
+        lines: list[str] = []
+        printed = PrintedLines(lines.append)
+        task, *call = file.read_label().split("\n")
+        while data := file.read():
+            if STREAMS.is_shown or not task:
+                write_all(file.descriptors[0], data)
+            printed.add("descriptor", file.decode(data))
+        printed.end()
+        if lines:
+            node, instance, epoch = call or ("", 0, 0)
+            found.append(LeftOutput(tuple(lines), task, node, int(instance), int(epoch)))
+    return found
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write bytes to a terminal or pipe; those are lost that it does not take."""
+    view = memoryview(data)
+    with contextlib.suppress(OSError):
+        while view:
+            view = view[os.write(descriptor, view) :]
 
 
 STREAMS = StandardStreams()
@@ -145,28 +356,48 @@ os.register_at_fork(after_in_child=STREAMS.stop_collecting)
 
 
 class CollectingStream:
-    """A standard stream that collects what tasks print, and has all else of the one it wraps."""
+    """A standard stream that collects what tasks print, and has all else of the one it wraps.
 
-    def __init__(self, stream: Any, name: str) -> None:
+    Args:
+        stream: The one it wraps.
+        name: Of the stream.
+        shown: Writes to where that one wrote before its descriptor was redirected.
+    """
+
+    def __init__(self, stream: Any, name: str, shown: Any = None) -> None:
         self._stream = stream
+        self._shown = stream if shown is None else shown
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self._target, name)
+
+    def fileno(self) -> int:
+        """Return the standard descriptor: a program that gets it is collected, too."""
+        return int(self._stream.fileno())
+
+    @property
+    def _target(self) -> Any:
+        """What gets what is written: in a forked process the descriptor, which its parent reads."""
+        return self._shown if STREAMS.is_collecting else self._stream
 
     @property
     def buffer(self) -> CollectingBuffer:
         """The stream of bytes behind the text."""
-        return CollectingBuffer(self._stream.buffer, self)
+        return CollectingBuffer(self._target.buffer, self)
 
     def write(self, text: str) -> int:
         """Write text to the wrapped stream, and add it to the lines of the call that runs here."""
-        lines = _printing.get()
-        if lines is None or not STREAMS.is_collecting:
-            return int(self._stream.write(text))
-        count = int(self._stream.write(text)) if STREAMS.is_shown else len(text)
-        lines.add(self._name, text)
-        return count
+        lines = _printing.get() if STREAMS.is_collecting else None
+        if STREAMS.is_collecting:
+            # What C code wrote before comes before it. A display that writes holds locks which
+            # listeners to lines need: it adds none.
+            STREAMS.pass_on(adds=lines is not None)
+        if lines is None or STREAMS.is_shown:
+            self._target.write(text)
+        if lines is not None:
+            lines.add(self._name, text)
+        return len(text)
 
     def writelines(self, lines: Any) -> None:
         """Write texts one after the other."""

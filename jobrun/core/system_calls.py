@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # <linux/prctl.h>
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+# <linux/falloc.h>
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2
 _POLL_S = 0.02
 _PARENT_POLL_S = 0.2
 
@@ -226,6 +228,15 @@ def allocate_file(descriptor: int, size_bytes: int) -> None:
     """
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, size_bytes)
+
+
+def free_beginning(descriptor: int, size_bytes: int) -> None:
+    """Free the blocks of the first bytes of a file (``fallocate``), which then read as zeros."""
+    call = find_c_function("fallocate")
+    if call is not None:
+        import ctypes  # noqa: PLC0415 - see above
+
+        call(descriptor, _PUNCH_HOLE | _KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(size_bytes))
 
 
 def advise_sequential(descriptor: int) -> None:

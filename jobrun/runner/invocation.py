@@ -71,7 +71,7 @@ from jobrun.runner.saving.mid_epoch_saver import (
     read_midpoint,
 )
 from jobrun.runner.saving.saver import CheckpointSaver, NoSaver, Saver
-from jobrun.runner.stop_requests import REQUEST_NAME, StopRequests
+from jobrun.runner.stop_requests import REQUEST_NAME, SENDER_NAME, StopRequests
 from jobrun.runner.time_account import TimeAccount, UsageRecorder
 from jobrun.runtime.frame.safe_point import SafePoint
 from jobrun.session.base import RunContext, Session
@@ -316,6 +316,7 @@ def _announce(work: Invocation, path: str) -> None:
 def _build_stop_requests(work: Invocation, session: Session) -> StopRequests:
     request = work.run.path / REQUEST_NAME
     request.unlink(missing_ok=True)
+    request.with_name(SENDER_NAME).unlink(missing_ok=True)
     return StopRequests(
         session.request_stop,
         grace_s=work.options.grace_s,

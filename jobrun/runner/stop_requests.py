@@ -39,6 +39,9 @@ _EPOCHS_SEEN = 8
 # A signal to a whole group of processes comes here twice, once passed on, so soon.
 _SAME_S = 1.0
 REQUEST_NAME = "stop-request"
+# Beside it: 'jobrun stop' has sent the signal that comes.
+SENDER_NAME = "stop-command"
+_BY_COMMAND = "asked by 'jobrun stop'"
 
 
 @contextlib.contextmanager
@@ -198,8 +201,14 @@ class StopRequests:
                 # Others, such as an alarm's, are not ours.
                 if meant in _STOPPING and not self._is_copy(number, meant):
                     self._insisted = bool(self._reason)
-                    self._note(_words(meant), interrupted=meant == signal.SIGINT)
+                    self._note(self._words(meant), interrupted=meant == signal.SIGINT)
             self._look()
+
+    def _words(self, number: int) -> str:
+        """Say by whom the stop was requested: by a signal, or by the command that sent it."""
+        sender = self._request and self._request.with_name(SENDER_NAME)
+        is_command = number == signal.SIGTERM and sender is not None and sender.exists()
+        return _BY_COMMAND if is_command else _words(number)
 
     def _is_copy(self, number: int, meant: int) -> bool:
         """Return whether a stop signal is a relayed copy of a request received just before."""

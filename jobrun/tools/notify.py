@@ -27,8 +27,10 @@ from typing import Any
 
 from jobrun.core.errors import JobrunError
 from jobrun.core.notify_target import News, NotifyTarget
+from jobrun.runner.rundir.run_directories import open_run
 from jobrun.runner.rundir.run_json import read_record
 from jobrun.tools.runs.metrics import read_last_metrics
+from jobrun.tools.runs.status import read_status
 
 TIMEOUT_S = 5.0
 TRIES = 3
@@ -57,7 +59,7 @@ def build_message(run: Path, news: News, exit_code: int | None, detail: str = ""
     except JobrunError as error:
         reason = reason or str(error)
     else:
-        message |= {"job": record.job, "epoch": record.epoch}
+        message |= {"job": record.job, "epoch": max(record.epoch, _newest_epoch(run))}
         # A process that was killed has left the record as it was at its start.
         if not reason and exit_code is not None and record.exit_code == exit_code:
             reason = record.reason
@@ -67,6 +69,14 @@ def build_message(run: Path, news: News, exit_code: int | None, detail: str = ""
         message["continue"] = shlex.join(("jobrun", "resume", str(run)))
     message["text"] = _summarize(message)
     return message
+
+
+def _newest_epoch(run: Path) -> int:
+    """Return the newest epoch that ended, which a process that crashed has not recorded; or -1."""
+    try:
+        return read_status(open_run(run)).epoch
+    except (JobrunError, OSError):
+        return -1
 
 
 def send(target: NotifyTarget, message: Mapping[str, Any], timeout_s: float = TIMEOUT_S) -> str:

@@ -66,6 +66,11 @@ def test_specs_and_the_folders_on_the_way_to_them_are_offered(tmp_path, monkeypa
     assert offered("run", "deep/") == ["deep/b.yml"]
 
 
+def test_pages_and_keys_are_offered_to_explain(offered):
+    assert {"checkpoint.keep", "checkpoint.every"} <= set(offered("explain", "checkpoint."))
+    assert "tutorial" in offered("explain", "tut")
+
+
 def test_params_are_offered_with_their_defaults(tmp_path, monkeypatch, offered):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.yaml").write_text(

@@ -98,6 +98,16 @@ def test_commands_that_print_csv_or_github_print_json_too():
             assert "--json" in names, path
 
 
+def test_a_file_to_write_is_named_by_out():
+    others = {
+        (path, _long(param))
+        for path, param in _options()
+        if param.metavar == "FILE" and (param.help or "").startswith("Write")
+        and _long(param) not in {"--out", "--junit"}
+    }  # fmt: skip
+    assert others == set()
+
+
 def test_help_of_a_command_is_shown_by_help(capsys):
     for words, usage in [
         (["help", "run"], "Usage: jobrun run "),

@@ -5,10 +5,14 @@ from __future__ import annotations
 import io
 import logging
 import os
+import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
+from jobrun.core.descriptor_output import open_output_files
 from jobrun.core.printed_output import (
     STREAMS,
     CollectingStream,
@@ -141,6 +145,144 @@ def test_a_display_can_keep_what_is_printed_from_the_terminal(terminal):
 
     assert terminal.lines_of(act, is_shown=False) == ["a", "b"]
     assert terminal() == "its own\n"
+
+
+def test_what_is_written_to_descriptors_is_logged_with_the_call_that_began_last(capfd):
+    found = {"first": [], "second": []}
+    STREAMS.install()
+    try:
+        os.write(1, b"before\n")
+        with collect(PrintedLines(found["first"].append)):
+            os.write(1, b"one\n")
+            with collect(PrintedLines(found["second"].append)):
+                os.write(2, b"two\npart")
+            os.write(1, b"three\n")
+        os.write(1, b"after\n")
+    finally:
+        STREAMS.remove()
+
+    assert found == {"first": ["one", "three"], "second": ["two", "part"]}
+    shown = capfd.readouterr()
+    assert (shown.out, shown.err) == ("before\none\nthree\nafter\n", "two\npart")
+
+
+def test_what_a_display_keeps_from_the_terminal_is_logged_from_descriptors_too(capfd):
+    found = []
+    STREAMS.install()
+    STREAMS.is_shown = False
+    try:
+        with collect(PrintedLines(found.append)):
+            os.write(1, b"kept\n")
+    finally:
+        STREAMS.remove()
+        STREAMS.is_shown = True
+
+    assert (found, capfd.readouterr().out) == (["kept"], "")
+
+
+def test_a_display_that_writes_under_its_lock_is_not_asked_to_show_lines():
+    display = threading.Lock()
+    found = []
+
+    def show(line):
+        with display:
+            found.append(line)
+
+    def draw():
+        with display:
+            sys.stderr.write("")
+
+    STREAMS.install()
+    try:
+        with collect(PrintedLines(show)):
+            os.write(1, b"a line\n")
+            drawing = threading.Thread(target=draw, daemon=True)
+            drawing.start()
+            drawing.join(30)
+            assert not drawing.is_alive()
+    finally:
+        STREAMS.remove()
+
+    assert found == ["a line"]
+
+
+def test_a_long_call_shows_what_it_writes_to_descriptors_while_it_runs(capfd):
+    STREAMS.install()
+    try:
+        with collect(PrintedLines(lambda _: None)):
+            os.write(1, b"soon\n")
+            end = time.monotonic() + 30
+            shown = ""
+            while not shown and time.monotonic() < end:
+                time.sleep(0.01)
+                shown = capfd.readouterr().out
+    finally:
+        STREAMS.remove()
+
+    assert shown == "soon\n"
+
+
+def test_what_a_program_writes_after_it_has_emptied_the_file_is_logged(capfd):
+    found = []
+    STREAMS.install()
+    try:
+        with collect(PrintedLines(found.append)):
+            os.write(2, b"a line that is long\n")
+            STREAMS.pass_on()
+            subprocess.run(["sh", "-c", "echo short > /dev/stderr"], check=True)
+            end = time.monotonic() + 30
+            while len(found) < 2 and time.monotonic() < end:
+                time.sleep(0.01)
+    finally:
+        STREAMS.remove()
+
+    assert found == ["a line that is long", "short"]
+
+
+def test_memory_of_output_that_was_read_is_freed():
+    (file, *others) = open_output_files()
+    try:
+        for _ in range(16):
+            os.write(file.writing, b"x" * (1 << 20))
+            while file.read():
+                pass
+        assert os.fstat(file.writing).st_blocks * 512 < 4 << 20
+    finally:
+        for one in (file, *others):
+            one.close()
+
+
+def test_a_forked_process_is_logged_by_way_of_the_descriptor(capfd):
+    found = []
+    STREAMS.install()
+    try:
+        with collect(PrintedLines(found.append)):
+            child = os.fork()
+            if child == 0:
+                os.write(1, b"by a child\n")
+                os._exit(0)
+            os.waitpid(child, 0)
+    finally:
+        STREAMS.remove()
+
+    assert (found, capfd.readouterr().out) == (["by a child"], "by a child\n")
+
+
+def test_a_stream_whose_write_returns_nothing_can_be_collected(terminal):
+    class Odd(io.StringIO):
+        def write(self, text):
+            super().write(text)
+
+    found = []
+    stream = CollectingStream(Odd(), "stdout")
+    STREAMS.install()
+    try:
+        with collect(PrintedLines(found.append)):
+            print("line", file=stream)
+    finally:
+        STREAMS.remove()
+
+    assert found == ["line"]
 
 
 def test_streams_are_put_back_after_the_last_of_two_sessions(terminal):

@@ -49,7 +49,7 @@ def folder(tmp_path_factory) -> Path:
         ("diff", "squares@13", "squares@14"), ("inspect-checkpoint", "squares"),
         ("inspect-checkpoint", "squares", "--values"), ("ckpt", "verify"),
         ("inspect-checkpoint", "squares", "--plot"),
-        ("inspect-checkpoint", "squares", "--html", "page.html"),
+        ("inspect-checkpoint", "squares", "--out", "page.html"),
         ("ckpt", "diff", "squares@13", "squares@14"),
         ("ckpt", "export", "squares", "--out", "out.npz"),
     ],

@@ -41,7 +41,7 @@ def _run(folder, more, *words, **variables):
         ("{log: x}", (), 0, "finished", 3),
         ("{log: x}", ("--max-epochs", "2"), 75, "stopped", 2),
         ("{assert: w < 3}", (), 1, "failed", 2),
-        ("{call: 'leave:leave', with: {w: w}}", (), 1, "failed", -1),
+        ("{call: 'leave:leave', with: {w: w}}", (), 1, "failed", 1),
     ],
 )
 def test_news_of_a_run_are_posted(tmp_path, more, words, code, news, epoch):
@@ -52,8 +52,9 @@ def test_news_of_a_run_are_posted(tmp_path, more, words, code, news, epoch):
     assert ended.returncode == code, ended.stderr
     assert (message["news"], message["exit_code"]) == (news, code)
     assert message["directory"] == str(only_run(tmp_path / "runs").resolve())
-    # A process that ends itself leaves the record as it was at the start.
     assert message["epoch"] == epoch
+    if "leave" in more:
+        assert "os._exit(0) in epoch 2 (tasks: step)" in message["reason"]
     assert ("continue" in message) == (news != "finished")
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.command import jobrun
 
 TALK = """
-import logging, sys, warnings
+import ctypes, logging, os, sys, warnings
 
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 
@@ -16,6 +16,8 @@ def talk(epoch, node):
     logging.info("logged %d", epoch)
     warnings.showwarning(UserWarning("warned"), UserWarning, "x.py", 3, line="")
     sys.stderr.write("\\r 50%|##\\r100%|####\\n")
+    ctypes.CDLL(None).puts(b"by C")
+    os.system("echo by a program")
 """
 SPEC = """
 jobrun: 1
@@ -37,7 +39,11 @@ def test_prints_are_logged_under_their_task_and_shown_once(tmp_path, session):
     ended = jobrun("run", "talk.yaml", "--session", session, cwd=tmp_path)
 
     assert ended.returncode == 0
-    assert ended.stdout.splitlines() == ["hello a 1", "hello b 1", "hello a 2", "hello b 2"]
+    shown = ended.stdout.splitlines()
+    assert [line for line in shown if line.startswith("hello")] == [
+        "hello a 1", "hello b 1", "hello a 2", "hello b 2",
+    ]  # fmt: skip
+    assert sorted(shown)[:8] == ["by C"] * 4 + ["by a program"] * 4
     assert ended.stderr.count("INFO logged 2") == 2
     for task, node in (("chat", "a"), ("other", "b")):
         said = jobrun("logs", "latest", task, cwd=tmp_path).stdout
@@ -49,5 +55,43 @@ def test_prints_are_logged_under_their_task_and_shown_once(tmp_path, session):
                 f"[{epoch}] INFO logged {epoch}",
                 f"[{epoch}] x.py:3: UserWarning: warned",
                 f"[{epoch}] 100%|####",
+                f"[{epoch}] by C",
+                f"[{epoch}] by a program",
             )
         ]
+
+
+@pytest.mark.parametrize("session", ["threads", pytest.param("processes", marks=pytest.mark.long)])
+def test_last_words_of_c_code_before_a_crash_are_shown_and_logged(tmp_path, session):
+    (tmp_path / "crash.py").write_text(
+        "import ctypes\n"
+        "def crash():\n"
+        "    library = ctypes.PyDLL(None)\n"
+        "    library.puts(b'last words')\n"
+        "    ctypes.string_at(0)\n"
+    )
+    (tmp_path / "crash.yaml").write_text(
+        "jobrun: 1\nname: crash\ninit: [{task: first, steps: ['x = 0']}]\n"
+        "epoch: [{task: fall, steps: [{call: 'crash:crash'}]}]\nstop: [epochs: 2]\n"
+    )
+
+    command = ["run", "crash.yaml", "--session", session, "--max-failures", "0"]
+    ended = jobrun(*command, cwd=tmp_path)
+
+    assert "last words" in ended.stdout.splitlines()
+    assert jobrun("logs", "latest", "fall", cwd=tmp_path).stdout == "[1] last words\n"
+
+
+def test_c_code_that_holds_the_gil_can_print_any_amount(tmp_path):
+    (tmp_path / "long.py").write_text(
+        "import ctypes\ndef print_long():\n    ctypes.PyDLL(None).printf(b'%4000000d\\n', 7)\n"
+    )
+    (tmp_path / "long.yaml").write_text(
+        "jobrun: 1\nname: long\ninit: [{task: first, steps: ['x = 0']}]\n"
+        "epoch: [{task: say, steps: [{call: 'long:print_long'}]}]\nstop: [epochs: 1]\n"
+    )
+
+    ended = jobrun("run", "long.yaml", cwd=tmp_path)
+
+    assert ended.returncode == 0
+    assert ended.stdout.splitlines()[0] == " " * 3_999_999 + "7"

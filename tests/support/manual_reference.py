@@ -58,7 +58,8 @@ def _functions() -> Iterator[str]:
 
 def _commands() -> Iterator[str]:
     yield "# Commands and their options\n"
-    context = click.Context(group, info_name="jobrun", max_content_width=_WIDTH)
+    settings = {**group.context_settings, "max_content_width": _WIDTH}
+    context = click.Context(group, info_name="jobrun", **settings)
     for name in COMMANDS:
         command = group.get_command(context, name)
         assert command is not None

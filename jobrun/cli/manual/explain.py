@@ -9,9 +9,10 @@ from pathlib import Path
 
 import click
 
+from jobrun.cli.completions import CompletedText
 from jobrun.cli.formatting import render_json_document
 from jobrun.cli.manual.ops import list_definitions, render_function
-from jobrun.cli.manual.topics import TOPICS, nearest_topic
+from jobrun.cli.manual.topics import TOPICS, list_topics, nearest_topic
 from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
 from jobrun.core.error_catalogue import Entry, read_catalogue
@@ -39,14 +40,18 @@ _GENERATED = {
 }
 
 
+TOPIC = CompletedText("topic", lambda _ctx, _word: ((name, "") for name in list_topics()))
+
+
 @click.command("explain", cls=Command)
-@click.argument("code", metavar="[TOPIC|CODE|KEY|NAME]", required=False)
+@click.argument("code", type=TOPIC, metavar="[TOPIC|CODE|KEY|NAME]", required=False)
 @option(
-    "--html", metavar="FILE", default="", help="Write the whole manual as one page; '-' is stdout."
-)
+    "-o", "--out", metavar="FILE", default="",
+    help="Write the whole manual as one page (HTML); '-' is stdout.",
+)  # fmt: skip
 @json_option
 @click.pass_obj
-def command(shell: Shell, code: str | None, html: str, as_json: bool) -> None:
+def command(shell: Shell, code: str | None, out: str, as_json: bool) -> None:
     r"""Show a TOPIC of the manual, an error CODE, a KEY of a spec, or a function by its NAME.
 
     Without one the topics are listed; 'jobrun explain codes' lists all codes.
@@ -57,12 +62,12 @@ def command(shell: Shell, code: str | None, html: str, as_json: bool) -> None:
       jobrun explain E021
       jobrun explain checkpoint.keep
     """
-    if html:
+    if out:
         if code is not None or as_json:
             raise UsageError.of(
-                "E404", "--html writes the whole manual", "remove the other arguments"
+                "E404", "--out writes the whole manual", "remove the other arguments"
             )
-        _write_manual(html, shell)
+        _write_manual(out, shell)
         return
     if code is None and not as_json:
         shell.print(_contents())

@@ -162,6 +162,11 @@ def nearest_topic(given: str) -> str:
     """Suggest the nearest word that ``jobrun explain`` knows: a topic, key or function."""
     if found := counterpart(given):
         return found
+    return did_you_mean(given, list_topics())
+
+
+def list_topics() -> list[str]:
+    """List the words that ``jobrun explain`` knows, but for codes."""
     draws = (f"rng.{name}" for name in DRAWS)
     keys = list_key_words(list_key_tables())
-    return did_you_mean(given, (*TOPICS, *read_pages(), *OPERATORS, *draws, *keys))
+    return [*TOPICS, *read_pages(), *OPERATORS, *draws, *keys]

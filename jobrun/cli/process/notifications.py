@@ -61,12 +61,13 @@ class NewsSender:
         self._request: dict[str, Any] = {}
         self._senders: list[subprocess.Popen[bytes]] = []
 
-    def send(self, lines: list[bytes], exit_code: int | None) -> None:
+    def send(self, lines: list[bytes], exit_code: int | None, detail: str = "") -> None:
         """Send the notifications noted by the supervised child, and that its run has ended.
 
         Args:
             lines: As ``NewsOfRun`` has written them.
             exit_code: None while the run continues; with it, all that is sent is waited for.
+            detail: How the child ended, where it could not record that itself.
         """
         for line in lines:
             content = json.loads(line)
@@ -76,7 +77,7 @@ class NewsSender:
                 self._start(content | {"exit_code": None})
         if exit_code is None:
             return
-        self._start({"news": news_of_exit(exit_code), "exit_code": exit_code, "detail": ""})
+        self._start({"news": news_of_exit(exit_code), "exit_code": exit_code, "detail": detail})
         deadline = time.monotonic() + _LONGEST_S
         for sender in self._senders:
             try:

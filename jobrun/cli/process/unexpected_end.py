@@ -23,7 +23,9 @@ from jobrun.core.errors import (
     TaskFailedError,
 )
 from jobrun.core.events import Event, GroupEnded, GroupStarted, Listener, RunStarted
+from jobrun.core.printed_output import take_left_output
 from jobrun.core.relayed_signals import MEANT, RELAYS
+from jobrun.runner.rundir.logs import append_left_output
 from jobrun.runner.rundir.run_json import RECORD_NAME
 
 _LOOK_FOR_KILLER = (
@@ -99,10 +101,12 @@ def report_unexpected_end(
         lacked_memory: Whether the kernel has ended a process for lack of memory meanwhile.
     """
     shell = Shell()
+    left = take_left_output(shared.output)
+    if (run := shared.read("run")) and Path(run, RECORD_NAME).is_file():
+        append_left_output(Path(run), left)
     stack = extract_frames(shared.stacks, task_line_of(ended.overdue))
     lacked = lacked_memory()
     mend = "saved epochs are intact"
-    run = shared.read("run")
     if run and Path(run, RECORD_NAME).is_file():
         mend += f"; to continue: jobrun resume {run}"
     how = f"{_how(shared, ended, lacked=lacked)} {_where(shared)}"
@@ -112,6 +116,7 @@ def report_unexpected_end(
         fault = Fault("E386", how, f"{mend}; {_LOOK_FOR_KILLER}")
     else:
         fault = Fault("E386", how, mend)
+    shared.unexpected_end = fault.message
     print_faults((fault,), shell)
     for line in stack:
         shell.say(f"  {line}")

@@ -13,7 +13,7 @@ from rich.text import Text
 from jobrun.cli.formatting import TASK_MARKS, number, size, span
 from jobrun.cli.progress.plain import render_heading, render_warning
 from jobrun.cli.progress.run_state import RunState, TaskState, render_log
-from jobrun.cli.progress.screen import Screen
+from jobrun.cli.progress.screen import Screen, TerminalConsole
 from jobrun.cli.runs.chart import sparkline
 from jobrun.cli.terminal import Shell
 from jobrun.core.events import Event, Logged, Noted, RunStarted
@@ -40,7 +40,7 @@ class LiveProgress:
     def __init__(self, shell: Shell, state: RunState) -> None:
         self._state = state
         self._lock = Lock()
-        console = Console(stderr=True, no_color=not shell.colours, highlight=False)
+        console = TerminalConsole(stderr=True, no_color=not shell.colours, highlight=False)
         self._screen = Screen(console, lambda: LiveView(state, self._lock))
 
     def __enter__(self) -> LiveProgress:

@@ -100,11 +100,8 @@ def render_tables(found: Table, files: tuple[Path, ...], times: TimeUse | None =
     lines += ["", *_table(4, ("body", "set-up", "reports", "runs", "task", "instance"), instances)]
     lines += ["", *_table(1, ("time", "node"), nodes)]
     shown = [shorten_path(str(path)) for path in files]
-    descriptions = ("all rows", "the trace: open it in chrome://tracing or ui.perfetto.dev")
-    width = max(map(len, shown))
-    return lines + [
-        f"  {path:<{width}}  {what}" for path, what in zip(shown, descriptions, strict=True)
-    ]
+    lines += ["", "files: all rows; a trace to open in chrome://tracing or ui.perfetto.dev"]
+    return lines + [f"  {path}" for path in shown]
 
 
 def _table(numbers: int, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:

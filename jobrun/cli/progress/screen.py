@@ -8,6 +8,7 @@ its terminal has folded are taken away, too.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Callable
 from threading import Event, Lock, Thread
@@ -15,7 +16,9 @@ from types import TracebackType
 from typing import Self
 
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleDimensions, RenderableType
+
+from jobrun.core.printed_output import STREAMS
 
 _EVERY_S = 0.25
 _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
@@ -24,6 +27,22 @@ _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 # Of the last row nothing is used: a line end there would scroll.
 _ROWS_LEFT_FREE = 2
+
+
+class TerminalConsole(Console):
+    """A console that knows its size also while standard descriptors lead elsewhere."""
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        """The columns and lines of the terminal that stderr led to at the start."""
+        if not {"COLUMNS", "LINES"} & os.environ.keys():
+            with contextlib.suppress(OSError):
+                return ConsoleDimensions(*os.get_terminal_size(STREAMS.original(2)))
+        return super().size
+
+    @size.setter
+    def size(self, new_size: tuple[int, int]) -> None:
+        self._width, self._height = new_size
 
 
 class Screen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from jobrun.cli.formatting import (
     list_times,
     number,
     render_json_document,
+    render_rows,
     shorten_path,
     size,
     span,
@@ -37,7 +39,7 @@ def print_summary(result: RunResult, state: RunState, shell: Shell, verbosity: i
     # Programs have heard it as an event.
     verbosity = -1 if shell.log_format == "json" else verbosity
     if verbosity >= 0:
-        for line in render_summary(result, state):
+        for line in render_summary(result, state, shell.message_width):
             shell.say(line.replace(word, shell.paint(word, "bold", colour), 1))
     if result.exit_code == 9:
         print_faults(result.faults, shell)
@@ -46,8 +48,14 @@ def print_summary(result: RunResult, state: RunState, shell: Shell, verbosity: i
             shell.say(f"{label} {words}")
 
 
-def render_summary(result: RunResult, state: RunState) -> list[str]:
-    """Render the printed summary of an ended run, without colours, as lines."""
+def render_summary(result: RunResult, state: RunState, width: int = sys.maxsize) -> list[str]:
+    """Render the printed summary of an ended run, without colours, as lines.
+
+    Args:
+        result: Of the run.
+        state: What its events said.
+        width: Of the terminal, in columns.
+    """
     word, _ = _ENDINGS[result.exit_code]
     lines = [_ending(word, result)]
     rows = [(name, number(value)) for name, value in state.latest().items()]
@@ -62,8 +70,7 @@ def render_summary(result: RunResult, state: RunState) -> list[str]:
     rows.append(("run", shorten_path(result.run_path)))
     found = _artifacts(Path(result.run_path))
     rows += [("" if index else "result", path) for index, path in enumerate(found)]
-    width = max(len(name) for name, _ in rows)
-    return lines + [f"  {name:<{width}}  {text}" for name, text in rows]
+    return lines + render_rows(rows, width)
 
 
 def _time_rows(state: RunState) -> list[tuple[str, str]]:

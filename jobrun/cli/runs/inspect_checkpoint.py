@@ -65,7 +65,10 @@ _RESET = "\x1b[0m"
     help="Show the values.",
 )
 @option("--plot", is_flag=True, help="Draw histograms, and matrices as pictures.")
-@option("--html", metavar="FILE", default="", help="Write a page with drawings instead.")
+@option(
+    "-o", "--out", metavar="FILE", default="",
+    help="Write a page (HTML) with drawings instead; '-' is stdout.",
+)  # fmt: skip
 @json_option
 @run_dir_option
 @click.pass_obj
@@ -81,8 +84,8 @@ def command(
       jobrun inspect-checkpoint kmeans@12
       jobrun inspect-checkpoint latest --blob C --values
     """
-    if as_json + form["plot"] + bool(form["html"]) > 1:
-        raise UsageError.of("E404", "--plot, --html and --json exclude each other", "choose one")
+    if as_json + form["plot"] + bool(form["out"]) > 1:
+        raise UsageError.of("E404", "--plot, --out and --json exclude each other", "choose one")
     found = api.inspect_checkpoint(target, run_dir)
     files = select_blobs(found, node, blob)
     if as_json:
@@ -91,8 +94,8 @@ def command(
                 "checkpoint", inspection_values(found, files, values=form["values"])
             )
         )
-    elif form["html"]:
-        _write_page(shell, found, files, form["html"])
+    elif form["out"]:
+        _write_page(shell, found, files, form["out"])
     else:
         lines = _text(found, files, values=form["values"])
         shell.print("\n".join([*lines, *(_drawings(shell, found, files) if form["plot"] else [])]))

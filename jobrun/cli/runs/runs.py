@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -26,8 +27,8 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.text.fault_text import visible
 from jobrun.core.text.names import did_you_mean
-from jobrun.runner.rundir.run_directories import Run, find_run, open_run
-from jobrun.tools.runs.manage_runs import change_tags, list_runs, measure_size, remove_run
+from jobrun.runner.rundir.run_directories import Run, find_run, open_run, suggest_run_dir
+from jobrun.tools.runs.manage_runs import change_tags, measure_size, remove_run
 from jobrun.tools.runs.summarise_runs import RunSummary, read_summaries
 from jobrun.tools.runs.table import (
     filter_runs,
@@ -38,6 +39,8 @@ from jobrun.tools.runs.table import (
     sort_runs,
     with_best_metrics,
 )
+
+_WIDEST = 1 << 16
 
 command = SubcommandGroup(
     "runs",
@@ -79,8 +82,8 @@ command = SubcommandGroup(
 def _list(shell: Shell, /, job: str, run_dir: str, **given: Any) -> None:
     r"""Show runs with the params that differ and their last metrics, the newest last.
 
-    Of one JOB, or of all: each job has a table of its own, and each sweep. Columns that find no
-    room are left out.
+    Of one JOB or sweep, or of all: each has a table of its own. Columns that find no room are left
+    out.
 
     \b
     Examples:
@@ -94,7 +97,7 @@ def _list(shell: Shell, /, job: str, run_dir: str, **given: Any) -> None:
     for fault in listed.faults:
         shell.say(f"warning: {visible(fault)}")
     if job and not listed.runs and not listed.faults:
-        jobs = {one.job for one in list_runs(root)}
+        jobs = {one.sweep or one.job for one in read_summaries(root).runs}
         raise UsageError.of("E351", f"no run of '{job}' in {root}", did_you_mean(job, jobs))
     now = datetime.now(UTC)
     found = _selected(listed.runs, root, now, given)
@@ -109,7 +112,8 @@ def _list(shell: Shell, /, job: str, run_dir: str, **given: Any) -> None:
     elif found:
         _print_table(found, shell, now, given)
     else:
-        shell.say(f"no such run in {root}" if listed.runs else f"no runs in {root}")
+        none = f"no runs in {root}; {suggest_run_dir(root)}"
+        shell.say(f"no such run in {root}" if listed.runs else none)
 
 
 def _selected(
@@ -144,7 +148,8 @@ def _print_table(
     groups = group_runs(found, nest_forks=not is_sorted, always=columns)
     shell.print("\n".join(table.render(groups)))
     if table.left_out:
-        shell.say(f"no room for: {', '.join(table.left_out)} (--csv prints all)")
+        text = f"no room for: {', '.join(table.left_out)} (--csv prints all)"
+        shell.say(textwrap.fill(text, min(_WIDEST, shell.message_width), break_on_hyphens=False))
 
 
 @command.command("tag", cls=Command)
@@ -199,7 +204,7 @@ def _remove(
             shell.print(f"{run.name}  {size(size_bytes)}")
         if found:
             shell.say(f"{_count(len(found))}, {size(sum(sizes))}")
-    if not found:
+    if not (found or given.get("kept")):
         shell.say(f"no such run in {root}")
     if dry_run or not found:
         return
@@ -233,6 +238,7 @@ def _old_runs(shell: Shell, root: Path, given: dict[str, Any]) -> list[Run]:
     ]
     found = [open_run(root / one.path) for one in chosen]
     kept = [run for run in found if run.unfinished and run.has_saved and not given["unfinished"]]
+    given["kept"] = len(kept)
     if kept:
         shell.say(f"{_count(len(kept))} unfinished, and kept; --unfinished removes them, too")
     return [run for run in found if run not in kept]

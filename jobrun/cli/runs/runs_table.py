@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from jobrun.cli.formatting import STATUS_COLOURS, number, span
@@ -67,13 +68,18 @@ class RunsTable:
 
     def _group(self, group: RunGroup, words: Counter[str]) -> list[str]:
         columns = self._columns(group, words)
+        above = []
+        if len(columns[0].head) > max(_LONGEST_CELL, *map(len, columns[0].cells)):
+            # A column as wide as this name would take the room of others.
+            above = [self._shell.paint(columns[0].head, "bold", result=True)]
+            columns[0] = replace(columns[0], head="run")
         width = self._shell.result_width
         shown = _fitting(columns, width)
         self.left_out |= {one.head: None for one in columns if one not in shown}
         room = width - sum(one.width + _GAP for one in shown)
         notes = [_note(run) for run in group.runs]
         has_notes = room >= min(_LEAST_NOTE, max(map(len, notes))) and any(notes)
-        lines = [self._head(shown, has_notes=has_notes)]
+        lines = [*above, self._head(shown, has_notes=has_notes)]
         status = next(at for at, one in enumerate(shown) if one.key == "status")
         padded = [_padded(one) for one in shown]
         for at, run in enumerate(group.runs):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +18,7 @@ from jobrun.cli.formatting import (
     list_times,
     number,
     render_json_document,
+    render_rows,
     shorten_path,
     size,
     span,
@@ -82,7 +84,7 @@ def _in_place(lines: list[str], before: str) -> str:
 
 def _text(state: Status, shell: Shell) -> list[str]:
     colour = STATUS_COLOURS.get(state.status, "dim")
-    rows = [("status", shell.paint(state.status, "bold", colour, result=True) + _why(state))]
+    rows = [("status", state.status + _why(state))]
     rows.append(("epoch", _position(state)))
     rows += _tasks(state)
     for name in state.metrics.names[:_MOST_METRICS]:
@@ -98,8 +100,10 @@ def _text(state: Status, shell: Shell) -> list[str]:
     rows += [("lost", visible(words)) for words in describe_losses(state.lost)]
     rows += [("damaged", visible(words)) for words in state.faults]
     rows.append(("path", shorten_path(str(state.run.path))))
-    width = max(len(name) for name, _ in rows)
-    lines = [state.run.name, *(f"  {name:<{width}}  {text}" for name, text in rows)]
+    lines = [state.run.name, *render_rows(rows, shell.result_width)]
+    label, _, text = lines[1].partition("status ")
+    painted = shell.paint(state.status, "bold", colour, result=True)
+    lines[1] = f"{label}status {text.replace(state.status, painted, 1)}"
     lines += [f"  {shell.paint(_fitting(line, shell), 'dim', result=True)}" for line in state.lines]
     following = _next(state)
     return [*lines, f"next: {following}"] if following else lines
@@ -127,7 +131,10 @@ def _why(state: Status) -> str:
     if state.owner is not None:
         return f"   {state.owner}"
     if state.run.record.reason and state.run.record.status != "running":
-        return "   " + state.run.record.reason.removeprefix(f"{state.status} ")
+        reason = state.run.record.reason
+        # "stopped (signal SIGTERM): epoch 4 …": the status is printed before it.
+        reason = re.sub(rf"^{state.status} (?:\((.*)\)(?=: ))?", r"\1", reason)
+        return f"   {reason}"
     return ""
 
 

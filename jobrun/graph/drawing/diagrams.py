@@ -87,6 +87,9 @@ def dot(job: Job, more: ExtraLines = _NOTHING) -> str:
     for (before, tasks), (after, _) in pairwise(one for one in groups if one[1]):
         ends = f"[ltail=cluster_{before.name}, lhead=cluster_{after.name}]"
         lines.append(f"  {before.name}_{len(tasks) - 1} -> {after.name}_0 {ends};")
+    for count in (len(tasks) for group, tasks in groups if group.name == "epoch" and tasks):
+        ends = "ltail=cluster_epoch, lhead=cluster_epoch, constraint=false"
+        lines.append(f"  epoch_{count - 1} -> epoch_0 [{ends}, label={_quote('until stop')}];")
     return "\n".join([*lines, "}"]) + "\n"
 
 

@@ -50,7 +50,9 @@ def collect_provenance(present: Authored) -> dict[str, Any]:
 
     folder = Path(present.folder)
     top = _repository(folder)
-    words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]  # noqa: PTH119
+    program = os.path.basename(sys.argv[0])  # noqa: PTH119
+    # As 'python -m jobrun' is started, and a sweep starts its runs.
+    words = ["jobrun" if program == "__main__.py" else program, *sys.argv[1:]]
     found: dict[str, Any] = {"command": list(hide_secrets(_hide_targets(words), present))}
     git = _git(top) if top is not None else {}
     if git:

@@ -17,7 +17,8 @@ from pathlib import Path
 from jobrun.core.codes import Code
 from jobrun.core.compression import PLUGIN, needs_plugin
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, SpecError, errors_only
-from jobrun.core.text.names import did_you_mean
+from jobrun.core.file_formats import format_of
+from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.formats.errors import UNEVEN_MEND
 from jobrun.graph.query import iter_steps
 from jobrun.graph.readers import FileSource, Reader, ReadRecords, readers_in
@@ -69,8 +70,7 @@ def _check_data_file(
     step: Load, file: DataFile, path: Path, *, may_appear: bool
 ) -> Iterator[Fault]:
     if not path.is_file():
-        near = [item.name for item in path.parent.iterdir()] if path.parent.is_dir() else []
-        mend = did_you_mean(path.name, near) if near else f"there is no folder {path.parent}"
+        mend = _suggest_file(path)
         message = f"no data file {literal_text(file.path)}"
         fault = Fault("E372", message, mend, step.origin, step.path)
         may_appear = may_appear and not path.exists()
@@ -85,6 +85,17 @@ def _check_data_file(
     except (OSError, ValueError) as error:
         message = f"cannot read {literal_text(file.path)}: {error}"
         yield Fault("E373", message, "see whether the file is whole", step.origin, step.path)
+
+
+def _suggest_file(path: Path) -> str:
+    """Suggest the nearest file in a folder, or list what data files are there."""
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    names = [item.name for item in path.parent.iterdir()]
+    data = [name for name in names if format_of(Path(name).suffix.lower())]
+    if (match := nearest(path.name, data or names)) is not None:
+        return did_you_mean(path.name, [match])
+    return did_you_mean(path.name, data) if data else f"put it into {path.parent}"
 
 
 def _check_callable(step: CallPython, folder: Path, *, imports: bool) -> Iterator[Fault]:

@@ -16,7 +16,8 @@ import re
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -37,6 +38,7 @@ from jobrun.core.files.disk import disk_faults, open_append, replace_file, write
 from jobrun.core.files.json_files import build, read_json
 from jobrun.core.files.json_lines import LineFile, find_last_line, read_lines, read_tail
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.printed_output import LeftOutput
 from jobrun.runner.rundir.event_lines import event_json, read_events
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, METRICS_NAME, USAGE_NAME
 
@@ -207,6 +209,18 @@ class RunLogs:
     def _log_line(self, event: Logged) -> str:
         node = f" {event.node}" if event.task in self._spread else ""
         return f"[{event.epoch}{node}] {event.text}"
+
+
+def append_left_output(run: Path, left: Iterable[LeftOutput]) -> None:
+    """Append what a process printed right before it crashed to the logs of its tasks."""
+    for output in left:
+        path = run / "logs" / f"{output.task}.{output.instance}.log"
+        if not (output.instance or path.exists()):
+            path = path.with_name(f"{output.task}.log")
+        # What explains the crash is more important than these lines.
+        with contextlib.suppress(OSError, JobrunError), closing(LineFile(path)) as file:
+            for line in output.lines if output.task else ():
+                file.append(f"[{output.epoch}] {line}\n".encode("utf-8", "backslashreplace"))
 
 
 @dataclass(slots=True)

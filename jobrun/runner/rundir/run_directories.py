@@ -337,15 +337,19 @@ def _ambiguous(text: str, matches: list[IndexedRun]) -> UsageError:
 
 def _unknown(text: str, run_dir: Path, known: tuple[IndexedRun, ...]) -> UsageError:
     if not known:
-        mend = "start one with 'jobrun run SPEC', or name the directory of the runs: --run-dir DIR"
-        above = next((one for one in _directories_above(run_dir) if one.is_dir()), None)
-        if above is not None:
-            mend = f"there is {os.path.relpath(above)}: add --run-dir {os.path.relpath(above)}"
-        return UsageError.of("E351", f"there are no runs in {run_dir}", mend)
+        return UsageError.of("E351", f"there are no runs in {run_dir}", suggest_run_dir(run_dir))
     # The newest are meant most often; comparing with ten thousand names takes a second.
     names = [_whole_name(run) for run in known[-_MOST_COMPARED:]]
     names += sorted({run.job for run in known})[:_MOST_COMPARED]
     return UsageError.of("E351", f"no run '{text}' in {run_dir}", did_you_mean(text, names))
+
+
+def suggest_run_dir(run_dir: Path) -> str:
+    """Say what to do where a directory has no runs: a folder above this one may have it."""
+    above = next((one for one in _directories_above(run_dir) if one.is_dir()), None)
+    if above is not None:
+        return f"there is {os.path.relpath(above)}: add --run-dir {os.path.relpath(above)}"
+    return "start one with 'jobrun run SPEC', or name the directory of the runs: --run-dir DIR"
 
 
 def _directories_above(run_dir: Path) -> Iterator[Path]:

@@ -171,7 +171,8 @@ class _Call:
         changing = [values[name] for name in self._blobs if is_object(values[name])]
         for value in changing:
             detector.note_change(value)
-        lines = PrintedLines(partial(self._log, frame))
+        label = f"{frame.task}\n{frame.node.name}\n{frame.instance}\n{frame.epoch}"
+        lines = PrintedLines(partial(self._log, frame), label)
         try:
             with collect(lines):
                 return _invoke(self._step.target, function, values)

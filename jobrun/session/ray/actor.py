@@ -12,6 +12,7 @@ The calls of the master, each kind in threads of its own so that none waits for 
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 import threading
@@ -25,6 +26,7 @@ from ray.exceptions import RayError
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import TaskLimited
+from jobrun.core.printed_output import STREAMS
 from jobrun.runtime.frame.cancel import CancelScope
 from jobrun.session.processes.worker import Worker
 from jobrun.session.ray.code_upload import make_importable
@@ -207,7 +209,8 @@ class NodeActor:
 
         Args:
             start: ``version`` of the package; ``environment`` of the master; its ``paths`` of
-                modules and its ``umask``; ``code``, as ``make_importable`` takes it.
+                modules and its ``umask``; ``code``, as ``make_importable`` takes it; ``shows``:
+                whether what tasks print goes to the terminal.
 
         Returns:
             The number of this process, and what is wrong with this place, in words, if anything.
@@ -219,6 +222,9 @@ class NodeActor:
         os.umask(start["umask"])
         sys.path += [path for path in start["paths"] if path not in sys.path]
         wrong = make_importable(*start["code"])
+        STREAMS.is_shown = start["shows"]
+        # To where Ray keeps what actors print: the descriptors will lead to where nothing is kept.
+        faulthandler.enable(os.dup(2))
         self._wire = ActorChannel()
         self._worker = Worker(self._wire, self._make_peers)
         threading.Thread(target=self._work, name="jobrun-work", daemon=True).start()

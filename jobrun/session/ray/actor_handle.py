@@ -13,6 +13,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError
 
 from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.events import Listener
 from jobrun.session.ray.messages import Frame, decode_frame, encode_frame
 
 # A process of a cluster takes seconds to start; one without free resources never does.
@@ -174,6 +175,9 @@ class RayWorker:
             self._wire.close()
             self._wire.ended.wait()
         return self._wire.how or "was closed"
+
+    def take_output(self, emit: Listener) -> None:
+        """Do nothing: what the handle's actor left is gone with it."""
 
     def release(self) -> None:
         """Give the handle's actor back to the factory that made it."""

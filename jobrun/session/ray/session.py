@@ -35,6 +35,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from jobrun.core.events import Noted
 from jobrun.core.hash_seed import VARIABLE
+from jobrun.core.printed_output import STREAMS
 from jobrun.graph.types import Cluster
 from jobrun.session.base import RunContext
 from jobrun.session.errors import NodeLostError
@@ -120,7 +121,7 @@ class RaySession(ProcessesSession):
         self._actors = self._actors or ActorFactory()
         self._start_facts = {
             "version": __version__, "environment": _environment(), "paths": list(sys.path),
-            "umask": _umask(), "code": (context.folder, digest),
+            "shows": STREAMS.is_shown, "umask": _umask(), "code": (context.folder, digest),
         }  # fmt: skip
         try:
             super().open(cluster, context)

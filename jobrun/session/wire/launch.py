@@ -17,8 +17,10 @@ import sys
 import time
 from pathlib import Path
 
+from jobrun.core.descriptor_output import OutputFile, open_output_files
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.core.printed_output import STREAMS
+from jobrun.core.events import Listener, Logged
+from jobrun.core.printed_output import STREAMS, take_left_output
 from jobrun.core.system_calls import die_with_parent, open_message_sockets
 from jobrun.session.wire.peer_transfer import ASK, SERVE, send_connection
 from jobrun.session.wire.socket_channel import SocketChannel
@@ -47,6 +49,9 @@ class LocalProcess:
         self.handoff, inside = open_message_sockets()
         before = os.environ.get("PYTHONPATH")
         paths = _ROOT if before is None else os.pathsep.join((_ROOT, before))
+        # Where the process lets its descriptors lead; what it leaves there is read after its end.
+        self._output = open_output_files()
+        inherited = [number for file in self._output for number in file.inheritable]
         command = [
             sys.executable, *subprocess._args_from_interpreter_flags(), "-P",  # type: ignore[attr-defined]
             "-m", "jobrun.session.processes.worker", str(theirs.fileno()),
@@ -59,7 +64,7 @@ class LocalProcess:
                 self._process = subprocess.Popen(  # noqa: S603 - ourselves
                     command,
                     stdin=subprocess.DEVNULL,
-                    pass_fds=(theirs.fileno(), inside.fileno()),
+                    pass_fds=(theirs.fileno(), inside.fileno(), *inherited),
                     env={**os.environ, "PYTHONPATH": paths},
                 )
         except OSError as error:
@@ -75,7 +80,8 @@ class LocalProcess:
         self._was_stopped = False
         self._channel = SocketChannel(ours)
         with contextlib.suppress(OSError):
-            self.channel.send("begin", tuple(sys.path), before, STREAMS.is_shown)
+            files = [(one.descriptors, one.inheritable) for one in self._output]
+            self.channel.send("begin", tuple(sys.path), before, STREAMS.is_shown, files)
 
     @property
     def channel(self) -> SocketChannel:
@@ -109,6 +115,9 @@ class LocalProcess:
         """Close the sockets of the launched process, once no thread uses them."""
         self.channel.release()
         self.handoff.close()
+        output, self._output = self._output, ()
+        for file in output:
+            file.close()
 
     def wait_for_exit(self) -> None:
         """Wait until the launched process has ended, in whatever way.
@@ -141,6 +150,14 @@ class LocalProcess:
     def _state(self, more: int) -> os.waitid_result | None:
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT | more)
 
+    def take_output(self, emit: Listener) -> None:
+        """Pass on what the launched process has printed, and not passed on before it ended."""
+        for left in take_left_output(self._output):
+            for line in left.lines if left.task else ():
+                emit(
+                    Logged(line, left.task, left.node, left.instance, left.epoch, "", printed=True)
+                )
+
     def join(self) -> str:
         """Wait for the launched process to end, by force if needed; say how it ended."""
         try:
@@ -171,13 +188,14 @@ def prepare_worker(descriptor: int, master: int) -> SocketChannel | None:
         # A no-op handler: SIG_IGN would be inherited by the programs that tasks start.
         signal.signal(number, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _NOT_FOR_NODES)
-    if sys.stderr is not None:
-        faulthandler.enable()
+    # To the terminal: descriptor 2 will lead to what is logged.
+    faulthandler.enable(os.dup(2))
     channel = SocketChannel(socket.socket(fileno=descriptor))
     first = channel.receive()
     if first is None:
         return None
-    _, paths, before, STREAMS.is_shown = first
+    _, paths, before, STREAMS.is_shown, files = first
+    STREAMS.use_files([OutputFile(*one) for one in files])
     sys.path[:] = paths
     if before is None:
         os.environ.pop("PYTHONPATH", None)

@@ -145,7 +145,10 @@ class WorkerHandle:
             self._dispatch(*message)
             # Freed before waiting for the next one: it may be large.
             del message
-        how = "was closed" if self._is_closing else self._process.join()
+        how = "was closed"
+        if not self._is_closing:
+            how = self._process.join()
+            self._process.take_output(self._emit)
         channel.close()
         self.loss = NodeLostError.of_node(self.node, how)
         self.rpc.fail_all(self.loss)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+from jobrun.core.events import Listener
 from jobrun.runtime.frame.cancel import CancelScope
 from jobrun.values.blob_kinds import Value
 
@@ -73,6 +74,9 @@ class WorkerProcess(Protocol):
 
     def join(self) -> str:
         """Wait for the process to end, by force if needed; return how (worker protocol)."""
+
+    def take_output(self, emit: Listener) -> None:
+        """Emit as ``Logged`` what a worker that has ended printed and did not emit (protocol)."""
 
     def release(self) -> None:
         """Free what the master holds of a process, once no thread uses it (worker protocol)."""

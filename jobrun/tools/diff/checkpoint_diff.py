@@ -199,7 +199,7 @@ def compare_values(first: Value, second: Value) -> ValueDifference:
     if differs is None:
         return ValueDifference(equal=True)
     if differs.what == "kind" and not differs.path:
-        return ValueDifference(equal=False, words=f"{describe(first)} | {describe(second)}")
+        return ValueDifference(equal=False, words=f"{_words(first)} | {_words(second)}")
     if differs.what != "bits" or differs.path:
         return ValueDifference(equal=False, words=str(differs))
     a, b = _array(first), _array(second)
@@ -229,6 +229,16 @@ def _array(value: Value) -> Array:
     array = np.asarray(plain)
     # Byte order has been compared; distances need numbers of the machine.
     return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+
+
+def _words(value: Value) -> str:
+    """Describe a value by its kind, and a number, flag or short text by itself too."""
+    if type(value) is int:
+        return f"{describe(value)} {integer_text(value)}"
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, bool | float | complex | str) and len(repr(plain)) <= _MOST_LETTERS:
+        return f"{describe(value)} {plain!r}"
+    return describe(value)
 
 
 def _other_words(first: Value, second: Value) -> str:

@@ -113,6 +113,8 @@ def list_key_words(all_tables: tuple[Table, ...]) -> tuple[str, ...]:
     found = dict.fromkeys(one.path for one in all_tables if one.path)
     for one in all_tables:
         found |= dict.fromkeys(key.name for key in one.keys)
+        if one.path:
+            found |= dict.fromkeys(f"{one.path}.{key.name}" for key in one.keys)
     return tuple(found)
 
 

@@ -11,6 +11,7 @@ import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from jobrun.core.errors import JobrunError
@@ -55,7 +56,11 @@ def render_page(reports: Sequence[RunReport], made: str) -> str:
 
 def render_checkpoint_page(found: Inspection, blobs: tuple[DrawnBlob, ...], made: str) -> str:
     """Render the page about one checkpoint with its blobs."""
-    top = tag("p", f"epoch {found.epoch} of run {found.run_id}, every byte verified")
+    place = Path(found.path)
+    run = place.parent.parent
+    in_run = place.parent.name == "checkpoints"
+    name = f"{run.parent.name}/{run.name} ({found.run_id})" if in_run else found.run_id
+    top = tag("p", f"epoch {found.epoch} of run {name}, every byte verified")
     parts = [("blobs", "Blobs", blob_cards(blobs))]
     return document_page(f"Checkpoint of epoch {found.epoch}", top, parts, made, Html(""), "")
 

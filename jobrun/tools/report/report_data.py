@@ -218,7 +218,8 @@ def _following(status: Status, run: str) -> tuple[str, ...]:
         return (f"jobrun resume {run} --dry-run", f"jobrun resume {run}")
     if status.saved < 0:
         return (f"jobrun logs {run}",)
-    return (f"jobrun inspect-checkpoint {run} --plot", f"jobrun fork {run}@{status.saved}")
+    # Not 'fork': of the end of a run it makes one without an epoch.
+    return (f"jobrun inspect-checkpoint {run} --plot",)
 
 
 def strip_job(plan: Mapping[str, Any]) -> Job:

@@ -349,7 +349,12 @@ class MetricTable(Mapping[str, Array]):
         Raises:
             KeyError: There is no metric of that name.
         """
+        if name not in self._columns:
+            raise KeyError(f"no metric '{name}': {did_you_mean(str(name), self._columns)}")
         return self._columns[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)

@@ -83,6 +83,11 @@ class Status:
     faults: tuple[str, ...] = ()
     usage: RunUsage = RunUsage()
 
+    def __repr__(self) -> str:
+        """Show the status in a line: its metrics may be thousands."""
+        saved = f", epoch {self.saved} saved" if self.saved >= 0 else ""
+        return f"<Status of {self.run.name}: {self.status}, epoch {self.epoch}{saved}>"
+
     @property
     def left_s(self) -> float | None:
         """Estimated seconds that a run, by its status, has left; None when not known."""

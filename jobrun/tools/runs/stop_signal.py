@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -9,8 +10,10 @@ import time
 from collections.abc import Callable
 
 from jobrun.core.errors import EnvironmentFaultError, UsageError
+from jobrun.core.files.disk import write_file
 from jobrun.runner.rundir.lock import Owner, is_live, owner_of
 from jobrun.runner.rundir.run_directories import Run
+from jobrun.runner.stop_requests import SENDER_NAME
 
 _LOOK_EVERY_S = 0.05
 
@@ -39,6 +42,9 @@ def send_stop_signal(run: Run, *, now: bool = False) -> Owner:
             f"{run.name} runs elsewhere: {owner}",
             f"on that host: kill -TERM {owner.pid}" if owner.pid else "end it where it was started",
         )
+    with contextlib.suppress(OSError):
+        # So that the run does not take the signal for one of the system.
+        write_file(run.path / SENDER_NAME, b"")
     try:
         os.kill(owner.pid, signal.SIGTERM)
         if now:

@@ -103,7 +103,7 @@ def read_summaries(run_dir: Path, job: str = "") -> RunListing:
 
     Args:
         run_dir: The directory of the runs.
-        job: Only the runs of this job; empty for all.
+        job: Only the runs of this job, or of the sweep of this name; empty for all.
     """
     faults: list[str] = []
 
@@ -112,7 +112,10 @@ def read_summaries(run_dir: Path, job: str = "") -> RunListing:
             faults.append(f"{path}: {_describe(error)}")
 
     listed = read_index(run_dir, _SUMMARIES, note)
-    found = (_build(path, values) for path, values in listed if not job or values[0] == job)
+    # The jobs of a sweep's points begin with its name.
+    near = (one for one in listed if not job or f"{one[1][0]}.".startswith(f"{job}."))
+    built = (_build(path, values) for path, values in near)
+    found = [one for one in built if not job or job in (one.job, one.sweep)]
     runs = sorted(found, key=lambda one: (one.order, one.path))
     present = tuple(
         _with_present_status(run_dir, one) if one.status == "running" else one for one in runs

@@ -85,9 +85,9 @@ def test_a_word_that_is_nearly_a_key_gets_the_key(capsys):
 
 
 def test_all_of_it_is_one_page(tmp_path, capsys):
-    assert invoke(["explain", "--html", str(tmp_path / "manual.html")]) == 0
+    assert invoke(["explain", "--out", str(tmp_path / "manual.html")]) == 0
     text = (tmp_path / "manual.html").read_text()
     assert "E021" in text
     assert "user block" in text
-    assert invoke(["explain", "E021", "--html", "x.html"]) == 2
-    assert "--html writes the whole manual" in capsys.readouterr().err
+    assert invoke(["explain", "E021", "--out", "x.html"]) == 2
+    assert "--out writes the whole manual" in capsys.readouterr().err

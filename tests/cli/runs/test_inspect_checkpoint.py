@@ -71,7 +71,7 @@ def test_blobs_are_drawn_when_asked_for(run, capsys):
 
 
 def test_a_page_of_it_is_written(run, tmp_path, capsys):
-    assert invoke(["inspect-checkpoint", "job", "--blob", "C", "--html", "c.html"]) == 0
+    assert invoke(["inspect-checkpoint", "job", "--blob", "C", "--out", "c.html"]) == 0
     assert 'aria-label="blob C"' in (tmp_path / "c.html").read_text()
     assert "wrote c.html" in capsys.readouterr().err
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from jobrun.cli.process.run_command import invoke
 from jobrun.cli.terminal import Shell
 from jobrun.runner.rundir.lock import RunLock
+from jobrun.runner.rundir.run_json import read_record, write_record
 from jobrun.tools.runs.summarise_runs import RunSummary
 from tests.support.sample_runs import make_run
 
@@ -50,6 +52,38 @@ def test_runs_are_chosen(two, capsys, words, jobs):
 
     assert found["schema"] == "jobrun.runs/1"
     assert [run["job"] for run in found["runs"]] == jobs
+
+
+def test_without_runs_the_directory_above_is_named(two, tmp_path, capsys, monkeypatch):
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+
+    assert "no runs in runs; there is ../runs: add --run-dir ../runs" in said(capsys, "runs").err
+
+
+def test_the_name_of_a_sweep_chooses_its_points(two, capsys):
+    for run, point in zip(two, ("good.rate1", "good.rate2"), strict=True):
+        run.path.parent.rename(run.path.parent.with_name(point))
+        record = replace(read_record(run.path.parent.with_name(point) / run.path.name), job=point)
+        write_record(run.path.parent.with_name(point) / run.path.name, record)
+        said(capsys, "runs", "tag", point, "sweep=good")
+
+    found = json.loads(said(capsys, "runs", "good", "--json").out)
+    assert [run["job"] for run in found["runs"]] == ["good.rate1", "good.rate2"]
+    assert invoke(["runs", "goood"]) == 2
+    assert "did you mean 'good'?" in capsys.readouterr().err
+
+
+def test_a_long_name_of_a_job_takes_no_room_of_metrics(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path, "a-name-that-fills-most-of-a-line-of-eighty-columns-by-itself")
+    monkeypatch.setattr(Shell, "result_width", 80)
+
+    title, head, row = said(capsys, "runs").out.splitlines()
+
+    assert title == "a-name-that-fills-most-of-a-line-of-eighty-columns-by-itself"
+    assert head.split() == ["run", "x", "status", "epoch", "age", "note"]
+    assert row.split()[1:4] == ["0.5", "finished", "4"]
 
 
 def test_an_unknown_job_is_an_error(two, capsys):

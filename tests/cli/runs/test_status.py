@@ -9,6 +9,7 @@ from jobrun.cli.process.run_command import invoke
 from jobrun.cli.runs import status
 from jobrun.cli.terminal import Shell
 from jobrun.runner.rundir.lock import RunLock
+from jobrun.runner.rundir.run_json import read_record, write_record
 from jobrun.tools.runs.status import read_status
 from tests.support.sample_runs import make_run
 
@@ -43,6 +44,25 @@ def test_a_run_that_failed_shows_the_command_that_goes_on(tmp_path, monkeypatch,
     assert "next: jobrun resume runs/shrink/" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        (
+            "stopped (signal SIGTERM): epoch 4 is saved",
+            "stopped   signal SIGTERM: epoch 4 is saved",
+        ),
+        ("stopped (a (b) c): epoch 4", "stopped   a (b) c: epoch 4"),
+        ("the disk is full", "stopped   the disk is full"),
+    ],
+)
+def test_the_reason_of_an_end_is_shown_without_the_status(run, capsys, reason, shown):
+    write_record(run.path, replace(read_record(run.path), status="stopped", reason=reason))
+
+    assert invoke(["status"]) == 0
+
+    assert shown in capsys.readouterr().out
+
+
 def test_the_same_as_json(run, capsys):
     assert invoke(["status", "latest", "--json"]) == 0
 
@@ -66,6 +86,20 @@ def test_a_long_line_of_a_log_is_cut_to_the_terminal(run, capsys, monkeypatch):
     cut = next(line for line in capsys.readouterr().out.splitlines() if "xxx" in line)
     assert len(cut) == 80
     assert cut.endswith("…")
+
+
+def test_a_long_row_continues_below_itself_and_breaks_no_word(run, capsys, monkeypatch):
+    reason = "stopped early " + "because of something " * 8
+    write_record(run.path, replace(read_record(run.path), reason=reason))
+    monkeypatch.setattr(Shell, "result_width", 80)
+
+    assert invoke(["status"]) == 0
+
+    _, first, second, *_ = capsys.readouterr().out.splitlines()
+    assert max(len(first), len(second)) <= 80
+    place = first.index("finished")
+    assert second[:place].isspace()
+    assert f"{first[place:]} {second[place:]}".startswith(f"finished   {reason[:60]}")
 
 
 def test_watching_draws_over_what_stood_there(run, capsys, monkeypatch):

@@ -62,6 +62,8 @@ def test_dot_has_a_cluster_for_each_group():
     text = draw.dot(JOB)
 
     assert text.startswith('digraph "a \\"job\\"" {\n')
+    assert "epoch_3 -> epoch_0 [ltail=cluster_epoch, lhead=cluster_epoch" in text
+    assert 'label="until stop"];' in text
     assert text.count("subgraph cluster_") == 3
     assert "epoch_3 -> epoch_2;" in text
     assert 'label="left\\non n0 … n1 (2 nodes), 4 instances, hogwild"' in text

@@ -105,6 +105,12 @@ def test_status_and_report_show_it(repository, monkeypatch, capsys):
     assert commit[:12] in (repository / "jobs" / "report.html").read_text()
 
 
+def test_a_module_that_is_run_is_recorded_as_the_program(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["/somewhere/jobrun/__main__.py", "run", "add.yaml"])
+
+    assert collect_provenance(_in(tmp_path))["command"] == ["jobrun", "run", "add.yaml"]
+
+
 def test_rows_say_what_is_there_and_nothing_else():
     assert list(iter_code_rows(RunRecord("id", "j", "now"))) == []
     facts = {

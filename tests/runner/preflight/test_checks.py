@@ -54,6 +54,18 @@ def test_a_missing_file_is_a_fault_with_its_place_and_the_nearest_name(tmp_path)
     assert "did you mean 'digits.npz'" in fault.mend
 
 
+def test_of_a_missing_file_only_data_files_are_listed(tmp_path):
+    (tmp_path / "job.yaml").touch()
+    (tmp_path / "other.csv").touch()
+
+    [fault] = preflight(job(load("digit.npz", "data")), tmp_path)
+    assert fault.mend == "known here: other.csv"
+
+    (tmp_path / "other.csv").unlink()
+    [fault] = preflight(job(load("digit.npz", "data")), tmp_path)
+    assert fault.mend == f"put it into {tmp_path}"
+
+
 def test_a_missing_member_is_a_fault(tmp_path):
     np.savez(tmp_path / "x.npz", data=np.ones(3))
 

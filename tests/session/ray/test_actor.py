@@ -38,7 +38,14 @@ def node(tmp_path):
     os.umask(mask)
     paths = list(sys.path)
     begun = made.begin(
-        {"version": __version__, "environment": {}, "paths": paths, "umask": mask, "code": code}
+        {
+            "version": __version__,
+            "environment": {},
+            "paths": paths,
+            "umask": mask,
+            "code": code,
+            "shows": True,
+        }
     )
     assert begun == {"pid": os.getpid(), "wrong": ""}
     (one,) = cluster("n")

@@ -64,7 +64,7 @@ def test_values_that_are_not_finite_count_but_have_no_distance():
 @pytest.mark.parametrize(
     ("first", "second", "words"),
     [
-        (1.0, 1, "Python float | Python int"),
+        (1.0, 1, "Python float 1.0 | Python int 1"),
         (np.zeros(2), np.zeros(3), "float64 array of shape (2,) | float64 array of shape (3,)"),
         (np.zeros(1), np.zeros(1, ">f8"), "float64 array of shape (1,) | >f8 array of shape (1,)"),
         ("a", "b", "'a' | 'b'"),
@@ -107,3 +107,14 @@ def test_numbers_of_bfloat16_are_compared_as_numbers():
     how = compare_values(one, np.array([1, 2, 3.5], ml_dtypes.bfloat16))
 
     assert (how.count, how.size, how.largest, how.ulps) == (1, 3, 0.5, None)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        (0.0, np.float64(2.5), "Python float 0.0 | numpy float64 scalar 2.5"),
+        (1, True, "Python int 1 | Python bool True"),
+    ],
+)
+def test_numbers_of_other_kinds_are_shown(first, second, words):
+    assert compare_values(first, second).words == words

@@ -8,6 +8,7 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,3 +119,5 @@ def test_a_checkpoint_has_a_page_without_a_script():
     assert text.startswith(START)
     assert "<script" not in text
     assert text.count('class="blob"') == 3
+    run = Path(stored.newest.path).parent.parent
+    assert f"{run.parent.name}/{run.name}" in text

@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.tools.run_api.stored_run import build_column
+from jobrun.tools.run_api.stored_run import MetricTable, build_column
+from jobrun.tools.runs.metrics import Metrics
 
 
 @pytest.mark.parametrize(
@@ -28,3 +29,12 @@ def test_a_column_has_a_type_that_loses_nothing(values, expected):
 
     np.testing.assert_array_equal(found, expected, strict=True)
     assert [type(one) for one in found] == [type(one) for one in expected]
+
+
+def test_an_unknown_metric_is_named_with_the_nearest_one():
+    table = MetricTable(Metrics(("loss",), ((1, (0.5,)),)))
+
+    assert "los" not in table
+    assert table.get("los") is None
+    with pytest.raises(KeyError, match="no metric 'los': did you mean 'loss'"):
+        table["los"]

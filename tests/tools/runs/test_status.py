@@ -38,6 +38,7 @@ def test_a_finished_run_is_told_from_its_files(run):
     assert found.saved_age_s is not None
     assert found.metrics.rows[-1] == (4, (0.5,))
     assert found.lines == ("halve [3] x is 1.0", "halve [4] x is 0.5")
+    assert repr(found) == f"<Status of {run.name}: finished, epoch 4, epoch 4 saved>"
     assert found.tags == ("best",)
     assert found.left_s is None
 

@@ -11,6 +11,7 @@ import pytest
 from jobrun.core.errors import UsageError
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.run_directories import runs
+from jobrun.runner.rundir.run_json import read_record
 from jobrun.tools.runs.stop_signal import send_stop_signal, wait_for_end
 from tests.support.command import JOBRUN, environment
 from tests.support.sample_runs import make_run
@@ -46,6 +47,8 @@ def test_a_live_run_is_asked_saves_and_ends(tmp_path):
         assert int(status.rpartition(") ")[2].split()[1]) == child.pid
         assert wait_for_end(run, 60)
         assert child.wait() == 75
+        reason = read_record(run.path).reason
+        assert reason.startswith("stopped (asked by 'jobrun stop'): epoch ")
     finally:
         child.kill()
         child.wait()
