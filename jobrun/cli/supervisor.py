@@ -29,6 +29,7 @@ from typing import NoReturn
 from jobrun.cli.watchdog import OverdueDetector
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.relayed_signals import MEANT, RELAYS
+from jobrun.core.resource_usage import peak_memory_bytes
 from jobrun.core.system_calls import (
     ReceivedSignal,
     adopt_orphans,
@@ -36,7 +37,6 @@ from jobrun.core.system_calls import (
     has_children,
     list_processes,
     open_anonymous_file,
-    peak_memory_bytes,
     read_process_stat,
     wait_for_signal,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal, get_args
 
 FileFormat = Literal["npy", "npz", "hdf5", "csv", "parquet"]
@@ -27,3 +28,8 @@ def format_of(ending: str) -> FileFormat | None:
     'csv'
     """
     return next((one for one in FILE_FORMATS if ending in endings_of(one)), None)
+
+
+def suffix_of(path: str) -> str:
+    """Return the suffix, in lower case, that decides how a data file's header is read."""
+    return Path(path).suffix.lower()

@@ -267,3 +267,8 @@ def _nvml_use(nvml: Any) -> tuple[int, int, float | None]:
             held += sum(used)
             busy.append(nvml.nvmlDeviceGetUtilizationRates(device).gpu)
     return held, held, sum(busy) / len(busy) if busy else None
+
+
+def peak_memory_bytes(max_rss: int) -> int:
+    """Convert ``ru_maxrss`` to bytes: it counts KiB, on macOS bytes."""
+    return max_rss if sys.platform == "darwin" else max_rss << 10

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Set
 from typing import TYPE_CHECKING, NamedTuple
@@ -147,11 +146,6 @@ def usable_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def peak_memory_bytes(max_rss: int) -> int:
-    """Convert ``ru_maxrss`` to bytes: it counts KiB, on macOS bytes."""
-    return max_rss if sys.platform == "darwin" else max_rss << 10
 
 
 def open_anonymous_file(name: str) -> int:

@@ -8,17 +8,8 @@ from typing import Final, TypeVar
 
 from jobrun.core.codes import Code
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.ops.abstract_values import (
-    DTYPE,
-    NONE,
-    TEXT,
-    UNKNOWN,
-    Known,
-    Shape,
-    as_array,
-    broadcast,
-    kind_of,
-)
+from jobrun.ops.abstract_values import DTYPE, NONE, TEXT, UNKNOWN, Known, Shape, as_array, broadcast
+from jobrun.ops.dtype_promotion import kind_of
 
 _T = TypeVar("_T")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NoReturn
 
@@ -14,9 +14,11 @@ from jobrun.runtime.codegen.compiler import Block
 from jobrun.runtime.codegen.control_flow import StopBlock
 from jobrun.runtime.codegen.line_table import StepLocation, find_location
 from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Frame
+from jobrun.runtime.frame.frame import Frame, GroupRun
 from jobrun.runtime.frame.workspace import MissingBlobError, display_name
 from jobrun.runtime.snapshots.snapshot import Snapshot
+
+Work = Callable[[], bool]
 
 _MENDS: dict[type[Exception], str] = {
     ZeroDivisionError: "Python numbers do not divide by zero; guard it with a condition",
@@ -155,3 +157,28 @@ def _missing(error: Exception, variables: Mapping[str, str]) -> str | None:
         variable = re.search(r"'(b\d+)'", str(error))
         return variables.get(variable.group(1)) if variable else None
     return None
+
+
+def attempt(run: GroupRun, work: Work) -> bool:
+    """Execute a part of a task and return whether it succeeded; an error cancels the group run."""
+    try:
+        return work()
+    except CancelledError:
+        run.interrupted = True
+    except BaseException as error:  # noqa: BLE001 - raised again by the session
+        run.fail(error)
+    return False
+
+
+def attempt_after_failure(run: GroupRun, work: Work, *, failed: bool) -> bool:
+    """Execute an exit or last report; blobs missing after a failure are no error."""
+
+    def quiet() -> bool:
+        try:
+            return work()
+        except JobrunError as error:
+            if failed and is_only_missing_blobs(error):
+                return False
+            raise
+
+    return attempt(run, quiet)

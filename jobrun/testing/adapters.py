@@ -27,9 +27,8 @@ from jobrun.values.blob_kinds import (
     is_object,
     same_bits,
 )
-from jobrun.values.change_detection import lend
+from jobrun.values.change_detection import fingerprint, lend
 from jobrun.values.compare import find_difference
-from jobrun.values.objects import fingerprint
 
 _STEPS = 3
 

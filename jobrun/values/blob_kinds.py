@@ -19,7 +19,7 @@ from jobrun.values.adapters.registry import Path, UnsavableError
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import dense_copy, has_gaps, is_dense
 from jobrun.values.dtypes import explain_unsavable_dtype, same_dtype, value_bytes
-from jobrun.values.sharing import find_overlapping
+from jobrun.values.shared_places import find_overlapping
 
 # An array, a numpy scalar, a Python scalar, text, a Counter; a container of these; an object.
 Value = Any

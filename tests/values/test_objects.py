@@ -14,14 +14,8 @@ from jobrun.values.blob_kinds import (
     detach,
     require_storable,
 )
-from jobrun.values.objects import (
-    ObjectState,
-    class_name,
-    fingerprint,
-    is_object,
-    put_state,
-    take_state,
-)
+from jobrun.values.change_detection import fingerprint
+from jobrun.values.objects import ObjectState, class_name, is_object, put_state, take_state
 
 
 class Sampler:

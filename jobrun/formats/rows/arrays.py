@@ -12,19 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from jobrun.core.file_formats import suffix_of
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import read_into
 from jobrun.formats import errors as faults
 from jobrun.formats import npy as arrays
-from jobrun.formats.headers import (
-    NpyHeader,
-    choose_member,
-    npz_members,
-    open_zip,
-    read_npy_header,
-    suffix_of,
-)
-from jobrun.formats.rows.source import Array, Column, Piece, common_length
+from jobrun.formats.headers import choose_member
+from jobrun.formats.npy_header import NpyHeader, npz_members, open_zip, read_npy_header
+from jobrun.formats.rows.rows_protocol import Array, Column, Piece, common_length
 
 MOST_COMPRESSED_BYTES = 1 << 30
 # Rows in any order are taken from a mapping of what is no larger than this; of larger files they

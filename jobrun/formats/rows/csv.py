@@ -16,17 +16,12 @@ from typing import IO, Literal
 
 import numpy as np
 
+from jobrun.core.file_formats import suffix_of
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats import csv as tables
 from jobrun.formats import errors as faults
-from jobrun.formats.headers import (
-    DELIMITERS,
-    choose_columns,
-    column_names,
-    csv_columns,
-    suffix_of,
-)
-from jobrun.formats.rows.source import Array, Column, Piece, restore_order, sort_rows
+from jobrun.formats.csv_header import DELIMITERS, choose_columns, column_names, csv_columns
+from jobrun.formats.rows.rows_protocol import Array, Column, Piece, restore_order, sort_rows
 
 Kind = Literal["integer", "float", "text"]
 # When the index has this many places, every second one is dropped: 32 MiB at most.

@@ -11,7 +11,7 @@ import numpy as np
 from jobrun.formats import errors as faults
 from jobrun.formats import hdf5
 from jobrun.formats.rows.arrays import ArrayRows, Extent
-from jobrun.formats.rows.source import (
+from jobrun.formats.rows.rows_protocol import (
     Array,
     Column,
     Piece,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobrun.ops.abstract_values import COUNTER, NONE, Known, as_mean, as_sum, broadcast, kind_of
+from jobrun.ops.abstract_values import COUNTER, NONE, Known, broadcast
 from jobrun.ops.arguments import (
     KINDS,
     SHAPES,
@@ -14,6 +14,7 @@ from jobrun.ops.arguments import (
     integer,
     shape_text,
 )
+from jobrun.ops.dtype_promotion import as_mean, as_sum, kind_of
 from jobrun.ops.type_rules.searching import index_kind
 
 

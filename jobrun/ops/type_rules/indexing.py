@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobrun.ops.abstract_values import Known, Shape, as_array, items_in, join_dtypes, kind_of
+from jobrun.ops.abstract_values import Known, Shape, as_array, items_in
 from jobrun.ops.arguments import (
     Arguments,
     Rule,
@@ -13,6 +13,7 @@ from jobrun.ops.arguments import (
     sure,
     typed,
 )
+from jobrun.ops.dtype_promotion import join_dtypes, kind_of
 
 # More parts than this are not bound to names one by one.
 _MOST_PARTS = 64

@@ -25,7 +25,7 @@ from jobrun.graph.steps import (
     While,
 )
 from jobrun.runtime.codegen import coercion, loops
-from jobrun.runtime.codegen.expressions import assign, call, item, load, store
+from jobrun.runtime.codegen.ast_nodes import assign, call, item, load, store
 from jobrun.runtime.codegen.line_table import StepLocation, locate
 from jobrun.runtime.codegen.liveness import collect_usage
 from jobrun.runtime.codegen.statements import StatementBuilder

@@ -19,6 +19,7 @@ from jobrun.graph.types import OutputRef
 from jobrun.ops.implementation import implementation
 from jobrun.ops.table import DRAWS
 from jobrun.runtime.codegen import coercion
+from jobrun.runtime.codegen.ast_nodes import call, item, load, store
 from jobrun.runtime.codegen.optimize.buffer_reuse import (
     FLOAT64,
     ReuseChain,
@@ -57,35 +58,6 @@ _ATTRIBUTES: dict[str, Callable[[Any], Any]] = {
 }
 # A constant exponent up to this needs no check of its size.
 _HARMLESS_EXPONENT = 64
-
-
-def load(name: str) -> ast.expr:
-    """Generate the Python expression that reads a variable, or attributes of one."""
-    first, *rest = name.split(".")
-    node: ast.expr = ast.Name(first, ast.Load())
-    for attribute in rest:
-        node = ast.Attribute(node, attribute, ast.Load())
-    return node
-
-
-def store(name: str) -> ast.Name:
-    """Generate the Python expression of a variable that is being bound."""
-    return ast.Name(name, ast.Store())
-
-
-def assign(name: str, value: ast.expr) -> ast.stmt:
-    """Generate the Python statement ``name = value``."""
-    return ast.Assign([store(name)], value)
-
-
-def call(function: ast.expr, *args: ast.expr) -> ast.expr:
-    """Generate the Python expression ``function(*args)``."""
-    return ast.Call(function, list(args), [])
-
-
-def item(container: ast.expr, key: ast.expr, context: ast.expr_context) -> ast.Subscript:
-    """Generate the Python expression ``container[key]``."""
-    return ast.Subscript(container, key, context)
 
 
 def import_numpy_module(name: str, *_: object) -> ModuleType:

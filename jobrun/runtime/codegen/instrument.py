@@ -21,7 +21,7 @@ from copy import deepcopy
 from dataclasses import field
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.runtime.codegen.expressions import assign, call, item, load, store
+from jobrun.runtime.codegen.ast_nodes import assign, call, item, load, store
 from jobrun.runtime.codegen.line_table import location_number
 from jobrun.runtime.frame.cancel import PASSES
 

@@ -36,7 +36,8 @@ from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.steps import Assign, Augment, Loop, NameTarget, Net, Step, While
 from jobrun.graph.traversal import children, walk_expr
 from jobrun.ops.table import OPERATORS
-from jobrun.runtime.codegen.expressions import Globals, assign, call, load, store
+from jobrun.runtime.codegen.ast_nodes import assign, call, load, store
+from jobrun.runtime.codegen.expressions import Globals
 from jobrun.runtime.frame.cancel import PASSES
 
 # The frame's list of passes, in generated code.

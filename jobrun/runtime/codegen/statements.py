@@ -23,6 +23,7 @@ from jobrun.graph.expressions import (
 from jobrun.graph.steps import Assign, Augment, Delete, ItemTarget, NameTarget, Op, Perform
 from jobrun.graph.traversal import walk_expr
 from jobrun.runtime.codegen import coercion
+from jobrun.runtime.codegen.ast_nodes import assign, call, item, load, store
 from jobrun.runtime.codegen.data_flow.copy_elision import NO_MOVES, Moves
 from jobrun.runtime.codegen.data_flow.view_sharing import (
     NO_VIEWS,
@@ -30,17 +31,7 @@ from jobrun.runtime.codegen.data_flow.view_sharing import (
     Views,
     is_never_changed,
 )
-from jobrun.runtime.codegen.expressions import (
-    BINARY,
-    ExpressionBuilder,
-    Globals,
-    assign,
-    call,
-    item,
-    load,
-    output_ref,
-    store,
-)
+from jobrun.runtime.codegen.expressions import BINARY, ExpressionBuilder, Globals, output_ref
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.codegen.optimize.alias_analysis import (
     aliased_leaves,

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Collection, Mapping
 
 from jobrun.runtime.codegen import coercion
-from jobrun.runtime.codegen.expressions import assign, call, item, load
+from jobrun.runtime.codegen.ast_nodes import assign, call, item, load
 from jobrun.runtime.codegen.statements import StatementBuilder
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator
+
+from jobrun.core.system_calls import has_ended
 
 # The variable that marks a program before its PID could be registered.
 MARK = "JOBRUN_REAPER"
@@ -94,3 +98,14 @@ def _start(mark: str) -> subprocess.Popen[str]:
         start_new_session=True,
         text=True,
     )
+
+
+def kill_program(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal to a program's whole process group, if any of it is left."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def has_program_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Return whether a program has ended, without reaping it, so that its PID stays taken."""
+    return has_ended(process.pid, process.poll)

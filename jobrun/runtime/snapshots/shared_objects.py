@@ -19,7 +19,13 @@ from jobrun.core.errors import CheckpointError, Fault, JobrunError, TaskFailedEr
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runtime.snapshots.object_state import copy_object_state, load_object_state
 from jobrun.values.blob_kinds import Value
-from jobrun.values.sharing import Pair, Path, find_overlapping, find_shared_parts, render_place
+from jobrun.values.shared_places import (
+    Pair,
+    Path,
+    find_overlapping,
+    find_shared_parts,
+    render_place,
+)
 from jobrun.values.torch_modules import GRADIENTS
 
 _SHARING_MEND = (

@@ -25,7 +25,6 @@ from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.frame.cancel import CancelledError
 from jobrun.runtime.frame.frame import Frame
 from jobrun.runtime.frame.workspace import LEVELS, display_name
-from jobrun.runtime.snapshots.object_state import ObjectLoan
 from jobrun.runtime.steps.data_files import resolve_folder
 from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.adapters.registry import UnsavableError
@@ -39,9 +38,9 @@ from jobrun.values.blob_kinds import (
     is_object,
     require_storable,
 )
-from jobrun.values.change_detection import Loan, lend, unbound_class_error
+from jobrun.values.change_detection import Loan, ObjectLoan, lend, unbound_class_error
 from jobrun.values.containers import flatten, is_tree, unbound_classes
-from jobrun.values.sharing import find_common_part, render_place
+from jobrun.values.shared_places import find_common_part, render_place
 
 Getter = Callable[[Frame], Any]
 

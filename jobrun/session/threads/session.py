@@ -23,7 +23,6 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import usable_cpus
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.codegen.numpy_warnings import NumpyWarnings
-from jobrun.runtime.compiled_group import GroupPlan, plan_group
 from jobrun.runtime.execute import NodeRun, run_task
 from jobrun.runtime.frame.cancel import CancelScope
 from jobrun.runtime.frame.child_processes import ChildReaper
@@ -31,6 +30,7 @@ from jobrun.runtime.frame.frame import Frame, GroupRun, Start
 from jobrun.runtime.frame.parallel import run_all
 from jobrun.runtime.frame.safe_point import SafePointHooks
 from jobrun.runtime.frame.workspace import Blobs, MissingBlobError
+from jobrun.runtime.group_plan import GroupPlan, plan_group
 from jobrun.runtime.snapshots.object_state import copy_object_state, restore_object_state
 from jobrun.runtime.snapshots.snapshot import Snapshots
 from jobrun.runtime.steps.process_state import ProcessState

@@ -266,3 +266,82 @@ def _entry_points() -> dict[str, list[Any]]:
             found.setdefault(point.name, []).append(point)
         _points = found
     return _points
+
+
+def is_makeable(value: Any) -> bool:
+    """Return whether a value has an adapter that makes it again, as a part of something."""
+    adapter = find_adapter(type(value))
+    return adapter is not None and adapter.make is not None
+
+
+def is_adapted(value: Any) -> bool:
+    """Return whether a value is one that an adapter takes apart and makes again."""
+    adapter = find_adapter(type(value))
+    return type(value) is UnboundValue if adapter is None else adapter.is_value
+
+
+def take_tree(adapter: Adapter, value: Any, path: Path = ()) -> Any:
+    """Take the tree of a value with an adapter.
+
+    Raises:
+        UnsavableError: It has something that cannot be kept, or its adapter fails.
+    """
+    try:
+        return adapter.get(value)
+    except UnsavableError as error:
+        raise UnsavableError((*path, *error.path), error.what) from error
+    except Exception as error:
+        what = f"{class_text(value)}, whose adapter failed: {type(error).__name__}: {error}"
+        raise UnsavableError(path, what) from error
+
+
+def make_adapted(name: str, version: int, tree: Any) -> Any:
+    """Make a value from the tree that its adapter returned, or an ``UnboundValue``.
+
+    Raises:
+        ValueError: The adapter fails, or the tree is of another version of it.
+    """
+    kind = find_by_name(name)
+    adapter = find_adapter(kind) if isinstance(kind, type) else None
+    if adapter is None or adapter.make is None or class_name(kind) != name:
+        return UnboundValue(name, version, tree)
+    if adapter.version != version:
+        raise ValueError(
+            f"a value of class {name} was saved by version {version} of its adapter, and version "
+            f"{adapter.version} is here"
+        )
+    try:
+        return adapter.make(kind, tree)
+    except Exception as error:
+        raise _unmade_error(name, error) from error
+
+
+def find_named_value(name: str) -> Any:
+    """Find the function or class that a value has kept by its name."""
+    found = find_by_name(name)
+    adapter = find_adapter(type(found))
+    return found if adapter is not None and adapter.by_name else UnboundValue(name, 0, None)
+
+
+def fill_adapted(made: Any, name: str, rest: Any) -> None:
+    """Complete a value that ``make_adapted`` has made.
+
+    Raises:
+        ValueError: The adapter fails.
+    """
+    if type(made) is UnboundValue:
+        made.rest = rest
+        return
+    adapter = find_adapter(type(made))
+    if adapter is None or adapter.fill is None:
+        raise ValueError(f"a value of class {name} was saved by an adapter of another form")
+    try:
+        adapter.fill(made, rest)
+    except Exception as error:
+        raise _unmade_error(name, error) from error
+
+
+def _unmade_error(name: str, error: Exception) -> ValueError:
+    return ValueError(
+        f"a value of class {name} cannot be made again: {type(error).__name__}: {error}"
+    )

@@ -12,7 +12,7 @@ from jobrun.core.events import Logged
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
 from jobrun.graph.types import TaskGroup
 from jobrun.runtime.codegen.liveness import GroupUsage
-from jobrun.runtime.compiled_group import plan_group
+from jobrun.runtime.group_plan import plan_group
 from jobrun.runtime.records.queue_endpoints import (
     QueuePlan,
     find_moved_names,

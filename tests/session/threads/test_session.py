@@ -271,7 +271,7 @@ def test_the_plan_of_a_group_is_made_once(harness, monkeypatch):
     monkeypatch.setattr(
         "jobrun.session.threads.session.plan_group", lambda ran, _: made.append(ran) or _plan(ran)
     )
-    from jobrun.runtime.compiled_group import plan_group as _plan  # noqa: PLC0415
+    from jobrun.runtime.group_plan import plan_group as _plan  # noqa: PLC0415
 
     ran = group(task("t", "x = 1"))
     for epoch in range(5):

@@ -140,7 +140,7 @@ def test_a_value_of_another_version_of_its_adapter_is_refused(monkeypatch):
 def test_a_value_whose_class_is_not_loaded_is_passed_on_and_made_when_it_is(monkeypatch):
     value = {"a": [Value([1.0], 3)]}
     parts = flatten(value)
-    monkeypatch.setattr(containers, "find_by_name", lambda _: None)
+    monkeypatch.setattr(registry, "find_by_name", lambda _: None)
     unbound = unflatten(parts.structure, parts.leaves)
 
     assert containers.unbound_classes(unbound) == [registry.class_name(Value)]

@@ -16,7 +16,7 @@ import numpy as np
 
 from jobrun.core.text.big_integers import key_text
 from jobrun.values import containers as trees
-from jobrun.values import named_nodes, objects
+from jobrun.values import named_tuples, objects
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import find_adapter
 from jobrun.values.atomic_counter import Counter
@@ -284,7 +284,7 @@ def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
         elif isinstance(thing, dict):
             inside = thing.items()
         elif trees.is_record(thing):
-            inside = named_nodes.record_items(thing).items()
+            inside = named_tuples.record_items(thing).items()
         elif (adapter := find_adapter(type(thing))) is None or adapter.immutable:
             continue
         else:
