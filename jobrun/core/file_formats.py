@@ -13,7 +13,7 @@ _ENDINGS: Mapping[str, tuple[str, ...]] = {"hdf5": (".h5", ".hdf5"), "csv": (".c
 
 
 def endings_of(file_format: str) -> tuple[str, ...]:
-    """Return the file name endings of a data format, the usual one first.
+    """List the file name endings that a file format such as csv has, the usual one first.
 
     >>> endings_of("csv")
     ('.csv', '.tsv')
@@ -22,7 +22,7 @@ def endings_of(file_format: str) -> tuple[str, ...]:
 
 
 def format_of(ending: str) -> FileFormat | None:
-    """Return the data format of files with this (lower case) ending, or None if it is unknown.
+    """Return which file format (npy, csv, …) has a file name ending in lower case, or None.
 
     >>> format_of(".tsv")
     'csv'
@@ -31,5 +31,5 @@ def format_of(ending: str) -> FileFormat | None:
 
 
 def suffix_of(path: str) -> str:
-    """Return the suffix, in lower case, that decides how a data file's header is read."""
+    """Return the suffix of a path, in lower case, which decides the format of a data file."""
     return Path(path).suffix.lower()

@@ -13,7 +13,7 @@ DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 def csv_columns(path: str) -> tuple[str, ...] | None:
-    """Return the column names in the header line of a csv file, or None if it has none.
+    """Return the column names in a csv header line, or None if the first line is data.
 
     It is data when each of its fields is a number or empty.
 
@@ -27,7 +27,7 @@ def csv_columns(path: str) -> tuple[str, ...] | None:
 
 
 def first_fields(path: str) -> list[str]:
-    """Return the fields of the first line of a csv file that is not empty: its header, maybe.
+    """Return the fields of a csv file's first line that is not empty: maybe its header line.
 
     Raises:
         EnvironmentFaultError: The file is empty, or not text.
@@ -47,7 +47,7 @@ def first_fields(path: str) -> list[str]:
 
 
 def choose_columns(path: str, member: str, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the positions in a csv header of the columns that a member names.
+    """Return the positions in a csv header line of the columns that a member's name lists.
 
     Raises:
         EnvironmentFaultError: There is no such column.
@@ -60,7 +60,7 @@ def choose_columns(path: str, member: str, names: tuple[str, ...]) -> tuple[int,
 
 
 def column_names(path: str) -> tuple[str, ...]:
-    """Return the names of all csv columns, or their positions where there is no header line."""
+    """Return the column names in a csv header line, or the columns' positions without one."""
     return csv_columns(path) or tuple(str(place) for place in range(len(first_fields(path))))
 
 

@@ -93,7 +93,7 @@ def row_dataset(file: h5py.File, path: str, member: str) -> h5py.Dataset:
 
 
 def render_hdf5(arrays: Mapping[str, Array], path: str) -> memoryview:
-    """Render the bytes of an HDF5 file with the given datasets; a ``/`` makes a group.
+    """Render arrays as the bytes of an HDF5 data file, a dataset each; a ``/`` makes a group.
 
     Made in memory: libhdf5 may end the process when it meets a full disk.
 

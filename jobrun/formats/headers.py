@@ -38,7 +38,7 @@ HDF5 = frozenset({".h5", ".hdf5"})
 
 
 def require_file(path: str) -> None:
-    """Require that a data file exists, before its header is read, and is a regular file.
+    """Require that a data file exists and is a regular file, before its header is read.
 
     Raises:
         EnvironmentFaultError: There is none, or it cannot be looked at.
@@ -219,7 +219,7 @@ def _hdf5() -> Any:
 
 
 def rows_module(file_format: FileFormat) -> Any:
-    """Import the module of ``formats.rows`` for a data file's format, at its first use.
+    """Import the module that reads the headers and rows of files of a format, at its first use.
 
     One that ``headers`` has no rule of its own for has ``members`` and ``describe`` there.
     """

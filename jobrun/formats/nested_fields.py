@@ -28,7 +28,7 @@ def name_splits(member: str, *, alone: bool) -> Iterator[tuple[str, tuple[str, .
 
 
 def field_form(form: Form, fields: tuple[str, ...]) -> Form | None:
-    """Return dtype and axes of a nested field of records, or None when there is no such field."""
+    """Return dtype and axes of a nested field of records; None when there is no such field."""
     descr, shape = _descr(form[0]), form[1]
     for name in fields:
         found = next((one for one in _fields(descr) if one[0] == name), None)
@@ -62,7 +62,7 @@ def locate_field(
 
 
 def item_bytes(form: str) -> int | None:
-    """Return the bytes of one record with nested fields; None where a length is open."""
+    """Compute the bytes of a record with nested fields from its dtype's text; None if open."""
     return _item_bytes(_descr(form))
 
 
@@ -87,7 +87,7 @@ def _leaves(descr: Any) -> Iterator[str]:
 
 
 def _fields(descr: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
-    """Yield name, dtype and further axes of each field of a structured dtype, without padding."""
+    """Yield name, dtype and further axes of the nested fields right inside a record's ``descr``."""
     if isinstance(descr, str):
         return
     for one in descr:

@@ -32,7 +32,7 @@ class NpyHeader:
 
 
 def read_npy_header(file: IO[bytes], what: str) -> NpyHeader:
-    """Read the header at the start of an npy stream.
+    """Read the npy header at the start of a stream: dtype, shape, and whether objects follow.
 
     Raises:
         EnvironmentFaultError: It is not one.
@@ -58,7 +58,7 @@ def read_npy_header(file: IO[bytes], what: str) -> NpyHeader:
 
 
 def open_zip(path: str) -> zipfile.ZipFile:
-    """Open an npz file as a zip archive, to read its headers.
+    """Open an npz file as a zip archive, to read the npy headers of its members.
 
     Raises:
         EnvironmentFaultError: It is not a zip file, or cut short.
@@ -70,7 +70,7 @@ def open_zip(path: str) -> zipfile.ZipFile:
 
 
 def npz_members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Map the names of an npz file's members to their entries, which begin with headers."""
+    """Map the names of an npz file's members to zip entries, which begin with npy headers."""
     return {
         info.filename.removesuffix(".npy"): info
         for info in archive.infolist()

@@ -102,7 +102,7 @@ def items_in(shape: Shape) -> int | None:
 
 
 def promote(left: Known, right: Known) -> str | None:
-    """Return the dtype of an elementwise operation on two values of known dtypes."""
+    """Compute the dtype of an elementwise result of two abstract values; None if not sure."""
     if left.dtype not in CODES or right.dtype not in CODES:
         return None
     if None in (left.weak, right.weak):
@@ -115,7 +115,7 @@ def promote(left: Known, right: Known) -> str | None:
 
 
 def _either(known: Known) -> tuple[Known, ...]:
-    """List the dtypes that a value has if it is, or is not, a Python scalar: unknown which."""
+    """List the two abstract values that a value may be: a Python scalar (weak), or not."""
     if known.weak is not None:
         return (known,)
     return (replace(known, weak=True), replace(known, weak=False))
@@ -139,7 +139,7 @@ def broadcast(left: Shape | None, right: Shape | None) -> Shape | None:
 
 
 def elementwise(left: Known, right: Known) -> Known:
-    """Infer what is known of ``left + right`` and similar; two Python scalars give one."""
+    """Infer the abstract value of ``left + right`` from two abstract values, and of the like."""
     return Known(
         promote(left, right),
         broadcast(left.shape, right.shape),

@@ -25,12 +25,12 @@ _DEFAULT = {"b": "bool", "i": "int64", "f": "float64", "c": "complex128"}
 
 
 def kind_of(dtype: str | None) -> str:
-    """Return the kind letter of a dtype that is known before the run: ``b i u f c``, or ""."""
+    """Return the kind letter of a dtype by its name, without numpy: ``b i u f c``, or ""."""
     return CODES[dtype][0] if dtype in CODES else ""
 
 
 def width_of(dtype: str) -> int:
-    """Return the size in bytes of an item of a dtype that is known before the run.
+    """Return the bytes of one item of a dtype by the dtype's name, without numpy.
 
     Raises:
         KeyError: It is no dtype of numbers.
@@ -39,7 +39,7 @@ def width_of(dtype: str) -> int:
 
 
 def join_dtypes(dtypes: Iterable[str | None]) -> str | None:
-    """Return the dtype known to hold values of several dtypes without loss, as numpy chooses.
+    """Compute the dtype to which numpy promotes values of several dtypes, by their names.
 
     Of more than two that is not always the join of pairs, and the order may count: then it is
     None.
@@ -53,13 +53,13 @@ def join_dtypes(dtypes: Iterable[str | None]) -> str | None:
 
 
 def same_kind(source: str, target: str) -> bool:
-    """Return whether numpy casts a value of one known dtype to another in an in-place operation."""
+    """Return whether numpy's promotion rules let one dtype be cast to another in place."""
     order = "buifc"
     return order.index(kind_of(source)) <= order.index(kind_of(target))
 
 
 def dtype_name(text: str) -> str | None:
-    """Return numpy's name of a dtype that is known, such as ``float64`` for ``<f8``."""
+    """Return the name of a dtype by which it is promoted, such as ``float64`` for ``<f8``."""
     if text in ("bool_", "|b1", "?"):
         return "bool"
     if text in CODES:
@@ -69,7 +69,7 @@ def dtype_name(text: str) -> str | None:
 
 
 def promote_weak(weak: str, strong: str) -> str:
-    """Compute the dtype that an array or numpy scalar gets beside a Python scalar, which is weak."""
+    """Compute the dtype of an array or numpy scalar combined with a (weak) Python scalar."""
     weak_kind, (kind, size) = CODES[weak][0], CODES[strong]
     if _ORDER.index(weak_kind) <= _ORDER.index(kind) or (weak_kind, kind) == ("i", "u"):
         return strong
@@ -99,7 +99,7 @@ def join_pair(left: str, right: str) -> str:
 
 
 def as_float(dtype: str | None) -> str | None:
-    """Return the dtype known of ``exp`` and similar functions for a value of some dtype."""
+    """Compute the dtype of ``exp`` and similar functions by the operand's dtype."""
     if dtype not in CODES:
         return None
     kind, size = CODES[str(dtype)]
@@ -109,7 +109,7 @@ def as_float(dtype: str | None) -> str | None:
 
 
 def as_sum(dtype: str | None) -> str | None:
-    """Return the dtype known of ``sum`` and ``prod`` of a value; small integers are widened."""
+    """Compute the dtype of ``sum`` and ``prod`` by the operand's; small integers are widened."""
     if dtype not in CODES:
         return None
     kind = CODES[str(dtype)][0]
@@ -119,7 +119,7 @@ def as_sum(dtype: str | None) -> str | None:
 
 
 def as_mean(dtype: str | None) -> str | None:
-    """Return the dtype known of ``mean``, ``var`` and ``std`` of a value of some dtype."""
+    """Compute the dtype of ``mean``, ``var`` and ``std`` by the operand's dtype."""
     if dtype not in CODES:
         return None
     return dtype if CODES[str(dtype)][0] in "fc" else "float64"

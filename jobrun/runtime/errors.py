@@ -32,7 +32,7 @@ _SHAPES = "look at the shapes and dtypes of the blobs it reads; a log step befor
 
 
 def run_block(block: Block, frame: Frame) -> bool:
-    """Run a compiled block, raising its errors as faults of their steps; return whether it stopped.
+    """Run a block, and explain an exception as a fault of its step; return whether it stopped.
 
     Raises:
         JobrunError: A step failed; every fault says where.
@@ -54,7 +54,7 @@ def run_block(block: Block, frame: Frame) -> bool:
 
 
 def gate_of(block: Block, frame: Frame) -> Snapshot | None:
-    """Return the running save whose copy a block must await before its changes, or None."""
+    """Return the snapshot in progress that a block must wait for before its changes, or None."""
     return frame.run.gates.get(frame.node.name) if block.changes else None
 
 
@@ -84,7 +84,7 @@ def explain_at(
     frame: Frame,
     variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> JobrunError:
-    """Explain an error as a fault at the location of a given step, unless it has a location.
+    """Explain an exception as a fault at the location of a given step, unless it has one.
 
     ``variables`` maps variables of generated code to blobs.
     """
@@ -108,7 +108,7 @@ def explain_at(
 
 
 def is_only_missing_blobs(error: JobrunError) -> bool:
-    """Return whether a step's error only says that blobs are missing, after an earlier one."""
+    """Return whether an error has only faults of missing blobs, E201."""
     return all(fault.code == "E201" for fault in error.faults)
 
 
@@ -171,7 +171,7 @@ def attempt(run: GroupRun, work: Work) -> bool:
 
 
 def attempt_after_failure(run: GroupRun, work: Work, *, failed: bool) -> bool:
-    """Execute an exit or last report; blobs missing after a failure are no error."""
+    """Execute an exit or last report; that blobs are missing after an error is no error."""
 
     def quiet() -> bool:
         try:

@@ -69,7 +69,7 @@ def run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: 
 
 
 def _report_waits(plan: TaskPlan, run: GroupRun, node: Node) -> None:
-    """Emit what the task's threads have waited for, if they have."""
+    """Emit an event of how long an executed task has waited for data, nodes and queues."""
     task = plan.task
     waited = {"data": 0.0, "nodes": 0.0, "queue": 0.0}
     for what, seconds in tuple(run.waits.get((task.name, node.name), ())):
@@ -167,7 +167,7 @@ class NodeRun:
     _reporters: list[RunningReport] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Execute the node's inits in order, before all its tasks; then start its reports."""
+        """Execute what is before all tasks of a node: inits in order, then start the reports."""
 
         def work() -> bool:
             for setup in self.plan.setup:
@@ -180,7 +180,7 @@ class NodeRun:
         attempt(self.frame.run, work)
 
     def end(self) -> None:
-        """Execute the node's last reports after all its tasks, then its exits in reverse."""
+        """Execute what is after all tasks of a node: last reports, then exits in reverse order."""
         run = self.frame.run
         went_well = not run.body.cancelled
         went_well = finish_reports(self._reporters, run, failed=not went_well) and went_well
@@ -245,7 +245,7 @@ def _attempt_cleanup(setup: SetupPlan, frame: Frame, *, failed: bool) -> bool:
 
 
 def _take_outputs(plan: TaskPlan, frames: list[Frame], run: GroupRun) -> bool:
-    """Copy the outputs of a task that has ended, which later changes of blobs must not reach."""
+    """Copy the outputs of a task that was executed, so that no later change reaches them."""
 
     def work() -> bool:
         gate = run.gates.get(plan.task.node)

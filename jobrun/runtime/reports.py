@@ -75,7 +75,7 @@ class RunningReport(NamedTuple):
 
 
 def start_reports(plans: Sequence[ReportPlan], frame: Frame) -> list[RunningReport]:
-    """Start the reports beside the task that is executed; each waits for an interval."""
+    """Start the threads that run reports beside a body, at intervals."""
     reports = [_report(plan, frame) for plan in plans]
     for report in reports:
         report.reporter.start()
@@ -83,7 +83,7 @@ def start_reports(plans: Sequence[ReportPlan], frame: Frame) -> list[RunningRepo
 
 
 def finish_reports(reports: Sequence[RunningReport], run: GroupRun, *, failed: bool) -> bool:
-    """Execute each report of a task once more after its body; return whether all succeeded."""
+    """Run each report a last time after its body has ended; return whether all succeeded."""
 
     def finish(report: RunningReport) -> bool:
         report.last.failed = failed

@@ -140,7 +140,7 @@ def detach(value: Value, name: str = "?", note_gaps: Callable[[str], None] | Non
 
 
 def detach_state(state: Value) -> Value:
-    """Copy every kind of value in an object's state, so that it shares no memory with it.
+    """Copy the state of an object, kind by kind of value, so that it shares no memory.
 
     Arrays that overlap get memory of their own.
 
@@ -153,7 +153,7 @@ def detach_state(state: Value) -> Value:
 
 
 def boundary_form(value: Value, name: str = "?") -> Value:
-    """Return a blob's value in the form that values have at epoch boundaries: dense, own memory.
+    """Return a blob's value as it is at epoch boundaries: arrays dense, with their own memory.
 
     That is, of an array: memory of its own, aligned, writable, without gaps, in the axis order that
     it had, because sums and products add in the order of memory. An array that has this form is
@@ -174,13 +174,13 @@ def boundary_form(value: Value, name: str = "?") -> Value:
 
 
 def has_boundary_form(array: np.ndarray[Any, Any]) -> bool:
-    """Return whether a blob's array has the form that values have at epoch boundaries."""
+    """Return whether a blob's array is as at epoch boundaries: dense, with its own memory."""
     flags = array.flags
     return bool(flags.behaved and flags.owndata and is_dense(array))
 
 
 def same_bits(first: Value, second: Value) -> bool:
-    """Return whether two blobs' values are equal in kind, dtype, shape and every bit.
+    """Return whether the values of two blobs are of one kind and equal in every bit.
 
     A NaN equals a NaN of the same payload only, and 0.0 differs from -0.0. Bytes between
     the fields of a record dtype do not count: a copy need not keep them.
@@ -196,7 +196,7 @@ def same_bits(first: Value, second: Value) -> bool:
 
 
 def object_copy_error(value: Value, name: str) -> TaskFailedError:
-    """Build the error for copying a blob's value that is an object."""
+    """Build the error for a copy of a blob whose value is of the kind object."""
     what = "this" if name == "?" else f"'{name}'"
     return TaskFailedError.of(
         "E240",
@@ -224,7 +224,7 @@ def describe(value: Value) -> str:
 
 
 def size_bytes(values: Sequence[Value]) -> int:
-    """Sum the memory that blobs' values take, in bytes; scalars count as 8."""
+    """Sum the memory of blobs' values of all kinds in bytes; scalars count as 8."""
     return sum(int(getattr(value, "nbytes", 8)) for value in values)
 
 
@@ -262,7 +262,7 @@ def _tree_refusal(value: Value, name: str) -> Fault | None:
 
 
 def _tree_of(value: Value, name: str, copy: Callable[[Value, str], Value]) -> Value:
-    """Rebuild a container from copies of its leaves, each of the same kind.
+    """Rebuild a blob's container from copies of its leaves, each of the same kind.
 
     Raises:
         TaskFailedError: E202, something in it is of a kind that cannot be kept; E258, arrays in it
@@ -301,7 +301,7 @@ def _copied(
 def require_adapted(
     structure: Any, leaves: Mapping[Path, Value], made: Value, *, gaps: bool = False
 ) -> None:
-    """Refuse a value that its adapters have made, and that they take apart into other parts.
+    """Require that a blob's value that was made by adapters comes apart as what it was made of.
 
     Raises:
         ValueError: It differs, with the place.
@@ -340,7 +340,7 @@ def _same_arrays(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> b
 
 
 def _same_bytes(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
-    """Compare the bytes of two arrays of one dtype and shape; large ones without a copy."""
+    """Compare the bytes of two blobs' arrays of one dtype; large ones without a copy."""
     if first.nbytes <= _PORTION_BYTES or first.dtype.kind not in _BYTES_KINDS:
         return first.tobytes() == second.tobytes()
     if first.flags.c_contiguous and second.flags.c_contiguous:

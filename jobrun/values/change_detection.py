@@ -144,7 +144,7 @@ def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Val
 
 
 def _bound(value: Value, path: Path) -> Value:
-    """Return a value to lend, whose changes can be detected; raise for a record without class.
+    """Return a container to lend, or raise for a record whose class is not loaded.
 
     Raises:
         TaskFailedError: E249, its class is not loaded.
@@ -155,7 +155,7 @@ def _bound(value: Value, path: Path) -> Value:
 
 
 def unbound_class_error(class_name: str, place: str) -> TaskFailedError:
-    """Build the error for lending a record whose changes cannot be detected: no class."""
+    """Build the error for a record that cannot be lent, since its class is not loaded."""
     module = class_name.partition(":")[0]
     at = f", at '{place}'" if place else ""
     return TaskFailedError.of(
@@ -178,7 +178,7 @@ def _inside(container: Any) -> list[Any]:
 
 
 def _difference(container: Any, before: list[Any]) -> Path | None:
-    """Return where a lent container has changed, or None."""
+    """Return the place at which a lent container has changed, or None."""
     now = _inside(container)
     if len(now) == len(before) and all(map(is_, now, before)):
         return None
@@ -201,7 +201,7 @@ def _form(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
 
 
 def fingerprint(value: Any) -> bytes | None:
-    """Compute a digest of an object's state, to detect that it changed; None without a state.
+    """Compute the digest of an object's state by which changes are detected, or None.
 
     Of modules and optimizers of PyTorch tensors are not read: they count their changes themselves.
     """
@@ -223,7 +223,7 @@ def _counts_changes(value: Any) -> bool:
 
 
 def _feed(content: Any, value: Any, counts: bool, around: set[int]) -> None:
-    """Add a part of an object's state to the digest that is its fingerprint."""
+    """Add a part of an object's state to the digest by which changes are detected."""
     kind = type(value)
     if tensors.is_tensor(value):
         if counts:
@@ -289,7 +289,7 @@ class ChangeDetector:
         self._changes: dict[int, int] = {}
 
     def forget(self) -> None:
-        """Forget the digests of all object states, which may have been changed on purpose."""
+        """Forget the digests of objects' states, after which changes are not detected."""
         self._known.clear()
 
     def note_states(self, objects: Mapping[str, Any]) -> None:
@@ -299,12 +299,12 @@ class ChangeDetector:
             self.require_same(name, value)
 
     def note_change(self, value: Any) -> None:
-        """Note that a callable which may change an object begins, or has ended."""
+        """Note that a callable that may change an object begins or ends: no change to detect."""
         self._changes[id(value)] = self._changes.get(id(value), 0) + 1
         self._known.pop(id(value), None)
 
     def borrow(self, name: str, value: Any) -> ObjectLoan:
-        """Record an object's state before it is passed to a callable that may not change it.
+        """Record the digest of an object that is lent to a callable, to detect a change later.
 
         Raises:
             TaskFailedError: E247, a step has changed it without declaring so.
@@ -312,7 +312,7 @@ class ChangeDetector:
         return ObjectLoan(value, self.require_same(name, value), self._changes.get(id(value), 0))
 
     def is_changed(self, borrowed: ObjectLoan) -> bool:
-        """Return whether a callable has changed the state of an object that it borrowed."""
+        """Return whether a callable has changed the state of an object that it was lent."""
         value = borrowed.value
         if borrowed.digest is None or borrowed.changes != self._changes.get(id(value), 0):
             # Another task may change it at the same time: that is a matter of ``hogwild``.

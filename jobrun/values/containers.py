@@ -76,7 +76,7 @@ class Parts:
 
 
 def is_tree(value: Value) -> bool:
-    """Return whether a value is flattened as a container: list, dict, bytes, tensor, None, ….
+    """Return whether a value is a container to flatten: list, dict, bytes, tensor, None, ….
 
     So is a value that has an adapter, unless that sets the state of objects.
     """
@@ -97,7 +97,7 @@ def is_record(value: Value) -> bool:
 
 
 def unbound_classes(value: Value) -> list[str]:
-    """List the classes of records in a container that are not loaded."""
+    """List the classes of what is in a container that are not loaded, by name."""
     found: dict[str, None] = {}
     seen: set[int] = set()
     kept: list[Any] = []
@@ -170,7 +170,7 @@ def unflatten(structure: Any, leaves: Mapping[Path, Value], *, place: bool = Tru
 
 
 def describe_tree(value: Value) -> str:
-    """Describe the kind of a container, and how much it holds, in a few words."""
+    """Describe what kind of container a value is and how much it holds, in a few words."""
     if value is None:
         return "None"
     if type(value) is bytes:
@@ -217,7 +217,7 @@ class _Flattener:
     unfinished: set[Path] = field(default_factory=set)
 
     def node(self, value: Value, path: Path, taken: set[str] | None = None) -> Any:
-        """Flatten one part of a container, and return its structure."""
+        """Flatten one part of a container: keep its leaves, and return its structure."""
         kind = type(value)
         if value is None:
             return None
@@ -337,7 +337,7 @@ class _Flattener:
         return form
 
     def _pairs(self, value: Any, path: Path) -> Any:
-        """Flatten a dict that has other keys than text and whole numbers."""
+        """Flatten a container that is a dict with other keys than text and whole numbers."""
         if getattr(value, "__dict__", None):
             raise UnsavableError(path, f"{class_text(value)} with attributes")
         keys = [self._key(key, (*path, "keys", str(at))) for at, key in enumerate(value)]
@@ -382,7 +382,7 @@ class _Unflattener:
         self.left = set(self.leaves)
 
     def value(self, node: Any, path: Path) -> Value:
-        """Rebuild the part of a container that a structure describes."""
+        """Unflatten one part of a container, as its structure describes it."""
         if node is None:
             return None
         if isinstance(node, dict) and "same" in node:
@@ -491,7 +491,7 @@ def _packed(items: Any) -> np.ndarray[Any, Any] | None:
 
 
 def _versions(metadata: Any, path: Path) -> list[Any]:
-    """Return the ``_version`` numbers in a container of a module's state, which are kept."""
+    """Flatten the versions (``_metadata``) of a container that is a module's state dict."""
     form = [[part, dict(facts)] for part, facts in dict(metadata).items()]
     try:
         same = json.loads(json.dumps(form, allow_nan=False)) == form
@@ -503,7 +503,7 @@ def _versions(metadata: Any, path: Path) -> list[Any]:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """Return a free name for a leaf of a flattened container: keys ``1`` and ``"1"`` differ."""
+    """Choose a free name for a leaf of a container: keys ``1`` and ``"1"`` must differ."""
     return next(one for one in _alternatives(name) if one not in taken)
 
 

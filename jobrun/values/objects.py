@@ -60,7 +60,7 @@ _TORCH = _Accessors(lambda one: one.get_state(), lambda one, tree: one.set_state
 
 
 def generator_state(generator: np.random.Generator) -> dict[str, Any]:
-    """Return the state of a generator and its seed, which counts the children it has spawned."""
+    """Take the state of a numpy generator object, with its seed, which counts children."""
     bits = generator.bit_generator
     return {**bits.state, "seed": bits.seed_seq}
 
@@ -91,7 +91,7 @@ def class_name(value: Any) -> str:
 
 
 def take_state(value: Any) -> ObjectState:
-    """Take the state of an object in a blob; it may share memory with the object.
+    """Take the state of an object, by its own methods; it may share memory with it.
 
     Raises:
         Exception: What the object raises.

@@ -71,7 +71,7 @@ def find_overlapping(arrays: Mapping[Path, Any], *, identical: bool = True) -> l
 
 
 def find_shared_parts(roots: Mapping[str, Any]) -> list[Pair]:
-    """Find generators and objects that are shared: reachable from values in several ways.
+    """Find generators and objects that are reached at several places in values.
 
     Args:
         roots: Objects by name. Followed are the attributes of objects, and what is in containers.
@@ -98,13 +98,13 @@ def find_shared_parts(roots: Mapping[str, Any]) -> list[Pair]:
 
 
 def render_place(place: Path) -> str:
-    """Render the place in a blob of something shared, such as ``'k'.random_state``."""
+    """Render the place in a blob's value at which something is shared: ``'k'.random_state``."""
     name, *steps = place
     return ".".join((f"'{name}'", *steps))
 
 
 def _identity(thing: Any) -> Any:
-    """Return the identity by which two generators or objects count as shared, or None."""
+    """Return the identity by which two places share a generator or object, or None."""
     if isinstance(thing, np.random.Generator):
         return thing.bit_generator
     if isinstance(thing, np.random.RandomState):

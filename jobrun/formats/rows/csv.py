@@ -48,7 +48,7 @@ class _Known:
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """The dtype that holds all fields seen of a csv column."""
+        """The dtype that holds a csv column in every row indexed so far."""
         if self.kind == "text":
             return np.dtype(f"<U{self.width}")
         return np.dtype(np.int64 if self.kind == "integer" else np.float64)
@@ -162,7 +162,7 @@ class TableRows:
             raise faults.unreadable(self._path, error) from error
 
     def _parsed(self, file: IO[bytes]) -> Iterator[tuple[int, int, list[str]]]:
-        """Yield line number, offset and fields of each line of a csv table that is not empty."""
+        """Yield the rows of a csv table: line number, offset, fields of each nonempty line."""
         offset, waiting = 0, b""
         for number, line in enumerate(file, 1):
             waiting += line

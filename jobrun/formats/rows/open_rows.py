@@ -27,7 +27,7 @@ from jobrun.formats.rows.rows_protocol import Rows
 
 
 def open_rows(kind: FileFormat, path: str, members: Sequence[str]) -> Rows:
-    """Open the rows of a data file of any format.
+    """Open a data file of any format to read its rows.
 
     Args:
         kind: The format, whatever the file's name says.

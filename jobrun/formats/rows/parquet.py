@@ -39,7 +39,7 @@ def members(path: str) -> tuple[str, ...]:
 
 
 def describe(path: str, member: str) -> MemberInfo:
-    """Return dtype (empty for text) and shape of a parquet column, as far as the schema has them.
+    """Describe a parquet column by the file's schema: dtype (empty for text) and shape.
 
     Raises:
         EnvironmentFaultError: It is not there, or the file is damaged.

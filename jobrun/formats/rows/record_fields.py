@@ -15,7 +15,7 @@ from jobrun.formats.rows.rows_protocol import Array, Column, Piece, Rows
 def open_fields(
     module: Any, path: str, members: Sequence[str], error: EnvironmentFaultError
 ) -> Rows:
-    """Open a data file to read rows of which some columns are fields inside records."""
+    """Open a data file to read nested fields of its records as columns, beside whole columns."""
     parts = []
     bases: dict[str, int] = {}
     for member in members:
@@ -55,15 +55,15 @@ class FieldRows:
         return len(self._rows)
 
     def take(self, start: int, stop: int) -> Piece:
-        """Read consecutive rows, and cut the wanted fields out of those that are records."""
+        """Read consecutive rows that are records, and cut the wanted nested fields out."""
         return self._chosen(self._rows.take(start, stop))
 
     def pick(self, rows: Array) -> Piece:
-        """Read rows in any order, and cut the wanted fields out of those that are records."""
+        """Read rows that are records in any order, and cut the wanted nested fields out."""
         return self._chosen(self._rows.pick(rows))
 
     def close(self) -> None:
-        """Close the data file whose rows are records."""
+        """Close the data file from whose records nested fields were read."""
         self._rows.close()
 
     def _chosen(self, piece: Piece) -> Piece:
@@ -71,7 +71,7 @@ class FieldRows:
 
 
 def extract_field(records: Array, fields: Sequence[str]) -> Array:
-    """Copy a nested field out of rows that are records."""
+    """Copy a nested field out of the records that were read as rows."""
     if not fields:
         return records
     for name in fields:
@@ -87,7 +87,7 @@ def _column(name: str, records: Column, fields: Sequence[str]) -> Column:
 def resolve_member(
     path: str, member: str, error: EnvironmentFaultError
 ) -> tuple[str, tuple[str, ...]]:
-    """Resolve the name of a column of rows to a member and the fields inside; else raise."""
+    """Resolve a column's name to a member of records and the nested fields in it, or raise."""
     if error.faults[0].code != "E281":
         raise error
     try:

@@ -54,7 +54,7 @@ class Rows(Protocol):
         """Read rows of a data file by number (int64, shape (n,)), in the order given."""
 
     def close(self) -> None:
-        """Close the data file whose rows were read."""
+        """Close the data file whose rows were read (protocol)."""
 
 
 def common_length(path: str, lengths: Sequence[tuple[str, int]]) -> int:
@@ -71,7 +71,7 @@ def common_length(path: str, lengths: Sequence[tuple[str, int]]) -> int:
 
 
 def sort_rows(rows: Array) -> tuple[Array, Array]:
-    """Sort the numbers of rows to be read into the order of the file; return positions, too."""
+    """Sort row numbers into the order of the data file; return also the place of each."""
     order = np.argsort(rows, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
@@ -79,5 +79,5 @@ def sort_rows(rows: Array) -> tuple[Array, Array]:
 
 
 def restore_order(piece: Piece, place: Array) -> Piece:
-    """Put rows that were read in the order of the file into the requested order."""
+    """Reorder rows that were read in the order of the data file as they were requested."""
     return tuple(column.take(place, axis=0) for column in piece)

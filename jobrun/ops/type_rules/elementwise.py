@@ -84,7 +84,7 @@ def unary(result: _Dtype, name: str) -> Rule:
 
 
 def sum_like(left: Known, right: Known) -> str | None:
-    """Infer the dtype of elementwise ``left + right`` and of all that only needs a common dtype."""
+    """Infer the dtype of elementwise operators that only need a common one, as ``+`` and ``*``."""
     return promote(left, right)
 
 

@@ -24,7 +24,7 @@ from jobrun.ops.type_rules.shaping import too_few_axes
 
 
 def matmul(left: Known, right: Known) -> Known:
-    """Infer dtype and shape of the matrix product ``left @ right``.
+    """Infer dtype and shape of a matrix product: the type rule of ``matmul`` and ``@``.
 
     Raises:
         MisfitError: The inner lengths differ, or one is a single number.

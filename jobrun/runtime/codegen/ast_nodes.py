@@ -1,4 +1,4 @@
-"""Generate single nodes of Python syntax trees (``ast``): loads, stores, assignments, calls."""
+"""Build single nodes of Python syntax trees (``ast``): loads, stores, assignments, calls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 
 
 def load(name: str) -> ast.expr:
-    """Generate the Python expression that reads a variable, or attributes of one."""
+    """Build the node that reads a variable, or its attributes: ``variable.attribute``."""
     first, *rest = name.split(".")
     node: ast.expr = ast.Name(first, ast.Load())
     for attribute in rest:
@@ -15,20 +15,20 @@ def load(name: str) -> ast.expr:
 
 
 def store(name: str) -> ast.Name:
-    """Generate the Python expression of a variable that is being bound."""
+    """Build the node of a variable that is being bound."""
     return ast.Name(name, ast.Store())
 
 
 def assign(name: str, value: ast.expr) -> ast.stmt:
-    """Generate the Python statement ``name = value``."""
+    """Build the node of the statement ``name = value``."""
     return ast.Assign([store(name)], value)
 
 
 def call(function: ast.expr, *args: ast.expr) -> ast.expr:
-    """Generate the Python expression ``function(*args)``."""
+    """Build the node of the call ``function(*args)``."""
     return ast.Call(function, list(args), [])
 
 
 def item(container: ast.expr, key: ast.expr, context: ast.expr_context) -> ast.Subscript:
-    """Generate the Python expression ``container[key]``."""
+    """Build the node of the subscript ``container[key]``."""
     return ast.Subscript(container, key, context)

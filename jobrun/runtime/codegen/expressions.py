@@ -61,7 +61,7 @@ _HARMLESS_EXPONENT = 64
 
 
 def import_numpy_module(name: str, *_: object) -> ModuleType:
-    """Import a submodule of numpy that generated expressions name.
+    """Import a submodule of numpy that a generated Python expression names.
 
     Raises:
         ImportError: It is no module of numpy's.
@@ -116,7 +116,7 @@ class ExpressionBuilder:
         self._standing: dict[int, str] = {}
 
     def value_of(self, name: str, expr: e.Expr, spare: str = "") -> ast.expr:
-        """Generate the expression of a blob's new value, which may reuse the array in ``spare``."""
+        """Generate the Python expression of a blob's new value, which may reuse ``spare``."""
         self._replaced = (expr, name, spare)
         made = self.of(expr)
         self._replaced = None
@@ -168,7 +168,7 @@ class ExpressionBuilder:
         return self.worth is not None and id(expr) not in self._inside and is_fusible(expr)
 
     def _chained(self, expr: e.Expr) -> ast.expr:
-        """Generate ``kernel(worth, leaves) if worth else expr``: fused where that costs less."""
+        """Generate the Python expression that calls a fused kernel where that costs less."""
         assert self.worth is not None  # noqa: S101 - for the type checker
         chain, replaced, spare = build_chain(expr), -1, ""
         if self._replaced is not None and expr is self._replaced[0]:
@@ -187,7 +187,7 @@ class ExpressionBuilder:
         return None if is_plain else find_reuse_chain(expr)
 
     def _over(self, expr: e.Expr, reuse: ReuseChain) -> ast.expr:
-        """Generate the expression ``f(v, …)`` that reuses ``v``, if it is a float64 array.
+        """Generate a Python expression that writes over its operand if that is a float64 array.
 
         And ``v`` lets go of the array at once: numpy reuses such temporaries.
         """
@@ -311,7 +311,7 @@ class ExpressionBuilder:
 
 
 def output_ref(read: e.OutputRead) -> OutputRef:
-    """Return the identity of a task's output that the Python expression reads."""
+    """Return which task's output a Python expression reads, as a key of the run's outputs."""
     return OutputRef(read.task, read.node, read.output)
 
 
@@ -327,7 +327,7 @@ def _is_harmless(exponent: e.Expr) -> bool:
 
 
 def _may_be_text(value: e.Expr) -> bool:
-    """Return whether the Python expression may evaluate to text rather than to a number."""
+    """Return whether the Python expression of an operand may give text rather than a number."""
     match value:
         case e.Const():
             return isinstance(value.value, str)
@@ -351,7 +351,7 @@ Function = Callable[..., Any]
 
 
 def choose_function(operator: str, positional: int, named: Collection[str]) -> Function:
-    """Choose the function that the Python expression of an operator's call names.
+    """Choose the Python function that the generated expression of an operator's call names.
 
     Raises:
         KeyError: There is no operator of that name.
@@ -408,7 +408,7 @@ _DIRECT: dict[Function, Function] = {
 
 
 def _has_name(tree: ast.expr) -> bool:
-    """Return whether the syntax tree of a Python expression reads a variable."""
+    """Return whether a generated Python expression reads any variable."""
     return any(isinstance(node, ast.Name) for node in ast.walk(tree))
 
 

@@ -78,7 +78,7 @@ def _chunk(source: ast.expr, body: list[ast.stmt], ended: list[ast.stmt]) -> ast
 
 
 def find_inputs(steps: tuple[Step, ...], variables: Collection[str]) -> tuple[str, ...] | None:
-    """Find the names whose values a loop's arithmetic begins with.
+    """Find the names whose values a single loop computes with, if it is plain arithmetic only.
 
     Args:
         steps: Of the loop's body.
@@ -131,7 +131,7 @@ def reads_pass(step: Loop | While) -> bool:
 
 
 def is_steady(count: Expr, variables: Collection[str], rebound: Collection[str]) -> bool:
-    """Return whether a loop's count surely is the same before each pass.
+    """Return whether the count of a generated loop surely is the same before each pass.
 
     Args:
         count: The count.

@@ -39,7 +39,7 @@ def load_variables(
 
 
 def release_workspaces(statements: StatementBuilder, names: Collection[str]) -> list[ast.stmt]:
-    """Generate statements that drop blobs from workspaces that only variables need.
+    """Generate statements that drop blobs from workspaces, since variables hold them.
 
     So what a name held before is free when it gets its next value, and not when the code ends.
     """
@@ -61,7 +61,7 @@ def take_spares(statements: StatementBuilder, spares: Mapping[str, str]) -> list
 
 
 def put_spares_back(statements: StatementBuilder, spares: Mapping[str, str]) -> list[ast.stmt]:
-    """Generate statements that put spare blobs back that no new value of a variable replaced."""
+    """Generate statements that put blobs back for which a variable got no new value."""
     return [
         ast.If(
             ast.Compare(load(variable), [ast.IsNot()], [ast.Constant(None)]),
@@ -96,7 +96,7 @@ def store_variables(
 def own_views(
     statements: StatementBuilder, at_end: Mapping[str, Collection[str]]
 ) -> list[ast.stmt]:
-    """Give blobs that variables leave in workspaces memory of their own, where they are views.
+    """Generate statements that copy views which variables leave in workspaces as blobs.
 
     Args:
         statements: What knows the variables.

@@ -64,7 +64,7 @@ class ChildReaper:
             self._tell("-", group)
 
     def close(self) -> None:
-        """End the shell that would kill child processes after this one's death."""
+        """End the shell that waits for this process to die, to kill its child processes then."""
         with self._lock:
             watcher, self._watcher = self._watcher, None
         if watcher is not None and watcher.stdin is not None:
@@ -101,11 +101,11 @@ def _start(mark: str) -> subprocess.Popen[str]:
 
 
 def kill_program(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Send a signal to a program's whole process group, if any of it is left."""
+    """Send a signal to the whole process group of a child process, if any of it is left."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
 
 
 def has_program_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Return whether a program has ended, without reaping it, so that its PID stays taken."""
+    """Return whether a child process has ended, without reaping it, so that its PID stays taken."""
     return has_ended(process.pid, process.poll)

@@ -247,4 +247,4 @@ def _facts(path: str) -> tuple[str, int, int]:
 
 
 def _nothing() -> None:
-    """Close nothing: a reader's source that was not opened."""
+    """Do nothing: how a reader's source is closed that was not opened."""

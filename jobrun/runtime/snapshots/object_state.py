@@ -31,7 +31,7 @@ def collect_state(
     origins: Iterable[tuple[str, str]] = (),
     detector: ChangeDetector | None = None,
 ) -> tuple[dict[str, Value], frozenset[str]]:
-    """Collect the values of a node that a save writes, containers and objects flattened.
+    """Collect the values that a save of a node writes: states of objects, flat containers.
 
     Shares memory with the blobs, and with what is in the objects.
 
@@ -106,7 +106,7 @@ def load_object_state(name: str, value: Any, state: ObjectState) -> None:
 
 
 def require_state_taken(name: str, value: Any, state: ObjectState) -> None:
-    """Refuse an object that did not take its state bit for bit.
+    """Require that a node's object has taken the saved state that was restored, bit for bit.
 
     Raises:
         CheckpointError: E325.
@@ -131,7 +131,7 @@ def restore_object_state(value: Any, state: ObjectState) -> None:
 
 
 def _expect_same_parts(name: str, own: ObjectState, state: ObjectState) -> None:
-    """Require that the state to restore to an object has all parts of its module, no more."""
+    """Require that a node's object has the same parts as the saved state to be restored."""
     ours, theirs = trees.flatten(own.tree), trees.flatten(state.tree)
     facts = [
         {"/".join(path): _form(leaf) for path, leaf in parts.leaves.items() if path[0] != GRADIENTS}

@@ -294,7 +294,7 @@ class _Call:
         return f"add inout: [{display_name(blob)}] to the step; or change a copy, and return that"
 
     def _source_text(self, name: str) -> str:
-        """Return how the spec spells an argument of the call: a blob's name, or an expression."""
+        """Return an argument of a ``call`` step as the spec has it: a blob's name or expression."""
         blob = self._sources.get(name)
         if blob is not None:
             return display_name(blob)
@@ -356,7 +356,7 @@ class GapNotes:
         self._noted: set[str] = set()
 
     def to(self, frame: Frame) -> Callable[[str], None]:
-        """Return a function that warns the frame's run of a ``call`` result with memory gaps."""
+        """Return the function by which a ``call`` step warns of a result with memory gaps."""
         return partial(self._note, frame)
 
     def _note(self, frame: Frame, place: str) -> None:
@@ -419,7 +419,7 @@ def _invoke(target: str, function: Callable[..., Any], values: Mapping[str, Any]
 
 
 def explain_exception(target: str, error: BaseException) -> TaskFailedError:
-    """Build the fault for an exception of a called function, located in the user's file."""
+    """Build the fault for an exception in the callable of a ``call`` step, with its line."""
     frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename != __file__]
     text = str(error).partition("\n")[0]
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -475,7 +475,7 @@ def _own_value(value: Any, blob: str, note_gaps: Callable[[str], None]) -> Value
 
 
 def _refused_arguments(error: BaseException, values: Mapping[str, Value]) -> list[str]:
-    """Return the arguments of a ``call`` to which the refused write may have been meant."""
+    """Guess the read-only arguments of a ``call`` step that the callable tried to change."""
     arrays = {name: list(_arrays_in(value)) for name, value in values.items()}
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     for frame in reversed(frames):

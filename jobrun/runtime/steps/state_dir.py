@@ -137,12 +137,12 @@ def _not_kept(message: str) -> TaskFailedError:
 
 
 def state_dir_path(step: RunProgram, frame: Frame) -> Path:
-    """Return where a program's state directory is while it runs: in the run's directory."""
+    """Return the path of a program's ``state_dir``, inside the run's directory."""
     return Path(frame.run.run_dir, "state_dirs", frame.node.name, step.state_dir).absolute()
 
 
 def restore_state_dir(folder: Path, content: Any) -> None:
-    """Restore the directory of a program that a failed attempt has changed."""
+    """Restore the ``state_dir`` of a program after a failed attempt has changed it."""
     with contextlib.suppress(TaskFailedError):
         # Such as a pipe that a killed program has left: it is not what was stored.
         if folder.is_dir() and np.array_equal(pack_directory(folder), content):

@@ -78,7 +78,7 @@ class Adapter:
 
     @property
     def is_value(self) -> bool:
-        """Whether a blob may hold such a value as an ordinary value."""
+        """Whether a blob may hold a value with this adapter as an ordinary, copied value."""
         return self.make is not None and self.set is None and not self.inner
 
 
@@ -181,12 +181,12 @@ def adapt(
 
 
 def class_name(kind: Any) -> str:
-    """Return ``module:qualified.name`` of a class or function."""
+    """Return ``module:qualified.name`` of a class or function, by which adapters know it."""
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def find_by_name(name: str) -> Any:
-    """Find a class or function by ``module:qualified.name``, or None.
+    """Find a class or function by the name that its adapter has kept, or return None.
 
     Modules of libraries that are adapted here are imported; of all others those that are loaded
     are looked at, because what a file names is not run.
@@ -207,12 +207,12 @@ def find_by_name(name: str) -> Any:
 
 
 def package_of(kind: Any) -> str:
-    """Return the top-level package that a class or function is defined in."""
+    """Return the top-level package of a class, by which its adapter is found."""
     return str(getattr(kind, "__module__", "") or "").partition(".")[0]
 
 
 def class_text(value: Any) -> str:
-    """Describe the class of a value that cannot be kept."""
+    """Describe the class of a value that has no adapter, for a message."""
     kind = type(value)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     return f"a value of class {module}{kind.__qualname__}"
@@ -269,19 +269,19 @@ def _entry_points() -> dict[str, list[Any]]:
 
 
 def is_makeable(value: Any) -> bool:
-    """Return whether a value has an adapter that makes it again, as a part of something."""
+    """Return whether a value's adapter makes it again, alone or as a part of something."""
     adapter = find_adapter(type(value))
     return adapter is not None and adapter.make is not None
 
 
 def is_adapted(value: Any) -> bool:
-    """Return whether a value is one that an adapter takes apart and makes again."""
+    """Return whether a value has an adapter that takes it apart and makes it again."""
     adapter = find_adapter(type(value))
     return type(value) is UnboundValue if adapter is None else adapter.is_value
 
 
 def take_tree(adapter: Adapter, value: Any, path: Path = ()) -> Any:
-    """Take the tree of a value with an adapter.
+    """Take a value apart by its adapter, and say at which place something cannot be kept.
 
     Raises:
         UnsavableError: It has something that cannot be kept, or its adapter fails.
@@ -296,7 +296,7 @@ def take_tree(adapter: Adapter, value: Any, path: Path = ()) -> Any:
 
 
 def make_adapted(name: str, version: int, tree: Any) -> Any:
-    """Make a value from the tree that its adapter returned, or an ``UnboundValue``.
+    """Make a value by its adapter from its tree, or an ``UnboundValue`` without adapter.
 
     Raises:
         ValueError: The adapter fails, or the tree is of another version of it.
@@ -317,14 +317,14 @@ def make_adapted(name: str, version: int, tree: Any) -> Any:
 
 
 def find_named_value(name: str) -> Any:
-    """Find the function or class that a value has kept by its name."""
+    """Find the function or class that an adapter has kept by its name, or a stand-in."""
     found = find_by_name(name)
     adapter = find_adapter(type(found))
     return found if adapter is not None and adapter.by_name else UnboundValue(name, 0, None)
 
 
 def fill_adapted(made: Any, name: str, rest: Any) -> None:
-    """Complete a value that ``make_adapted`` has made.
+    """Complete, by its adapter, a value that ``make_adapted`` has made.
 
     Raises:
         ValueError: The adapter fails.
