@@ -41,7 +41,8 @@ from jobrun.runtime.records.record_loop import Streams, run_records
 from jobrun.runtime.records.safe_point_source import add_safe_points, is_resumed_midway
 from jobrun.runtime.reports import RunningReport, finish_reports, start_reports
 from jobrun.runtime.task_limits import run_in_own_scope
-from jobrun.values.blob_kinds import Value, detach
+from jobrun.values.blob_kinds import Value
+from jobrun.values.copies import detach
 
 # Of tasks that neither read nor write records; nothing of it ever changes.
 _NO_STREAMS = Streams()

@@ -5,7 +5,7 @@
 - ``adapters``: trees of the values and objects of other libraries, and of a user's own.
 - ``torch_tensors``, ``objects``, ``torch_modules``, ``estimators``: values of other libraries.
   ``dtypes``, ``axis_order``: details of arrays.
-- ``compare``: how two values differ. ``shared_places``: memory, generators and objects that two
-  values share.
+- ``copies``: copies that share no memory. ``compare``: whether and how two values differ.
+  ``shared_places``: memory, generators and objects that two values share.
 - ``change_detection``: whether a callable changed a container or object that it was lent.
 """

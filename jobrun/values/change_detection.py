@@ -24,7 +24,9 @@ from jobrun.values import named_tuples
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import Path, UnboundValue, find_adapter
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.blob_kinds import Value, detach, same_bits
+from jobrun.values.blob_kinds import Value
+from jobrun.values.compare import same_bits
+from jobrun.values.copies import detach
 from jobrun.values.dtypes import value_bytes
 from jobrun.values.objects import class_name, take_state
 from jobrun.values.torch_modules import is_module
@@ -289,7 +291,7 @@ class ChangeDetector:
         self._changes: dict[int, int] = {}
 
     def forget(self) -> None:
-        """Forget the digests of objects' states, after which changes are not detected."""
+        """Forget the digests of objects, whose changes so far were made on purpose."""
         self._known.clear()
 
     def note_states(self, objects: Mapping[str, Any]) -> None:

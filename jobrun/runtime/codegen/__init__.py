@@ -1,7 +1,8 @@
 """Compile steps to Python functions through Python's own syntax tree.
 
 - ``compiler``: the only module that compiles code. ``statements``, ``control_flow``, ``loops``,
-  ``expressions``: the trees. ``ast_nodes``: single nodes. ``evaluate``: single expressions.
+  ``expressions``: the trees. ``ast_nodes``: single nodes.
+  ``evaluate_outside_tasks``: conditions and metrics of a run.
 - ``variables``, ``liveness``: which blobs live in local variables. ``data_flow/``: which copies
   are left out. ``coercion``: values on their way into blobs.
 - ``instrument``, ``profile_meter``, ``step_times``: the profiler's clock. ``line_table``,

@@ -14,8 +14,9 @@ import numpy as np
 from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.frame.workspace import Blobs
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.blob_kinds import PLAIN_KINDS, Value, check_storable, describe, detach
+from jobrun.values.blob_kinds import PLAIN_KINDS, Value, check_storable, describe
 from jobrun.values.containers import is_tree
+from jobrun.values.copies import detach
 
 # Beyond this many bits an integer is a slip: a power would not come back for minutes, nor would a
 # product that a loop multiplies by itself.

@@ -186,7 +186,7 @@ class ControlFlow:
     def _build_twin(
         self, inputs: Iterable[str], build: Callable[[], list[ast.stmt]], made: list[ast.stmt]
     ) -> list[ast.stmt]:
-        """Generate a loop's control flow twice: without checks for when all inputs are numbers."""
+        """Generate a loop's control flow again without checks, for inputs that are numbers."""
         self._statements.checked = False
         quick = build()
         self._statements.checked = True

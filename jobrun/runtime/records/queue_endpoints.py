@@ -31,8 +31,9 @@ from jobrun.runtime.frame.cancel import CancelledError
 from jobrun.runtime.frame.frame import Frame, GroupRun, Waited
 from jobrun.runtime.frame.workspace import LEVELS
 from jobrun.runtime.records.record_loop import Numbered, Read, Record, Write
-from jobrun.values.blob_kinds import PLAIN_KINDS, Value, describe, detach
+from jobrun.values.blob_kinds import PLAIN_KINDS, Value, describe
 from jobrun.values.containers import is_tree
+from jobrun.values.copies import detach
 
 _ARRAY = np.ndarray
 # Queue and node; no node for a queue that all nodes share.

@@ -15,8 +15,9 @@ from jobrun.runtime.codegen.coercion import as_blob_value
 from jobrun.runtime.records.reader_position import slice_stretches
 from jobrun.runtime.records.shuffle import Order
 from jobrun.runtime.steps.call import explain_exception
-from jobrun.values.blob_kinds import Value, describe, detach, require_storable
+from jobrun.values.blob_kinds import Value, describe, require_storable
 from jobrun.values.containers import is_tree
+from jobrun.values.copies import detach
 
 _Result = TypeVar("_Result")
 _ARRAY = np.ndarray

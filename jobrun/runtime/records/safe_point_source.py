@@ -19,7 +19,8 @@ from jobrun.runtime.frame.frame import Frame, GroupRun
 from jobrun.runtime.frame.safe_point import SafePoint, SafePointHooks
 from jobrun.runtime.frame.workspace import Blobs
 from jobrun.runtime.records.record_loop import Numbered, Read, Streams
-from jobrun.values.blob_kinds import boundary_form, detach, is_object
+from jobrun.values.blob_kinds import is_object
+from jobrun.values.copies import boundary_form, detach
 from jobrun.values.objects import generator_state
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from typing import Any
 from jobrun.checkpoint.flatten import capture_object, flatten_values
 from jobrun.core.errors import CheckpointError, TaskFailedError
 from jobrun.values import containers as trees
-from jobrun.values.blob_kinds import Value, detach_state, is_object, may_be_compound
+from jobrun.values.blob_kinds import Value, is_object, may_be_compound
 from jobrun.values.change_detection import ChangeDetector
 from jobrun.values.compare import find_difference
+from jobrun.values.copies import detach_state
 from jobrun.values.objects import ObjectState, class_name, put_state
 from jobrun.values.torch_modules import GRADIENTS
 

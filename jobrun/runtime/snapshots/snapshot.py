@@ -30,8 +30,9 @@ from jobrun.core.errors import JobrunError
 from jobrun.graph.steps import SaveState
 from jobrun.runtime.snapshots.object_state import collect_state
 from jobrun.runtime.snapshots.shared_objects import SharingTracker
-from jobrun.values.blob_kinds import Value, detach, is_object, size_bytes
+from jobrun.values.blob_kinds import Value, is_object, size_bytes
 from jobrun.values.change_detection import ChangeDetector
+from jobrun.values.copies import detach
 
 Names = frozenset[str]
 # One that does not keep it alive.

@@ -34,12 +34,12 @@ from jobrun.values.blob_kinds import (
     Value,
     check_storable,
     describe,
-    detach,
     is_object,
     require_storable,
 )
 from jobrun.values.change_detection import Loan, ObjectLoan, lend, unbound_class_error
 from jobrun.values.containers import flatten, is_tree, unbound_classes
+from jobrun.values.copies import detach
 from jobrun.values.shared_places import find_common_part, render_place
 
 Getter = Callable[[Frame], Any]

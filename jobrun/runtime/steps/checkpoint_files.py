@@ -28,9 +28,10 @@ from jobrun.runtime.snapshots.shared_objects import find_sharing
 from jobrun.runtime.steps.data_files import resolve_folder
 from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.axis_order import axis_order, dense_copy, empty_in_order
-from jobrun.values.blob_kinds import Value, detach, is_object
+from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.change_detection import unbound_class_error
 from jobrun.values.containers import is_tree, unbound_classes
+from jobrun.values.copies import detach
 from jobrun.values.objects import ObjectState
 
 StateStep = SaveState | LoadState | AdoptState | CopyState | PublishCopy

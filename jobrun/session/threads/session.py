@@ -42,7 +42,8 @@ from jobrun.session.threads.dispatcher import Dispatcher
 from jobrun.session.threads.external_deps import ExternalDeps
 from jobrun.session.threads.thread_pool import ThreadPool, Work
 from jobrun.session.threads.work_items import WorkItem, require_valid_needs, run_all_after
-from jobrun.values.blob_kinds import Value, boundary_form, detach, is_object
+from jobrun.values.blob_kinds import Value, is_object
+from jobrun.values.copies import boundary_form, detach
 from jobrun.values.objects import ObjectFacts, ObjectState, class_name
 
 # A job has four groups and one that saves; groups that load and upload are temporary.

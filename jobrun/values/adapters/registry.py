@@ -186,7 +186,7 @@ def class_name(kind: Any) -> str:
 
 
 def find_by_name(name: str) -> Any:
-    """Find a class or function by the name that its adapter has kept, or return None.
+    """Find a class or function by ``module:qualified.name``, as adapters keep it, or return None.
 
     Modules of libraries that are adapted here are imported; of all others those that are loaded
     are looked at, because what a file names is not run.

@@ -15,7 +15,7 @@ from jobrun.runtime.codegen.expressions import Globals
 from jobrun.runtime.codegen.loops import build_counted_loop, find_inputs, is_steady, reads_pass
 from jobrun.runtime.frame.cancel import PASSES
 from jobrun.testing.graphs import expr, steps
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.step_bench import Bench
 from tests.support.tables import each_case
 

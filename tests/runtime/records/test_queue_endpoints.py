@@ -24,7 +24,7 @@ from jobrun.session.errors import GroupCancelledError
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.spec.load import load_spec
 from jobrun.testing.graphs import task
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.compiling import spec_text, task_of
 from tests.support.pipelines import within
 from tests.support.thinning import thinned

@@ -23,7 +23,7 @@ from jobrun.runtime.snapshots.snapshot import Snapshot
 from jobrun.session.threads.session import ThreadsSession, collect_changes
 from jobrun.testing.graphs import call, cluster, expr, group, report, setup, steps, task
 from jobrun.testing.sessions import SessionHarness
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 
 LIBRARY = """
 import threading

@@ -14,7 +14,7 @@ from jobrun.session.threads.external_deps import ExternalDeps
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.testing.graphs import call, expr, group, net, ref, report, setup, steps, task
 from jobrun.testing.sessions import SessionContract, SessionHarness, failing
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 
 
 @pytest.fixture

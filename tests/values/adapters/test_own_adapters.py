@@ -14,8 +14,10 @@ from jobrun.runtime.snapshots.object_state import load_object_state
 from jobrun.testing.adapters import Adapted, AdapterContract
 from jobrun.values import containers
 from jobrun.values.adapters import registry
-from jobrun.values.blob_kinds import detach, is_object, same_bits
+from jobrun.values.blob_kinds import is_object
+from jobrun.values.compare import same_bits
 from jobrun.values.containers import flatten, is_tree, unflatten
+from jobrun.values.copies import detach
 from jobrun.values.objects import ObjectState
 
 
