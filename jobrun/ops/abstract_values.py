@@ -139,7 +139,7 @@ def broadcast(left: Shape | None, right: Shape | None) -> Shape | None:
 
 
 def elementwise(left: Known, right: Known) -> Known:
-    """Infer the abstract value of ``left + right`` from two abstract values, and of the like."""
+    """Infer the abstract value of an elementwise result, such as ``left + right``, from two."""
     return Known(
         promote(left, right),
         broadcast(left.shape, right.shape),

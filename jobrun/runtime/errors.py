@@ -171,7 +171,7 @@ def attempt(run: GroupRun, work: Work) -> bool:
 
 
 def attempt_after_failure(run: GroupRun, work: Work, *, failed: bool) -> bool:
-    """Execute an exit or last report; that blobs are missing after an error is no error."""
+    """Execute an exit or last report, where missing blobs after an error are no further error."""
 
     def quiet() -> bool:
         try:

@@ -31,7 +31,7 @@ _PACKAGE = str(Path(__file__).parent.parent)
 
 
 def has_own_scope(task: Task) -> bool:
-    """Return whether a task's limits (timeout, retry, ``on_error``) need a scope of its own."""
+    """Return whether a limit of a task (timeout, retry, ``on_error``) needs a cancel scope."""
     return bool(task.timeout_s) or task.retry is not None or task.on_error == "warn"
 
 

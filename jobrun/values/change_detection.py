@@ -146,7 +146,7 @@ def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Val
 
 
 def _bound(value: Value, path: Path) -> Value:
-    """Return a container to lend, or raise for a record whose class is not loaded.
+    """Return a container to lend; refuse a record whose class is not loaded.
 
     Raises:
         TaskFailedError: E249, its class is not loaded.

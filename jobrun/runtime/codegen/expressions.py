@@ -311,7 +311,7 @@ class ExpressionBuilder:
 
 
 def output_ref(read: e.OutputRead) -> OutputRef:
-    """Return which task's output a Python expression reads, as a key of the run's outputs."""
+    """Return the key, in a run's outputs, of the task's output that a Python expression reads."""
     return OutputRef(read.task, read.node, read.output)
 
 

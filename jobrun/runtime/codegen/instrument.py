@@ -172,7 +172,7 @@ class Instrumentation:
 
 
 def _report(what: str, *arguments: ast.expr) -> list[ast.stmt]:
-    """Build the instrumentation after a step: read the clock, add the time since the last read."""
+    """Build the statement that instruments a step: read the clock, add the time since the last."""
     reported = call(load(f"{_TIMERS}.{what}"), *arguments, load(_LAST))
     return [ast.Assign([store(_LAST)], reported)]
 

@@ -133,7 +133,7 @@ class StatementBuilder:
         return level
 
     def workspace(self, name: str) -> ast.expr:
-        """Generate the workspace expression in the statement that assigns one of its names."""
+        """Generate the expression of the workspace that an assignment statement writes to."""
         return load(self.level(name))
 
     def bind(self, name: str, value: ast.expr) -> ast.stmt:
@@ -180,7 +180,7 @@ class StatementBuilder:
         return self._copied(value, expr, site)
 
     def _copied(self, value: ast.expr, expr: Expr, site: Site) -> ast.expr:
-        """Generate the copy of an assigned value that its statement needs to be independent."""
+        """Generate the copies of its value by which an assignment statement shares no memory."""
         sources = self._sources(expr)
         gaps = self._views.gaps.get(site)
         if gaps is None:

@@ -39,7 +39,7 @@ def load_variables(
 
 
 def release_workspaces(statements: StatementBuilder, names: Collection[str]) -> list[ast.stmt]:
-    """Generate statements that drop blobs from workspaces, since variables hold them.
+    """Generate statements that drop blobs from workspaces while variables hold them.
 
     So what a name held before is free when it gets its next value, and not when the code ends.
     """
@@ -61,7 +61,7 @@ def take_spares(statements: StatementBuilder, spares: Mapping[str, str]) -> list
 
 
 def put_spares_back(statements: StatementBuilder, spares: Mapping[str, str]) -> list[ast.stmt]:
-    """Generate statements that put blobs back for which a variable got no new value."""
+    """Generate statements that put blobs back into workspaces if their variables got no value."""
     return [
         ast.If(
             ast.Compare(load(variable), [ast.IsNot()], [ast.Constant(None)]),
@@ -96,7 +96,7 @@ def store_variables(
 def own_views(
     statements: StatementBuilder, at_end: Mapping[str, Collection[str]]
 ) -> list[ast.stmt]:
-    """Generate statements that copy views which variables leave in workspaces as blobs.
+    """Generate statements that copy the views that variables leave in workspaces as blobs.
 
     Args:
         statements: What knows the variables.

@@ -64,7 +64,7 @@ class ChildReaper:
             self._tell("-", group)
 
     def close(self) -> None:
-        """End the shell that waits for this process to die, to kill its child processes then."""
+        """End the shell that would kill the child processes if this process died."""
         with self._lock:
             watcher, self._watcher = self._watcher, None
         if watcher is not None and watcher.stdin is not None:

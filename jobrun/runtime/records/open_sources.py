@@ -247,4 +247,4 @@ def _facts(path: str) -> tuple[str, int, int]:
 
 
 def _nothing() -> None:
-    """Do nothing: how a reader's source is closed that was not opened."""
+    """Do nothing, to close a reader's source that was never opened."""

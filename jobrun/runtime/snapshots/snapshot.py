@@ -197,7 +197,7 @@ class Snapshot:
             self._covered |= changed | self._parts
 
     def write(self, directory: str) -> NodeSave:
-        """Copy the rest of the snapshot, then write the node's file of it durably. Any thread.
+        """Copy the rest of the snapshot, then write it durably to a file. Any thread.
 
         Raises:
             TaskFailedError: A blob holds what cannot be stored.

@@ -419,7 +419,7 @@ def _invoke(target: str, function: Callable[..., Any], values: Mapping[str, Any]
 
 
 def explain_exception(target: str, error: BaseException) -> TaskFailedError:
-    """Build the fault for an exception in the callable of a ``call`` step, with its line."""
+    """Build the fault for an exception from the callable of a ``call`` step, with its place."""
     frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename != __file__]
     text = str(error).partition("\n")[0]
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -192,7 +192,7 @@ def _once(
 
 
 def _variable_text(name: str, value: Value, scratch: str) -> str:
-    """Return the text by which a program that is run gets a value as environment variable.
+    """Return the text of the environment variable by which a program that is run gets a value.
 
     Raises:
         TaskFailedError: E520, the value has no form as text.

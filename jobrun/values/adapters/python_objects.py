@@ -36,7 +36,7 @@ _reduce_reconstructor: Any = vars(copyreg)["_reconstructor"]
 
 @lru_cache
 def object_adapter(*packages: str, immutable: bool = False, inner: bool = False) -> Adapter:
-    """Build an adapter of Python objects that are made by classes and functions of packages."""
+    """Build an adapter of Python objects that functions and classes of some packages make again."""
 
     def make(kind: type, tree: Any) -> Any:
         return new_object(kind, tree, packages)

@@ -212,7 +212,7 @@ def package_of(kind: Any) -> str:
 
 
 def class_text(value: Any) -> str:
-    """Describe the class of a value that has no adapter, for a message."""
+    """Describe the class of a value that adapters cannot keep, for a message."""
     kind = type(value)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     return f"a value of class {module}{kind.__qualname__}"
@@ -281,7 +281,7 @@ def is_adapted(value: Any) -> bool:
 
 
 def take_tree(adapter: Adapter, value: Any, path: Path = ()) -> Any:
-    """Take a value apart by its adapter, and say at which place something cannot be kept.
+    """Take a value apart by its adapter; refuse what the adapter cannot keep, with its place.
 
     Raises:
         UnsavableError: It has something that cannot be kept, or its adapter fails.

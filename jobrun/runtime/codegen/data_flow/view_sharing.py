@@ -103,7 +103,7 @@ def find_views(
 def is_never_changed(
     expr: Expr, target: str, names: BlockNames, shareable: Collection[str], moves: Moves
 ) -> bool:
-    """Return whether an assignment may share a view, since neither name is ever changed.
+    """Return whether an assignment may bind a shared view, as neither name is ever changed.
 
     Only for names that die with the task, and so before anything else can change.
 
@@ -229,7 +229,7 @@ class _Analysis:
             self._sites -= seen
 
     def at_end(self) -> dict[str, tuple[str, ...]]:
-        """Return the names that may hold shared views at the block's end, with those they share.
+        """Return the names that may be views at the block's end, each with those that share memory.
 
         These are the ones that may hold the same array at some point.
         """

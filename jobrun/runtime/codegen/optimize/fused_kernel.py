@@ -116,7 +116,7 @@ class FusedKernel:
         self._plans: dict[tuple[Any, ...], _Plan | None] = {}
 
     def begin(self, frame: Frame) -> list[GroupRun]:
-        """Return the list with which a fused kernel's code starts; empty to run unfused."""
+        """Decide whether a fused kernel runs this time; return an empty list to run unfused."""
         if self._passed_over:
             self._passed_over -= 1
             return []
