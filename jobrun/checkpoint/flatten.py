@@ -15,7 +15,8 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.core.files.json_files import parse_json
 from jobrun.values import containers as trees
 from jobrun.values.adapters.registry import UnsavableError
-from jobrun.values.blob_kinds import Value, may_be_compound, require_adapted
+from jobrun.values.blob_kinds import Value, may_be_compound
+from jobrun.values.copies import require_adapted
 from jobrun.values.objects import ObjectState, take_state
 
 _TREE, _OBJECT = "tree", "object"

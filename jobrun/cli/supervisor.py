@@ -31,6 +31,7 @@ from jobrun.core.descriptor_output import open_output_files
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.printed_output import STREAMS
 from jobrun.core.relayed_signals import MEANT, RELAYS
+from jobrun.core.resource_usage import peak_memory_bytes
 from jobrun.core.system_calls import (
     ReceivedSignal,
     adopt_orphans,
@@ -38,7 +39,6 @@ from jobrun.core.system_calls import (
     has_children,
     list_processes,
     open_anonymous_file,
-    peak_memory_bytes,
     read_process_stat,
     wait_for_signal,
 )

@@ -140,5 +140,5 @@ def _line(fault: Fault) -> str:
 
 
 def errors_only(faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    """Select the errors among faults, which fail a command; drop the warnings."""
+    """Return the errors among faults without the warnings: what a ``JobrunError`` is made of."""
     return tuple(fault for fault in faults if fault.severity == "error")

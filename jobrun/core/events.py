@@ -377,5 +377,5 @@ Listener = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-    """Ignore an event: the event listener that does nothing."""
+    """Ignore an event of a run: a function to pass where events are to be dropped."""
     del event

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal, get_args
 
 FileFormat = Literal["npy", "npz", "hdf5", "csv", "parquet"]
@@ -12,7 +13,7 @@ _ENDINGS: Mapping[str, tuple[str, ...]] = {"hdf5": (".h5", ".hdf5"), "csv": (".c
 
 
 def endings_of(file_format: str) -> tuple[str, ...]:
-    """Return the file name endings of a data format, the usual one first.
+    """List the file name endings that a file format such as csv has, the usual one first.
 
     >>> endings_of("csv")
     ('.csv', '.tsv')
@@ -21,9 +22,14 @@ def endings_of(file_format: str) -> tuple[str, ...]:
 
 
 def format_of(ending: str) -> FileFormat | None:
-    """Return the data format of files with this (lower case) ending, or None if it is unknown.
+    """Return which file format (npy, csv, …) has a file name ending in lower case, or None.
 
     >>> format_of(".tsv")
     'csv'
     """
     return next((one for one in FILE_FORMATS if ending in endings_of(one)), None)
+
+
+def suffix_of(path: str) -> str:
+    """Return the suffix of a path, in lower case, which decides the format of a data file."""
+    return Path(path).suffix.lower()

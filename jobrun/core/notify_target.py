@@ -17,7 +17,7 @@ _NEWS_OF_CODE: dict[int, News] = {0: "finished", 75: "stopped", 130: "stopped"}
 
 
 def news_of_exit(exit_code: int) -> News:
-    """Return which news it is that a run has ended with an exit code."""
+    """Return the news that a ``NotifyTarget`` gets for an exit code, such as ``finished``."""
     return _NEWS_OF_CODE.get(exit_code, "failed")
 
 
@@ -73,7 +73,7 @@ def describe_target(text: str) -> str:
 
 
 def parse_targets(texts: Sequence[str]) -> tuple[NotifyTarget, ...]:
-    """Parse the notification targets of a command line: URLs, or commands.
+    """Parse each text as a ``NotifyTarget``: a URL that gets JSON, or a command that is run.
 
     Raises:
         ValueError: One is neither; the message says why, without its secrets.

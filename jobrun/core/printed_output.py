@@ -95,7 +95,7 @@ def collect(lines: PrintedLines) -> Iterator[None]:
 
 
 def without_collecting(listen: Listener) -> Listener:
-    """Return a listener that may print what is not the task's in whose thread it is called."""
+    """Return a listener whose own printed output does not get into the log lines of a task."""
 
     def act(event: Any) -> None:
         if _printing.get() is None:
@@ -138,7 +138,10 @@ class StandardStreams:
         self._files = files
 
     def install(self) -> None:
-        """Put what collects in place until ``remove``, which is called as often."""
+        """Replace ``sys.stdout`` and ``sys.stderr`` by streams that collect what tasks print.
+
+        Until ``remove`` has been called as often.
+        """
         with self._lock:
             self._users += 1
             self.is_collecting = True
@@ -161,7 +164,7 @@ class StandardStreams:
                         setattr(sys, name, stream)
 
     def stop_collecting(self) -> None:
-        """Pass on only, from now on: in a forked process, whose lines would come twice."""
+        """Stop collecting printed lines in a forked process; they still reach the terminal."""
         self.is_collecting = False
         # Its parent reads them, and shows what the descriptors get.
         self._captures = []
@@ -383,7 +386,7 @@ class CollectingStream:
 
     @property
     def buffer(self) -> CollectingBuffer:
-        """The stream of bytes behind the text."""
+        """The binary layer (``sys.stdout.buffer``) of a stream that collects printed lines."""
         return CollectingBuffer(self._target.buffer, self)
 
     def write(self, text: str) -> int:
@@ -405,7 +408,7 @@ class CollectingStream:
             self.write(line)
 
     def collect_bytes(self, data: Any) -> bool:
-        """Add bytes to the lines of the call that runs here; return whether there is one."""
+        """Add printed bytes to the lines of the task in this thread; return whether one runs."""
         lines = _printing.get()
         if lines is None or not STREAMS.is_collecting:
             return False

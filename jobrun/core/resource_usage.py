@@ -55,11 +55,11 @@ class TimeUse:
         return self.computing + self.saves + self.data + self.nodes + self.startup + self.upload
 
     def add(self, other: TimeUse) -> TimeUse:
-        """Return the sum of two accounts of time, row by row."""
+        """Add two accounts of where the time of a run went, row by row (computing, saves, …)."""
         return TimeUse(*(getattr(self, row) + getattr(other, row) for row in TIME_ROWS))
 
     def rows(self) -> list[tuple[str, float]]:
-        """Return the name and the seconds of each row that is not empty, the longest first."""
+        """List where the time of a run went: rows in seconds that are not zero, longest first."""
         found = [(label, getattr(self, row)) for row, label in TIME_ROWS.items()]
         return sorted((one for one in found if one[1] > 0), key=lambda one: -one[1])
 
@@ -124,11 +124,11 @@ class CostBudget:
 
     @property
     def is_due(self) -> bool:
-        """Whether so much time has passed that measuring once more costs no more than the share."""
+        """Whether measuring the use of resources once more stays within its share of the time."""
         return self._clock() >= self._due_at
 
     def spend(self, began: float) -> None:
-        """Record that something was measured since ``began``, by ``cost_clock``."""
+        """Record what measuring the use of resources since ``began`` cost, by ``cost_clock``."""
         self._due_at = self._clock() + (self.cost_clock() - began) / self._share
 
 
@@ -156,7 +156,7 @@ class MemoryWatch:
             threading.Thread(target=self._watch, name="jobrun-memory", daemon=True).start()
 
     def close(self) -> None:
-        """End the thread that looks; may be called twice."""
+        """End the thread that watches the memory that processes use; may be called twice."""
         self._closing.set()
 
     def _watch(self) -> None:
@@ -168,7 +168,7 @@ class MemoryWatch:
 
 
 def process_start(pid: int) -> float:
-    """Return when a process started, on the clock of ``time.monotonic``; now where unknown."""
+    """Measure by ``/proc`` when a process started, in seconds of ``time.monotonic``; else now."""
     now = time.monotonic()
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - cheap
@@ -267,3 +267,8 @@ def _nvml_use(nvml: Any) -> tuple[int, int, float | None]:
             held += sum(used)
             busy.append(nvml.nvmlDeviceGetUtilizationRates(device).gpu)
     return held, held, sum(busy) / len(busy) if busy else None
+
+
+def peak_memory_bytes(max_rss: int) -> int:
+    """Convert the peak memory use in ``ru_maxrss`` to bytes: it counts KiB, on macOS bytes."""
+    return max_rss if sys.platform == "darwin" else max_rss << 10

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -60,7 +59,7 @@ def wait_for_signal(numbers: Set[int], limit_s: float) -> ReceivedSignal | None:
 
 
 def _is_in_foreground() -> bool:
-    """Return whether Ctrl-C on the terminal reaches this process and all of its group."""
+    """Return whether the terminal sends Ctrl-C to this process's group (``tcgetpgrp``)."""
     for descriptor in (0, 1, 2):
         try:
             return os.tcgetpgrp(descriptor) == os.getpgrp()
@@ -165,13 +164,8 @@ def usable_cpus() -> int:
     return os.cpu_count() or 1
 
 
-def peak_memory_bytes(max_rss: int) -> int:
-    """Convert ``ru_maxrss`` to bytes: it counts KiB, on macOS bytes."""
-    return max_rss if sys.platform == "darwin" else max_rss << 10
-
-
 def open_anonymous_file(name: str) -> int:
-    """Open a file without a name on any disk (``memfd_create``), else an unlinked temporary one."""
+    """Open an anonymous file by the system call ``memfd_create`` or an unlinked temporary one."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create(name, os.MFD_CLOEXEC)
     import tempfile  # noqa: PLC0415 - not on Linux
@@ -198,7 +192,7 @@ def has_ended(pid: int, poll: Callable[[], object]) -> bool:
 
 
 def has_children() -> bool:
-    """Return whether this process has children, none of which is reaped."""
+    """Return whether this process has unreaped children (``waitid``); True on systems without."""
     if hasattr(os, "waitid"):
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
@@ -208,7 +202,7 @@ def has_children() -> bool:
 
 
 def open_message_sockets() -> tuple[socket.socket, socket.socket]:
-    """Open a pair of local sockets that keep the limits of messages, and carry descriptors."""
+    """Open a socket pair of type ``SOCK_SEQPACKET``, or ``SOCK_DGRAM`` on systems without it."""
     import socket  # noqa: PLC0415 - only with several processes
 
     kind = getattr(socket, "SOCK_SEQPACKET", None)
@@ -221,7 +215,7 @@ def open_message_sockets() -> tuple[socket.socket, socket.socket]:
 
 
 def allocate_file(descriptor: int, size_bytes: int) -> None:
-    """Allocate the blocks of a new file of that size (``posix_fallocate``), where possible.
+    """Allocate a new file's blocks by the system call ``posix_fallocate``, where there is one.
 
     Raises:
         OSError: There is no room (``ENOSPC``).

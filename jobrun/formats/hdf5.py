@@ -19,7 +19,8 @@ from h5py import h5d, h5l, h5t
 
 from jobrun.core.errors import JobrunError
 from jobrun.formats import errors as faults
-from jobrun.formats.headers import MemberInfo, choose_member
+from jobrun.formats.headers import choose_member
+from jobrun.formats.nested_fields import MemberInfo
 
 Array = np.ndarray[Any, Any]
 # What h5py raises for a file that is damaged.
@@ -92,7 +93,7 @@ def row_dataset(file: h5py.File, path: str, member: str) -> h5py.Dataset:
 
 
 def render_hdf5(arrays: Mapping[str, Array], path: str) -> memoryview:
-    """Render the bytes of an HDF5 file with the given datasets; a ``/`` makes a group.
+    """Render arrays as the bytes of an HDF5 data file, a dataset each; a ``/`` makes a group.
 
     Made in memory: libhdf5 may end the process when it meets a full disk.
 

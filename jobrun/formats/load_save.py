@@ -24,13 +24,15 @@ from typing import IO, Any
 import numpy as np
 
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.core.file_formats import FileFormat, format_of
+from jobrun.core.file_formats import FileFormat, format_of, suffix_of
 from jobrun.core.files.disk import disk_faults, replace_file
 from jobrun.formats import csv as tables
 from jobrun.formats import errors as faults
 from jobrun.formats import npy as arrays
-from jobrun.formats.headers import DELIMITERS, HDF5, require_file, split_field_name, suffix_of
-from jobrun.formats.rows.source import extract_field, open_rows
+from jobrun.formats.csv_header import DELIMITERS
+from jobrun.formats.headers import HDF5, require_file, split_field_name
+from jobrun.formats.rows.open_rows import open_rows
+from jobrun.formats.rows.record_fields import extract_field
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value
 from jobrun.values.containers import describe_tree, is_tree

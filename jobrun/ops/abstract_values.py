@@ -1,38 +1,22 @@
 """Define abstract values: what is known of a value before a run (dtype, shape), and join them.
 
-A rule here says what numpy does or says that it does not know; it never guesses. The
-promotion rules are those of NEP 50: a Python scalar is weak, a numpy scalar is not.
+A rule here says what numpy does or says that it does not know; it never guesses.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import replace
-from functools import reduce
-from itertools import permutations
 from typing import Literal
 
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.ops.dtype_promotion import CODES, join_dtypes, join_pair, promote_weak
 
 Shape = tuple[int | None, ...]
 Sequence = Literal["", "list", "tuple"]
 
 # Words in the place of a dtype for values that no array holds.
 TEXT, NONE, DTYPE, COUNTER = "text", "none", "a dtype", "counter"
-
-# numpy's names, as (kind, bytes). longdouble is left out: its size is the machine's.
-_CODES: dict[str, tuple[str, int]] = {
-    "bool": ("b", 1),
-    "int8": ("i", 1), "int16": ("i", 2), "int32": ("i", 4), "int64": ("i", 8),
-    "uint8": ("u", 1), "uint16": ("u", 2), "uint32": ("u", 4), "uint64": ("u", 8),
-    "float16": ("f", 2), "float32": ("f", 4), "float64": ("f", 8),
-    "complex64": ("c", 8), "complex128": ("c", 16),
-}  # fmt: skip
-_NAMES = {code: name for name, code in _CODES.items()}
-_MOST_DTYPES = 4
-_ORDER = "biufc"
-_DEFAULT = {"b": "bool", "i": "int64", "f": "float64", "c": "complex128"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +44,9 @@ class Known:
     @property
     def size_bytes(self) -> int | None:
         """The memory of an abstract value, if its dtype and shape are known, else None."""
-        if self.dtype not in _CODES or self.shape is None:
+        if self.dtype not in CODES or self.shape is None:
             return None
-        total = _CODES[self.dtype][1]
+        total = CODES[self.dtype][1]
         for length in self.shape:
             if length is None:
                 return None
@@ -94,34 +78,6 @@ def scalar(value: object) -> Known:
             return UNKNOWN
 
 
-def kind_of(dtype: str | None) -> str:
-    """Return the kind letter of a dtype that is known before the run: ``b i u f c``, or ""."""
-    return _CODES[dtype][0] if dtype in _CODES else ""
-
-
-def width_of(dtype: str) -> int:
-    """Return the size in bytes of an item of a dtype that is known before the run.
-
-    Raises:
-        KeyError: It is no dtype of numbers.
-    """
-    return _CODES[dtype][1]
-
-
-def join_dtypes(dtypes: Iterable[str | None]) -> str | None:
-    """Return the dtype known to hold values of several dtypes without loss, as numpy chooses.
-
-    Of more than two that is not always the join of pairs, and the order may count: then it is
-    None.
-    """
-    several = set(dtypes)
-    if not several or len(several) > _MOST_DTYPES or not several <= _CODES.keys():
-        return None
-    orders = permutations(str(one) for one in several)
-    found = {reduce(_join, order) for order in orders}
-    return found.pop() if len(found) == 1 else None
-
-
 def as_array(known: Known) -> Known:
     """Convert what is known of a value to what is known of it as an array."""
     if known.items is None:
@@ -145,95 +101,24 @@ def items_in(shape: Shape) -> int | None:
     return None if None in shape else math.prod(one for one in shape if one is not None)
 
 
-def same_kind(source: str, target: str) -> bool:
-    """Return whether numpy casts a value of one known dtype to another in an in-place operation."""
-    order = "buifc"
-    return order.index(kind_of(source)) <= order.index(kind_of(target))
-
-
-def dtype_name(text: str) -> str | None:
-    """Return numpy's name of a dtype that is known, such as ``float64`` for ``<f8``."""
-    if text in ("bool_", "|b1", "?"):
-        return "bool"
-    if text in _CODES:
-        return text
-    kind, size = text.lstrip("<=|")[:1], text.lstrip("<=|")[1:]
-    return _NAMES.get((kind, int(size))) if size.isdigit() else None
-
-
 def promote(left: Known, right: Known) -> str | None:
-    """Return the dtype of an elementwise operation on two values of known dtypes."""
-    if left.dtype not in _CODES or right.dtype not in _CODES:
+    """Compute the dtype of an elementwise result of two abstract values; None if not sure."""
+    if left.dtype not in CODES or right.dtype not in CODES:
         return None
     if None in (left.weak, right.weak):
         found = {promote(one, two) for one in _either(left) for two in _either(right)}
         return found.pop() if len(found) == 1 else None
     if left.weak != right.weak:
         weak, strong = (left, right) if left.weak else (right, left)
-        return _promote_weak(str(weak.dtype), str(strong.dtype))
-    return _join(left.dtype, right.dtype)
+        return promote_weak(str(weak.dtype), str(strong.dtype))
+    return join_pair(left.dtype, right.dtype)
 
 
 def _either(known: Known) -> tuple[Known, ...]:
-    """List the dtypes that a value has if it is, or is not, a Python scalar: unknown which."""
+    """List the two abstract values that a value may be: a Python scalar (weak), or not."""
     if known.weak is not None:
         return (known,)
     return (replace(known, weak=True), replace(known, weak=False))
-
-
-def _promote_weak(weak: str, strong: str) -> str:
-    weak_kind, (kind, size) = _CODES[weak][0], _CODES[strong]
-    if _ORDER.index(weak_kind) <= _ORDER.index(kind) or (weak_kind, kind) == ("i", "u"):
-        return strong
-    if weak_kind == "c" and kind == "f":
-        return _NAMES["c", max(8, 2 * size)]
-    return _DEFAULT[weak_kind]
-
-
-def _join(left: str, right: str) -> str:
-    (left_kind, left_size), (right_kind, right_size) = sorted(
-        (_CODES[left], _CODES[right]), key=lambda code: _ORDER.index(code[0])
-    )
-    if left_kind == right_kind:
-        return _NAMES[left_kind, max(left_size, right_size)]
-    if left_kind == "b":
-        return _NAMES[right_kind, right_size]
-    if (left_kind, right_kind) == ("i", "u"):
-        size = left_size if left_size > right_size else 2 * right_size
-        return _NAMES.get(("i", size), "float64")
-    if left_kind == "f":
-        return _NAMES["c", max(2 * left_size, right_size, 8)]
-    float_size = min(8, 2 * left_size)
-    if right_kind == "c":
-        return _NAMES["c", max(2 * float_size, right_size, 8)]
-    return _NAMES["f", max(float_size, right_size)]
-
-
-def as_float(dtype: str | None) -> str | None:
-    """Return the dtype known of ``exp`` and similar functions for a value of some dtype."""
-    if dtype not in _CODES:
-        return None
-    kind, size = _CODES[str(dtype)]
-    if kind in "fc":
-        return dtype
-    return _NAMES["f", {1: 2, 2: 4}.get(size, 8)]
-
-
-def as_sum(dtype: str | None) -> str | None:
-    """Return the dtype known of ``sum`` and ``prod`` of a value; small integers are widened."""
-    if dtype not in _CODES:
-        return None
-    kind = _CODES[str(dtype)][0]
-    if kind in "bi":
-        return "int64"
-    return "uint64" if kind == "u" else dtype
-
-
-def as_mean(dtype: str | None) -> str | None:
-    """Return the dtype known of ``mean``, ``var`` and ``std`` of a value of some dtype."""
-    if dtype not in _CODES:
-        return None
-    return dtype if _CODES[str(dtype)][0] in "fc" else "float64"
 
 
 def broadcast(left: Shape | None, right: Shape | None) -> Shape | None:
@@ -254,7 +139,7 @@ def broadcast(left: Shape | None, right: Shape | None) -> Shape | None:
 
 
 def elementwise(left: Known, right: Known) -> Known:
-    """Infer what is known of ``left + right`` and similar; two Python scalars give one."""
+    """Infer the abstract value of an elementwise result, such as ``left + right``, from two."""
     return Known(
         promote(left, right),
         broadcast(left.shape, right.shape),

@@ -8,17 +8,8 @@ from typing import Final, TypeVar
 
 from jobrun.core.codes import Code
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.ops.abstract_values import (
-    DTYPE,
-    NONE,
-    TEXT,
-    UNKNOWN,
-    Known,
-    Shape,
-    as_array,
-    broadcast,
-    kind_of,
-)
+from jobrun.ops.abstract_values import DTYPE, NONE, TEXT, UNKNOWN, Known, Shape, as_array, broadcast
+from jobrun.ops.dtype_promotion import kind_of
 
 _T = TypeVar("_T")
 
@@ -64,15 +55,15 @@ class Arguments:
     rest: tuple[Known, ...] = ()
 
     def has(self, name: str) -> bool:
-        """Return whether an argument of the call was passed and is not None."""
+        """Return whether a call passes the argument of a name, and not None for it."""
         return name in self.given and self.given[name].dtype != NONE
 
     def get(self, name: str) -> Known:
-        """Return what is known of an argument of the call, unconverted."""
+        """Return the abstract value of a call's argument by name; unknown if it was not passed."""
         return self.given.get(name, UNKNOWN)
 
     def array(self, name: str) -> Known:
-        """Return what is known of an argument as an array; a list is converted."""
+        """Return the abstract value of a call's argument as an array; a list is converted."""
         return as_array(self.get(name))
 
     def shape(self, name: str) -> Shape:
@@ -87,11 +78,11 @@ class Arguments:
         return dtype
 
     def integer(self, name: str, default: int) -> int:
-        """Return the value of an int argument, or the default if it was not passed."""
+        """Return the constant value of a call's int argument, or the default if not passed."""
         return sure(integer(self.given[name])) if self.has(name) else default
 
     def flag(self, name: str) -> bool:
-        """Return the value of a bool argument; False if it was not passed."""
+        """Return the constant value of a call's bool argument; False if it was not passed."""
         if not self.has(name):
             return False
         value = self.given[name].value
@@ -109,7 +100,7 @@ class Arguments:
         return known.value
 
     def asked_dtype(self, name: str = "dtype") -> str | None:
-        """Return the dtype that the argument ``dtype`` of the call names, or None."""
+        """Return the dtype that a call's argument ``dtype`` names; None if it was not passed."""
         if not self.has(name):
             return None
         known = self.given[name]
@@ -138,7 +129,7 @@ Rule = Callable[[Arguments], Result]
 
 
 def sure(value: _T | None) -> _T:
-    """Return what is known of an argument, or end the rule's inference if that is None."""
+    """Return what is known of a call's argument; if None, end the rule by ``UnclearError``."""
     if value is None:
         raise UnclearError
     return value
@@ -167,7 +158,7 @@ def axis_of(axis: int, rank: int) -> int:
 
 
 def joint_shape(left: Shape, right: Shape) -> Shape:
-    """Broadcast the shapes of two arguments, or refuse those that do not fit.
+    """Broadcast the shapes of two arguments of a call, or refuse those that do not fit.
 
     Raises:
         MisfitError: They cannot be.
@@ -181,20 +172,20 @@ def joint_shape(left: Shape, right: Shape) -> Shape:
 
 
 def shape_text(shape: Shape) -> str:
-    """Render an argument's shape as Python writes it, with ``?`` for unknown lengths."""
+    """Render the shape of a call's argument for a message, with ``?`` for unknown lengths."""
     lengths = ["?" if length is None else str(length) for length in shape]
     return f"({lengths[0]},)" if len(lengths) == 1 else f"({', '.join(lengths)})"
 
 
 def clash(left: int | None, right: int | None) -> bool:
-    """Return whether the lengths of two arguments are both known and differ."""
+    """Return whether the lengths of two arguments of a call are both known and differ."""
     return left is not None and right is not None and left != right
 
 
 def typed(
     dtype: Callable[[Arguments], str | None], shape: Callable[[Arguments], Shape | None]
 ) -> Rule:
-    """Combine two rules for a call's arguments: one for the dtype, one for the shape."""
+    """Build a type rule from two functions of a call's arguments: one for dtype, one for shape."""
 
     def rule(arguments: Arguments) -> Known:
         return Known(_attempt(dtype, arguments), _attempt(shape, arguments))

@@ -84,12 +84,12 @@ class DrawDef:
 
     @property
     def parameters(self) -> Signature:
-        """The parsed signature of the defined method of ``rng``."""
+        """The parsed signature in the definition of a method of ``rng``."""
         return parse_signature(self.signature)
 
     @property
     def typed_signature(self) -> str:
-        """The signature of the defined method of ``rng`` as text, with kinds."""
+        """The signature in the definition of a method of ``rng``, as text with kinds."""
         return f"{_typed(self.name, self.signature)} -> array"
 
 
@@ -106,7 +106,7 @@ def _typed(function: str, text: str) -> str:
 
 
 def ruled(definitions: Iterable[_Definition], rules: Mapping[str, Rule]) -> tuple[_Definition, ...]:
-    """Attach the rule of its name to each operator definition, if there is one.
+    """Attach to the definition of each operator the type rule of its name, if there is one.
 
     Raises:
         ValueError: A rule is for none of them.

@@ -73,7 +73,7 @@ def one_hot(labels: Any, length: int, dtype: Any = np.float64) -> np.ndarray[Any
 
 
 def array(object: Any, dtype: Any = None) -> np.ndarray[Any, Any]:  # noqa: A002 - numpy's name
-    """Implement the function ``array``: a new array from a list, number or array.
+    """Implement the extra function ``array``: numpy's, but no array of Python objects.
 
     Raises:
         TypeError: The items are no numbers, bools or texts.
@@ -94,7 +94,7 @@ def astype(x: Any, dtype: Any) -> Any:
 
 
 def to_int(x: Any) -> int:
-    """Implement the function ``int``: round one number towards zero; read a counter."""
+    """Implement the extra function ``int``: round one number towards zero; read a counter."""
     return int(_single(x))
 
 
@@ -125,7 +125,7 @@ _MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 
 
 def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Any:
-    """Implement the function ``pad``: extend an array before and after along each axis.
+    """Implement the extra function ``pad``: numpy's, with fewer modes and arguments.
 
     Raises:
         ValueError: The mode is none of constant, edge, reflect, symmetric, wrap.

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from functools import cache
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.ops.abstract_values import COUNTER, DTYPE, NONE, TEXT, Known, as_array, kind_of
+from jobrun.ops.abstract_values import COUNTER, DTYPE, NONE, TEXT, Known, as_array
+from jobrun.ops.dtype_promotion import kind_of
 
 _INT = "N M num minlength num_segments length decimals axis1 axis2 offset nsample"
 _FLAGS = (

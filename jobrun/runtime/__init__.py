@@ -1,6 +1,6 @@
 """Execute the steps of tasks in workspaces.
 
-- ``execute``: one task on its node. ``compiled_group``: a group, compiled once. ``reports``: report
+- ``execute``: one task on its node. ``group_plan``: a group, compiled once. ``reports``: report
   steps.
 - ``task_limits``: timeouts and retries. ``errors``: from an exception to a fault with its place.
 - ``codegen/``: steps to Python functions. ``steps/``: steps that are calls.

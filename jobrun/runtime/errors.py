@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NoReturn
 
@@ -14,9 +14,11 @@ from jobrun.runtime.codegen.compiler import Block
 from jobrun.runtime.codegen.control_flow import StopBlock
 from jobrun.runtime.codegen.line_table import StepLocation, find_location
 from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Frame
+from jobrun.runtime.frame.frame import Frame, GroupRun
 from jobrun.runtime.frame.workspace import MissingBlobError, display_name
 from jobrun.runtime.snapshots.snapshot import Snapshot
+
+Work = Callable[[], bool]
 
 _MENDS: dict[type[Exception], str] = {
     ZeroDivisionError: "Python numbers do not divide by zero; guard it with a condition",
@@ -30,7 +32,7 @@ _SHAPES = "look at the shapes and dtypes of the blobs it reads; a log step befor
 
 
 def run_block(block: Block, frame: Frame) -> bool:
-    """Run a compiled block, raising its errors as faults of their steps; return whether it stopped.
+    """Run a block, and explain an exception as a fault of its step; return whether it stopped.
 
     Raises:
         JobrunError: A step failed; every fault says where.
@@ -52,7 +54,7 @@ def run_block(block: Block, frame: Frame) -> bool:
 
 
 def gate_of(block: Block, frame: Frame) -> Snapshot | None:
-    """Return the running save whose copy a block must await before its changes, or None."""
+    """Return the snapshot in progress that a block must wait for before its changes, or None."""
     return frame.run.gates.get(frame.node.name) if block.changes else None
 
 
@@ -82,7 +84,7 @@ def explain_at(
     frame: Frame,
     variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> JobrunError:
-    """Explain an error as a fault at the location of a given step, unless it has a location.
+    """Explain an exception as a fault at the location of a given step, unless it has one.
 
     ``variables`` maps variables of generated code to blobs.
     """
@@ -106,7 +108,7 @@ def explain_at(
 
 
 def is_only_missing_blobs(error: JobrunError) -> bool:
-    """Return whether a step's error only says that blobs are missing, after an earlier one."""
+    """Return whether an error has only faults of missing blobs, E201."""
     return all(fault.code == "E201" for fault in error.faults)
 
 
@@ -155,3 +157,28 @@ def _missing(error: Exception, variables: Mapping[str, str]) -> str | None:
         variable = re.search(r"'(b\d+)'", str(error))
         return variables.get(variable.group(1)) if variable else None
     return None
+
+
+def attempt(run: GroupRun, work: Work) -> bool:
+    """Execute a part of a task and return whether it succeeded; an error cancels the group run."""
+    try:
+        return work()
+    except CancelledError:
+        run.interrupted = True
+    except BaseException as error:  # noqa: BLE001 - raised again by the session
+        run.fail(error)
+    return False
+
+
+def attempt_after_failure(run: GroupRun, work: Work, *, failed: bool) -> bool:
+    """Execute an exit or last report, where missing blobs after an error are no further error."""
+
+    def quiet() -> bool:
+        try:
+            return work()
+        except JobrunError as error:
+            if failed and is_only_missing_blobs(error):
+                return False
+            raise
+
+    return attempt(run, quiet)

@@ -19,26 +19,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import NamedTuple
 
-from jobrun.core.errors import JobrunError
 from jobrun.core.events import TaskEnded, TaskWaited
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Node, OutputRef
 from jobrun.runtime.codegen.line_table import StepLocation
-from jobrun.runtime.compiled_group import NodePlan, OutputPlan, ReportPlan, SetupPlan, TaskPlan
-from jobrun.runtime.errors import explain_at, is_only_missing_blobs, run_block
+from jobrun.runtime.errors import (
+    Work,
+    attempt,
+    attempt_after_failure,
+    explain_at,
+    run_block,
+)
 from jobrun.runtime.frame.cancel import CancelledError
 from jobrun.runtime.frame.frame import Frame, GroupRun
 from jobrun.runtime.frame.parallel import run_all
 from jobrun.runtime.frame.workspace import Blobs
+from jobrun.runtime.group_plan import NodePlan, OutputPlan, SetupPlan, TaskPlan
 from jobrun.runtime.records.record_loop import Streams, run_records
 from jobrun.runtime.records.safe_point_source import add_safe_points, is_resumed_midway
-from jobrun.runtime.reports import Reporter
+from jobrun.runtime.reports import RunningReport, finish_reports, start_reports
 from jobrun.runtime.task_limits import run_in_own_scope
-from jobrun.values.blob_kinds import Value, detach
+from jobrun.values.blob_kinds import Value
+from jobrun.values.copies import detach
 
-Work = Callable[[], bool]
 # Of tasks that neither read nor write records; nothing of it ever changes.
 _NO_STREAMS = Streams()
 
@@ -65,7 +69,7 @@ def run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: 
 
 
 def _report_waits(plan: TaskPlan, run: GroupRun, node: Node) -> None:
-    """Emit what the task's threads have waited for, if they have."""
+    """Emit an event of how long an executed task has waited for data, nodes and queues."""
     task = plan.task
     waited = {"data": 0.0, "nodes": 0.0, "queue": 0.0}
     for what, seconds in tuple(run.waits.get((task.name, node.name), ())):
@@ -153,47 +157,6 @@ def run_with_setup(setups: Sequence[SetupPlan], frame: Frame, body: Work) -> boo
     return went_well
 
 
-def attempt(run: GroupRun, work: Work) -> bool:
-    """Execute a part of a task and return whether it succeeded; an error cancels the group run."""
-    try:
-        return work()
-    except CancelledError:
-        run.interrupted = True
-    except BaseException as error:  # noqa: BLE001 - raised again by the session
-        run.fail(error)
-    return False
-
-
-class RunningReport(NamedTuple):
-    """A running report step, and the view that its last run gets."""
-
-    reporter: Reporter
-    last: Frame
-
-
-def start_reports(plans: Sequence[ReportPlan], frame: Frame) -> list[RunningReport]:
-    """Start the reports beside the task that is executed; each waits for an interval."""
-    reports = [_report(plan, frame) for plan in plans]
-    for report in reports:
-        report.reporter.start()
-    return reports
-
-
-def finish_reports(reports: Sequence[RunningReport], run: GroupRun, *, failed: bool) -> bool:
-    """Execute each report of a task once more after its body; return whether all succeeded."""
-
-    def finish(report: RunningReport) -> bool:
-        report.last.failed = failed
-        report.reporter.finish()
-        return True
-
-    outcomes = [
-        _attempt_after_failure(run, lambda one=report: finish(one), failed=failed)  # type: ignore[misc]
-        for report in reports
-    ]
-    return all(outcomes)
-
-
 @dataclass(slots=True)
 class NodeRun:
     """The setup and the reports around all tasks of a group on one node, in three parts."""
@@ -204,7 +167,7 @@ class NodeRun:
     _reporters: list[RunningReport] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Execute the node's inits in order, before all its tasks; then start its reports."""
+        """Execute what is before all tasks of a node: inits in order, then start the reports."""
 
         def work() -> bool:
             for setup in self.plan.setup:
@@ -217,7 +180,7 @@ class NodeRun:
         attempt(self.frame.run, work)
 
     def end(self) -> None:
-        """Execute the node's last reports after all its tasks, then its exits in reverse."""
+        """Execute what is after all tasks of a node: last reports, then exits in reverse order."""
         run = self.frame.run
         went_well = not run.body.cancelled
         went_well = finish_reports(self._reporters, run, failed=not went_well) and went_well
@@ -273,42 +236,16 @@ def _body(plan: TaskPlan, frame: Frame, streams: Streams) -> bool:
     return finish_reports(reporters, frame.run, failed=not went_well) and went_well
 
 
-def _report(plan: ReportPlan, frame: Frame) -> RunningReport:
-    timed = frame.at(plan.block.path)
-    last = frame.for_cleanup(plan.block.path, failed=False)
-    reporter = Reporter(
-        frame.run,
-        plan.interval_s,
-        lambda: run_block(plan.block, timed),
-        lambda: run_block(plan.block, last),
-    )
-    return RunningReport(reporter, last)
-
-
 def _attempt_cleanup(setup: SetupPlan, frame: Frame, *, failed: bool) -> bool:
     def work() -> bool:
         run_block(setup.exit, frame)
         return True
 
-    return _attempt_after_failure(frame.run, work, failed=failed)
-
-
-def _attempt_after_failure(run: GroupRun, work: Work, *, failed: bool) -> bool:
-    """Execute an exit or last report; blobs missing after a failure are no error."""
-
-    def quiet() -> bool:
-        try:
-            return work()
-        except JobrunError as error:
-            if failed and is_only_missing_blobs(error):
-                return False
-            raise
-
-    return attempt(run, quiet)
+    return attempt_after_failure(frame.run, work, failed=failed)
 
 
 def _take_outputs(plan: TaskPlan, frames: list[Frame], run: GroupRun) -> bool:
-    """Copy the outputs of a task that has ended, which later changes of blobs must not reach."""
+    """Copy the outputs of a task that was executed, so that no later change reaches them."""
 
     def work() -> bool:
         gate = run.gates.get(plan.task.node)

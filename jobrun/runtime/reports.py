@@ -6,11 +6,14 @@ block, also after a failure; it is the same for a body of a microsecond and of a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
+from typing import NamedTuple
 
+from jobrun.runtime.errors import attempt_after_failure, run_block
 from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import GroupRun
+from jobrun.runtime.frame.frame import Frame, GroupRun
+from jobrun.runtime.group_plan import ReportPlan
 
 Work = Callable[[], object]
 
@@ -62,3 +65,45 @@ class Reporter:
             except BaseException as error:  # noqa: BLE001 - raised by the group run
                 self._run.fail(error)
                 return
+
+
+class RunningReport(NamedTuple):
+    """A running report step, and the view that its last run gets."""
+
+    reporter: Reporter
+    last: Frame
+
+
+def start_reports(plans: Sequence[ReportPlan], frame: Frame) -> list[RunningReport]:
+    """Start the threads that run reports beside a body, at intervals."""
+    reports = [_report(plan, frame) for plan in plans]
+    for report in reports:
+        report.reporter.start()
+    return reports
+
+
+def finish_reports(reports: Sequence[RunningReport], run: GroupRun, *, failed: bool) -> bool:
+    """Run each report a last time after its body has ended; return whether all succeeded."""
+
+    def finish(report: RunningReport) -> bool:
+        report.last.failed = failed
+        report.reporter.finish()
+        return True
+
+    outcomes = [
+        attempt_after_failure(run, lambda one=report: finish(one), failed=failed)  # type: ignore[misc]
+        for report in reports
+    ]
+    return all(outcomes)
+
+
+def _report(plan: ReportPlan, frame: Frame) -> RunningReport:
+    timed = frame.at(plan.block.path)
+    last = frame.for_cleanup(plan.block.path, failed=False)
+    reporter = Reporter(
+        frame.run,
+        plan.interval_s,
+        lambda: run_block(plan.block, timed),
+        lambda: run_block(plan.block, last),
+    )
+    return RunningReport(reporter, last)

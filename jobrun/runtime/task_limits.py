@@ -31,7 +31,7 @@ _PACKAGE = str(Path(__file__).parent.parent)
 
 
 def has_own_scope(task: Task) -> bool:
-    """Return whether a task has a timeout, retry or ``on_error``, so needs its own cancel scope."""
+    """Return whether a limit of a task (timeout, retry, ``on_error``) needs a cancel scope."""
     return bool(task.timeout_s) or task.retry is not None or task.on_error == "warn"
 
 
@@ -123,7 +123,7 @@ class Watchdog:
             self._run.fail(error)
 
     def _has_ended(self, until: float | None, *, or_cancelled: bool = False) -> bool:
-        """Wait until a task ends, before its timeout, or is asked to end."""
+        """Wait for a task's end, for at most its time limit; return whether it has ended."""
         while True:
             wait_s = None
             if until is not None:
@@ -216,7 +216,7 @@ def _generated_frame(top: FrameType) -> tuple[FrameType, Frame] | None:
 
 
 def _warn_of_failure(task: Task, node: Node, own: GroupRun, run: GroupRun) -> None:
-    """Warn of a task's failure that ``on_error: warn`` permits; other errors fail the group run."""
+    """Warn of the failure of a task that is limited by ``on_error: warn``; pass on others."""
     for error in own.errors:
         if not isinstance(error, JobrunError):
             run.fail(error)

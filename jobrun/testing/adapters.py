@@ -19,17 +19,10 @@ import pytest
 from jobrun.checkpoint.checkpoint_file import read_state, write_state
 from jobrun.checkpoint.flatten import capture_object, flatten_values
 from jobrun.runtime.snapshots.object_state import load_object_state
-from jobrun.values.blob_kinds import (
-    Value,
-    boundary_form,
-    check_storable,
-    detach,
-    is_object,
-    same_bits,
-)
-from jobrun.values.change_detection import lend
-from jobrun.values.compare import find_difference
-from jobrun.values.objects import fingerprint
+from jobrun.values.blob_kinds import Value, check_storable, is_object
+from jobrun.values.change_detection import fingerprint, lend
+from jobrun.values.compare import find_difference, same_bits
+from jobrun.values.copies import boundary_form, detach
 
 _STEPS = 3
 

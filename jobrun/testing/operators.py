@@ -28,7 +28,7 @@ from jobrun.ops.abstract_values import COUNTER, DTYPE, Known, Sequence, as_array
 from jobrun.ops.arguments import Arguments, MisfitError, UnclearError
 from jobrun.ops.definition import MANY, OpDef
 from jobrun.ops.implementation import implementation
-from jobrun.runtime.codegen.evaluate import evaluate
+from jobrun.runtime.codegen.evaluate_outside_tasks import evaluate
 from jobrun.values.atomic_counter import Counter
 
 # Parameters of numpy's functions through which a call would reach into memory, code, or an array

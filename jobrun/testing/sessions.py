@@ -59,7 +59,7 @@ from jobrun.testing.graphs import (
     task,
     text,
 )
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 
 FOREVER_S = 3600.0
 NO_FILES = NodeFiles()

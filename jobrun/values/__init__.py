@@ -1,10 +1,11 @@
 """Define the values of blobs: their kinds, copies, comparison and sharing.
 
-- ``blob_kinds``: which values there are. ``containers``, ``named_nodes``: trees of them.
+- ``blob_kinds``: which values there are. ``containers``, ``named_tuples``: trees of them.
   ``atomic_counter``: counters.
 - ``adapters``: trees of the values and objects of other libraries, and of a user's own.
 - ``torch_tensors``, ``objects``, ``torch_modules``, ``estimators``: values of other libraries.
   ``dtypes``, ``axis_order``: details of arrays.
-- ``compare``: how two values differ. ``sharing``: memory that two values share.
-- ``change_detection``: whether a callable changed what it was lent.
+- ``copies``: copies that share no memory. ``compare``: whether and how two values differ.
+  ``shared_places``: memory, generators and objects that two values share.
+- ``change_detection``: whether a callable changed a container or object that it was lent.
 """

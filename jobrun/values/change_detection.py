@@ -1,28 +1,37 @@
-"""Lend containers to code that may read but not change them, and detect whether it did.
+"""Detect whether code changed the containers and objects that it was lent to be read only.
 
-What is lent is the same tree in containers of its own, with read-only views of its arrays. So
-nothing that is done to it reaches the blob, and what was done can be seen at the cost of a look
-at each container; arrays are not compared, since they are read-only.
+Of objects, digests of their states are compared. What is lent of a container is the same tree in
+containers of its own, with read-only views of its arrays. So nothing that is done to it reaches
+the blob, and what was done can be seen at the cost of a look at each container; arrays are not
+compared, since they are read-only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
 from operator import is_
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.text.big_integers import key_text
+from jobrun.core.text.big_integers import integers_in_hex, key_text
 from jobrun.values import containers as trees
-from jobrun.values import named_nodes
+from jobrun.values import named_tuples
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import Path, UnboundValue, find_adapter
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.blob_kinds import Value, detach, same_bits
+from jobrun.values.blob_kinds import Value
+from jobrun.values.compare import same_bits
+from jobrun.values.copies import detach
+from jobrun.values.dtypes import value_bytes
+from jobrun.values.objects import class_name, take_state
+from jobrun.values.torch_modules import is_module
 
+_NUMBERS: frozenset[type] = frozenset({bool, int, float, complex, type(None)})
 _FIXED: frozenset[type] = frozenset({bool, int, float, complex, str, bytes, type(None)})
 
 
@@ -127,13 +136,13 @@ def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Val
     elif type(value) is tuple:
         return tuple([_lent(one, (*path, str(at)), loan, met) for at, one in enumerate(value)])
     elif trees.is_record(value):
-        items = named_nodes.record_items(value)
-        name, form = named_nodes.class_and_form(value)
+        items = named_tuples.record_items(value)
+        name, form = named_tuples.class_and_form(value)
         if form == "tuple":
             lent = {at: _lent(one, (*path, at), loan, met) for at, one in items.items()}
-            return _bound(named_nodes.make_named_tuple(name, lent), path)
-        made = met[id(value)] = _bound(named_nodes.begin_dataclass(name, list(items)), path)
-        named_nodes.fill_fields(
+            return _bound(named_tuples.make_named_tuple(name, lent), path)
+        made = met[id(value)] = _bound(named_tuples.begin_dataclass(name, list(items)), path)
+        named_tuples.fill_fields(
             made, {at: _lent(one, (*path, at), loan, met) for at, one in items.items()}
         )
     else:
@@ -147,18 +156,18 @@ def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Val
 
 
 def _bound(value: Value, path: Path) -> Value:
-    """Return a value to lend, whose changes can be detected; raise for a record without class.
+    """Return a container to lend; refuse a record whose class is not loaded.
 
     Raises:
         TaskFailedError: E249, its class is not loaded.
     """
-    if type(value) is not named_nodes.UnboundRecord:
+    if type(value) is not named_tuples.UnboundRecord:
         return value
     raise unbound_class_error(value.class_name, "/".join(path))
 
 
 def unbound_class_error(class_name: str, place: str) -> TaskFailedError:
-    """Build the error for lending a record whose changes cannot be detected: no class."""
+    """Build the error for a record that cannot be lent, since its class is not loaded."""
     module = class_name.partition(":")[0]
     at = f", at '{place}'" if place else ""
     return TaskFailedError.of(
@@ -174,14 +183,14 @@ def _inside(container: Any) -> list[Any]:
     if type(container) is list:
         return list(container)
     is_dict = isinstance(container, dict)
-    named = container if is_dict else named_nodes.record_items(container)
+    named = container if is_dict else named_tuples.record_items(container)
     found = [part for item in named.items() for part in item]
     more = getattr(container, "__dict__", None)
     return [*found, *(part for item in more.items() for part in item)] if more else found
 
 
 def _difference(container: Any, before: list[Any]) -> Path | None:
-    """Return where a lent container has changed, or None."""
+    """Return the place at which a lent container has changed, or None."""
     now = _inside(container)
     if len(now) == len(before) and all(map(is_, now, before)):
         return None
@@ -201,3 +210,151 @@ def _same(one: Any, other: Any) -> bool:
 
 def _form(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
     return (array.shape, array.strides, array.dtype, array.flags.writeable)
+
+
+def fingerprint(value: Any) -> bytes | None:
+    """Compute the digest of an object's state by which changes are detected, or None.
+
+    Of modules and optimizers of PyTorch tensors are not read: they count their changes themselves.
+    """
+    try:
+        # Modes and gradients are kept as they are at a save, no matter what sets them.
+        tree = value.state_dict() if is_module(value) else take_state(value).tree
+    except Exception:  # noqa: BLE001 - a state that cannot be had is an error where it is saved
+        return None
+    content = xxhash.xxh3_128()
+    _feed(content, tree, _counts_changes(value), set())
+    return content.digest()
+
+
+def _counts_changes(value: Any) -> bool:
+    torch = tensors.loaded_torch()
+    kinds = [getattr(getattr(torch, "nn", None), "Module", None),
+             getattr(getattr(torch, "optim", None), "Optimizer", None)]  # fmt: skip
+    return any(kind is not None and isinstance(value, kind) for kind in kinds)
+
+
+def _feed(content: Any, value: Any, counts: bool, around: set[int]) -> None:
+    """Add a part of an object's state to the digest by which changes are detected."""
+    kind = type(value)
+    if tensors.is_tensor(value):
+        if counts:
+            _say(content, value.data_ptr(), value._version, value.shape)
+            return
+        (value,) = tensors.to_arrays([value])
+    if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
+        _say(content, value.dtype, value.shape)
+        for part in value_bytes(np.asarray(value)):
+            content.update(part.data)
+    elif not isinstance(value, dict | list | tuple) and not trees.is_record(value):
+        adapter = find_adapter(kind)
+        if adapter is None:
+            _say(content, kind, value)
+        elif id(value) not in around:
+            around.add(id(value))
+            _say(content, kind)
+            _feed(content, adapter.get(value), counts, around)
+            around.discard(id(value))
+    elif id(value) not in around:
+        around.add(id(value))
+        _feed_items(content, value, counts, around)
+        around.discard(id(value))
+
+
+def _feed_items(content: Any, value: Any, counts: bool, around: set[int]) -> None:
+    is_record = trees.is_record(value)
+    if isinstance(value, list | tuple) and not is_record:
+        _say(content, type(value), len(value))
+        if _NUMBERS.issuperset(map(type, value)):
+            _say(content, value)
+            return
+        for one in value:
+            _feed(content, one, counts, around)
+        return
+    named = named_tuples.record_items(value) if is_record else value
+    _say(content, type(value), len(named))
+    for key, one in named.items():
+        _say(content, key)
+        _feed(content, one, counts, around)
+
+
+def _say(content: Any, *words: object) -> None:
+    try:
+        text = repr(words)
+    except ValueError:
+        # Python refuses to write more than 4300 digits.
+        text = repr(integers_in_hex(words))
+    content.update(text.encode("utf-8", "surrogatepass"))
+
+
+class ChangeDetector:
+    """Detects changes of objects that no step has declared, by digests of their states.
+
+    A callable that has an object without ``inout`` leaves it as it was. That is seen when the
+    callable returns, and at the next save of objects that no step declares to change.
+    """
+
+    def __init__(self) -> None:
+        # By ``id``; the object is kept, so that nothing else gets its number.
+        self._known: dict[int, tuple[Any, bytes]] = {}
+        # How often lending to be changed has begun and ended.
+        self._changes: dict[int, int] = {}
+
+    def forget(self) -> None:
+        """Forget the digests of objects, whose changes so far were made on purpose."""
+        self._known.clear()
+
+    def note_states(self, objects: Mapping[str, Any]) -> None:
+        """Record digests of object states that were just loaded or restored, to detect changes."""
+        for name, value in objects.items():
+            self._known.pop(id(value), None)
+            self.require_same(name, value)
+
+    def note_change(self, value: Any) -> None:
+        """Note that a callable that may change an object begins or ends: no change to detect."""
+        self._changes[id(value)] = self._changes.get(id(value), 0) + 1
+        self._known.pop(id(value), None)
+
+    def borrow(self, name: str, value: Any) -> ObjectLoan:
+        """Record the digest of an object that is lent to a callable, to detect a change later.
+
+        Raises:
+            TaskFailedError: E247, a step has changed it without declaring so.
+        """
+        return ObjectLoan(value, self.require_same(name, value), self._changes.get(id(value), 0))
+
+    def is_changed(self, borrowed: ObjectLoan) -> bool:
+        """Return whether a callable has changed the state of an object that it was lent."""
+        value = borrowed.value
+        if borrowed.digest is None or borrowed.changes != self._changes.get(id(value), 0):
+            # Another task may change it at the same time: that is a matter of ``hogwild``.
+            return False
+        return fingerprint(value) != borrowed.digest
+
+    def require_same(self, name: str, value: Any) -> bytes | None:
+        """Return the digest of an object's state; refuse one that changed without being declared.
+
+        Raises:
+            TaskFailedError: E247, it is not.
+        """
+        known, digest = self._known.get(id(value)), fingerprint(value)
+        if known is not None and known[0] is value and digest != known[1]:
+            self._known.pop(id(value))
+            raise TaskFailedError.of(
+                "E247",
+                f"the object '{name}' of class {class_name(value)} has changed, and no step that "
+                "ran since has it in 'inout'",
+                f"add inout: [{name}] to the step that changes it, if by way of something else",
+            )
+        if digest is not None:
+            self._known[id(value)] = (value, digest)
+        return digest
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectLoan:
+    """An object that a callable may not change, and what it held before."""
+
+    value: Any
+    digest: bytes | None
+    changes: int

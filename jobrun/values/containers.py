@@ -18,17 +18,21 @@ import numpy as np
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import is_long, key_text
-from jobrun.values import named_nodes
+from jobrun.values import named_tuples
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import (
-    Adapter,
     Path,
     UnboundValue,
     UnsavableError,
     class_name,
     class_text,
+    fill_adapted,
     find_adapter,
-    find_by_name,
+    find_named_value,
+    is_adapted,
+    is_makeable,
+    make_adapted,
+    take_tree,
 )
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import copy_with_strides, has_gaps
@@ -72,7 +76,7 @@ class Parts:
 
 
 def is_tree(value: Value) -> bool:
-    """Return whether a value is flattened as a container: list, dict, bytes, tensor, None, ….
+    """Return whether a value is a container to flatten: list, dict, bytes, tensor, None, ….
 
     So is a value that has an adapter, unless that sets the state of objects.
     """
@@ -84,27 +88,16 @@ def is_tree(value: Value) -> bool:
     return is_record(value) or tensors.is_tensor(value) or is_adapted(value)
 
 
-def is_makeable(value: Value) -> bool:
-    """Return whether a value has an adapter that makes it again, as a part of something."""
-    adapter = find_adapter(type(value))
-    return adapter is not None and adapter.make is not None
-
-
-def is_adapted(value: Value) -> bool:
-    """Return whether a value is one that an adapter takes apart and makes again."""
-    adapter = find_adapter(type(value))
-    return type(value) is UnboundValue if adapter is None else adapter.is_value
-
-
 def is_record(value: Value) -> bool:
     """Return whether a value is a container with named fields: a named tuple or a dataclass."""
     return (
-        named_nodes.record_form(type(value)) is not None or type(value) is named_nodes.UnboundRecord
+        named_tuples.record_form(type(value)) is not None
+        or type(value) is named_tuples.UnboundRecord
     )
 
 
 def unbound_classes(value: Value) -> list[str]:
-    """List the classes of records in a container that are not loaded."""
+    """List the classes of what is in a container that are not loaded, by name."""
     found: dict[str, None] = {}
     seen: set[int] = set()
     kept: list[Any] = []
@@ -114,14 +107,14 @@ def unbound_classes(value: Value) -> list[str]:
         if id(one) in seen:
             continue
         seen.add(id(one))
-        if type(one) in (named_nodes.UnboundRecord, UnboundValue):
+        if type(one) in (named_tuples.UnboundRecord, UnboundValue):
             found[one.class_name] = None
         if type(one) in _DICT_NAMES:
             rest += one.values()
         elif type(one) in (list, tuple):
             rest += one
         elif is_record(one):
-            rest += named_nodes.record_items(one).values()
+            rest += named_tuples.record_items(one).values()
         elif type(one) is UnboundValue:
             rest += [one.tree, one.rest]
         elif type(one) is np.ndarray and not one.dtype.hasobject:
@@ -177,13 +170,13 @@ def unflatten(structure: Any, leaves: Mapping[Path, Value], *, place: bool = Tru
 
 
 def describe_tree(value: Value) -> str:
-    """Describe the kind of a container, and how much it holds, in a few words."""
+    """Describe what kind of container a value is and how much it holds, in a few words."""
     if value is None:
         return "None"
     if type(value) is bytes:
         return f"bytes, {len(value)} of them"
     if is_record(value):
-        form, count = named_nodes.record_form(type(value)), len(named_nodes.record_items(value))
+        form, count = named_tuples.record_form(type(value)), len(named_tuples.record_items(value))
         kind = "named tuple" if form == "tuple" else "dataclass"
         title = value.title if form is None else f"{kind} {type(value).__qualname__}"
         return f"{title} of {count}"
@@ -224,7 +217,7 @@ class _Flattener:
     unfinished: set[Path] = field(default_factory=set)
 
     def node(self, value: Value, path: Path, taken: set[str] | None = None) -> Any:
-        """Flatten one part of a container, and return its structure."""
+        """Flatten one part of a container: keep its leaves, and return its structure."""
         kind = type(value)
         if value is None:
             return None
@@ -346,7 +339,7 @@ class _Flattener:
         return form
 
     def _pairs(self, value: Any, path: Path) -> Any:
-        """Flatten a dict that has other keys than text and whole numbers."""
+        """Flatten a container that is a dict with other keys than text and whole numbers."""
         if getattr(value, "__dict__", None):
             raise UnsavableError(path, f"{class_text(value)} with attributes")
         keys = [self._key(key, (*path, "keys", str(at))) for at, key in enumerate(value)]
@@ -364,13 +357,13 @@ class _Flattener:
             raise UnsavableError(path[:-2], what) from error
 
     def _record(self, value: Any, path: Path, taken: set[str]) -> Any:
-        name, kind = named_nodes.class_and_form(value)
-        if type(value) is not named_nodes.UnboundRecord:
-            why = named_nodes.explain_unsavable(value)
+        name, kind = named_tuples.class_and_form(value)
+        if type(value) is not named_tuples.UnboundRecord:
+            why = named_tuples.explain_unsavable(value)
             if why:
                 raise UnsavableError(path, why)
         items = []
-        for field_name, item in named_nodes.record_items(value).items():
+        for field_name, item in named_tuples.record_items(value).items():
             at = _free(field_name, taken)
             taken.add(at)
             node = self.node(item, (*path, at))
@@ -391,13 +384,13 @@ class _Unflattener:
         self.left = set(self.leaves)
 
     def value(self, node: Any, path: Path) -> Value:
-        """Rebuild the part of a container that a structure describes."""
+        """Unflatten one part of a container, as its structure describes it."""
         if node is None:
             return None
         if isinstance(node, dict) and "same" in node:
             return self.made[tuple(node["same"])]
         if isinstance(node, dict) and "named" in node:
-            return _find_named(str(node["named"]))
+            return find_named_value(str(node["named"]))
         if isinstance(node, str) or _is_leaf(node):
             value = self._leaf(node, path)
         elif "dict" in node:
@@ -439,11 +432,11 @@ class _Unflattener:
         items = node["tuple" if is_tuple else "fields"]
         made = None
         if not is_tuple:
-            made = self.made[path] = named_nodes.begin_dataclass(name, [one for one, *_ in items])
+            made = self.made[path] = named_tuples.begin_dataclass(name, [one for one, *_ in items])
         values = {one: self.value(part, (*path, *(at or [one]))) for one, part, *at in items}
         if is_tuple:
-            return named_nodes.make_named_tuple(name, values)
-        named_nodes.fill_fields(made, values)
+            return named_tuples.make_named_tuple(name, values)
+        named_tuples.fill_fields(made, values)
         return made
 
     def _adapted(self, node: Any, path: Path) -> Any:
@@ -496,75 +489,6 @@ def _is_leaf(node: Any) -> bool:
     return isinstance(node, dict) and bool(node.keys() & {"tensor", "packed", "strides"})
 
 
-def take_tree(adapter: Adapter, value: Value, path: Path = ()) -> Any:
-    """Take the tree of a value with an adapter.
-
-    Raises:
-        UnsavableError: It has something that cannot be kept, or its adapter fails.
-    """
-    try:
-        return adapter.get(value)
-    except UnsavableError as error:
-        raise UnsavableError((*path, *error.path), error.what, error.part) from error
-    except Exception as error:
-        # Some libraries append the stack of their C code.
-        first, *_ = (*str(error).splitlines(), "")
-        what = f"{class_text(value)}, whose adapter failed: {type(error).__name__}: {first}"
-        raise UnsavableError(path, what) from error
-
-
-def make_adapted(name: str, version: int, tree: Any) -> Any:
-    """Make a value from the tree that its adapter returned, or an ``UnboundValue``.
-
-    Raises:
-        ValueError: The adapter fails, or the tree is of another version of it.
-    """
-    kind = find_by_name(name)
-    adapter = find_adapter(kind) if isinstance(kind, type) else None
-    if adapter is None or adapter.make is None or class_name(kind) != name:
-        return UnboundValue(name, version, tree)
-    if adapter.version != version:
-        raise ValueError(
-            f"a value of class {name} was saved by version {version} of its adapter, and version "
-            f"{adapter.version} is here"
-        )
-    try:
-        return adapter.make(kind, tree)
-    except Exception as error:
-        raise _unmade_error(name, error) from error
-
-
-def _find_named(name: str) -> Any:
-    """Find the function or class that a value has kept by its name."""
-    found = find_by_name(name)
-    adapter = find_adapter(type(found))
-    return found if adapter is not None and adapter.by_name else UnboundValue(name, 0, None)
-
-
-def fill_adapted(made: Any, name: str, rest: Any) -> None:
-    """Complete a value that ``make_adapted`` has made.
-
-    Raises:
-        ValueError: The adapter fails.
-    """
-    if type(made) is UnboundValue:
-        made.rest = rest
-        return
-    adapter = find_adapter(type(made))
-    if adapter is None or adapter.fill is None:
-        raise ValueError(f"a value of class {name} was saved by an adapter of another form")
-    try:
-        adapter.fill(made, rest)
-    except Exception as error:
-        raise _unmade_error(name, error) from error
-
-
-def _unmade_error(name: str, error: Exception) -> ValueError:
-    return ValueError(
-        f"a value of class {name} cannot be made again: {type(error).__name__}: {error}"
-    )
-
-
 def _packed(items: Any) -> np.ndarray[Any, Any] | None:
     """Pack the many numbers of a container into one leaf, an array, or return None."""
     if len(items) < 2:
@@ -578,7 +502,7 @@ def _packed(items: Any) -> np.ndarray[Any, Any] | None:
 
 
 def _versions(metadata: Any, path: Path) -> list[Any]:
-    """Return the ``_version`` numbers in a container of a module's state, which are kept."""
+    """Flatten the versions (``_metadata``) of a container that is a module's state dict."""
     form = [[part, dict(facts)] for part, facts in dict(metadata).items()]
     try:
         same = json.loads(json.dumps(form, allow_nan=False)) == form
@@ -590,7 +514,7 @@ def _versions(metadata: Any, path: Path) -> list[Any]:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """Return a free name for a leaf of a flattened container: keys ``1`` and ``"1"`` differ."""
+    """Choose a free name for a leaf of a container: keys ``1`` and ``"1"`` must differ."""
     return next(one for one in _alternatives(name) if one not in taken)
 
 

@@ -37,7 +37,7 @@ def same_dtype(first: DType, second: DType) -> bool:
 
 
 def iterate_fields(dtype: DType) -> Iterator[tuple[DType, int, Any]]:
-    """Iterate over the fields of a dtype to compare: dtype, offset and title of each."""
+    """Iterate over the fields of a record dtype: dtype, offset and title of each."""
     fields: Any = dtype.fields or {}
     for name in dtype.names or ():
         field = fields[name]
@@ -45,7 +45,7 @@ def iterate_fields(dtype: DType) -> Iterator[tuple[DType, int, Any]]:
 
 
 def value_bytes(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield the bytes of an array's values as flat uint8 arrays, field by field.
+    """Yield an array's bytes without the padding in its dtype, field by field, as uint8.
 
     Left out is the padding between the fields of a record dtype and behind an x86 long double (10
     bytes of number in 16 of memory): it holds whatever was there, and a copy need not keep it.

@@ -65,7 +65,7 @@ def set_estimator_state(value: Any, state: dict[str, Any]) -> None:
 
 
 def _replace(root: Any, old: Any, new: Any, seen: set[int]) -> None:
-    """Replace a generator in each attribute and container that is reached from a value."""
+    """Replace a generator wherever it is inside an estimator: attributes and containers."""
     if id(root) in seen:
         return
     seen.add(id(root))

@@ -12,15 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import xxhash
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.text.big_integers import integers_in_hex
 from jobrun.values import containers as trees
-from jobrun.values import named_nodes
 from jobrun.values import torch_tensors as tensors
-from jobrun.values.adapters.registry import find_adapter, find_object_adapter
-from jobrun.values.dtypes import value_bytes
+from jobrun.values.adapters.registry import find_object_adapter
 from jobrun.values.estimators import estimator_state, is_estimator, set_estimator_state
 from jobrun.values.torch_modules import is_module, module_state, set_module_state
 
@@ -64,7 +60,7 @@ _TORCH = _Accessors(lambda one: one.get_state(), lambda one, tree: one.set_state
 
 
 def generator_state(generator: np.random.Generator) -> dict[str, Any]:
-    """Return the state of a generator and its seed, which counts the children it has spawned."""
+    """Take the state of a numpy generator object, with its seed, which counts children."""
     bits = generator.bit_generator
     return {**bits.state, "seed": bits.seed_seq}
 
@@ -97,7 +93,7 @@ def class_name(value: Any) -> str:
 
 
 def take_state(value: Any) -> ObjectState:
-    """Take the state of an object in a blob; it may share memory with the object.
+    """Take the state of an object, by its own methods; it may share memory with it.
 
     Raises:
         Exception: What the object raises.
@@ -120,83 +116,6 @@ def put_state(value: Any, state: ObjectState) -> None:
     if missing:
         raise ValueError(f"nothing has loaded {missing[0]}; import its module where it is made")
     accessors.put(value, state.tree)
-
-
-def fingerprint(value: Any) -> bytes | None:
-    """Compute a digest of an object's state, to detect that it changed; None without a state.
-
-    Of modules and optimizers of PyTorch tensors are not read: they count their changes themselves.
-    """
-    try:
-        # Modes and gradients are kept as they are at a save, no matter what sets them.
-        tree = value.state_dict() if is_module(value) else take_state(value).tree
-    except Exception:  # noqa: BLE001 - a state that cannot be had is an error where it is saved
-        return None
-    content = xxhash.xxh3_128()
-    _feed(content, tree, _counts_changes(value), set())
-    return content.digest()
-
-
-def _counts_changes(value: Any) -> bool:
-    torch = tensors.loaded_torch()
-    kinds = [
-        getattr(getattr(torch, "nn", None), "Module", None),
-        getattr(getattr(torch, "optim", None), "Optimizer", None),
-    ]
-    return any(kind is not None and isinstance(value, kind) for kind in kinds)
-
-
-def _feed(content: Any, value: Any, counts: bool, around: set[int]) -> None:
-    """Add a part of an object's state to the digest that is its fingerprint."""
-    kind = type(value)
-    if tensors.is_tensor(value):
-        if counts:
-            _say(content, value.data_ptr(), value._version, value.shape)
-            return
-        (value,) = tensors.to_arrays([value])
-    if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
-        _say(content, value.dtype, value.shape)
-        for part in value_bytes(np.asarray(value)):
-            content.update(part.data)
-    elif not isinstance(value, dict | list | tuple) and not trees.is_record(value):
-        adapter = find_adapter(kind)
-        if adapter is None:
-            _say(content, kind, value)
-        elif id(value) not in around:
-            around.add(id(value))
-            _say(content, kind)
-            _feed(content, adapter.get(value), counts, around)
-            around.discard(id(value))
-    elif id(value) not in around:
-        around.add(id(value))
-        _feed_items(content, value, counts, around)
-        around.discard(id(value))
-
-
-def _feed_items(content: Any, value: Any, counts: bool, around: set[int]) -> None:
-    is_record = trees.is_record(value)
-    if isinstance(value, list | tuple) and not is_record:
-        _say(content, type(value), len(value))
-        if _PLAIN.issuperset(map(type, value)):
-            _say(content, value)
-            return
-        for one in value:
-            _feed(content, one, counts, around)
-        return
-    named = named_nodes.record_items(value) if is_record else value
-    _say(content, type(value), len(named))
-    for key, one in named.items():
-        _say(content, key)
-        _feed(content, one, counts, around)
-
-
-def _say(content: Any, *words: object) -> None:
-    try:
-        text = repr(words)
-    except ValueError:
-        # Python refuses to write more than 4300 digits.
-        text = repr(integers_in_hex(words))
-    content.update(text.encode("utf-8", "surrogatepass"))
 
 
 def _find_accessors(value: Any) -> _Accessors | None:

@@ -18,7 +18,7 @@ import jobrun
 from jobrun.runner.identity.environment import set_blas_threads
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.benchmarks.nets import CASES, Blobs, Case
 from tests.benchmarks.ratios import medians, verdict
 from tests.benchmarks.stencils import STENCILS

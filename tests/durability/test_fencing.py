@@ -22,7 +22,7 @@ from jobrun.session.wire.launch import LocalProcess
 from jobrun.session.wire.rpc import Reply
 from jobrun.testing.graphs import call, group, task
 from jobrun.testing.sessions import SessionHarness, read_saved, saving_group
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 
 LONG_S = 60
 LIBRARY = """

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.command import jobrun
 from tests.support.stored_runs import epochs, only_run
 from tests.support.thinning import thinned

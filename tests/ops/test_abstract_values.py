@@ -11,17 +11,13 @@ from jobrun.ops.abstract_values import (
     UNKNOWN,
     Known,
     as_array,
-    as_float,
-    as_mean,
-    as_sum,
     broadcast,
-    dtype_name,
     elementwise,
     join,
-    join_dtypes,
     promote,
     scalar,
 )
+from jobrun.ops.dtype_promotion import as_float, as_mean, as_sum, dtype_name, join_dtypes
 from tests.support.tables import check_each
 
 DTYPES = [

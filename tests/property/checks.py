@@ -15,13 +15,14 @@ from jobrun.graph.types import Job
 from jobrun.runner.options import RunOptions
 from jobrun.runner.rundir.run_directories import open_run
 from jobrun.runner.start import resume_run, start_run
-from jobrun.runtime.codegen.step_timers import Meter
+from jobrun.runtime.codegen.profile_meter import Meter
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.spec.dump import dump_tree
 from jobrun.spec.load import LoadedSpec, load_spec
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.blob_kinds import describe, same_bits
+from jobrun.values.blob_kinds import describe
+from jobrun.values.compare import same_bits
 from tests.support.expression_models import rendered
 from tests.support.reference import Count, Outcome, run_reference
 

@@ -18,7 +18,7 @@ from jobrun.runner.elastic.resize import plan_resize
 from jobrun.runner.progress import Progress, to_json
 from jobrun.runtime.records.reader_position import share_bounds
 from jobrun.runtime.steps.checkpoint_files import read_parts
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 
 DTYPES = ("<f8", ">f4", "<i2", "?", "<c16", "<M8[s]")
 

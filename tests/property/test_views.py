@@ -15,7 +15,7 @@ from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.spec.dump import dump_tree
 from jobrun.values.axis_order import axis_order
-from jobrun.values.blob_kinds import has_boundary_form
+from jobrun.values.copies import has_boundary_form
 from tests.property.checks import compare_values, compiled, written
 from tests.property.view_programs import view_programs
 from tests.support.expression_models import rendered

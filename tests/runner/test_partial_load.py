@@ -17,7 +17,7 @@ from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.testing.graphs import steps
 from jobrun.testing.stores import RUN_ID
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.checkpoints import write
 from tests.support.resumable_job import Place
 

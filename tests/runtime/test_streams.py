@@ -3,7 +3,7 @@ from __future__ import annotations
 from jobrun.graph.readers import CounterSource, Field, Queue, Reader, ReadQueue, ReadRecords
 from jobrun.graph.types import Scope, Task
 from jobrun.runtime.codegen.liveness import BlockNames
-from jobrun.runtime.compiled_group import plan_records, shares_records
+from jobrun.runtime.group_plan import plan_records, shares_records
 from jobrun.runtime.records.reader import ReaderSource
 from tests.support.step_bench import Bench
 

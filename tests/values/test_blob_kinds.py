@@ -7,15 +7,9 @@ import pytest
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.blob_kinds import (
-    boundary_form,
-    check_storable,
-    detach,
-    kind_of,
-    require_storable,
-    same_bits,
-    size_bytes,
-)
+from jobrun.values.blob_kinds import check_storable, kind_of, require_storable, size_bytes
+from jobrun.values.compare import same_bits
+from jobrun.values.copies import boundary_form, detach
 from tests.support.tables import each_case
 
 RECORD = np.dtype([("a", "<i4"), ("b", ">f8")], align=True)

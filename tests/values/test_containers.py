@@ -8,13 +8,14 @@ import pytest
 
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.blob_kinds import detach, same_bits
+from jobrun.values.compare import same_bits
 from jobrun.values.containers import (
     describe_tree,
     flatten,
     is_tree,
     unflatten,
 )
+from jobrun.values.copies import detach
 from tests.support.tables import each_case
 
 

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from jobrun.values.objects import fingerprint
+from jobrun.values.change_detection import fingerprint
 
 
 @pytest.mark.parametrize(

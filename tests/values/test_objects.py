@@ -7,21 +7,10 @@ import pytest
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.testing.adapters import through_checkpoint
-from jobrun.values.blob_kinds import (
-    boundary_form,
-    check_storable,
-    describe,
-    detach,
-    require_storable,
-)
-from jobrun.values.objects import (
-    ObjectState,
-    class_name,
-    fingerprint,
-    is_object,
-    put_state,
-    take_state,
-)
+from jobrun.values.blob_kinds import check_storable, describe, require_storable
+from jobrun.values.change_detection import fingerprint
+from jobrun.values.copies import boundary_form, detach
+from jobrun.values.objects import ObjectState, class_name, is_object, put_state, take_state
 
 
 class Sampler:

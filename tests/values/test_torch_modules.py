@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jobrun.values.adapters.registry import UnsavableError
-from jobrun.values.blob_kinds import detach_state
 from jobrun.values.containers import flatten
+from jobrun.values.copies import detach_state
 from jobrun.values.objects import ObjectState, put_state, take_state
 
 # Importing PyTorch takes seconds, in each process that runs one of these.

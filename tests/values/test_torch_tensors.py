@@ -11,8 +11,10 @@ import pytest
 
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import UnsavableError
-from jobrun.values.blob_kinds import boundary_form, describe, detach, same_bits
+from jobrun.values.blob_kinds import describe
+from jobrun.values.compare import same_bits
 from jobrun.values.containers import flatten, unflatten
+from jobrun.values.copies import boundary_form, detach
 
 
 def test_nothing_is_a_tensor_while_torch_is_not_there(monkeypatch):

@@ -20,13 +20,8 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import AxisOrder, axis_order, empty_in_order
-from jobrun.values.blob_kinds import (
-    Kind,
-    Value,
-    kind_of,
-    object_copy_error,
-    require_storable,
-)
+from jobrun.values.blob_kinds import Kind, Value, kind_of, require_storable
+from jobrun.values.copies import object_copy_error
 
 Array = np.ndarray[Any, Any]
 _KINDS = frozenset(get_args(Kind))

@@ -6,17 +6,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import replace
 
-from jobrun.ops.abstract_values import (
-    NONE,
-    TEXT,
-    UNKNOWN,
-    Known,
-    items_in,
-    join,
-    kind_of,
-    same_kind,
-    scalar,
-)
+from jobrun.ops.abstract_values import NONE, TEXT, UNKNOWN, Known, items_in, join, scalar
 from jobrun.ops.arguments import (
     KINDS,
     SHAPES,
@@ -26,6 +16,7 @@ from jobrun.ops.arguments import (
     joint_shape,
     shape_text,
 )
+from jobrun.ops.dtype_promotion import kind_of, same_kind
 from jobrun.ops.type_rules import elementwise, linear
 
 _PAIRS: dict[str, elementwise.Pair] = {

@@ -45,12 +45,12 @@ from jobrun.ops.abstract_values import (
     UNKNOWN,
     Known,
     as_array,
-    dtype_name,
     join,
     scalar,
 )
 from jobrun.ops.arguments import KINDS, Arguments, MisfitError, UnclearError
 from jobrun.ops.definition import DrawDef, OpDef
+from jobrun.ops.dtype_promotion import dtype_name
 from jobrun.ops.plugins import find_operator
 from jobrun.ops.signatures import wrong_kind
 from jobrun.ops.table import DRAWS

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.expressions import Const, Expr, Sequence, Slice
-from jobrun.ops.abstract_values import TEXT, UNKNOWN, Known, Shape, as_array, kind_of
+from jobrun.ops.abstract_values import TEXT, UNKNOWN, Known, Shape, as_array
 from jobrun.ops.arguments import (
     INDICES,
     KINDS,
@@ -19,6 +19,7 @@ from jobrun.ops.arguments import (
     shape_text,
     sure,
 )
+from jobrun.ops.dtype_promotion import kind_of
 
 Infer = Callable[[Expr], Known]
 _NEW_AXIS, _REST = Const(None), Const(None, ellipsis=True)

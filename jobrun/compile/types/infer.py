@@ -25,17 +25,9 @@ from jobrun.graph.query import ops
 from jobrun.graph.readers import ReadQueue, ReadRecords
 from jobrun.graph.steps import Assign, Augment, NameTarget, Step
 from jobrun.graph.types import GroupName, Job, Scope, Task, TaskGroup
-from jobrun.ops.abstract_values import (
-    NONE,
-    TEXT,
-    UNKNOWN,
-    Known,
-    items_in,
-    join,
-    kind_of,
-    without_value,
-)
+from jobrun.ops.abstract_values import NONE, TEXT, UNKNOWN, Known, items_in, join, without_value
 from jobrun.ops.arguments import KINDS, MisfitError, shape_text
+from jobrun.ops.dtype_promotion import kind_of
 
 __all__ = ["Headers", "Types", "infer_job_types", "infer_state_types", "no_headers"]
 

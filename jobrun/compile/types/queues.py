@@ -11,8 +11,9 @@ from jobrun.compile.faults import Faults, Place
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.readers import Queue, ReadQueue
 from jobrun.graph.types import GroupName, Task
-from jobrun.ops.abstract_values import UNKNOWN, Known, join, kind_of, without_value
+from jobrun.ops.abstract_values import UNKNOWN, Known, join, without_value
 from jobrun.ops.arguments import shape_text
+from jobrun.ops.dtype_promotion import kind_of
 
 Names = Mapping[str, Known]
 # What each writer of a queue sends, by its full name.

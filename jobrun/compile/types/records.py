@@ -15,7 +15,8 @@ from jobrun.graph.readers import (
     Reader,
     ZipSource,
 )
-from jobrun.ops.abstract_values import UNKNOWN, Known, dtype_name, without_value
+from jobrun.ops.abstract_values import UNKNOWN, Known, without_value
+from jobrun.ops.dtype_promotion import dtype_name
 
 # Path and member of a data file → dtype and shape from its header, or None.
 Headers = Callable[[str, str], tuple[str, tuple[int, ...]] | None]

@@ -43,17 +43,9 @@ from jobrun.graph.steps import (
     While,
 )
 from jobrun.graph.types import Task
-from jobrun.ops.abstract_values import (
-    NONE,
-    UNKNOWN,
-    Known,
-    as_array,
-    broadcast,
-    dtype_name,
-    join,
-    kind_of,
-)
+from jobrun.ops.abstract_values import NONE, UNKNOWN, Known, as_array, broadcast, join
 from jobrun.ops.arguments import KINDS, SHAPES, MisfitError, UnclearError, shape_text
+from jobrun.ops.dtype_promotion import dtype_name, kind_of
 
 Names = dict[str, Known]
 # What a part of the steps leaves in names; None where it has deleted one.

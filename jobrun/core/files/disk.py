@@ -52,7 +52,7 @@ _UNKNOWN = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 
 
 def mend_of(error: OSError, otherwise: str) -> str:
-    """Return how to fix an ``OSError`` of a file (disk full, permissions), or ``otherwise``.
+    """Return how to fix a failed access to a disk, by errno such as ``ENOSPC``; else ``otherwise``.
 
     Faults of a device are distinguished from limits of the process.
     """
@@ -86,7 +86,7 @@ def disk_faults(code: Code, what: str, *, place: str = "", needed_bytes: int = 0
 
 
 def open_regular(path: str | os.PathLike[str]) -> int:
-    """Open a file on disk for reading if it is a regular one; refuse links, pipes and devices.
+    """Open a regular file on disk (``O_NOFOLLOW``) for reading; refuse links, pipes and devices.
 
     Returns:
         The descriptor.
@@ -397,7 +397,7 @@ def rename_noreplace(source: str, target: str) -> None:
 
 
 def _renameat2(source: str, target: str) -> int:
-    """Call ``renameat2`` with ``RENAME_NOREPLACE``, and return its errno; 0 on success."""
+    """Rename a file on disk unless the target exists (``renameat2``); return the errno, or 0."""
     # Costs milliseconds, which commands that rename nothing should not pay.
     import ctypes  # noqa: PLC0415
 

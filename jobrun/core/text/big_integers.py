@@ -38,7 +38,7 @@ def integer_text(value: int) -> str:
 
 
 def key_text(key: object) -> str:
-    """Write a key of a dict as text for people; a big integer is shortened."""
+    """Write a dict's key as text; an integer of too many digits for Python is shortened."""
     try:
         return str(key)
     except ValueError:

@@ -40,7 +40,7 @@ def headline(fault: Fault) -> str:
 
 
 def excerpt(fault: Fault, files: Mapping[str, str]) -> Excerpt | None:
-    """Return the source line that a fault points at, or None.
+    """Return the source line that is shown under the text of a fault, or None.
 
     Args:
         fault: With or without a place.
@@ -121,7 +121,7 @@ def render(fault: Fault, files: Mapping[str, str]) -> str:
 
 
 def render_github(fault: Fault) -> str:
-    """Render a fault as an annotation of GitHub Actions."""
+    """Render a fault as text for GitHub Actions: an annotation such as ``::error file=…``."""
     properties = []
     where = fault.where
     if where is not None and where.line:
@@ -149,7 +149,7 @@ def _property(text: str) -> str:
 
 
 def as_json(faults: Iterable[Fault]) -> dict[str, Any]:
-    """Convert faults to a JSON document with a stable schema."""
+    """Render faults as a JSON document with a stable schema, which counts errors and warnings."""
     listed = list(faults)
     return {
         "schema": "jobrun.faults/1",
@@ -160,7 +160,7 @@ def as_json(faults: Iterable[Fault]) -> dict[str, Any]:
 
 
 def as_item(fault: Fault) -> dict[str, Any]:
-    """Convert one fault to a JSON object with a stable schema; absent values are None."""
+    """Render one fault as a JSON object with a stable schema; fields without a value are None."""
     where = fault.where
     at_line = where if where is not None and where.line else None
     return {

@@ -12,19 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from jobrun.core.file_formats import suffix_of
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import read_into
 from jobrun.formats import errors as faults
 from jobrun.formats import npy as arrays
-from jobrun.formats.headers import (
-    NpyHeader,
-    choose_member,
-    npz_members,
-    open_zip,
-    read_npy_header,
-    suffix_of,
-)
-from jobrun.formats.rows.source import Array, Column, Piece, common_length
+from jobrun.formats.headers import choose_member
+from jobrun.formats.npy_header import NpyHeader, npz_members, open_zip, read_npy_header
+from jobrun.formats.rows.rows_protocol import Array, Column, Piece, common_length
 
 MOST_COMPRESSED_BYTES = 1 << 30
 # Rows in any order are taken from a mapping of what is no larger than this; of larger files they
@@ -99,7 +94,7 @@ class ArrayRows:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Dtype and shape of a row of each array."""
+        """The columns of rows of arrays: for each array the dtype and shape of one row."""
         return self._columns
 
     def __len__(self) -> int:
@@ -107,7 +102,7 @@ class ArrayRows:
 
     @property
     def is_indexable(self) -> bool:
-        """Whether rows in any order are gathered from memory or a mapping, not read one by one."""
+        """Whether all arrays are in memory or can be mapped, so that rows are picked by index."""
         return all(source.is_indexable for source in self._sources)
 
     def take(self, start: int, stop: int) -> Piece:
@@ -119,7 +114,7 @@ class ArrayRows:
         return tuple(source.pick(rows) for source in self._sources)
 
     def close(self) -> None:
-        """Close the file of the arrays whose rows were read."""
+        """Close the npy, npz or other file whose arrays were read by rows."""
         for source in self._sources:
             source.close()
         if self._file >= 0:
@@ -166,7 +161,7 @@ class _Extent:
 
     @property
     def is_indexable(self) -> bool:
-        """Whether the array in the file is small enough to be mapped."""
+        """Whether the array in a file is small enough to be mapped, to pick rows in any order."""
         return self._row_bytes * self._extent.shape[0] <= _MAPPED_BYTES
 
     def take(self, start: int, stop: int) -> Array:
@@ -207,7 +202,7 @@ class _Extent:
             self._fill(target[at : at + 1], extent.offset + row * self._row_bytes)
 
     def close(self) -> None:
-        """Release the mapped memory of an array in a file."""
+        """Release the memory mapping of an array whose rows were read from a file."""
         self._map = self._rows = None
 
     def _fill(self, found: Array, offset: int) -> None:
@@ -220,7 +215,7 @@ class _Extent:
             offset += count
 
     def _mapped(self) -> Any:
-        """Map an array's rows: as numbers if their axis is the fastest in memory, else as bytes."""
+        """Map an array in a file by rows: as numbers if in Fortran order, else as bytes."""
         if self._map is None:
             extent = self._extent
             if extent.fortran and len(extent.shape) > 1:
@@ -253,7 +248,7 @@ class _Extent:
 
 
 def _as_bytes(array: Array) -> Array:
-    """Return the memory of an array as bytes, row by row."""
+    """View the rows of an array as raw bytes: uint8, one row of bytes for each row."""
     return array.reshape(len(array), -1).view(np.uint8)
 
 
@@ -306,13 +301,13 @@ class _RecordingFile:
         self.last = b""
 
     def read(self, count: int) -> bytes:
-        """Read the next bytes of an npy file's header, and remember them."""
+        """Read the next bytes at the start of a file's array, its npy header, and remember them."""
         self.last = self._file.read(count)
         return self.last
 
 
 def _data_offset(path: str, info: zipfile.ZipInfo) -> int:
-    """Return where the rows of an npz member begin in the file, by its local zip header."""
+    """Return the offset in an npz file of a member's array, behind its local zip header."""
     with Path(path).open("rb") as file:
         file.seek(info.header_offset)
         header = file.read(_LOCAL_HEADER_BYTES)

@@ -16,17 +16,12 @@ from typing import IO, Literal
 
 import numpy as np
 
+from jobrun.core.file_formats import suffix_of
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats import csv as tables
 from jobrun.formats import errors as faults
-from jobrun.formats.headers import (
-    DELIMITERS,
-    choose_columns,
-    column_names,
-    csv_columns,
-    suffix_of,
-)
-from jobrun.formats.rows.source import Array, Column, Piece, restore_order, sort_rows
+from jobrun.formats.csv_header import DELIMITERS, choose_columns, column_names, csv_columns
+from jobrun.formats.rows.rows_protocol import Array, Column, Piece, restore_order, sort_rows
 
 Kind = Literal["integer", "float", "text"]
 # When the index has this many places, every second one is dropped: 32 MiB at most.
@@ -53,7 +48,7 @@ class _Known:
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """The dtype that holds all fields seen of a csv column."""
+        """The dtype that holds a csv column in every row indexed so far."""
         if self.kind == "text":
             return np.dtype(f"<U{self.width}")
         return np.dtype(np.int64 if self.kind == "integer" else np.float64)
@@ -167,7 +162,7 @@ class TableRows:
             raise faults.unreadable(self._path, error) from error
 
     def _parsed(self, file: IO[bytes]) -> Iterator[tuple[int, int, list[str]]]:
-        """Yield line number, offset and fields of each line of a csv table that is not empty."""
+        """Yield the rows of a csv table: line number, offset, fields of each nonempty line."""
         offset, waiting = 0, b""
         for number, line in enumerate(file, 1):
             waiting += line

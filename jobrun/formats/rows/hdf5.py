@@ -11,7 +11,7 @@ import numpy as np
 from jobrun.formats import errors as faults
 from jobrun.formats import hdf5
 from jobrun.formats.rows.arrays import ArrayRows, Extent
-from jobrun.formats.rows.source import (
+from jobrun.formats.rows.rows_protocol import (
     Array,
     Column,
     Piece,
@@ -107,7 +107,7 @@ def _length(path: str, member: str, dataset: h5py.Dataset) -> int:
 
 
 def _dtype(dataset: h5py.Dataset) -> np.dtype[Any]:
-    """Return the dtype of an HDF5 dataset's rows; text has at most as many characters as bytes."""
+    """Return the dtype in which the rows of an HDF5 dataset are read; text becomes ``<U``."""
     return np.dtype(f"<U{dataset.dtype.itemsize}" if hdf5.is_text(dataset) else dataset.dtype)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from jobrun.formats import errors as faults
-from jobrun.formats.headers import MemberInfo
-from jobrun.formats.rows.source import Array, Column, Piece, restore_order, sort_rows
+from jobrun.formats.nested_fields import MemberInfo
+from jobrun.formats.rows.rows_protocol import Array, Column, Piece, restore_order, sort_rows
 
 # Row groups that are kept, at least one.
 _KEPT_BYTES = 256 << 20
@@ -39,7 +39,7 @@ def members(path: str) -> tuple[str, ...]:
 
 
 def describe(path: str, member: str) -> MemberInfo:
-    """Return dtype (empty for text) and shape of a parquet column, as far as the schema has them.
+    """Describe a parquet column by the file's schema: dtype (empty for text) and shape.
 
     Raises:
         EnvironmentFaultError: It is not there, or the file is damaged.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobrun.ops.abstract_values import COUNTER, NONE, Known, as_mean, as_sum, broadcast, kind_of
+from jobrun.ops.abstract_values import COUNTER, NONE, Known, broadcast
 from jobrun.ops.arguments import (
     KINDS,
     SHAPES,
@@ -14,11 +14,12 @@ from jobrun.ops.arguments import (
     integer,
     shape_text,
 )
+from jobrun.ops.dtype_promotion import as_mean, as_sum, kind_of
 from jobrun.ops.type_rules.searching import index_kind
 
 
 def _rows(given: Arguments) -> tuple[Known, int | None]:
-    """Infer the rows and the number of segments that a segment function reduces; refuse misfits."""
+    """Infer the rows and the number of segments of a segment function, and refuse misfits."""
     values, segments = given.array("values"), given.array("segments")
     if segments.shape != (0,):
         index_kind(segments, "segments")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jobrun.ops.abstract_values import COUNTER, Known, Shape, items_in, kind_of, scalar
+from jobrun.ops.abstract_values import COUNTER, Known, Shape, items_in, scalar
 from jobrun.ops.arguments import (
     INDICES,
     KINDS,
@@ -18,6 +18,7 @@ from jobrun.ops.arguments import (
     sure,
     typed,
 )
+from jobrun.ops.dtype_promotion import kind_of
 
 
 def checked_lengths(shape: Shape) -> Shape:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jobrun.ops.abstract_values import Known, as_float, join_dtypes, kind_of, promote, scalar
+from jobrun.ops.abstract_values import Known, promote, scalar
 from jobrun.ops.arguments import KINDS, Arguments, MisfitError, Rule, joint_shape, sure, typed
+from jobrun.ops.dtype_promotion import as_float, join_dtypes, kind_of
 
 _Dtype = Callable[[str], str | None]
 Pair = Callable[[Known, Known], str | None]
@@ -83,7 +84,7 @@ def unary(result: _Dtype, name: str) -> Rule:
 
 
 def sum_like(left: Known, right: Known) -> str | None:
-    """Infer the dtype of elementwise ``left + right`` and of all that only needs a common dtype."""
+    """Infer the dtype of elementwise operators that only need a common one, as ``+`` and ``*``."""
     return promote(left, right)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobrun.ops.abstract_values import Known, Shape, as_array, items_in, join_dtypes, kind_of
+from jobrun.ops.abstract_values import Known, Shape, as_array, items_in
 from jobrun.ops.arguments import (
     Arguments,
     Rule,
@@ -13,6 +13,7 @@ from jobrun.ops.arguments import (
     sure,
     typed,
 )
+from jobrun.ops.dtype_promotion import join_dtypes, kind_of
 
 # More parts than this are not bound to names one by one.
 _MOST_PARTS = 64
@@ -20,7 +21,7 @@ _INDEX_ROW = Known("int64", (None,))
 
 
 def _items(given: Arguments, name: str) -> list[Known]:
-    """Return what is known of the arrays in a list to select from, as in ``select``."""
+    """Return the abstract values of the arrays in a list that an index function selects from."""
     return [as_array(one) for one in sure(given.get(name).items)]
 
 
@@ -32,7 +33,7 @@ def _joint(parts: list[Known]) -> Shape:
 
 
 def _one_dtype(parts: list[Known]) -> str:
-    """Infer the one dtype that all choices of ``select`` share; refuse to guess if they differ."""
+    """Infer the dtype of what ``select`` selects: the one that all its choices have."""
     dtypes = {one.dtype for one in parts}
     if len(dtypes) != 1 or any(one.weak is not False for one in parts):
         raise UnclearError

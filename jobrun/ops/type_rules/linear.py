@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jobrun.ops.abstract_values import (
-    Known,
-    Shape,
-    as_array,
-    items_in,
-    join_dtypes,
-    kind_of,
-    promote,
-    scalar,
-)
+from jobrun.ops.abstract_values import Known, Shape, as_array, items_in, promote, scalar
 from jobrun.ops.arguments import (
     KINDS,
     SHAPES,
@@ -27,12 +18,13 @@ from jobrun.ops.arguments import (
     sure,
     typed,
 )
+from jobrun.ops.dtype_promotion import join_dtypes, kind_of
 from jobrun.ops.type_rules.elementwise import half
 from jobrun.ops.type_rules.shaping import too_few_axes
 
 
 def matmul(left: Known, right: Known) -> Known:
-    """Infer dtype and shape of the matrix product ``left @ right``.
+    """Infer dtype and shape of a matrix product: the type rule of ``matmul`` and ``@``.
 
     Raises:
         MisfitError: The inner lengths differ, or one is a single number.

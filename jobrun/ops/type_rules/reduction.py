@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jobrun.ops.abstract_values import Known, Shape, as_mean, as_sum, items_in, kind_of
+from jobrun.ops.abstract_values import Known, Shape, items_in
 from jobrun.ops.arguments import (
     INDICES,
     KINDS,
@@ -20,6 +20,7 @@ from jobrun.ops.arguments import (
     sure,
     typed,
 )
+from jobrun.ops.dtype_promotion import as_mean, as_sum, kind_of
 from jobrun.ops.type_rules.elementwise import half
 
 _Dtype = Callable[[str], str | None]

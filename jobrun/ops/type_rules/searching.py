@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobrun.ops.abstract_values import Known, Shape, items_in, kind_of, promote
+from jobrun.ops.abstract_values import Known, Shape, items_in, promote
 from jobrun.ops.arguments import (
     KINDS,
     SHAPES,
@@ -16,6 +16,7 @@ from jobrun.ops.arguments import (
     sure,
     typed,
 )
+from jobrun.ops.dtype_promotion import kind_of
 
 
 def index_kind(known: Known, what: str) -> None:

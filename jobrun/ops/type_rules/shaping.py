@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jobrun.ops.abstract_values import Known, Shape, as_array, items_in, join_dtypes
+from jobrun.ops.abstract_values import Known, Shape, as_array, items_in
 from jobrun.ops.arguments import (
     INDICES,
     SHAPES,
@@ -19,6 +19,7 @@ from jobrun.ops.arguments import (
     sure,
     typed,
 )
+from jobrun.ops.dtype_promotion import join_dtypes
 from jobrun.ops.type_rules.creation import checked_lengths, diagonal_length
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from jobrun.ops.abstract_values import Known, Shape, join_dtypes, kind_of
+from jobrun.ops.abstract_values import Known, Shape
 from jobrun.ops.arguments import (
     SHAPES,
     Arguments,
@@ -19,6 +19,7 @@ from jobrun.ops.arguments import (
     sure,
     typed,
 )
+from jobrun.ops.dtype_promotion import join_dtypes, kind_of
 from jobrun.ops.type_rules.elementwise import half
 from jobrun.ops.type_rules.linear import exact_dtype, square
 

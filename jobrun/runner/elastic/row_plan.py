@@ -28,7 +28,8 @@ from jobrun.graph.types import Job, OutputRef
 from jobrun.runner.locate_faults import iter_bindings
 from jobrun.runner.progress import from_json
 from jobrun.values import compare
-from jobrun.values.blob_kinds import Value, describe, same_bits
+from jobrun.values.blob_kinds import Value, describe
+from jobrun.values.compare import same_bits
 from jobrun.values.objects import ObjectState
 
 Blob = tuple[str, str]

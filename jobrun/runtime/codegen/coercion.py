@@ -14,8 +14,9 @@ import numpy as np
 from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.frame.workspace import Blobs
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.blob_kinds import PLAIN_KINDS, Value, check_storable, describe, detach
+from jobrun.values.blob_kinds import PLAIN_KINDS, Value, check_storable, describe
 from jobrun.values.containers import is_tree
+from jobrun.values.copies import detach
 
 # Beyond this many bits an integer is a slip: a power would not come back for minutes, nor would a
 # product that a loop multiplies by itself.
@@ -144,7 +145,7 @@ def as_item_of(container: Value, value: Value) -> Value:
 def update_item(
     container: Value, index: Any, change: Callable[[Any, Any], Any], value: Any
 ) -> None:
-    """Compute ``container[index] op= value`` with coerced operands; the container is no array.
+    """Coerce both operands of ``container[index] op= value`` at run time, and store the result.
 
     Raises:
         TaskFailedError: E248, the part is a list.
@@ -199,7 +200,7 @@ def as_count(value: Value) -> int:
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Compute ``base ** exponent`` for generated code; refuse integers too large to be meant.
+    """Compute ``base ** exponent`` at run time, after a check that no huge integer results.
 
     Raises:
         OverflowError: The result would have more than a million bits.
@@ -209,7 +210,7 @@ def power(base: Any, exponent: Any) -> Any:
 
 
 def require_bounded(value: Any) -> Any:
-    """Check at run time that a product is no integer too large to be meant, and return it.
+    """Check at run time that a product is no huge integer, and return it.
 
     Raises:
         OverflowError: It has more than a million bits.
@@ -220,7 +221,7 @@ def require_bounded(value: Any) -> Any:
 
 
 def are_numbers(*values: Any) -> bool:
-    """Check whether values are floats, numpy scalars or arrays.
+    """Check at run time whether values are floats, numpy scalars or arrays: nothing to coerce.
 
     Sums, products and quotients of such values are such values, so none of them needs a check.
     """
@@ -238,7 +239,7 @@ def are_scalars(*values: Any) -> bool:
 
 
 def shift_left(value: Any, bits: Any) -> Any:
-    """Compute ``value << bits`` for generated code; refuse integers too large to be meant.
+    """Compute ``value << bits`` at run time, after a check that no huge integer results.
 
     Raises:
         OverflowError: The result would have more than a million bits.
@@ -248,7 +249,7 @@ def shift_left(value: Any, bits: Any) -> Any:
 
 
 def modulo(value: Any, divisor: Any) -> Any:
-    """Compute ``value % divisor`` for generated code; refuse text, which Python would format.
+    """Compute ``value % divisor`` at run time, after a check that the value is no text.
 
     Raises:
         TypeError: ``value`` is text: a width in it may be of any size.
@@ -289,7 +290,7 @@ IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def attribute_t(value: Value) -> Value:
-    """Coerce a value and return its ``T`` in generated code; a Python scalar is its own."""
+    """Return the attribute ``T`` of an array at run time; a Python scalar is its own transpose."""
     return value.T if isinstance(value, np.ndarray) else value
 
 
@@ -299,7 +300,7 @@ def attribute_shape(value: Value) -> tuple[int, ...]:
 
 
 def attribute_size(value: Value) -> int:
-    """Coerce a value and return its ``size`` in generated code; of a Python scalar 1."""
+    """Return the attribute ``size`` of an array or a Python scalar at run time."""
     return value.size if isinstance(value, np.ndarray) else int(np.size(value))
 
 
@@ -332,7 +333,7 @@ def _is_container(value: Value) -> bool:
 
 
 def _root(value: Any) -> Any:
-    """Return the array that owns the memory of a value to coerce, or None."""
+    """Return the array that owns the memory of a view, to see at run time what shares it."""
     while value.base is not None:
         value = value.base
         if not isinstance(value, np.ndarray):
@@ -356,7 +357,7 @@ def _bound(bits: int) -> None:
 
 
 def metric_number(value: Value, name: str) -> float | int | bool | str:
-    """Coerce the value of a metric to a Python number or text.
+    """Coerce the value of a metric at run time to one Python number or text, or refuse it.
 
     Raises:
         TaskFailedError: E212, if it is neither.

@@ -15,10 +15,10 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.origin import Origin
 from jobrun.graph.expressions import Expr
 from jobrun.graph.steps import Assign, Net, Step
+from jobrun.runtime.codegen.ast_nodes import assign, load
 from jobrun.runtime.codegen.control_flow import Action, ControlFlow, called_steps, inlined_steps
 from jobrun.runtime.codegen.data_flow.copy_elision import find_moves
 from jobrun.runtime.codegen.data_flow.view_sharing import Views, find_views
-from jobrun.runtime.codegen.expressions import assign, load
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames, access_finder, collect_usage
 from jobrun.runtime.codegen.loops import PASSES_HERE
@@ -119,7 +119,7 @@ def _transfer_variables(
     spares: list[tuple[int, str, str]],
     views: Views,
 ) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Return the code before a compiled block's body, and the body with the code after it."""
+    """Build the code before a compiled block's body, and the body with the code after it."""
     fetched = kept - (outer.first - outer.deleted)
     old = {name: variable for _, name, variable in spares}
     first = load_variables(statements, fetched) + take_spares(statements, old)
@@ -135,7 +135,7 @@ def _transfer_variables(
 def compile_expression(
     expr: Expr, names: BlockNames, *, in_exit: bool = False
 ) -> Callable[[Any], Value]:
-    """Compile a single expression to a Python function of a frame, as a block is compiled."""
+    """Compile one expression to a Python function of a frame, as a block of steps is compiled."""
     statements = StatementBuilder(names, (), in_exit=in_exit)
     body = statements.statement(lambda: [ast.Return(statements.expressions.of(expr))])
     levels = [assign(level, load(f"f.{level}")) for level in sorted(statements.levels)]
@@ -143,7 +143,7 @@ def compile_expression(
 
 
 def make_function(body: list[ast.stmt], table: dict[str, Any], origin: Origin) -> FunctionType:
-    """Compile Python statements to a function of one argument ``f``, in the spec's file."""
+    """Compile statements, as a Python syntax tree, to a function of one argument, the frame."""
     arguments = ast.arguments([], [ast.arg("f")], None, [], [], None, [])
     define = ast.FunctionDef(_FUNCTION, arguments, body, [], None, None)
     if "type_params" in define._fields:  # a field since Python 3.12
@@ -194,7 +194,7 @@ def _find_outer_names(steps: tuple[Step, ...], kept: frozenset[str]) -> _OuterNa
 def _find_reusable_arrays(
     steps: tuple[Step, ...], outer: _OuterNames
 ) -> list[tuple[int, str, str]]:
-    """Find assignments of the block to compile that may reuse the dead array of their name.
+    """Find assignments in a block to compile that may reuse the array that their name holds.
 
     With each a name, and a variable for what it held before: nothing ever looks at that.
     """

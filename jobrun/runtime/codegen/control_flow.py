@@ -25,7 +25,7 @@ from jobrun.graph.steps import (
     While,
 )
 from jobrun.runtime.codegen import coercion, loops
-from jobrun.runtime.codegen.expressions import assign, call, item, load, store
+from jobrun.runtime.codegen.ast_nodes import assign, call, item, load, store
 from jobrun.runtime.codegen.line_table import StepLocation, locate
 from jobrun.runtime.codegen.liveness import collect_usage
 from jobrun.runtime.codegen.statements import StatementBuilder
@@ -80,7 +80,7 @@ class ControlFlow:
 
     @property
     def has_loops(self) -> bool:
-        """Whether the control flow needs the list of the loops' pass numbers."""
+        """Whether the generated control flow has loops, which use the list of pass numbers."""
         return self._loops > 0
 
     def block(self, steps: tuple[Step, ...]) -> list[ast.stmt]:
@@ -185,7 +185,7 @@ class ControlFlow:
         build: Callable[[], list[ast.stmt]],
         made: list[ast.stmt],
     ) -> list[ast.stmt]:
-        """Generate a second loop beside one, without checks and kernels: all inputs are numbers."""
+        """Generate a loop's control flow again without checks, for inputs that are numbers."""
         worth, self._expressions.worth = self._expressions.worth, None
         self._statements.checked = False
         # A location of its own: the profiler scales the samples of each form by its own passes.
@@ -232,7 +232,7 @@ class ControlFlow:
     def _body(
         self, step: Loop | While, head: list[ast.stmt], number: str, *, ahead: bool
     ) -> list[ast.stmt]:
-        """Generate the control flow of one pass of a loop: head, steps, and the next number."""
+        """Generate the control flow inside a loop: head, steps, and the next pass number."""
         self._around.append(step.path)
         self._depth += 1
         body = self._steps(step.steps)
@@ -277,7 +277,7 @@ class ControlFlow:
     def _catching(
         self, path: str, body: list[ast.stmt], then: list[ast.stmt], last: Sequence[ast.stmt] = ()
     ) -> ast.stmt:
-        """Wrap generated statements so that a stop of the block ``path`` ends them.
+        """Wrap generated statements in ``try``, so that a ``stop`` of the block ``path`` ends them.
 
         ``last`` is what only a stop of ``path`` does.
         """
@@ -321,7 +321,7 @@ class ControlFlow:
         return ast.Raise(call(kind, ast.Constant(target)), None)
 
     def _pass_number(self, step: Loop | While) -> str:
-        """Return the variable for a pass number in the generated control flow; "" if unread."""
+        """Return the variable of generated control flow that counts a loop's passes, or ""."""
         has_actions = _has_actions(step.steps, len(self._around) + 1)
         if not (has_actions or loops.reads_pass(step)):
             self._loops += 1
@@ -346,14 +346,14 @@ class ControlFlow:
     def _with_location(
         self, made: list[ast.stmt], path: str, origin: Origin, blob: str = ""
     ) -> list[ast.stmt]:
-        """Give the statements of the generated control flow the location of their step."""
+        """Record the location of a step with the control flow that is generated for it."""
         self.places.append(StepLocation(path, origin, blob))
         locate(made, origin, len(self.places) - 1)
         return made
 
 
 def inlined_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
-    """Iterate over nets and control flow whose code becomes part of the block's own function."""
+    """Iterate over the steps whose control flow becomes code of the block's own function."""
     for step in steps:
         if isinstance(step, Net | Stop):
             yield step

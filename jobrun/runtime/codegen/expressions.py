@@ -19,6 +19,7 @@ from jobrun.graph.types import OutputRef
 from jobrun.ops.implementation import implementation
 from jobrun.ops.table import DRAWS
 from jobrun.runtime.codegen import coercion
+from jobrun.runtime.codegen.ast_nodes import call, item, load, store
 from jobrun.runtime.codegen.optimize.buffer_reuse import (
     FLOAT64,
     ReuseChain,
@@ -59,37 +60,8 @@ _ATTRIBUTES: dict[str, Callable[[Any], Any]] = {
 _HARMLESS_EXPONENT = 64
 
 
-def load(name: str) -> ast.expr:
-    """Generate the Python expression that reads a variable, or attributes of one."""
-    first, *rest = name.split(".")
-    node: ast.expr = ast.Name(first, ast.Load())
-    for attribute in rest:
-        node = ast.Attribute(node, attribute, ast.Load())
-    return node
-
-
-def store(name: str) -> ast.Name:
-    """Generate the Python expression of a variable that is being bound."""
-    return ast.Name(name, ast.Store())
-
-
-def assign(name: str, value: ast.expr) -> ast.stmt:
-    """Generate the Python statement ``name = value``."""
-    return ast.Assign([store(name)], value)
-
-
-def call(function: ast.expr, *args: ast.expr) -> ast.expr:
-    """Generate the Python expression ``function(*args)``."""
-    return ast.Call(function, list(args), [])
-
-
-def item(container: ast.expr, key: ast.expr, context: ast.expr_context) -> ast.Subscript:
-    """Generate the Python expression ``container[key]``."""
-    return ast.Subscript(container, key, context)
-
-
 def import_numpy_module(name: str, *_: object) -> ModuleType:
-    """Import a submodule of numpy that generated expressions name.
+    """Import a submodule of numpy that a generated Python expression names.
 
     Raises:
         ImportError: It is no module of numpy's.
@@ -144,7 +116,7 @@ class ExpressionBuilder:
         self._standing: dict[int, str] = {}
 
     def value_of(self, name: str, expr: e.Expr, spare: str = "") -> ast.expr:
-        """Generate the expression of a blob's new value, which may reuse the array in ``spare``."""
+        """Generate the Python expression of a blob's new value, which may reuse ``spare``."""
         self._replaced = (expr, name, spare)
         made = self.of(expr)
         self._replaced = None
@@ -196,7 +168,7 @@ class ExpressionBuilder:
         return self.worth is not None and id(expr) not in self._inside and is_fusible(expr)
 
     def _chained(self, expr: e.Expr) -> ast.expr:
-        """Generate ``kernel(worth, leaves) if worth else expr``: fused where that costs less."""
+        """Generate the Python expression that calls a fused kernel where that costs less."""
         assert self.worth is not None  # noqa: S101 - for the type checker
         chain, replaced, spare = build_chain(expr), -1, ""
         if self._replaced is not None and expr is self._replaced[0]:
@@ -215,7 +187,7 @@ class ExpressionBuilder:
         return None if is_plain else find_reuse_chain(expr)
 
     def _over(self, expr: e.Expr, reuse: ReuseChain) -> ast.expr:
-        """Generate the expression ``f(v, …)`` that reuses ``v``, if it is a float64 array.
+        """Generate a Python expression that writes over its operand if that is a float64 array.
 
         And ``v`` lets go of the array at once: numpy reuses such temporaries.
         """
@@ -339,7 +311,7 @@ class ExpressionBuilder:
 
 
 def output_ref(read: e.OutputRead) -> OutputRef:
-    """Return the identity of a task's output that the Python expression reads."""
+    """Return the key, in a run's outputs, of the task's output that a Python expression reads."""
     return OutputRef(read.task, read.node, read.output)
 
 
@@ -355,7 +327,7 @@ def _is_harmless(exponent: e.Expr) -> bool:
 
 
 def _may_be_text(value: e.Expr) -> bool:
-    """Return whether the Python expression may evaluate to text rather than to a number."""
+    """Return whether the Python expression of an operand may give text rather than a number."""
     match value:
         case e.Const():
             return isinstance(value.value, str)
@@ -379,7 +351,7 @@ Function = Callable[..., Any]
 
 
 def choose_function(operator: str, positional: int, named: Collection[str]) -> Function:
-    """Choose the function that the Python expression of an operator's call names.
+    """Choose the Python function that the generated expression of an operator's call names.
 
     Raises:
         KeyError: There is no operator of that name.
@@ -436,7 +408,7 @@ _DIRECT: dict[Function, Function] = {
 
 
 def _has_name(tree: ast.expr) -> bool:
-    """Return whether the syntax tree of a Python expression reads a variable."""
+    """Return whether a generated Python expression reads any variable."""
     return any(isinstance(node, ast.Name) for node in ast.walk(tree))
 
 

@@ -21,7 +21,7 @@ from copy import deepcopy
 from dataclasses import field
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.runtime.codegen.expressions import assign, call, item, load, store
+from jobrun.runtime.codegen.ast_nodes import assign, call, item, load, store
 from jobrun.runtime.codegen.line_table import location_number
 from jobrun.runtime.codegen.loops import QUICK
 from jobrun.runtime.frame.cancel import PASSES
@@ -177,7 +177,7 @@ class Instrumentation:
 
 
 def _report(what: str, *arguments: ast.expr) -> list[ast.stmt]:
-    """Build the statement that reads the clock and adds up the time since the last read."""
+    """Build the statement that instruments a step: read the clock, add the time since the last."""
     reported = call(load(f"{_TIMERS}.{what}"), *arguments, load(_LAST))
     return [ast.Assign([store(_LAST)], reported)]
 

@@ -57,7 +57,7 @@ class Usage:
 
 @cache
 def access_finder() -> AccessFinder:
-    """Return the finder of the names that steps access, for liveness."""
+    """Build the finder of names that steps read, bind and change, from which liveness follows."""
     mutating = {name: known.mutates for name, known in OPERATORS.items() if known.mutates}
     return AccessFinder(mutating, {name for name in mutating if OPERATORS[name].atomic})
 
@@ -110,7 +110,7 @@ class BlockNames:
     apart: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
     def scope(self, name: str) -> Scope:
-        """Return which workspace holds a name of a block, for its liveness."""
+        """Return the scope in which a name of a block lives: instance, task, group or node."""
         return self.scopes.get(name, Scope.TASK)
 
     def is_outer(self, name: str) -> bool:
@@ -145,7 +145,7 @@ class GroupUsage:
         self._changed.setdefault(node, set()).update(seen.changed)
 
     def changed(self, node: str) -> frozenset[str]:
-        """Return the names whose blobs several tasks of a node may see changed in place."""
+        """Return the names of a node that several tasks see live, and that change in place."""
         return frozenset(self._changed.get(node, ()))
 
     def task_block(self, task: Task, block: Steps, beside: Iterable[Steps] = ()) -> BlockNames:
@@ -206,7 +206,7 @@ def _by_path(apart: Apart) -> dict[str, tuple[tuple[str, str], ...]]:
 
 
 def _without(block: Steps, blocks: Iterable[Steps]) -> Iterator[Steps]:
-    """Iterate over the usage by all other blocks, which keeps names of a block live."""
+    """Iterate over all blocks but one: their uses keep names live after that block."""
     met = False
     for steps in blocks:
         if steps is block and not met:
@@ -225,7 +225,7 @@ def _blocks(task: Task) -> Iterator[Steps]:
 
 
 def _carried(task: Task) -> set[str]:
-    """Collect the names that a task's records bind or send, which are live outside its blocks."""
+    """Collect the names that a task's records bind or send, which live beyond its blocks."""
     names = {name for one in task.write for name in one.names}
     match task.read:
         case ReadRecords(reader=reader):
@@ -245,7 +245,7 @@ def _task_usage(task: Task) -> Usage:
 
 
 def _outer_part(found: Usage, scopes: Scopes) -> Usage:
-    """Restrict the names that a task uses to those that live in what other tasks can see."""
+    """Restrict a task's use of names to those that live beyond the task, in node or group."""
     outer = {name for name, scope in scopes if scope in {Scope.GROUP, Scope.NODE}}
     return Usage(found.used & outer, found.changed & outer)
 

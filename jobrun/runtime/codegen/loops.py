@@ -36,7 +36,8 @@ from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.steps import Assign, Augment, Loop, NameTarget, Net, Step, While
 from jobrun.graph.traversal import children, walk_expr
 from jobrun.ops.table import OPERATORS
-from jobrun.runtime.codegen.expressions import Globals, assign, call, load, store
+from jobrun.runtime.codegen.ast_nodes import assign, call, load, store
+from jobrun.runtime.codegen.expressions import Globals
 from jobrun.runtime.frame.cancel import PASSES
 
 # The frame's list of passes, in generated code.
@@ -79,7 +80,7 @@ def _chunk(source: ast.expr, body: list[ast.stmt], ended: list[ast.stmt]) -> ast
 
 
 def find_inputs(steps: tuple[Step, ...], variables: Collection[str]) -> tuple[str, ...] | None:
-    """Find the names whose values a loop's arithmetic begins with.
+    """Find the names whose values a single loop computes with, if it is plain arithmetic only.
 
     Args:
         steps: Of the loop's body.
@@ -132,7 +133,7 @@ def reads_pass(step: Loop | While) -> bool:
 
 
 def is_steady(count: Expr, variables: Collection[str], rebound: Collection[str]) -> bool:
-    """Return whether a loop's count surely is the same before each pass.
+    """Return whether the count of a generated loop surely is the same before each pass.
 
     Args:
         count: The count.

@@ -23,6 +23,7 @@ from jobrun.graph.expressions import (
 from jobrun.graph.steps import Assign, Augment, Delete, ItemTarget, NameTarget, Op, Perform
 from jobrun.graph.traversal import walk_expr
 from jobrun.runtime.codegen import coercion
+from jobrun.runtime.codegen.ast_nodes import assign, call, item, load, store
 from jobrun.runtime.codegen.data_flow.copy_elision import NO_MOVES, Moves
 from jobrun.runtime.codegen.data_flow.view_sharing import (
     NO_VIEWS,
@@ -30,17 +31,7 @@ from jobrun.runtime.codegen.data_flow.view_sharing import (
     Views,
     is_never_changed,
 )
-from jobrun.runtime.codegen.expressions import (
-    BINARY,
-    ExpressionBuilder,
-    Globals,
-    assign,
-    call,
-    item,
-    load,
-    output_ref,
-    store,
-)
+from jobrun.runtime.codegen.expressions import BINARY, ExpressionBuilder, Globals, output_ref
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.codegen.optimize.alias_analysis import (
     aliased_leaves,
@@ -123,26 +114,26 @@ class StatementBuilder:
                 assert_never(op)
 
     def statement(self, make: Callable[[], list[ast.stmt]]) -> list[ast.stmt]:
-        """Generate statements, preceded by the reads from workspaces that they need."""
+        """Generate an operator's statements, preceded by the workspace reads they need."""
         self._prelude, self._loaded = [], {}
         made = make()
         return self._prelude + made
 
     def _with_temporaries(self, make: Callable[[], list[ast.stmt]]) -> list[ast.stmt]:
-        """Generate statements whose expressions may use unnamed variables for arrays."""
+        """Generate an operator's statements, in which arrays may have temporary variables."""
         self.expressions.held = []
         made = self.statement(make)
         self.expressions.held = None
         return made
 
     def level(self, name: str) -> str:
-        """Return the variable by which generated statements reach a name's workspace."""
+        """Return the variable that names a blob's workspace in generated statements."""
         level = LEVELS[self._names.scope(name)]
         self.levels.add(level)
         return level
 
     def workspace(self, name: str) -> ast.expr:
-        """Generate a read of the workspace that holds the name of an assignment."""
+        """Generate the expression of the workspace that an assignment statement writes to."""
         return load(self.level(name))
 
     def bind(self, name: str, value: ast.expr) -> ast.stmt:
@@ -189,7 +180,7 @@ class StatementBuilder:
         return self._copied(value, expr, site)
 
     def _copied(self, value: ast.expr, expr: Expr, site: Site) -> ast.expr:
-        """Wrap the value of an assignment in copies that no change shows through."""
+        """Generate the copies of its value by which an assignment statement shares no memory."""
         sources = self._sources(expr)
         gaps = self._views.gaps.get(site)
         if gaps is None:
@@ -328,7 +319,7 @@ class StatementBuilder:
         return made
 
     def _is_float(self, variable: str) -> ast.expr:
-        """Generate the expression whether a variable holds a Python float.
+        """Generate the test, for an operator's statement, whether a variable is a Python float.
 
         Then a sum or product with it is no list, tuple or int, and there is nothing to check: a
         check takes longer than the operator itself.
@@ -350,7 +341,7 @@ def _has_slice(index: ast.expr) -> bool:
 
 
 def _multiplies(expr: Expr) -> bool:
-    """Return whether an assignment statement may double an integer's bits: ``n * m``."""
+    """Return whether an operator's statement may double an integer's bits, as ``n * m``."""
     return any(
         isinstance(one, Binary)
         and (
@@ -362,7 +353,7 @@ def _multiplies(expr: Expr) -> bool:
 
 
 def _build_deletion(variables: list[str]) -> ast.stmt:
-    """Generate the statement ``del``, so that the memory of variables can be reused at once."""
+    """Generate the Python statement ``del``, which frees the memory of variables at once."""
     return ast.Delete([ast.Name(variable, ast.Del()) for variable in variables])
 
 

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Collection, Mapping
 
 from jobrun.runtime.codegen import coercion
-from jobrun.runtime.codegen.expressions import assign, call, item, load
+from jobrun.runtime.codegen.ast_nodes import assign, call, item, load
 from jobrun.runtime.codegen.statements import StatementBuilder
 
 
@@ -40,7 +40,7 @@ def load_variables(
 
 
 def release_workspaces(statements: StatementBuilder, names: Collection[str]) -> list[ast.stmt]:
-    """Generate statements that drop blobs from workspaces that only variables need.
+    """Generate statements that drop blobs from workspaces while variables hold them.
 
     So what a name held before is free when it gets its next value, and not when the code ends.
     """
@@ -62,7 +62,7 @@ def take_spares(statements: StatementBuilder, spares: Mapping[str, str]) -> list
 
 
 def put_spares_back(statements: StatementBuilder, spares: Mapping[str, str]) -> list[ast.stmt]:
-    """Generate statements that put spare blobs back that no new value of a variable replaced."""
+    """Generate statements that put blobs back into workspaces if their variables got no value."""
     return [
         ast.If(
             ast.Compare(load(variable), [ast.IsNot()], [ast.Constant(None)]),
@@ -97,7 +97,7 @@ def store_variables(
 def own_views(
     statements: StatementBuilder, at_end: Mapping[str, Collection[str]]
 ) -> list[ast.stmt]:
-    """Give blobs that variables leave in workspaces memory of their own, where they are views.
+    """Generate statements that copy the views that variables leave in workspaces as blobs.
 
     Args:
         statements: What knows the variables.

@@ -40,7 +40,7 @@ class RecordQueue(Protocol):
     """What tasks use of a queue of records, on whichever node it is; see ``BoundedQueue``."""
 
     def put(self, number: int, values: Values | None, scope: CancelScope) -> bool:
-        """Put a record, or None for the record of that number, into the queue (protocol)."""
+        """Put a numbered record, or None for a skipped one, into a bounded queue (protocol)."""
 
     def take(self, scope: CancelScope) -> tuple[int, Values] | None:
         """Take the next record and its number out of the queue (protocol)."""
@@ -52,10 +52,10 @@ class RecordQueue(Protocol):
         """Return how long tasks have waited for the queue since the last call, in seconds."""
 
     def leave_writer(self) -> None:
-        """Count one writer of the queue less (protocol)."""
+        """Leave a bounded queue as one of its writers, the last of which closes it (protocol)."""
 
     def leave_reader(self) -> None:
-        """Count one reader of the queue less (protocol)."""
+        """Leave a bounded queue as one of its readers (protocol)."""
 
 
 class BoundedQueue(ABC):
@@ -130,7 +130,7 @@ class BoundedQueue(ABC):
         return found
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
-        """Take the queue's next ``most`` records, or all that will ever come, as a numbered batch.
+        """Take up to ``most`` records from a bounded queue, as one batch with its number.
 
         One reader at a time, or each would end with a few. None as of ``take``.
 
@@ -188,7 +188,7 @@ class BoundedQueue(ABC):
 
     @abstractmethod
     def _clear(self) -> None:
-        """Release all records in the queue. Under the lock."""
+        """Drop all records in a bounded queue. Under the lock."""
 
     def _is_read(self) -> bool:
         """Return whether the queue has a reader left for what is put in now."""
@@ -336,7 +336,10 @@ class SpscQueue(FifoQueue):
         super().__init__(capacity, 1, 1)
 
     def put(self, number: int, values: Values | None, scope: CancelScope) -> bool:
-        """Put a record as ``BoundedQueue.put`` does; from the single producer thread only."""
+        """Put a record into a bounded queue of one producer and one consumer thread.
+
+        From the producer's thread only, as ``BoundedQueue.put`` does.
+        """
         records = self._records
         if values is None or self._readers < 1 or len(records) >= self._capacity:
             return super().put(number, values, scope)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator
+
+from jobrun.core.system_calls import has_ended
 
 # The variable that marks a program before its PID could be registered.
 MARK = "JOBRUN_REAPER"
@@ -60,7 +64,7 @@ class ChildReaper:
             self._tell("-", group)
 
     def close(self) -> None:
-        """End the shell that would kill child processes after this one's death."""
+        """End the shell that would kill the child processes if this process died."""
         with self._lock:
             watcher, self._watcher = self._watcher, None
         if watcher is not None and watcher.stdin is not None:
@@ -94,3 +98,14 @@ def _start(mark: str) -> subprocess.Popen[str]:
         start_new_session=True,
         text=True,
     )
+
+
+def kill_program(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal to the whole process group of a child process, if any of it is left."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def has_program_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Return whether a child process has ended, without reaping it, so that its PID stays taken."""
+    return has_ended(process.pid, process.poll)

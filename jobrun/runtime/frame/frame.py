@@ -94,7 +94,7 @@ class GroupRun:
     waits: dict[tuple[str, str], list[tuple[Waited, float]]] = field(default_factory=dict)
 
     def fail(self, error: BaseException, task: str = "") -> None:
-        """Record the first error of the group run that frames share, and ask all to end."""
+        """Record an error in the group run, which frames share, and cancel the run's body."""
         if not any(error is one for one in self.errors):
             self.errors.append(error)
             self.failed.append(task)
@@ -103,7 +103,7 @@ class GroupRun:
             self.parent.fail(error, self.task)
 
     def note_wait(self, task: str, node: str, waited: Waited, seconds: float) -> None:
-        """Note that threads of a task have waited in this group run. Any thread."""
+        """Note in the frames' group run how long a task's threads waited. Any thread."""
         if seconds:
             self.waits.setdefault((task, node), []).append((waited, seconds))
 
@@ -209,7 +209,7 @@ class Frame:
         return self.run.emit
 
     def wait(self, seconds: float) -> None:
-        """Wait for some seconds, or until the frame's scope is cancelled.
+        """Wait for some seconds in a frame's block, or until the frame's scope is cancelled.
 
         Raises:
             CancelledError: The scope was cancelled.
@@ -226,7 +226,7 @@ class Frame:
                 workspace.pop(name, None)
 
     def spare(self, workspace: Blobs, name: str) -> Value:
-        """Remove a blob from the frame's workspaces to reuse its memory, or return None."""
+        """Take a blob out of a frame's workspace to reuse its memory; None if that is unsafe."""
         return workspace.pop(name, None) if self.run.is_alone else None
 
     def output(self, ref: OutputRef) -> Value:

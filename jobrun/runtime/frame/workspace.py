@@ -51,5 +51,5 @@ class Blobs(dict[str, Value]):
 
 
 def display_name(name: str) -> str:
-    """Return the name of a blob of a workspace as its author wrote it, without the net's path."""
+    """Return a blob's name as its author wrote it, from its name in the workspace."""
     return name.rpartition(":")[2]

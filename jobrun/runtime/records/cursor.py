@@ -30,7 +30,7 @@ class RecordBudget:
         self._started = 0.0
 
     def begin(self, given: int = 0) -> None:
-        """Begin to count a run's records against the limit of a cursor, or continue."""
+        """Begin to count the records that a cursor takes against its limits, or continue."""
         self.given = given
         self._started = time.monotonic()
 
@@ -236,7 +236,7 @@ class Cursor:
         return found
 
     def _stored_position(self, stored: Sequence[Position]) -> Position:
-        """Return the stored position of the cursor's share; without one, the first share's."""
+        """Choose the stored position from which a cursor continues: its share's, or the first."""
         same = (one for one in stored if (one.part, one.parts) == self.share)
         return next(same, stored[0] if stored else Position())
 
@@ -255,7 +255,7 @@ class ZipCursor:
 
     @property
     def position(self) -> Position:
-        """The positions of the zipped cursors; ``rows`` are records."""
+        """The position of a cursor over zipped readers; its ``rows`` are records."""
         given = self._allowance.given
         return replace(self._begin.after(given, given), finished=int(self._finished))
 
@@ -295,12 +295,12 @@ class ZipCursor:
         return tuple([values[place] for place in self._places])
 
     def next(self, frame: Frame) -> tuple[int, tuple[Value, ...]] | None:
-        """Take the next zipped record and its number, as ``Cursor.next`` does."""
+        """Take the next record of a zip cursor and its number, as ``Cursor.next`` does."""
         number = self._allowance.given
         return (number, self.take()) if self.peek(frame) else None
 
     def take_waited_s(self) -> float:
-        """Return how long tasks have waited for records of the zip since the last call."""
+        """Return how long tasks have waited for a zip cursor's records since the last call."""
         return sum(cursor.take_waited_s() for cursor in self.cursors)
 
     def end(self, frame: Frame) -> None:

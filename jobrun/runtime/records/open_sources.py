@@ -12,10 +12,12 @@ from typing import Any, assert_never
 import numpy as np
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.formats.headers import HDF5, members, suffix_of
+from jobrun.core.file_formats import suffix_of
+from jobrun.formats.headers import HDF5, members
 from jobrun.formats.rows.arrays import ArrayRows
+from jobrun.formats.rows.open_rows import open_rows
 from jobrun.formats.rows.ragged import OpenMembers, open_ragged
-from jobrun.formats.rows.source import Rows, open_rows
+from jobrun.formats.rows.rows_protocol import Rows
 from jobrun.graph.expressions import Expr
 from jobrun.graph.readers import (
     BlobSource,
@@ -245,4 +247,4 @@ def _facts(path: str) -> tuple[str, int, int]:
 
 
 def _nothing() -> None:
-    """Close nothing: a reader's source that was not opened."""
+    """Do nothing, to close a reader's source that was never opened."""

@@ -87,7 +87,7 @@ class Prefetcher:
             self._left.extend(worker.left())
 
     def take_waited_s(self) -> float:
-        """Return how long tasks have waited for records since the last call, in seconds."""
+        """Return how long tasks have waited for prefetched records since the last call."""
         waited_s, self._waited_s = self._waited_s, 0.0
         return waited_s
 

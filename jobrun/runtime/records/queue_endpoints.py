@@ -31,8 +31,9 @@ from jobrun.runtime.frame.cancel import CancelledError
 from jobrun.runtime.frame.frame import Frame, GroupRun, Waited
 from jobrun.runtime.frame.workspace import LEVELS, Blobs
 from jobrun.runtime.records.record_loop import Numbered, Read, Record, Write
-from jobrun.values.blob_kinds import PLAIN_KINDS, Value, describe, detach
+from jobrun.values.blob_kinds import PLAIN_KINDS, Value, describe
 from jobrun.values.containers import is_tree
+from jobrun.values.copies import detach
 
 _ARRAY = np.ndarray
 # Queue and node; no node for a queue that all nodes share.
@@ -54,7 +55,7 @@ class QueuePlan:
     is_spsc: bool = False
 
     def open(self) -> BoundedQueue:
-        """Create the planned queue, empty, for one run of the group."""
+        """Create a queue, empty, to be connected with its writing and reading ends."""
         queue = self.queue
         if self.is_spsc:
             return SpscQueue(queue.capacity)
@@ -63,12 +64,12 @@ class QueuePlan:
 
 
 def queue_key(queue: Queue, node: str) -> QueueKey:
-    """Return the key of the queue at which a task's end on a node is, within its group run."""
+    """Return the key of the queue to which a task's end on a node is connected."""
     return queue.name, "" if queue.shared else node
 
 
 def plan_queues(group: TaskGroup) -> tuple[QueuePlan, ...]:
-    """Plan the queues of a group with their two ends, writers and readers, by first use."""
+    """Plan the queues of a group, with the numbers of their writing and reading ends."""
     queues: dict[QueueKey, Queue] = {}
     writers: Counter[QueueKey] = Counter()
     readers: Counter[QueueKey] = Counter()
@@ -96,13 +97,13 @@ def plan_queues(group: TaskGroup) -> tuple[QueuePlan, ...]:
 
 
 def _queues_of(task: Task) -> list[Queue]:
-    """Return the queues at whose ends a task is: those it writes to, then the one it reads."""
+    """List the queues of which a task has an end: the written ones, then the one it reads."""
     found = [one.queue for one in task.write]
     return [*found, task.read.queue] if isinstance(task.read, ReadQueue) else found
 
 
 def add_moved_names(task: Task, names: BlockNames) -> BlockNames:
-    """Add to a body's name usage the names whose values are moved into a queue.
+    """Add to the names that a body changes those that a writing end of a queue moves.
 
     They count as changed, so that no other name of the body shares memory with them.
     """
@@ -111,7 +112,7 @@ def add_moved_names(task: Task, names: BlockNames) -> BlockNames:
 
 
 def find_moved_names(task: Task, names: BlockNames) -> frozenset[str]:
-    """Find the written names whose values a queue's reader can have without a copy.
+    """Find the names whose values the writing end of a queue may move instead of copying.
 
     A name that only the body knows has certainly got another value there before the body looks
     at it again: that nothing is read before it is made, the compiler has proven.
@@ -129,7 +130,7 @@ def find_moved_names(task: Task, names: BlockNames) -> frozenset[str]:
 
 
 def _seen_beside(task: Task) -> set[str]:
-    """Collect the names that something besides a body reads: a queue's end must copy them."""
+    """Collect the names that something besides a body reads: a writing end must copy them."""
     seen = set(collect_expression_usage(one.value for one in task.outputs).used)
     for nets in (*task.setup, *task.instance_setup):
         seen |= collect_usage(nets.init).used | collect_usage(nets.exit).used
@@ -152,7 +153,7 @@ class QueueSource:
         """Prepare nothing: a queue is ready to be read."""
 
     def connect(self, frame: Frame) -> Read:
-        """Return the function that takes a record, or gathers a batch, from the queue.
+        """Return the function that takes records, or batches, at the reading end of a queue.
 
         It raises TaskFailedError, E221, where records do not fit together.
         """
@@ -172,7 +173,7 @@ class QueueSource:
             raise explain_at(error, place, frame) from error
 
     def close(self) -> None:
-        """Leave the queue as one of the tasks at its reading end."""
+        """Leave the reading end of a queue, as one of the tasks there."""
         self._queue.leave_reader()
         _note_wait(self._run, self._task, self._read.queue, self._queue)
 
@@ -197,7 +198,7 @@ class SinkPlan:
 
 
 def plan_sinks(task: Task, names: BlockNames) -> tuple[SinkPlan, ...]:
-    """Plan a task's ends of the queues that it writes to, in their order."""
+    """Plan the writing ends of the queues that a task writes to, in their order."""
     given = find_moved_names(task, names)
     return tuple(
         SinkPlan(
@@ -243,12 +244,12 @@ class QueueSink:
         return write
 
     def skip(self, number: int) -> None:
-        """Write nothing to the queue for the record of that number, for which others would wait."""
+        """Skip a record at the writing end of a queue, so that its number is not waited for."""
         if self._ordered and not self._plan.by_instance:
             self._queue.put(number, None, self._scope)
 
     def close(self) -> None:
-        """Leave the queue as one of the tasks at its writing end."""
+        """Leave the writing end of a queue, as one of the tasks there."""
         self._queue.leave_writer()
         _note_wait(self._run, self._plan.task, self._plan.write.queue, self._queue)
 
@@ -269,13 +270,13 @@ def _sent(part: tuple[Blobs, str, bool]) -> Value:
 
 
 def _note_wait(run: GroupRun, task: Task, queue: Queue, line: RecordQueue) -> None:
-    """Note what was waited for at a queue, with the task that leaves it: tasks share its node."""
+    """Note how long a task waited at its end of a queue, when it leaves that end."""
     waited: Waited = "nodes" if queue.shared else "queue"
     run.note_wait(task.name, task.node, waited, line.take_waited_s())
 
 
 def join_records(records: tuple[Values, ...], read: ReadQueue) -> Values:
-    """Join records of a queue to a batch: each field along its first axis, scalars to a vector.
+    """Join records taken at the reading end of a queue to a batch, field by field.
 
     Raises:
         TaskFailedError: E221, values of one name differ in dtype, or in a further axis.

@@ -48,7 +48,7 @@ class ReaderPlan:
         return ReaderSource(self, self._cursors, frame)
 
     def share(self, at: int) -> tuple[int, int]:
-        """Return which share of the reader's rows, out of how many, one share of this node is."""
+        """Return the number of one share of a reader's rows on this node, out of how many."""
         return self.read.part * self.shares + at, self.read.parts * self.shares
 
     def _cursor(self, at: int) -> Cursor | ZipCursor:
@@ -70,7 +70,7 @@ class ReaderPlan:
         return (0, 1) if reader.shard == "none" else self.share(at)
 
     def _limit(self, reader: Reader, at: int) -> int | None:
-        """Divide the reader's record limit among its shares: speed must not decide who reads."""
+        """Divide a reader's record limit among its shares, so that speed does not decide."""
         if reader.limit is None:
             return None
         return reader.limit // self.shares + (at < reader.limit % self.shares)
@@ -96,21 +96,21 @@ class ReaderSource:
 
     @property
     def given(self) -> int:
-        """Return how many records the reader has given in this run, if all instances share it."""
+        """Return how many records a reader that all instances share has given in this run."""
         return self._cursors[0].given
 
     def places(self) -> tuple[tuple[int, int], ...]:
-        """Return how many records and rows each reader behind a ``zip`` gave in this run."""
+        """Return the records and rows that a reader, or each behind a ``zip``, gave in this run."""
         cursor = self._cursors[0]
         leaves = cursor.cursors if isinstance(cursor, ZipCursor) else (cursor,)
         return tuple(one.place for one in leaves)
 
     def enter(self, records: int, gone: tuple[tuple[int, int], ...]) -> None:
-        """Enter a task's run of the reader after so many records. Before ``begin``."""
+        """Continue a task's run of a reader after so many records; call before ``begin``."""
         self._records, self._gone = records, gone
 
     def begin(self, frame: Frame) -> None:
-        """Open the reader's data if needed, and move to the position stored in the state blob.
+        """Open the data of a task's reader, and move to the position that its state blob stores.
 
         Raises:
             JobrunError: The data cannot be read, or are not those of the position.
@@ -128,7 +128,7 @@ class ReaderSource:
         self._has_begun = True
 
     def connect(self, frame: Frame) -> Read:
-        """Return the function that reads the reader's records of one instance's share.
+        """Return the function by which a reader gives one instance the records of its share.
 
         It raises JobrunError where the data cannot be read.
         """
@@ -159,7 +159,7 @@ class ReaderSource:
         return read_in_turn if frame.instances > len(self._cursors) else read
 
     def close(self) -> None:
-        """End the reader's prefetching, and store its position in the node's workspace."""
+        """Close a task's reader: end its prefetching, and store its position in the workspace."""
         if not self._has_begun:
             return
         for cursor in self._cursors:

@@ -58,7 +58,7 @@ class Position:
 
     @property
     def begun(self) -> tuple[int, int, int, tuple[Stretch, ...]]:
-        """Return what two positions of a reader have in common if the same record comes next."""
+        """The parts of a reader's position that decide which record comes next."""
         return self.passes, self.rows, self.part, self.stretches
 
 
@@ -94,7 +94,7 @@ def share_bounds(count: int, part: int, parts: int) -> Stretch:
 
 
 def redistribute(positions: Sequence[Position], part: int, parts: int) -> Position | None:
-    """Return the position at which one of ``parts`` new shares of a reader's rows begins.
+    """Divide a reader's rows again: return the position of one of ``parts`` new shares.
 
     None where the positions are not those of all shares of one pass over rows that can be counted.
     """

@@ -57,7 +57,9 @@ class RecordSource(Protocol):
         """Begin to give records to the loop, after the task's set-up (protocol)."""
 
     def connect(self, frame: Frame) -> Read:
-        """Return the function that reads the records of one instance. Any thread; after ``begin``.
+        """Return the function that reads the records of a record loop (protocol).
+
+        Called in any thread, after ``begin``.
 
         It may block, and then sees that ``frame.cancel`` is cancelled: it raises
         ``CancelledError``.
@@ -71,7 +73,7 @@ class RecordSink(Protocol):
     """The destination of a task's records; all its instances share it."""
 
     def connect(self, frame: Frame) -> Write:
-        """Return the function with which the record loop writes the sink's names.
+        """Return the function by which a record loop writes to a sink (protocol).
 
         It writes them as they are in the frame's workspaces, and its argument is the number of
         the record that was read; 0 in a task that reads none. It may block as ``Read`` does, and
@@ -79,10 +81,10 @@ class RecordSink(Protocol):
         """
 
     def skip(self, number: int) -> None:
-        """Send nothing for the record of that number, whose steps a stop left (protocol)."""
+        """Skip the record of a record loop's pass that was left by a ``stop`` (protocol)."""
 
     def close(self) -> None:
-        """Send no more records from the loop of a task, which has ended (protocol)."""
+        """End a sink of a record loop, whose task has ended (protocol)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +132,17 @@ class RecordPlan:
 
 
 def record_block(task: Task) -> str:
-    """Return the path of the block that a ``stop`` in a record loop leaves: task or one run."""
+    """Return the block that a ``stop`` in a record loop leaves: the task, or one pass."""
     return task.path if task.read is None else record_path(task.path)
 
 
 def field_levels(task: Task, names: BlockNames) -> tuple[tuple[str, str], ...]:
-    """Return the workspace level and the name of each field that a task's records bind."""
+    """Return the workspace level and the name of each field that a record loop binds."""
     return tuple((LEVELS[names.scope(name)], name) for name in field_names(task))
 
 
 def field_names(task: Task) -> tuple[str, ...]:
-    """Return the names that each record of a task binds, in the order of its values."""
+    """Return the names that a record loop binds to each record's values, in their order."""
     match task.read:
         case ReadRecords(reader=reader):
             return tuple(field.name for field in reader.fields)
@@ -181,7 +183,7 @@ def run_records(plan: RecordPlan, block: Block, frame: Frame, streams: Streams) 
 
 
 def _connect_sinks(sinks: Sequence[RecordSink], frame: Frame) -> Write | None:
-    """Return the function that writes a record to all sinks, or None where there are none."""
+    """Return the function by which a record loop writes to all its sinks, or None."""
     writes = [sink.connect(frame) for sink in sinks]
     if len(writes) < 2:
         return writes[0] if writes else None
@@ -243,7 +245,7 @@ def _run_all(
 
 
 def _skip(number: int, sinks: Sequence[RecordSink]) -> None:
-    """Skip a record of the loop in every sink, whose readers may wait for its number."""
+    """Let each sink of a record loop skip one record, for which others may wait."""
     for sink in sinks:
         sink.skip(number)
 

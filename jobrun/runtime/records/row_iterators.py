@@ -9,14 +9,15 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from jobrun.core.errors import JobrunError, TaskFailedError
-from jobrun.formats.rows.source import Array, Column, Rows
+from jobrun.formats.rows.rows_protocol import Array, Column, Rows
 from jobrun.graph.readers import CounterSource
 from jobrun.runtime.codegen.coercion import as_blob_value
 from jobrun.runtime.records.reader_position import slice_stretches
 from jobrun.runtime.records.shuffle import Order
 from jobrun.runtime.steps.call import explain_exception
-from jobrun.values.blob_kinds import Value, describe, detach, require_storable
+from jobrun.values.blob_kinds import Value, describe, require_storable
 from jobrun.values.containers import is_tree
+from jobrun.values.copies import detach
 
 _Result = TypeVar("_Result")
 _ARRAY = np.ndarray
@@ -48,7 +49,7 @@ class RecordIterator(Protocol):
         """Return the next record of the iterator; None at the end, however often it is called."""
 
     def take_ready(self) -> Sequence[Pair]:
-        """Return the next records that are in memory already; they count as given."""
+        """Return an iterator's next records that are in memory already; they count as given."""
 
 
 class RowIterator:
@@ -110,7 +111,7 @@ class RowIterator:
         return CountedRecord(tuple([column[first:last] for column in self._block]), stop - at)
 
     def take_ready(self) -> Sequence[Pair]:
-        """Return further rows, or whole batches, of the present block, but not all of it."""
+        """Return further rows, or batches, in the iterator's present block, but not all of them."""
         at, batch = self._at, self._batch or 1
         if at >= self._block_stop or not self._block:
             return ()
@@ -133,7 +134,7 @@ class RowIterator:
         return 1 if record_bytes >= _LARGE_BYTES else _BLOCK_BYTES // record_bytes
 
     def _reach(self, start: int, stop: int) -> None:
-        """Read the block that holds the next rows; blocks begin at the same rows in every run."""
+        """Read the block of rows with the iterator's next ones; blocks begin alike in every run."""
         if self._block and self._block_start <= start and stop <= self._block_stop:
             return
         begin = start - start % self._per_block if start % max(1, self._batch) == 0 else start
@@ -166,18 +167,18 @@ class CounterRows:
         return len(range(source.start, source.stop, source.step))
 
     def take(self, start: int, stop: int) -> tuple[Any, ...]:
-        """Return the next numbers of a counter as consecutive rows."""
+        """Return consecutive rows of a counter, for an iterator over rows."""
         first, step = self._source.start, self._source.step
         numbers = range(first + start * step, first + stop * step, step)
         return (numbers if self._single else np.arange(numbers.start, numbers.stop, step),)
 
     def pick(self, rows: Array) -> tuple[Any, ...]:
-        """Return the numbers of a counter at the given rows, in any order."""
+        """Return rows of a counter by number, for an iterator over rows in any order."""
         numbers = self._source.start + self._source.step * rows
         return (numbers.tolist() if self._single else numbers,)
 
     def close(self) -> None:
-        """Do nothing: a counter has nothing to close."""
+        """Do nothing: the rows of a counter are in no file to close."""
 
 
 class ObjectIterator:
@@ -228,7 +229,7 @@ class ObjectIterator:
         return found
 
     def take_ready(self) -> Sequence[Pair]:
-        """Return nothing: a row of the user's object is not read before its time."""
+        """Return no rows: the iterator over a user's object reads none ahead."""
         return ()
 
     def _run(self, work: Callable[[], _Result]) -> _Result:

@@ -19,7 +19,8 @@ from jobrun.runtime.frame.frame import Frame, GroupRun
 from jobrun.runtime.frame.safe_point import SafePoint, SafePointHooks
 from jobrun.runtime.frame.workspace import Blobs
 from jobrun.runtime.records.record_loop import Numbered, Read, Streams
-from jobrun.values.blob_kinds import boundary_form, detach, is_object
+from jobrun.values.blob_kinds import is_object
+from jobrun.values.copies import boundary_form, detach
 from jobrun.values.objects import generator_state
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class SafePointSource:
 
 
 def _capture_safe_point(frame: Frame, source: ReaderSource) -> SafePoint:
-    """Normalise all workspaces to boundary form, and return the state at the safe point.
+    """Record the state between two records as a safe point, with blobs in boundary form.
 
     The form is part of what a step can see (sums add in the order of memory), so that a run
     which continues and one which starts here must find the same.
@@ -97,7 +98,7 @@ def _capture_safe_point(frame: Frame, source: ReaderSource) -> SafePoint:
 
 
 def _stream_state(generator: np.random.Generator) -> dict[str, Any]:
-    """Return a stream's state with its seed, which counts the children that it has spawned."""
+    """Return the state of a random stream at a safe point, with its seed's count of children."""
     state = generator_state(generator)
     return {**state, "seed": dict(state["seed"].state)}
 
@@ -109,7 +110,7 @@ def _restore_stream(state: Mapping[str, Any]) -> np.random.Generator:
 
 
 def _workspaces(frame: Frame) -> Iterator[tuple[str, Blobs]]:
-    """Iterate over the workspaces whose blobs a safe point stores; each once."""
+    """Iterate over the workspaces that are stored at a safe point between records; each once."""
     yield "t", frame.t
     if frame.g is not frame.n:
         yield "g", frame.g

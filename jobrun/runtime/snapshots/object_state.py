@@ -12,89 +12,17 @@ from typing import Any
 
 from jobrun.checkpoint.flatten import capture_object, flatten_values
 from jobrun.core.errors import CheckpointError, TaskFailedError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.values import containers as trees
-from jobrun.values.blob_kinds import Value, detach_state, is_object, may_be_compound
+from jobrun.values.blob_kinds import Value, is_object, may_be_compound
+from jobrun.values.change_detection import ChangeDetector
 from jobrun.values.compare import find_difference
-from jobrun.values.objects import ObjectState, class_name, fingerprint, put_state
+from jobrun.values.copies import detach_state
+from jobrun.values.objects import ObjectState, class_name, put_state
 from jobrun.values.torch_modules import GRADIENTS
 
 _MEND = (
     "construct it as it was when it was saved; or fork the run, and name the blobs to take: --blobs"
 )
-
-
-class ChangeDetector:
-    """Detects changes of objects that no step has declared, by digests of their states.
-
-    A callable that has an object without ``inout`` leaves it as it was. That is seen when the
-    callable returns, and at the next save of objects that no step declares to change.
-    """
-
-    def __init__(self) -> None:
-        # By ``id``; the object is kept, so that nothing else gets its number.
-        self._known: dict[int, tuple[Any, bytes]] = {}
-        # How often lending to be changed has begun and ended.
-        self._changes: dict[int, int] = {}
-
-    def forget(self) -> None:
-        """Forget the digests of all object states, which may have been changed on purpose."""
-        self._known.clear()
-
-    def note_states(self, objects: Mapping[str, Any]) -> None:
-        """Record digests of object states that were just loaded or restored, to detect changes."""
-        for name, value in objects.items():
-            self._known.pop(id(value), None)
-            self.require_same(name, value)
-
-    def note_change(self, value: Any) -> None:
-        """Note that a callable which may change an object begins, or has ended."""
-        self._changes[id(value)] = self._changes.get(id(value), 0) + 1
-        self._known.pop(id(value), None)
-
-    def borrow(self, name: str, value: Any) -> ObjectLoan:
-        """Record an object's state before it is passed to a callable that may not change it.
-
-        Raises:
-            TaskFailedError: E247, a step has changed it without declaring so.
-        """
-        return ObjectLoan(value, self.require_same(name, value), self._changes.get(id(value), 0))
-
-    def is_changed(self, borrowed: ObjectLoan) -> bool:
-        """Return whether a callable has changed the state of an object that it borrowed."""
-        value = borrowed.value
-        if borrowed.digest is None or borrowed.changes != self._changes.get(id(value), 0):
-            # Another task may change it at the same time: that is a matter of ``hogwild``.
-            return False
-        return fingerprint(value) != borrowed.digest
-
-    def require_same(self, name: str, value: Any) -> bytes | None:
-        """Return the digest of an object's state; refuse one that changed without being declared.
-
-        Raises:
-            TaskFailedError: E247, it is not.
-        """
-        known, digest = self._known.get(id(value)), fingerprint(value)
-        if known is not None and known[0] is value and digest != known[1]:
-            self._known.pop(id(value))
-            raise TaskFailedError.of(
-                "E247",
-                f"the object '{name}' of class {class_name(value)} has changed, and no step that "
-                "ran since has it in 'inout'",
-                f"add inout: [{name}] to the step that changes it, if by way of something else",
-            )
-        if digest is not None:
-            self._known[id(value)] = (value, digest)
-        return digest
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectLoan:
-    """An object that a callable may not change, and what it held before."""
-
-    value: Any
-    digest: bytes | None
-    changes: int
 
 
 def collect_state(
@@ -104,7 +32,7 @@ def collect_state(
     origins: Iterable[tuple[str, str]] = (),
     detector: ChangeDetector | None = None,
 ) -> tuple[dict[str, Value], frozenset[str]]:
-    """Collect the values of a node that a save writes, containers and objects flattened.
+    """Collect the values that a save of a node writes: states of objects, flat containers.
 
     Shares memory with the blobs, and with what is in the objects.
 
@@ -179,7 +107,7 @@ def load_object_state(name: str, value: Any, state: ObjectState) -> None:
 
 
 def require_state_taken(name: str, value: Any, state: ObjectState) -> None:
-    """Refuse an object that did not take its state bit for bit.
+    """Require that a node's object has taken the saved state that was restored, bit for bit.
 
     Raises:
         CheckpointError: E325.
@@ -204,7 +132,7 @@ def restore_object_state(value: Any, state: ObjectState) -> None:
 
 
 def _expect_same_parts(name: str, own: ObjectState, state: ObjectState) -> None:
-    """Require that the state to restore to an object has all parts of its module, no more."""
+    """Require that a node's object has the same parts as the saved state to be restored."""
     ours, theirs = trees.flatten(own.tree), trees.flatten(state.tree)
     facts = [
         {"/".join(path): _form(leaf) for path, leaf in parts.leaves.items() if path[0] != GRADIENTS}

@@ -19,7 +19,13 @@ from jobrun.core.errors import CheckpointError, Fault, JobrunError, TaskFailedEr
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runtime.snapshots.object_state import copy_object_state, load_object_state
 from jobrun.values.blob_kinds import Value
-from jobrun.values.sharing import Pair, Path, find_overlapping, find_shared_parts, render_place
+from jobrun.values.shared_places import (
+    Pair,
+    Path,
+    find_overlapping,
+    find_shared_parts,
+    render_place,
+)
 from jobrun.values.torch_modules import GRADIENTS
 
 _SHARING_MEND = (
@@ -41,16 +47,16 @@ class SharedParts:
     arrays: frozenset[Pair] = frozenset()
 
     def names(self) -> set[str]:
-        """Return the names of all blobs whose objects share something."""
+        """Return the names of a node's blobs whose objects share something."""
         pairs = (*self.parts, *self.arrays)
         return {one[0] for pair in pairs for one in pair}
 
     def gradients(self) -> frozenset[Pair]:
-        """Return the shared arrays that involve the gradient of a module's parameter."""
+        """Return the pairs of arrays shared by a node's objects of which one is a gradient."""
         return frozenset(pair for pair in self.arrays if any(map(_is_gradient, pair)))
 
     def without_gradients(self) -> SharedParts:
-        """Return the shared parts without the gradients of modules' parameters."""
+        """Return what a node's objects share, except gradients of modules' parameters."""
         return SharedParts(self.parts, self.arrays - self.gradients())
 
     def fault(self, path: str = "") -> Fault | None:
@@ -68,7 +74,7 @@ class SharedParts:
 def find_sharing(
     objects: Mapping[str, Any], values: Mapping[str, Value] | None = None
 ) -> SharedParts:
-    """Find the parts and arrays that objects share with each other and with other blobs.
+    """Find what a node's objects share with each other and with other blobs, for a save.
 
     Args:
         objects: The node's, by name.
@@ -155,7 +161,7 @@ class SharingTracker:
 
 
 def _changed_sharing(found: SharedParts, allowed: SharedParts) -> Fault | None:
-    """Build the fault for a difference between what was shared and what is, if there is one."""
+    """Build the fault for objects that share something else than is allowed, or None."""
     more = SharedParts(found.parts - allowed.parts, found.arrays - allowed.arrays).fault()
     if more is not None:
         return replace(more, message=f"{more.message}, and was not when it was made")

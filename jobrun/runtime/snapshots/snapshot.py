@@ -28,9 +28,11 @@ from jobrun.checkpoint.write.arena import Arena
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import JobrunError
 from jobrun.graph.steps import SaveState
-from jobrun.runtime.snapshots.object_state import ChangeDetector, collect_state
+from jobrun.runtime.snapshots.object_state import collect_state
 from jobrun.runtime.snapshots.shared_objects import SharingTracker
-from jobrun.values.blob_kinds import Value, detach, is_object, size_bytes
+from jobrun.values.blob_kinds import Value, is_object, size_bytes
+from jobrun.values.change_detection import ChangeDetector
+from jobrun.values.copies import detach
 
 Names = frozenset[str]
 # One that does not keep it alive.
@@ -55,7 +57,7 @@ class NodeSaver:
         self._at_risk = _NO_NAMES
 
     def names_at_risk(self, held: tuple[str, ...], changed: tuple[Names, ...]) -> Names:
-        """Return the blobs of a snapshot that some group changes in place; cached."""
+        """Return the blobs of a snapshot that some group changes in place, so must be copied."""
         same = len(changed) == len(self._asked[1]) and all(map(is_, changed, self._asked[1]))
         if not (same and held is self._asked[0]):
             self._asked = (held, changed)
@@ -104,7 +106,7 @@ class DirtyTracker:
         return arrays, frozenset(same)
 
     def mark_clean(self, arrays: Mapping[str, Array]) -> None:
-        """Mark the arrays of the last snapshot as clean: their file is durable."""
+        """Mark the arrays of the last snapshot as clean, not dirty: their file is durable."""
         with self._lock:
             self._written = arrays
             self._changed = self._changed_after_hold
@@ -195,7 +197,7 @@ class Snapshot:
             self._covered |= changed | self._parts
 
     def write(self, directory: str) -> NodeSave:
-        """Copy the rest of the snapshot, then write its file durably. Any thread.
+        """Copy the rest of the snapshot, then write it durably to a file. Any thread.
 
         Raises:
             TaskFailedError: A blob holds what cannot be stored.
@@ -242,7 +244,7 @@ class Snapshot:
             self._turn.notify_all()
 
     def _choose_next(self, names: Names | None) -> list[str]:
-        """Choose the blobs of the snapshot to copy next; empty when all are copied."""
+        """Choose the blobs to copy next into the snapshot; return none when all are copied."""
         with self._turn:
             while True:
                 left = self._waiting
@@ -328,7 +330,7 @@ class Snapshots:
             self._held[ticket].protect(names, opaque.get(ticket.node, _NO_NAMES))
 
     def gates(self, changed: NodeNames) -> Mapping[str, Snapshot]:
-        """Return, by node, the snapshot whose gate blocks must pass to change these names.
+        """Return by node the snapshot that blocks must wait for before they change these blobs.
 
         Asked before each group runs.
         """
@@ -344,7 +346,7 @@ class Snapshots:
         return found
 
     def persist(self, ticket: Ticket, directory: str) -> NodeSave:
-        """Write the snapshot behind a ticket into the directory; see ``Snapshot.write``."""
+        """Write the snapshot of a ticket to its node's file in a directory."""
         return self._held[ticket].write(directory)
 
     def release(self, tickets: Iterable[Ticket]) -> None:

@@ -25,7 +25,6 @@ from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.frame.cancel import CancelledError
 from jobrun.runtime.frame.frame import Frame
 from jobrun.runtime.frame.workspace import LEVELS, display_name
-from jobrun.runtime.snapshots.object_state import ObjectLoan
 from jobrun.runtime.steps.data_files import resolve_folder
 from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.adapters.registry import UnsavableError
@@ -35,11 +34,16 @@ from jobrun.values.blob_kinds import (
     Value,
     check_storable,
     describe,
-    detach,
     is_object,
     require_storable,
 )
-from jobrun.values.change_detection import Loan, lend, read_only_row, unbound_class_error
+from jobrun.values.change_detection import (
+    Loan,
+    ObjectLoan,
+    lend,
+    read_only_row,
+    unbound_class_error,
+)
 from jobrun.values.containers import (
     flatten,
     is_numpy_scalar,
@@ -47,7 +51,8 @@ from jobrun.values.containers import (
     is_tree,
     unbound_classes,
 )
-from jobrun.values.sharing import find_common_part, render_place
+from jobrun.values.copies import detach
+from jobrun.values.shared_places import find_common_part, render_place
 
 Getter = Callable[[Frame], Any]
 
@@ -302,7 +307,7 @@ class _Call:
         return f"add inout: [{display_name(blob)}] to the step; or change a copy, and return that"
 
     def _source_text(self, name: str) -> str:
-        """Return how the spec spells an argument of the call: a blob's name, or an expression."""
+        """Return an argument of a ``call`` step as the spec has it: a blob's name or expression."""
         blob = self._sources.get(name)
         if blob is not None:
             return display_name(blob)
@@ -364,7 +369,7 @@ class GapNotes:
         self._noted: set[str] = set()
 
     def to(self, frame: Frame) -> Callable[[str], None]:
-        """Return a function that warns the frame's run of a ``call`` result with memory gaps."""
+        """Return the function by which a ``call`` step warns of a result with memory gaps."""
         return partial(self._note, frame)
 
     def _note(self, frame: Frame, place: str) -> None:
@@ -429,7 +434,7 @@ def _invoke(target: str, function: Callable[..., Any], values: Mapping[str, Any]
 
 
 def explain_exception(target: str, error: BaseException) -> TaskFailedError:
-    """Build the fault for an exception of a called function, located in the user's file."""
+    """Build the fault for an exception from the callable of a ``call`` step, with its place."""
     frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename != __file__]
     text = str(error).partition("\n")[0]
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -485,7 +490,7 @@ def _own_value(value: Any, blob: str, note_gaps: Callable[[str], None]) -> Value
 
 
 def _refused_arguments(error: BaseException, values: Mapping[str, Value]) -> list[str]:
-    """Return the arguments of a ``call`` to which the refused write may have been meant."""
+    """Guess the read-only arguments of a ``call`` step that the callable tried to change."""
     arrays = {name: list(_arrays_in(value)) for name, value in values.items()}
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     for frame in reversed(frames):

@@ -28,9 +28,10 @@ from jobrun.runtime.snapshots.shared_objects import find_sharing
 from jobrun.runtime.steps.data_files import resolve_folder
 from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.axis_order import axis_order, dense_copy, empty_in_order
-from jobrun.values.blob_kinds import Value, detach, is_object
+from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.change_detection import unbound_class_error
 from jobrun.values.containers import is_tree, unbound_classes
+from jobrun.values.copies import detach
 from jobrun.values.objects import ObjectState
 
 StateStep = SaveState | LoadState | AdoptState | CopyState | PublishCopy
@@ -87,7 +88,9 @@ def _read(step: LoadState, frame: Frame) -> tuple[dict[str, Value], int]:
 
 
 def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) -> dict[str, Value]:
-    """Resolve the classes of values in a loaded checkpoint file, after imports of callables.
+    """Resolve the classes of values that a step has loaded from a checkpoint file.
+
+    Modules of the step's callables are imported for that.
 
     Raises:
         TaskFailedError: E249, a class is not there then either.
@@ -105,7 +108,7 @@ def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) ->
 
 
 def _open_parts(parts: Iterable[FilePart], frame: Frame) -> Iterator[FilePart]:
-    """Open the checkpoint files of a load one by one; each path is valid until the next."""
+    """Open the checkpoint files that a step loads, one by one; a path is valid until the next."""
     for part in parts:
         with frame.run.fetch_file(part.file) as path:
             yield replace(part, file=path)
@@ -140,7 +143,7 @@ def _copy(step: CopyState, frame: Frame) -> None:
 
 
 def read_parts(parts: Iterable[FilePart], epoch: int, run_id: str) -> dict[str, Value]:
-    """Read divided blobs from the checkpoint files of several nodes, and join their rows.
+    """Read a step's divided blobs from checkpoint files of several nodes, and join their rows.
 
     One file's share of the wanted blobs is in memory at a time, beside the result.
 

@@ -68,16 +68,16 @@ class Actions:
                 return self._nested(step)
 
     def text(self, text: Text) -> Callable[[Frame], str]:
-        """Build the function that fills in a text of a step."""
+        """Build the function of a step that fills the values into one of its texts."""
         return self._getter(text)
 
     def condition(self, expr: Expr) -> Callable[[Frame], bool]:
-        """Build the function that evaluates a condition of a step; it raises E203."""
+        """Build the function of a step that evaluates a condition; it raises E203."""
         value = self._getter(expr)
         return lambda frame: as_bool(value(frame))
 
     def number(self, expr: Expr, name: str) -> Callable[[Frame], float | int | bool | str]:
-        """Build the function that evaluates a metric of a step; it raises E212."""
+        """Build the function of a step that evaluates a metric; it raises E212."""
         value = self._getter(expr)
         return lambda frame: metric_number(value(frame), name)
 
@@ -85,7 +85,7 @@ class Actions:
         return compile_expression(expr, self._names, in_exit=self._in_exit)
 
     def _nested(self, step: Step) -> Action:
-        """Build the function of control flow that is too deep for the function around it."""
+        """Build the function of a control flow step that is nested too deep for its block."""
         block = self._block((step,), "", self._names.shared)
 
         def run(frame: Frame) -> None:
@@ -132,7 +132,7 @@ def _branch(block: Any, frame: Frame) -> Callable[[], None]:
 
 
 def _raise_first_error(outcomes: list[BaseException | None]) -> None:
-    """Raise the most important of the errors of parallel steps, the first of equal ones."""
+    """Raise the most important error of a step's parallel branches, the first of equal ones."""
     raised = [one for one in outcomes if one is not None]
     if not raised:
         return

@@ -50,7 +50,7 @@ class ProcessState:
 
     @contextlib.contextmanager
     def preserve(self) -> Iterator[None]:
-        """Restore on exit the standard streams as at entry, and other process state as at first."""
+        """Restore process state on exit: standard streams as at entry, the rest as at first."""
         streams = _streams()
         self._runs += 1
         # Not each time: it takes as long as a small epoch. At runs 1, 2, 4, 8, …
@@ -68,7 +68,7 @@ class ProcessState:
                     self._tell(name)
 
     def _compare_generators(self, before: dict[str, object]) -> None:
-        """Warn of each global generator from which tasks draw again and again."""
+        """Warn of each global generator of the process whose state tasks change repeatedly."""
         after = _read_generators()
         for name, state in before.items():
             if after[name] == state:
@@ -93,7 +93,7 @@ class ProcessState:
 
 
 def _read_generators() -> dict[str, object]:
-    """Read the states of the global random generators that are loaded, to be compared."""
+    """Read the states of the process's global random generators, to be compared later."""
     found: dict[str, object] = {}
     if (module := sys.modules.get("random")) is not None:
         found["random"] = module.getstate()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
@@ -21,7 +20,6 @@ from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import Logged
 from jobrun.core.hash_seed import VARIABLE
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.system_calls import has_ended
 from jobrun.core.text.big_integers import integer_hex, is_long, key_text
 from jobrun.formats.load_save import read_member
 from jobrun.graph.expressions import Expr
@@ -29,10 +27,15 @@ from jobrun.graph.steps import RunProgram
 from jobrun.runtime.codegen.coercion import as_own_value
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.frame.cancel import CancelScope
+from jobrun.runtime.frame.child_processes import has_program_ended, kill_program
 from jobrun.runtime.frame.frame import Frame
 from jobrun.runtime.frame.workspace import LEVELS
 from jobrun.runtime.steps.data_files import require_run_directory, resolve_folder
-from jobrun.runtime.steps.state_dir import pack_directory, unpack_directory
+from jobrun.runtime.steps.state_dir import (
+    pack_directory,
+    restore_state_dir,
+    state_dir_path,
+)
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value, describe
 
@@ -94,7 +97,7 @@ def _run(prepared: _Prepared, frame: Frame, scratch: str) -> None:
     if prepared.step.state_dir:
         folder = state_dir_path(prepared.step, frame)
         require_run_directory(frame, str(folder))
-        _restore(folder, getattr(frame, prepared.kept)[prepared.step.folders[0]])
+        restore_state_dir(folder, getattr(frame, prepared.kept)[prepared.step.folders[0]])
         environment["JOBRUN_STATE_DIR"] = str(folder)
     while True:
         frame.cancel.check()
@@ -104,20 +107,6 @@ def _run(prepared: _Prepared, frame: Frame, scratch: str) -> None:
     frame.cancel.check()
     if code != 0:
         raise explain_exit_code(command[0], code, last, shell=prepared.step.shell)
-
-
-def state_dir_path(step: RunProgram, frame: Frame) -> Path:
-    """Return where a program's state directory is while it runs: in the run's directory."""
-    return Path(frame.run.run_dir, "state_dirs", frame.node.name, step.state_dir).absolute()
-
-
-def _restore(folder: Path, content: Any) -> None:
-    """Restore the directory of a program that a failed attempt has changed."""
-    with contextlib.suppress(TaskFailedError):
-        # Such as a pipe that a killed program has left: it is not what was stored.
-        if folder.is_dir() and np.array_equal(pack_directory(folder), content):
-            return
-    unpack_directory(content, folder)
 
 
 def build_environment(
@@ -203,7 +192,7 @@ def _once(
 
 
 def _variable_text(name: str, value: Value, scratch: str) -> str:
-    """Return the text of the environment variable by which a program gets a value.
+    """Return the text of the environment variable by which a program that is run gets a value.
 
     Raises:
         TaskFailedError: E520, the value has no form as text.
@@ -349,19 +338,19 @@ def follow_output(
             selector.register(pipe, selectors.EVENT_READ)
             is_open = True
             # The pipe may stay open in a background process, or be closed early.
-            while not _has_ended(process):
+            while not has_program_ended(process):
                 if not is_open:
                     time.sleep(_POLL_S)
                 elif selector.select(_POLL_S):
                     is_open = _read(pipe, lines)
                 deadline = _end_if_cancelled(process, cancel, deadline)
-            kill(process, signal.SIGKILL)
+            kill_program(process, signal.SIGKILL)
             for _ in range(_LAST_CHUNKS):
                 if not selector.select(0) or not _read(pipe, lines):
                     break
     finally:
         # Before the leader is waited for: until then no other process can get its number.
-        kill(process, signal.SIGKILL)
+        kill_program(process, signal.SIGKILL)
         process.wait()
         lines.end()
     return process.returncode
@@ -394,22 +383,11 @@ class LineSplitter:
         self._tell(line.decode("utf-8", errors="replace"))
 
 
-def kill(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Send a signal to a program's whole process group, if any of it is left."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
-
-
 def _read(pipe: int, lines: LineSplitter) -> bool:
     """Read the next piece of a running program's output; return False at its end."""
     data = os.read(pipe, _CHUNK_BYTES)
     lines.feed(data)
     return bool(data)
-
-
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Return whether a program has ended, without reaping it, so that its PID stays taken."""
-    return has_ended(process.pid, process.poll)
 
 
 def _end_if_cancelled(
@@ -419,11 +397,11 @@ def _end_if_cancelled(
     if not cancel.cancelled:
         return deadline
     if cancel.at_once:
-        kill(process, signal.SIGKILL)
+        kill_program(process, signal.SIGKILL)
         return deadline
     if not deadline:
-        kill(process, signal.SIGTERM)
+        kill_program(process, signal.SIGTERM)
         return time.monotonic() + _GRACE_S
     if time.monotonic() > deadline:
-        kill(process, signal.SIGKILL)
+        kill_program(process, signal.SIGKILL)
     return deadline

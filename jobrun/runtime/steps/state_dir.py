@@ -6,17 +6,21 @@ owners. What is kept of a file is its content, and whether it may be executed.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import shutil
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from jobrun.core.errors import TaskFailedError
+from jobrun.graph.steps import RunProgram
+from jobrun.runtime.frame.frame import Frame
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -63,7 +67,7 @@ def unpack_directory(content: Bytes, folder: Path) -> None:
         try:
             with tarfile.open(fileobj=io.BytesIO(content.tobytes()), mode="r:") as archive:
                 for entry in archive:
-                    _restore(archive, entry, fresh)
+                    _restore_entry(archive, entry, fresh)
         except tarfile.TarError as error:
             raise _not_kept(f"the stored folder cannot be read: {error}") from error
     fresh.rename(folder)
@@ -98,7 +102,7 @@ def _entry(folder: Path, path: Path) -> tarfile.TarInfo:
     return entry
 
 
-def _restore(archive: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path) -> None:
+def _restore_entry(archive: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path) -> None:
     name = PurePosixPath(entry.name)
     if name.is_absolute() or ".." in name.parts:
         raise _not_kept(f"'{entry.name}' would lie outside of the folder")
@@ -130,3 +134,17 @@ def _not_kept(message: str) -> TaskFailedError:
     return TaskFailedError.of(
         "E214", message, "a 'state_dir' keeps files, folders, and links between them"
     )
+
+
+def state_dir_path(step: RunProgram, frame: Frame) -> Path:
+    """Return the path of a program's ``state_dir``, inside the run's directory."""
+    return Path(frame.run.run_dir, "state_dirs", frame.node.name, step.state_dir).absolute()
+
+
+def restore_state_dir(folder: Path, content: Any) -> None:
+    """Restore the ``state_dir`` of a program after a failed attempt has changed it."""
+    with contextlib.suppress(TaskFailedError):
+        # Such as a pipe that a killed program has left: it is not what was stored.
+        if folder.is_dir() and np.array_equal(pack_directory(folder), content):
+            return
+    unpack_directory(content, folder)

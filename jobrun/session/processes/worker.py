@@ -30,7 +30,7 @@ from jobrun.core.errors import JobrunError
 from jobrun.core.events import Event, ProcessMeasured
 from jobrun.core.resource_usage import CostBudget, MemoryWatch, measure_process
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
-from jobrun.runtime.codegen.step_timers import Meter
+from jobrun.runtime.codegen.profile_meter import Meter
 from jobrun.runtime.frame.bounded_queue import RecordQueue
 from jobrun.runtime.frame.cancel import CancelScope
 from jobrun.runtime.frame.frame import GroupRun

@@ -22,7 +22,6 @@ from jobrun.core.events import ignore
 from jobrun.core.system_calls import usable_cpus
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.codegen.numpy_warnings import NumpyWarnings
-from jobrun.runtime.compiled_group import GroupPlan, plan_group
 from jobrun.runtime.execute import NodeRun, run_task
 from jobrun.runtime.frame.cancel import CancelScope
 from jobrun.runtime.frame.child_processes import ChildReaper
@@ -30,6 +29,7 @@ from jobrun.runtime.frame.frame import Frame, GroupRun, Start
 from jobrun.runtime.frame.parallel import run_all
 from jobrun.runtime.frame.safe_point import SafePointHooks
 from jobrun.runtime.frame.workspace import Blobs, MissingBlobError
+from jobrun.runtime.group_plan import GroupPlan, plan_group
 from jobrun.runtime.snapshots.snapshot import Snapshots
 from jobrun.runtime.steps.process_state import ProcessState
 from jobrun.runtime.steps.user_modules import FolderFinder
@@ -45,7 +45,8 @@ from jobrun.session.threads.retry_snapshots import (
 )
 from jobrun.session.threads.thread_pool import IdleCpuStarter, ThreadPool
 from jobrun.session.threads.work_items import WorkItem, require_valid_needs, run_all_after
-from jobrun.values.blob_kinds import Value, boundary_form, detach, is_object
+from jobrun.values.blob_kinds import Value, is_object
+from jobrun.values.copies import boundary_form, detach
 from jobrun.values.objects import ObjectFacts, class_name
 
 # A job has four groups and one that saves; groups that load and upload are temporary.

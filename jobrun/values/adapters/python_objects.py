@@ -36,7 +36,7 @@ _reduce_reconstructor: Any = vars(copyreg)["_reconstructor"]
 
 @lru_cache
 def object_adapter(*packages: str, immutable: bool = False, inner: bool = False) -> Adapter:
-    """Return an adapter for objects that classes and functions of some packages make again."""
+    """Build an adapter of Python objects that functions and classes of some packages make again."""
 
     def make(kind: type, tree: Any) -> Any:
         return new_object(kind, tree, packages)
@@ -45,7 +45,7 @@ def object_adapter(*packages: str, immutable: bool = False, inner: bool = False)
 
 
 def object_tree(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Take an object apart: how it is made, from which arguments; and its state and items.
+    """Take a Python object apart by ``__reduce_ex__``: what makes it, and state and items.
 
     Raises:
         UnsavableError: It does not support that.
@@ -82,7 +82,7 @@ def object_tree(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def new_object(kind: type, tree: Any, packages: Iterable[str]) -> Any:
-    """Make an object, without its state, from the first part of what ``object_tree`` returned.
+    """Make a Python object, without its state, from the first tree of ``object_tree``.
 
     Raises:
         ValueError: The tree fits no such object, or a function of another package would make it.
@@ -130,7 +130,7 @@ def fill_object(made: Any, rest: Any) -> None:
 
 
 def named_tree(value: Any) -> str:
-    """Return the name under which a function or class is found again.
+    """Return the name by which Python finds a function or class again, or refuse it.
 
     Raises:
         UnsavableError: It is not found there: a lambda, or one defined inside a function.
@@ -148,7 +148,7 @@ def named_tree(value: Any) -> str:
 
 
 def find_name(value: Any) -> str:
-    """Return ``module:name`` of a function or class that is found by it; empty if it is not."""
+    """Return ``module:name`` if Python finds a function or class again by it; else empty."""
     if isinstance(value, np.ufunc):
         name = f"numpy:{value.__name__}"
     else:

@@ -85,7 +85,7 @@ class Adapter:
 
     @property
     def is_value(self) -> bool:
-        """Whether a blob may hold such a value as an ordinary value."""
+        """Whether a blob may hold a value with this adapter as an ordinary, copied value."""
         return self.make is not None and self.set is None and not self.inner
 
 
@@ -188,12 +188,12 @@ def adapt(
 
 
 def class_name(kind: Any) -> str:
-    """Return ``module:qualified.name`` of a class or function."""
+    """Return ``module:qualified.name`` of a class or function, by which adapters know it."""
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def find_by_name(name: str) -> Any:
-    """Find a class or function by ``module:qualified.name``, or None.
+    """Find a class or function by ``module:qualified.name``, as adapters keep it, or return None.
 
     Modules of libraries that are adapted here are imported; of all others those that are loaded
     are looked at, because what a file names is not run.
@@ -214,12 +214,12 @@ def find_by_name(name: str) -> Any:
 
 
 def package_of(kind: Any) -> str:
-    """Return the top-level package that a class or function is defined in."""
+    """Return the top-level package of a class, by which its adapter is found."""
     return str(getattr(kind, "__module__", "") or "").partition(".")[0]
 
 
 def class_text(value: Any) -> str:
-    """Describe the class of a value that cannot be kept."""
+    """Describe the class of a value that adapters cannot keep, for a message."""
     kind = type(value)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     return f"a value of class {module}{kind.__qualname__}"
@@ -273,3 +273,84 @@ def _entry_points() -> dict[str, list[Any]]:
             found.setdefault(point.name, []).append(point)
         _points = found
     return _points
+
+
+def is_makeable(value: Any) -> bool:
+    """Return whether a value's adapter makes it again, alone or as a part of something."""
+    adapter = find_adapter(type(value))
+    return adapter is not None and adapter.make is not None
+
+
+def is_adapted(value: Any) -> bool:
+    """Return whether a value has an adapter that takes it apart and makes it again."""
+    adapter = find_adapter(type(value))
+    return type(value) is UnboundValue if adapter is None else adapter.is_value
+
+
+def take_tree(adapter: Adapter, value: Any, path: Path = ()) -> Any:
+    """Take a value apart by its adapter; refuse what the adapter cannot keep, with its place.
+
+    Raises:
+        UnsavableError: It has something that cannot be kept, or its adapter fails.
+    """
+    try:
+        return adapter.get(value)
+    except UnsavableError as error:
+        raise UnsavableError((*path, *error.path), error.what, error.part) from error
+    except Exception as error:
+        # Some libraries append the stack of their C code.
+        first, *_ = (*str(error).splitlines(), "")
+        what = f"{class_text(value)}, whose adapter failed: {type(error).__name__}: {first}"
+        raise UnsavableError(path, what) from error
+
+
+def make_adapted(name: str, version: int, tree: Any) -> Any:
+    """Make a value by its adapter from its tree, or an ``UnboundValue`` without adapter.
+
+    Raises:
+        ValueError: The adapter fails, or the tree is of another version of it.
+    """
+    kind = find_by_name(name)
+    adapter = find_adapter(kind) if isinstance(kind, type) else None
+    if adapter is None or adapter.make is None or class_name(kind) != name:
+        return UnboundValue(name, version, tree)
+    if adapter.version != version:
+        raise ValueError(
+            f"a value of class {name} was saved by version {version} of its adapter, and version "
+            f"{adapter.version} is here"
+        )
+    try:
+        return adapter.make(kind, tree)
+    except Exception as error:
+        raise _unmade_error(name, error) from error
+
+
+def find_named_value(name: str) -> Any:
+    """Find the function or class that an adapter has kept by its name, or a stand-in."""
+    found = find_by_name(name)
+    adapter = find_adapter(type(found))
+    return found if adapter is not None and adapter.by_name else UnboundValue(name, 0, None)
+
+
+def fill_adapted(made: Any, name: str, rest: Any) -> None:
+    """Complete, by its adapter, a value that ``make_adapted`` has made.
+
+    Raises:
+        ValueError: The adapter fails.
+    """
+    if type(made) is UnboundValue:
+        made.rest = rest
+        return
+    adapter = find_adapter(type(made))
+    if adapter is None or adapter.fill is None:
+        raise ValueError(f"a value of class {name} was saved by an adapter of another form")
+    try:
+        adapter.fill(made, rest)
+    except Exception as error:
+        raise _unmade_error(name, error) from error
+
+
+def _unmade_error(name: str, error: Exception) -> ValueError:
+    return ValueError(
+        f"a value of class {name} cannot be made again: {type(error).__name__}: {error}"
+    )

@@ -55,7 +55,7 @@ class _Table:
     finger: int
 
     def places(self) -> tuple[list[int], list[int], int, int]:
-        """Return all but the items, to compare tables by."""
+        """Return the slots of a set's hash table without the items, to compare tables."""
         return self.slots, self.gaps, self.size, self.finger
 
 
@@ -72,7 +72,7 @@ class _Placeholder:
 
 
 def _tree(value: AnySet) -> Any:
-    """Return the items in an order that makes the same set again, with its table where needed.
+    """Take a set apart: items in an order that makes it again, and its table where needed.
 
     Raises:
         UnsavableError: The table cannot be made again, or another process has other hashes.
@@ -198,7 +198,7 @@ def _split(table: _Table) -> tuple[list[tuple[Any, int]], list[tuple[Any, int]]]
 
 
 def _filling_order(table: _Table) -> list[Any]:
-    """Order the items so that each, when it is added after the gaps, goes to the slot that it has.
+    """Order a set's items so that each, added in turn, gets its slot of the hash table.
 
     First those whose hash says their slot. Each of the others needs all slots occupied that it
     tries before its own.

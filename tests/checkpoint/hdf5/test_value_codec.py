@@ -11,7 +11,7 @@ from jobrun.checkpoint.hdf5.value_codec import decode, encode
 from jobrun.core.errors import TaskFailedError
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import axis_order
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.checkpoints import RECORD, VALUES
 from tests.support.tables import each_case
 

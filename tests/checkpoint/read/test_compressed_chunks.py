@@ -12,7 +12,7 @@ from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.compression import CODECS
 from jobrun.core.errors import CheckpointError
 from jobrun.testing.stores import RUN_ID
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.checkpoints import resealed
 
 RNG = np.random.default_rng(7)

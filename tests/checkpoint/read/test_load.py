@@ -13,7 +13,7 @@ from jobrun.checkpoint.read.verified_file import StateFile, open_state
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import CheckpointError
 from jobrun.testing.stores import RUN_ID
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.checkpoints import VALUES, write
 from tests.support.limits import no_larger_than
 

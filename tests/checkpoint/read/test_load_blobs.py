@@ -11,7 +11,7 @@ from jobrun.checkpoint.hdf5.dataset_names import blob_names, is_part_of
 from jobrun.checkpoint.read.load import load_blobs
 from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.core.errors import CheckpointError
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from jobrun.values.objects import ObjectState
 
 VALUES = {

@@ -9,7 +9,7 @@ import numpy as np
 
 from jobrun.checkpoint.write.arena import Arena
 from jobrun.values.axis_order import axis_order
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 
 ARRAYS = {
     "dates": np.array(["2026-11-21", "NaT"], "datetime64[D]"),

@@ -21,7 +21,7 @@ from jobrun.checkpoint.hdf5.value_codec import encode
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.testing.stores import RUN_ID
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.checkpoints import VALUES
 
 NAMES = st.text(st.characters(), min_size=1, max_size=12)

@@ -12,7 +12,8 @@ from jobrun.compile.types.expressions import Misfit, infer_expression, output_ke
 from jobrun.core.errors import SpecError
 from jobrun.core.origin import Origin
 from jobrun.graph.expressions import OutputRead
-from jobrun.ops.abstract_values import Known, dtype_name, scalar
+from jobrun.ops.abstract_values import Known, scalar
+from jobrun.ops.dtype_promotion import dtype_name
 from jobrun.ops.implementation import implementation
 from tests.support.tables import each_case
 

@@ -9,7 +9,7 @@ import pytest
 from jobrun.core.errors import JobrunError
 from jobrun.formats.rows import arrays as row_arrays
 from jobrun.formats.rows.arrays import ArrayRows, Extent
-from jobrun.formats.rows.source import open_rows
+from jobrun.formats.rows.open_rows import open_rows
 
 
 def _code(action):

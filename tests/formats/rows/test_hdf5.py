@@ -6,7 +6,7 @@ import pytest
 
 from jobrun.core.errors import JobrunError
 from jobrun.formats.rows.arrays import ArrayRows
-from jobrun.formats.rows.source import open_rows
+from jobrun.formats.rows.open_rows import open_rows
 
 
 def _file(folder, **datasets):

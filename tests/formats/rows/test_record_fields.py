@@ -9,7 +9,7 @@ import pytest
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.formats.headers import describe
 from jobrun.formats.load_save import read_member
-from jobrun.formats.rows.source import open_rows
+from jobrun.formats.rows.open_rows import open_rows
 
 PEOPLE = np.zeros(7, [("id", "<i8"), ("pos", [("x", "<f8"), ("y", "<f4", (2,))])])
 PEOPLE["id"] = np.arange(7)

@@ -20,7 +20,7 @@ from jobrun.graph.types import Scope
 from jobrun.runtime.codegen.compiler import compile_block, compile_expression, make_function
 from jobrun.runtime.codegen.liveness import BlockNames, collect_usage
 from jobrun.testing.graphs import expr, net, op
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.step_bench import Bench
 
 NAMES = ("a", "b", "c", "s")

@@ -9,7 +9,7 @@ import pytest
 
 from jobrun.ops.implementation import implementation
 from jobrun.runtime.codegen.expressions import choose_function
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.tables import each_case
 
 NAMES = ("sum", "prod", "mean", "min", "max", "any", "all", "argmin", "argmax")

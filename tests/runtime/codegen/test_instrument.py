@@ -8,7 +8,7 @@ from jobrun.graph.steps import Loop
 from jobrun.runtime.codegen.compiler import compile_block
 from jobrun.runtime.codegen.instrument import SAMPLED
 from jobrun.runtime.codegen.liveness import BlockNames
-from jobrun.runtime.codegen.step_timers import Meter
+from jobrun.runtime.codegen.profile_meter import Meter
 from jobrun.testing.graphs import expr, steps
 from tests.support.profiled_jobs import Metered
 from tests.support.step_bench import Bench

@@ -7,6 +7,7 @@ import copy
 
 import numpy as np
 import pytest
+from jobrun.runtime.codegen.profile_meter import Meter
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.expressions import Const
@@ -16,10 +17,9 @@ from jobrun.runtime.codegen.compiler import compile_block
 from jobrun.runtime.codegen.expressions import Globals
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.codegen.loops import build_counted_loop, find_inputs, is_steady, reads_pass
-from jobrun.runtime.codegen.step_timers import Meter
 from jobrun.runtime.frame.cancel import PASSES
 from jobrun.testing.graphs import expr, steps
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.step_bench import Bench
 from tests.support.tables import each_case
 

@@ -10,7 +10,7 @@ import pytest
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.types import OutputRef
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.step_bench import Bench
 
 RECORD = np.dtype([("a", "<i4"), ("b", "<f8")])

@@ -12,7 +12,7 @@ from jobrun.core.events import Logged
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
 from jobrun.graph.types import TaskGroup
 from jobrun.runtime.codegen.liveness import GroupUsage
-from jobrun.runtime.compiled_group import plan_group
+from jobrun.runtime.group_plan import plan_group
 from jobrun.runtime.records.queue_endpoints import (
     QueuePlan,
     find_moved_names,
@@ -24,7 +24,7 @@ from jobrun.session.errors import GroupCancelledError
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.spec.load import load_spec
 from jobrun.testing.graphs import task
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.compiling import spec_text, task_of
 from tests.support.pipelines import within
 from tests.support.thinning import thinned

@@ -16,7 +16,7 @@ from jobrun.graph.steps import SaveState
 from jobrun.runtime.snapshots import snapshot as module
 from jobrun.runtime.snapshots.snapshot import Snapshots
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 
 NONE = {}
 

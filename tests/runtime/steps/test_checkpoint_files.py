@@ -9,7 +9,7 @@ from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import CheckpointError
 from jobrun.graph.steps import AdoptState, CopyState, LoadState, PublishCopy, SaveState
 from jobrun.testing.stores import RUN_ID, write_epoch
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.step_bench import Bench
 
 

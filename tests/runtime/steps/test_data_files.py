@@ -8,7 +8,7 @@ from jobrun.graph.expressions import Builtin, Text
 from jobrun.graph.steps import DataFile, Load, Save
 from jobrun.runtime.steps.data_files import resolve_folder
 from jobrun.testing.graphs import text
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.step_bench import Bench
 
 

@@ -20,7 +20,7 @@ from jobrun.runtime.frame.cancel import CancelledError
 from jobrun.runtime.steps.dispatch import _EFFECTS
 from jobrun.testing.graphs import expr, log, steps, text
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.step_bench import Bench
 
 

@@ -32,7 +32,7 @@ from jobrun.session.wire.rpc import Reply
 from jobrun.testing.graphs import group, task
 from jobrun.testing.sessions import SessionHarness, read_saved, saving_group
 from jobrun.testing.stores import RUN_ID
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.checkpoints import write
 
 STATE = (("a", ("w",)), ("b", ("w",)))

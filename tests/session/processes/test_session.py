@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.runtime.codegen.step_timers import Meter
+from jobrun.runtime.codegen.profile_meter import Meter
 from jobrun.session.base import RunContext
 from jobrun.session.errors import GroupCancelledError, NodeLostError, TasksStuckError
 from jobrun.session.processes.session import ProcessesSession

@@ -18,12 +18,12 @@ from jobrun.core.errors import EnvironmentFaultError, JobrunError
 from jobrun.graph.conditions import CheckpointPolicy
 from jobrun.graph.steps import Guard, If, Loop, Parallel, While
 from jobrun.graph.types import Job, NodeReport, NodeSetup, TaskGroup
-from jobrun.runtime.compiled_group import plan_group
+from jobrun.runtime.group_plan import plan_group
 from jobrun.runtime.snapshots.snapshot import Snapshot
 from jobrun.session.threads.session import ThreadsSession, collect_changes
 from jobrun.testing.graphs import call, cluster, expr, group, report, setup, steps, task
 from jobrun.testing.sessions import SessionHarness
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 
 LIBRARY = """
 import threading

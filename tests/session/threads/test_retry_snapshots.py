@@ -6,7 +6,7 @@ from jobrun.runtime.frame.workspace import Blobs
 from jobrun.session.threads.retry_snapshots import restore_snapshot, take_snapshot
 from jobrun.session.threads.session import copy_for_reading
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from jobrun.values.objects import ObjectFacts
 
 

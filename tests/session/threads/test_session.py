@@ -14,7 +14,7 @@ from jobrun.session.threads.external_deps import ExternalDeps
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.testing.graphs import call, expr, group, net, ref, report, setup, steps, task
 from jobrun.testing.sessions import SessionContract, SessionHarness, failing
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 
 
 @pytest.fixture
@@ -271,7 +271,7 @@ def test_the_plan_of_a_group_is_made_once(harness, monkeypatch):
     monkeypatch.setattr(
         "jobrun.session.threads.session.plan_group", lambda ran, _: made.append(ran) or _plan(ran)
     )
-    from jobrun.runtime.compiled_group import plan_group as _plan  # noqa: PLC0415
+    from jobrun.runtime.group_plan import plan_group as _plan  # noqa: PLC0415
 
     ran = group(task("t", "x = 1"))
     for epoch in range(5):

@@ -9,7 +9,7 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.graph.types import OutputRef, Scope
 from jobrun.session.wire.codec import OUT_OF_BAND_BYTES, TypeTable, decode, encode
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.tables import each_case
 
 TABLE = TypeTable({OutputRef, Scope})

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jobrun.session.wire.socket_channel import SocketChannel
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 
 
 @pytest.fixture

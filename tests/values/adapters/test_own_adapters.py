@@ -14,8 +14,10 @@ from jobrun.runtime.snapshots.object_state import load_object_state
 from jobrun.testing.adapters import Adapted, AdapterContract
 from jobrun.values import containers
 from jobrun.values.adapters import registry
-from jobrun.values.blob_kinds import detach, is_object, same_bits
+from jobrun.values.blob_kinds import is_object
+from jobrun.values.compare import same_bits
 from jobrun.values.containers import flatten, is_tree, unflatten
+from jobrun.values.copies import detach
 from jobrun.values.objects import ObjectState
 
 
@@ -140,7 +142,7 @@ def test_a_value_of_another_version_of_its_adapter_is_refused(monkeypatch):
 def test_a_value_whose_class_is_not_loaded_is_passed_on_and_made_when_it_is(monkeypatch):
     value = {"a": [Value([1.0], 3)]}
     parts = flatten(value)
-    monkeypatch.setattr(containers, "find_by_name", lambda _: None)
+    monkeypatch.setattr(registry, "find_by_name", lambda _: None)
     unbound = unflatten(parts.structure, parts.leaves)
 
     assert containers.unbound_classes(unbound) == [registry.class_name(Value)]

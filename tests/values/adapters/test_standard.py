@@ -22,8 +22,9 @@ import pytest
 
 from jobrun.testing.adapters import Adapted, AdapterContract
 from jobrun.values.adapters.registry import UnsavableError
-from jobrun.values.blob_kinds import detach, same_bits
+from jobrun.values.compare import same_bits
 from jobrun.values.containers import flatten
+from jobrun.values.copies import detach
 
 
 class Colour(enum.Enum):
@@ -166,7 +167,7 @@ def test_a_value_that_contains_itself_is_refused():
 
 PROGRAM = """\
 import sys
-from jobrun.values.blob_kinds import detach
+from jobrun.values.copies import detach
 
 def grow(items, first):
     for number in range(first, first + 400):

@@ -60,7 +60,7 @@ def names_with_visible_layout(op: Op | None, exprs: Iterable[Expr]) -> Iterator[
 
 
 def has_basic_index(index: Expr) -> bool:
-    """Return whether an index surely consists of integers and slices, so that it gives a view."""
+    """Return whether an index, of integers and slices, surely gives a view, whose layout shows."""
     match index:
         case Const(value=value, ellipsis=ellipsis):
             return ellipsis or value is None or type(value) is int

@@ -103,7 +103,7 @@ def find_views(
 def is_never_changed(
     expr: Expr, target: str, names: BlockNames, shareable: Collection[str], moves: Moves
 ) -> bool:
-    """Return whether an assignment may bind a view wherever it is: neither name is changed.
+    """Return whether an assignment may bind a shared view, as neither name is ever changed.
 
     Only for names that die with the task, and so before anything else can change.
 
@@ -229,7 +229,7 @@ class _Analysis:
             self._sites -= seen
 
     def at_end(self) -> dict[str, tuple[str, ...]]:
-        """Return the names that live on and may be views, each with those that share memory.
+        """Return the names that may be views at the block's end, each with those that share memory.
 
         These are the ones that may hold the same array at some point.
         """
@@ -295,7 +295,7 @@ class _Analysis:
         return is_new
 
     def _after(self, point: Point, before: _Sharing) -> _Sharing:
-        """Return which live names may share memory, by views, after a point."""
+        """Compute which live names may share memory, through views, after a point of the block."""
         live = point.live | self._always
         gone = {name for name in before if name not in live or name in point.binds}
         made = {
@@ -346,7 +346,7 @@ class _Analysis:
         return found
 
     def _let_out(self, made: _Sharing, point: Point, before: _Sharing) -> None:
-        """Note that a step outside of the code may keep what it reads, and return views."""
+        """Note that a step outside of generated code may share what it reads, and return views."""
         reads, makes = point.reads & self._relevant, point.makes & self._relevant
         self._visits += len(reads) * len(makes)
         for name in reads:
@@ -394,7 +394,7 @@ def _add(made: _Sharing, first: str, second: str, sites: _Sites) -> None:
 
 
 def _reads_while_writing(op: Op | None) -> bool:
-    """Return whether an operator may still read an array when it writes to a view of it."""
+    """Return whether an operator may read an array while it writes to a shared view of it."""
     match op:
         case Assign(targets=targets):
             if len(targets) > 1:
@@ -410,7 +410,7 @@ def _reads_while_writing(op: Op | None) -> bool:
 
 
 def _visible_layouts(steps: tuple[Step, ...], parts: Mapping[int, tuple[_Part, ...]]) -> set[str]:
-    """Collect the names whose layout the block may see, itself or through a view of theirs."""
+    """Collect the names of which a view would be noticed, since a step sees their layout."""
     visible: set[str] = set()
     for step in walk(steps):
         if isinstance(step, Net):

@@ -42,7 +42,7 @@ _REDUCTIONS = frozenset(
 
 
 def aliased_leaves(expr: Expr) -> Iterator[Leaf]:
-    """Iterate over the blobs and outputs of which an expression's value may be an alias."""
+    """Iterate over the blobs and outputs with which an expression's value may share memory."""
     match expr:
         case Name() | OutputRead() | NodeBlob():
             yield expr
@@ -104,7 +104,7 @@ def is_fresh(expr: Expr) -> bool:
 
 
 def _is_number(argument: Expr) -> bool:
-    """Return whether an expression surely is a number, and so no alias of anything."""
+    """Return whether an operand surely is a number, of which nothing can be an alias."""
     if isinstance(argument, Const):
         return isinstance(argument.value, int | float | complex)
     return not isinstance(argument, Sequence | Text)
@@ -112,7 +112,7 @@ def _is_number(argument: Expr) -> bool:
 
 @cache
 def _fresh_operators() -> frozenset[str]:
-    """Return the built-in operators whose value is never an alias of a blob."""
+    """Return the built-in operators of which no result is an alias of an operand."""
     elementwise = {
         name
         for name, known in OPERATORS.items()
@@ -124,7 +124,7 @@ def _fresh_operators() -> frozenset[str]:
 
 
 def is_plain_view(expr: Expr) -> bool:
-    """Return whether an expression is just an alias: a blob, or a part or transpose of one."""
+    """Return whether an expression's value surely is an alias: a blob, a part or transpose."""
     match expr:
         case Name():
             return True
@@ -142,7 +142,7 @@ def _all(exprs: Iterable[Expr]) -> Iterator[Leaf]:
 
 
 def _may_be_sequence(expr: Expr) -> bool:
-    """Return whether an expression may be a tuple or list, whose items may be aliases."""
+    """Return whether an expression's value may be a sequence, whose items may be aliases."""
     match expr:
         case Sequence() | OutputRead():
             return True
@@ -166,7 +166,7 @@ def _may_be_sequence(expr: Expr) -> bool:
 
 
 def may_join_lists(expr: Expr) -> bool:
-    """Return whether an expression may join or repeat lists, whose items then are aliases."""
+    """Return whether an expression may join or repeat lists, so that their items are aliases."""
     match expr:
         case Binary(operator="+"):
             return _may_be_list(expr.left) and _may_be_list(expr.right)
@@ -206,7 +206,7 @@ def _may_be_list_or_count(expr: Expr) -> bool:
 
 
 def permuted_names(op: Op) -> set[str]:
-    """Return the names of a swap ``a, b = b, a``, after which none is an alias of another.
+    """Return the names of a swap such as ``a, b = b, a``, after which none is an alias.
 
     Empty for any other operator.
     """

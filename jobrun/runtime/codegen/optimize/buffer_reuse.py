@@ -152,7 +152,7 @@ def _with_number(
 
 
 def _number(expr: Expr) -> float | None:
-    """Return the prepared constant of a literal number beside a float64 array, or None."""
+    """Return the value of a literal that can be prepared as a float64 constant, or None."""
     match expr:
         case Const(value=value) if type(value) is float:
             return value
@@ -168,7 +168,7 @@ def _number(expr: Expr) -> float | None:
 
 
 def _is_whole(expr: Expr) -> bool:
-    """Return whether an operand surely is a Python integer, usable as a prepared constant."""
+    """Return whether an operand beside a reused buffer is a Python integer, as ``len(a)``."""
     match expr:
         case Call(function="len", args=(Name(),), kwargs=()):
             return True
@@ -205,7 +205,7 @@ def _ufunc(name: str) -> np.ufunc:
 
 @cache
 def _takes_float64(ufunc: np.ufunc) -> bool:
-    """Return whether an operator converts constants beside a float64 array to float64."""
+    """Return whether an operator gives float64 from a float64 buffer and a prepared constant."""
     try:
         wanted = [
             ufunc.resolve_dtypes((*kinds, None))
@@ -230,7 +230,7 @@ def keeps_float64(ufunc: np.ufunc) -> bool:
 
 @cache
 def float64_constant(text: str) -> np.ndarray[Any, Any]:
-    """Return the prepared constant, a read-only float64 array, of a number's ``float.hex``."""
+    """Prepare a constant operand: a read-only float64 array of a number's ``float.hex``."""
     made = np.array(float.fromhex(text))
     made.flags.writeable = False
     return made

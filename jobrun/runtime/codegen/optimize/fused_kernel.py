@@ -114,7 +114,7 @@ class FusedKernel:
         self._plans: dict[tuple[Any, ...], _Plan | None] = {}
 
     def begin(self, frame: Frame) -> list[GroupRun]:
-        """Return the list that a chain's code starts with; empty to run unfused."""
+        """Decide whether a fused kernel runs this time; return an empty list to run unfused."""
         if self._passed_over:
             self._passed_over -= 1
             return []
@@ -158,7 +158,7 @@ class FusedKernel:
     def _reusable(
         self, one: Instruction, operands: Sequence[Any], ended: tuple[int, ...]
     ) -> _Array | None:
-        """Return an operand of the fused chain that ends here and can hold the result."""
+        """Return an operand in which a fused kernel can leave an instruction's result, or None."""
         places = one.operands
         if len(operands) == 2 and one.plain in _ELIDED and _elides():
             for at in (0, 1) if one.plain in _COMMUTATIVE else (0,):
@@ -192,7 +192,7 @@ class FusedKernel:
 
 
 def _last_uses(chain: Chain) -> list[tuple[int, ...]]:
-    """Return for each instruction of a fused chain the values that it uses last."""
+    """Return, for each instruction of a fused kernel, the values that it is the last to use."""
     last = {index: at for at, one in enumerate(chain.instructions) for index in one.operands}
     return [
         tuple(index for index, used in last.items() if used == at)
@@ -313,7 +313,7 @@ def _assign_arrays(
     numbers: tuple[_Number, ...],
     into: int,
 ) -> _Plan:
-    """Assign each result of a fused chain an array: that of a dead operand, or a free one."""
+    """Assign each result in a fused kernel an array: of a dead operand, or a free buffer."""
     last = {index: at for at, one in enumerate(instructions) for index in one.operands}
     result = leaves
     # The result's own piece serves as a buffer until its turn; if a leaf has its memory, from
@@ -411,7 +411,7 @@ def _rows(shape: tuple[int, ...]) -> int:
 
 @cache
 def _elides() -> bool:
-    """Return whether numpy, unfused, writes a large result into an operand that has no name.
+    """Return whether numpy, without a fused kernel, writes results into temporary operands.
 
     Then the result has that operand's axis order, which is seen in sums.
     """
@@ -420,7 +420,7 @@ def _elides() -> bool:
 
 
 def _is_elided(one: Instruction, operand: Any, other: Any) -> bool:
-    """Return whether numpy, without a kernel, would write an operator's result into the operand."""
+    """Return whether numpy, without a fused kernel, would write a result into this operand."""
     if type(operand) is not np.ndarray or operand.nbytes < _ELIDED_BYTES:
         return False
     kind, dtype = operand.dtype.kind, operand.dtype
@@ -446,12 +446,12 @@ def _number(leaf: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def count_references(values: Sequence[Any], index: int) -> int:
-    """Count the references to one of a kernel's leaves; call it with the caller's ``*values``."""
+    """Count the references to an input of a fused kernel; pass it the caller's ``*values``."""
     return sys.getrefcount(values[index])
 
 
 def has_one_reference(array: np.ndarray[Any, Any], count: int) -> bool:
-    """Return whether only one variable refers to an array, so that a kernel may overwrite it.
+    """Return whether a fused kernel may overwrite an array: one variable alone refers to it.
 
     There is no other reference, no view and no weak reference.
     """

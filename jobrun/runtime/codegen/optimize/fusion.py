@@ -146,7 +146,7 @@ def elementwise() -> frozenset[str]:
 
 
 def square(value: Any) -> Any:
-    """Compute ``value ** 2``: the function for this power in a fused chain."""
+    """Compute ``value ** 2``: the function that fusion puts into a chain for this power."""
     return value**2
 
 

@@ -15,7 +15,7 @@ from jobrun.ops.implementation import implementation
 from jobrun.runtime.codegen.optimize.buffer_reuse import find_reuse_chain, float64_constant
 from jobrun.runtime.codegen.optimize.fusion import elementwise
 from jobrun.testing.graphs import expr, net
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.step_bench import Bench
 from tests.support.tables import each_case
 from tests.support.thinning import thinned

@@ -19,7 +19,7 @@ from jobrun.runtime.codegen.optimize.fused_kernel import SMALLEST, FusedKernel
 from jobrun.runtime.codegen.optimize.fusion import build_chain, elementwise
 from jobrun.session.threads.thread_pool import ThreadPool
 from jobrun.testing.graphs import expr
-from jobrun.values.blob_kinds import same_bits
+from jobrun.values.compare import same_bits
 from tests.support.step_bench import Bench
 from tests.support.tables import each_case
 from tests.support.thinning import thinned

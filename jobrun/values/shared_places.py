@@ -16,7 +16,7 @@ import numpy as np
 
 from jobrun.core.text.big_integers import key_text
 from jobrun.values import containers as trees
-from jobrun.values import named_nodes, objects
+from jobrun.values import named_tuples, objects
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import find_adapter
 from jobrun.values.atomic_counter import Counter
@@ -76,7 +76,7 @@ def _is_view(value: Any) -> bool:
 
 
 def find_shared_parts(roots: Mapping[str, Any]) -> list[Pair]:
-    """Find generators and objects that are shared: reachable from values in several ways.
+    """Find generators and objects that are reached at several places in values.
 
     Args:
         roots: Objects by name. Followed are the attributes of objects, and what is in containers.
@@ -103,13 +103,13 @@ def find_shared_parts(roots: Mapping[str, Any]) -> list[Pair]:
 
 
 def render_place(place: Path) -> str:
-    """Render the place in a blob of something shared, such as ``'k'.random_state``."""
+    """Render the place in a blob's value at which something is shared: ``'k'.random_state``."""
     name, *steps = place
     return ".".join((f"'{name}'", *steps))
 
 
 def _identity(thing: Any) -> Any:
-    """Return the identity by which two generators or objects count as shared, or None."""
+    """Return the identity by which two places share a generator or object, or None."""
     if isinstance(thing, np.random.Generator):
         return thing.bit_generator
     if isinstance(thing, np.random.RandomState):
@@ -290,7 +290,7 @@ def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
         elif isinstance(thing, dict):
             inside = thing.items()
         elif trees.is_record(thing):
-            inside = named_nodes.record_items(thing).items()
+            inside = named_tuples.record_items(thing).items()
         elif (adapter := find_adapter(type(thing))) is None or adapter.immutable:
             continue
         else:

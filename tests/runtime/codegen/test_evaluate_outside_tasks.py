@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jobrun.graph.expressions import Binary, Compare, Const, Name, NodeBlob, OutputRead
-from jobrun.runtime.codegen.evaluate import evaluate
+from jobrun.runtime.codegen.evaluate_outside_tasks import evaluate
 from jobrun.runtime.frame.workspace import MissingBlobError
 from jobrun.testing.graphs import expr
 

@@ -40,13 +40,13 @@ class UnboundRecord:
 
     @property
     def title(self) -> str:
-        """What a record without its class is, in words: named tuple or dataclass, and its name."""
+        """The words for a named tuple or dataclass whose class is not loaded."""
         kind = "named tuple" if self.form == "tuple" else "dataclass"
         return f"{kind} {self.class_name.partition(':')[2]}"
 
 
 def record_form(kind: Any) -> Form | None:
-    """Return whether instances of a class are kept as named tuple, as dataclass, or None."""
+    """Return whether a class is kept as a named tuple or as a dataclass; None for neither."""
     return _form(kind)
 
 
@@ -83,7 +83,7 @@ def record_items(value: Any) -> dict[str, Any]:
 
 
 def class_and_form(value: Any) -> tuple[str, Form]:
-    """Return the class name of a record, and whether it is a named tuple or a dataclass."""
+    """Return the class name of a named tuple or dataclass, and which of the two it is."""
     if type(value) is UnboundRecord:
         return value.class_name, value.form
     return class_name(type(value)), cast("Form", record_form(type(value)))
@@ -95,7 +95,7 @@ def class_name(kind: type) -> str:
 
 
 def explain_unsavable(value: Any) -> str:
-    """Explain why a record (named tuple or dataclass) cannot be saved; empty when it can."""
+    """Explain why a named tuple or dataclass cannot be saved; empty when it can."""
     kind: Any = type(value)
     what = f"a value of class {kind.__module__}.{kind.__qualname__}"
     is_known = find_class(class_name(kind)) is kind
@@ -141,7 +141,7 @@ def make_named_tuple(name: str, items: Mapping[str, Any]) -> Any:
 
 
 def begin_dataclass(name: str, names: Sequence[str]) -> Any:
-    """Make an empty instance of a dataclass by name, for ``fill_fields``, or a stand-in.
+    """Make an empty dataclass instance by the class's name, or an ``UnboundRecord``.
 
     Raises:
         ValueError: The class has other fields.
@@ -180,7 +180,7 @@ def _field_names(kind: Any) -> tuple[str, ...]:
 
 
 def _own(value: Any, name: str, missing: object) -> Any:
-    """Return the value of a dataclass's field in the instance itself, not the class's default."""
+    """Return the value of a dataclass field in the instance itself, not the class's default."""
     inside = getattr(value, "__dict__", {})
     if name in inside:
         return inside[name]

@@ -69,7 +69,7 @@ class StepTimers:
             self.spans.append(Span(self._started, now, self._epoch, threading.get_ident()))
 
     def begin_chunk(self, loop: int) -> bool:
-        """Return whether to meter the next chunk of a loop's passes step by step."""
+        """Return whether the profile meter times each step in a loop's next chunk of passes."""
         number = self._turns[loop]
         self._turns[loop] = number + 1
         return number % SAMPLED == 0
@@ -104,7 +104,7 @@ class StepTimers:
         return now
 
     def is_counted(self, loop: int, place: int, one: int) -> bool:
-        """Return whether a location, metered in a loop, ran exactly once in each pass."""
+        """Return whether a metered step surely ran exactly once in each pass of its loop."""
         half = len(self.calls) // 2
         if not (self._passes[loop] or self._unfinished[loop]):
             return True
@@ -112,7 +112,7 @@ class StepTimers:
         return once and not self._unfinished[loop]
 
     def scale(self, loop: int, place: int, inside: frozenset[int], read_s: float) -> _Scaled:
-        """Scale what the meter measured of sampled passes to all passes of the loop."""
+        """Scale what the profile meter measured in some passes of a loop to all its passes."""
         half = len(self.calls) // 2
         seen = self.calls[half + place]
         own = {
@@ -156,7 +156,7 @@ class Meter:
     def instrument(
         self, body: list[ast.stmt], places: Sequence[StepLocation], path: str, table: Globals
     ) -> list[ast.stmt]:
-        """Return the statements of a block with clock reads that report to the meter."""
+        """Put into a block's statements the clock reads that report to the profile meter."""
         instrumentation = Instrumentation([place.path for place in places])
         block = _MeteredBlock(self, path, tuple(places), instrumentation)
         self._blocks.append(block)
@@ -164,7 +164,7 @@ class Meter:
         return instrumentation.block(body, begin, table.bind(time.perf_counter, "clock"))
 
     def has_room(self) -> bool:
-        """Reserve room in the meter for one more time span; return whether there was any."""
+        """Reserve room in the profile meter for one time span; return whether there was any."""
         self._room -= 1
         return self._room >= 0
 
@@ -173,14 +173,14 @@ class Meter:
         return (*self._own(list), *self._elsewhere.times())
 
     def take_times(self) -> tuple[BlockTime, ...]:
-        """Return all step times that the meter measured; spans only once.
+        """Return all step times in the profile meter; take the time spans out of it.
 
         Only between groups.
         """
         return self._own(_taken)
 
     def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
-        """Add to the meter what the meter of another process measured; any thread may call this."""
+        """Add what the profile meter of another process measured; any thread may call this."""
         self._elsewhere.merge_times(teller, times)
 
     def _own(self, spans_of: Callable[[list[Span]], list[Span]]) -> tuple[BlockTime, ...]:
@@ -188,7 +188,7 @@ class Meter:
 
 
 def _taken(spans: list[Span]) -> list[Span]:
-    """Return the time spans that the meter measured, and remove them from the list."""
+    """Take the time spans out of a list of the profile meter, and return them."""
     found = list(spans)
     spans.clear()
     return found
@@ -211,7 +211,7 @@ class _MeteredBlock:
         self._timers: dict[Owner, StepTimers] = {}
 
     def begin(self, frame: Frame) -> StepTimers:
-        """Return the timers of a block for the frame's owner, started for one more run."""
+        """Start a block's timers in the profile meter, for one more run by the frame's owner."""
         owner = Owner(frame.run.group, frame.node.name, frame.task, frame.instance)
         timers = self._timers.get(owner)
         if timers is None:
@@ -223,7 +223,7 @@ class _MeteredBlock:
         return timers
 
     def times(self, read_s: float, spans_of: Callable[[list[Span]], list[Span]]) -> list[BlockTime]:
-        """Return what the meter measured of each owner's runs of the block."""
+        """Return what the profile meter measured of a block, for each task and instance."""
         return [
             BlockTime(
                 owner,
@@ -257,7 +257,7 @@ class _MeteredBlock:
     def _merged(
         self, calls: list[float], seconds: list[float], estimated: set[int]
     ) -> tuple[StepTime, ...]:
-        """Merge what the meter measured by path: a step may be at several places of the code."""
+        """Merge what the profile meter measured of a step at several places of the code."""
         found: dict[str, StepTime] = {}
         for number, place in enumerate(self._places):
             before = found.get(place.path)
@@ -294,7 +294,7 @@ class RemoteTimes:
         self._spans: dict[str, dict[tuple[Owner, str], list[Span]]] = {}
 
     def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
-        """Add the measurements that the meter of another process sent.
+        """Add to the profile meter what was measured by that of another process.
 
         Args:
             teller: No two processes of an invocation have the same, nor one that is lost and the
@@ -309,7 +309,7 @@ class RemoteTimes:
                     spans[one.owner, one.path] += one.spans
 
     def times(self) -> Iterator[BlockTime]:
-        """Iterate over what the meters of other processes measured, with spans."""
+        """Iterate over what the profile meters of other processes measured, with time spans."""
         with self._lock:
             newest = dict(self._newest)
             left = {teller: dict(spans) for teller, spans in self._spans.items()}

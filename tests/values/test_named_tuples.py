@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from jobrun.values.adapters.registry import UnsavableError
-from jobrun.values.blob_kinds import describe, same_bits
+from jobrun.values.blob_kinds import describe
+from jobrun.values.compare import same_bits
 from jobrun.values.containers import flatten, unbound_classes, unflatten
-from jobrun.values.named_nodes import UnboundRecord
+from jobrun.values.named_tuples import UnboundRecord
 from tests.support.tables import each_case
 
 Pair = namedtuple("Pair", "left right")
@@ -157,7 +158,7 @@ def test_a_class_with_other_fields_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["os:system", "builtins:eval", "jobrun.values.named_nodes:find_class"]
+    "name", ["os:system", "builtins:eval", "jobrun.values.named_tuples:find_class"]
 )
 def test_what_a_file_names_is_never_called(name):
     found = unflatten({"class": name, "tuple": [["a", "value"]]}, {("a",): "echo"})

@@ -9,7 +9,8 @@ import pytest
 from pyarrow import parquet
 
 from jobrun.core.errors import JobrunError
-from jobrun.formats.rows.source import common_length, open_rows, restore_order, sort_rows
+from jobrun.formats.rows.open_rows import open_rows
+from jobrun.formats.rows.rows_protocol import common_length, restore_order, sort_rows
 
 COUNT = 500
 X = np.random.default_rng(0).normal(size=(COUNT, 3))

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from jobrun.values.sharing import find_overlapping, find_shared_parts, render_place
+from jobrun.values.shared_places import find_overlapping, find_shared_parts, render_place
 from tests.support.tables import each_case
 
 BUF = np.arange(24.0)

@@ -130,7 +130,7 @@ class GroupPlan:
 
 
 def plan_group(group: TaskGroup, meter: Instrumenter | None = None) -> GroupPlan:
-    """Compile all blocks of a task group into its plan, with step timers if given a ``meter``."""
+    """Build the plan of a task group: compile its blocks, with timers if given a ``meter``."""
     known = GroupUsage(group, meter)
     places: dict[str, None] = {}
     nodes = [one.node for one in group.setup] + [one.node for one in group.reports]
@@ -188,7 +188,7 @@ def _setup_plan(task: Task, nets: SetupNets, known: GroupUsage) -> SetupPlan:
 
 
 def _beside(task: Task, steps: Steps, known: GroupUsage) -> BlockNames:
-    """Return how a report's block uses names, beside the body, for the plan of its group."""
+    """Return how a report's block uses names for the group's plan, with the blocks beside it."""
     others = [one.steps for one in task.reports if one.steps is not steps]
     return known.task_block(task, steps, beside=(task.steps, *others))
 
@@ -227,7 +227,7 @@ def _node_report(report: NodeReport, known: GroupUsage) -> ReportPlan:
 
 
 def _report_plan(report: Report, names: BlockNames, beside: list[Steps]) -> ReportPlan:
-    """Compile a report into its plan; ``failed`` is its flag unless a blob there has that name."""
+    """Build the plan of a report in a task group; ``failed`` is its flag or a blob."""
     is_blob = names.is_outer(FLAG) or any(FLAG in collect_usage(steps).bound for steps in beside)
     return ReportPlan(
         report.interval_s, _block(report.steps, report.path, names, in_exit=not is_blob)
@@ -268,7 +268,7 @@ def plan_records(task: Task, names: BlockNames) -> RecordPlan | None:
 
 
 def shares_records(task: Task) -> bool:
-    """Return whether instances of a task in the group's plan compete for the same records."""
+    """Return whether a planned task's instances compete for the same records."""
     if task.instances <= 1:
         return False
     return not (isinstance(task.read, ReadRecords) and task.read.reader.shard == "instance")

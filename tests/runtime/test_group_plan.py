@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from jobrun.graph.steps import Loop
 from jobrun.graph.types import NodeReport, NodeSetup, Retry
-from jobrun.runtime.compiled_group import plan_group
+from jobrun.runtime.group_plan import plan_group
 from jobrun.testing.graphs import call, expr, group, ref, report, setup, steps, task
 from tests.support.tables import each_case
 

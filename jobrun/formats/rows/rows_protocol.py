@@ -1,0 +1,83 @@
+"""Define the protocol of rows of a data file, and sort row numbers into the order of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.formats import errors as faults
+
+Array = np.ndarray[Any, Any]
+Piece = tuple[Array, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of rows of a data file: the dtype and shape of a row.
+
+    Of a ragged column the first axis is as long as memory should reckon with for a row.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def row_bytes(self) -> int:
+        """The memory that one row of this column of a data file takes."""
+        return self.dtype.itemsize * int(np.prod(self.shape, dtype=np.int64))
+
+
+class Rows(Protocol):
+    """Rows of several columns, of any format. One thread at a time."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of the rows, in the order in which they were requested."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+    def take(self, start: int, stop: int) -> Piece:
+        """Read rows ``start`` to ``stop`` of a data file, each column stacked in one array.
+
+        The memory is the caller's own.
+
+        Raises:
+            EnvironmentFaultError: The file cannot be read, or not any more.
+        """
+
+    def pick(self, rows: Array) -> Piece:
+        """Read rows of a data file by number (int64, shape (n,)), in the order given."""
+
+    def close(self) -> None:
+        """Close the data file whose rows were read (protocol)."""
+
+
+def common_length(path: str, lengths: Sequence[tuple[str, int]]) -> int:
+    """Return the number of rows of all members of a data file; refuse different ones.
+
+    Raises:
+        EnvironmentFaultError: E288, they differ.
+    """
+    first, length = lengths[0]
+    for name, other in lengths[1:]:
+        if other != length:
+            raise faults.uneven(path, (first, length), (name, other))
+    return length
+
+
+def sort_rows(rows: Array) -> tuple[Array, Array]:
+    """Sort row numbers into the order of the data file; return also the place of each."""
+    order = np.argsort(rows, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return rows[order], place
+
+
+def restore_order(piece: Piece, place: Array) -> Piece:
+    """Reorder rows that were read in the order of the data file as they were requested."""
+    return tuple(column.take(place, axis=0) for column in piece)

@@ -1,0 +1,175 @@
+"""Copy values of blobs so that they share no memory, and give them the form of epoch boundaries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from jobrun.core.errors import TaskFailedError
+from jobrun.values import containers as trees
+from jobrun.values import objects
+from jobrun.values.adapters.registry import Path, UnsavableError
+from jobrun.values.atomic_counter import Counter
+from jobrun.values.axis_order import dense_copy, has_gaps, is_dense
+from jobrun.values.blob_kinds import (
+    PLAIN_KINDS,
+    Value,
+    find_tree_fault,
+    is_object,
+    kind_of,
+    require_storable,
+)
+from jobrun.values.compare import same_bits
+from jobrun.values.shared_places import find_overlapping
+
+_OWN_FORM: frozenset[type] = PLAIN_KINDS | {Counter}
+# Of numpy's, immutable as well.
+_NUMBERS = (np.number, np.bool_)
+_ADAPTER_MEND = (
+    "let the adapter's get return all that make needs to make an equal value; 'jobrun explain "
+    "adapters' shows one"
+)
+
+
+def detach(value: Value, name: str = "?", note_gaps: Callable[[str], None] | None = None) -> Value:
+    """Copy a blob's value so that it shares no memory: same kind, dtype, shape, bits, axis order.
+
+    Of containers every part is copied, and what is shared inside stays shared.
+
+    Args:
+        value: The value.
+        name: For errors.
+        note_gaps: Called with the place of each array that has gaps between its elements, which
+            the copy has not.
+
+    Raises:
+        TaskFailedError: E202, if no blob can hold the value; E240, it is an object, of which
+            there is no copy; the error names ``name``.
+    """
+    if type(value) in PLAIN_KINDS:
+        return value
+    if trees.is_tree(value):
+        return _tree_of(value, name, partial(detach, note_gaps=note_gaps))
+    require_storable(value, name)
+    if kind_of(value) is None:
+        raise object_copy_error(value, name)
+    if type(value) is np.ndarray:
+        if note_gaps is not None and has_gaps(value.shape, value.strides, value.itemsize):
+            note_gaps(name)
+        return dense_copy(value)
+    if type(value) is Counter:
+        return Counter(value.value)
+    # A record taken out of an array is a view of it; other numpy scalars are immutable.
+    return value.copy() if isinstance(value, np.void) else value
+
+
+def detach_state(state: Value) -> Value:
+    """Copy all values in the state of an object, so that the copy shares no memory.
+
+    Arrays that overlap get memory of their own.
+
+    Raises:
+        UnsavableError: Something in it cannot be kept.
+    """
+    if not trees.is_tree(state):
+        return detach(state)
+    return _copied(trees.flatten(state, gaps=True), "?", detach, gaps=True)
+
+
+def boundary_form(value: Value, name: str = "?") -> Value:
+    """Return a blob's value as it is at epoch boundaries: arrays dense, with their own memory.
+
+    That is, of an array: memory of its own, aligned, writable, without gaps, in the axis order that
+    it had, because sums and products add in the order of memory. An array that has this form is
+    returned itself, and so is an object, whose form is its own matter; anything else as a copy.
+
+    Raises:
+        TaskFailedError: E202, if no blob can hold the value; the error names ``name``.
+    """
+    if type(value) is not np.ndarray:
+        if type(value) in _OWN_FORM or isinstance(value, _NUMBERS):
+            return value
+        if trees.is_tree(value):
+            return _tree_of(value, name, boundary_form)
+        return value if is_object(value) else detach(value, name)
+    if value.dtype.hasobject:
+        require_storable(value, name)
+    return value if has_boundary_form(value) else dense_copy(value)
+
+
+def has_boundary_form(array: np.ndarray[Any, Any]) -> bool:
+    """Return whether a blob's array is as at epoch boundaries: dense, with its own memory."""
+    flags = array.flags
+    return bool(flags.behaved and flags.owndata and is_dense(array))
+
+
+def object_copy_error(value: Value, name: str) -> TaskFailedError:
+    """Build the error for copying a blob that is an object, of which there is no copy."""
+    what = "this" if name == "?" else f"'{name}'"
+    return TaskFailedError.of(
+        "E240",
+        f"{what} is an object of class {objects.class_name(value)}, and there is only one of it",
+        "hand it to a callable with call and with, and to be changed with inout; let that return "
+        "the numbers and arrays that are wanted",
+    )
+
+
+def _tree_of(value: Value, name: str, copy: Callable[[Value, str], Value]) -> Value:
+    """Copy a container: copy each leaf by the function ``copy``, and put the copies together.
+
+    Raises:
+        TaskFailedError: E202, something in it is of a kind that cannot be kept; E258, arrays in it
+            share memory.
+    """
+    try:
+        parts = trees.flatten(value)
+    except UnsavableError as error:
+        fault = find_tree_fault(value, name)
+        raise TaskFailedError(*([fault] if fault else [])) from error
+    pairs = find_overlapping(parts.leaves, identical=False)
+    if pairs:
+        first, second = ("/".join((name, *path)) for path in pairs[0])
+        raise TaskFailedError.of(
+            "E258",
+            f"'{second}' shares memory with '{first}'",
+            "copy one of them, array.copy(); one and the same array may be at two places",
+        )
+    return _copied(parts, name, copy)
+
+
+def _copied(
+    parts: trees.Parts, name: str, copy: Callable[[Value, str], Value], *, gaps: bool = False
+) -> Value:
+    copies = {path: copy(leaf, "/".join((name, *path))) for path, leaf in parts.leaves.items()}
+    try:
+        value = trees.unflatten(parts.structure, copies)
+        if parts.adapted:
+            require_adapted(parts.structure, copies, value, gaps=gaps)
+    except ValueError as error:
+        message = f"blob '{name}' cannot hold {error}"
+        raise TaskFailedError.of("E202", message, _ADAPTER_MEND) from error
+    return value
+
+
+def require_adapted(
+    structure: Any, leaves: Mapping[Path, Value], made: Value, *, gaps: bool = False
+) -> None:
+    """Require that a copy made by adapters comes apart into the parts that it was made of.
+
+    Raises:
+        ValueError: It differs, with the place.
+    """
+    if trees.unbound_classes(made):
+        return
+    try:
+        again = trees.flatten(made, gaps=gaps)
+    except UnsavableError as error:
+        raise ValueError(f"what its adapter makes of it: {error}") from error
+    for path, leaf in leaves.items():
+        if path not in again.leaves or not same_bits(again.leaves[path], leaf):
+            raise ValueError(f"what its adapter makes of it: '{'/'.join(path)}' is another")
+    if again.structure != structure:
+        raise ValueError("what its adapter makes of it: it is put together in another way")
