@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobrun.cli.process.notifications import NewsSender
-    from jobrun.cli.supervisor import ChildExit, SharedState
+    from jobrun.cli.shared_state import SharedState
+    from jobrun.cli.supervisor import ChildExit
 
 # Commands that run tasks, which may end their process in any way.
 _SUPERVISED = {"run", "resume", "fork"}

@@ -15,8 +15,6 @@ Ctrl-C and Ctrl-Z come from the terminal to both, and are not passed on.
 from __future__ import annotations
 
 import contextlib
-import faulthandler
-import mmap
 import os
 import signal
 import sys
@@ -24,8 +22,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import NoReturn
 
+from jobrun.cli.shared_state import SharedState
 from jobrun.cli.watchdog import OverdueDetector
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.relayed_signals import MEANT, RELAYS
@@ -35,7 +33,6 @@ from jobrun.core.system_calls import (
     die_with_parent,
     has_children,
     list_processes,
-    open_anonymous_file,
     peak_memory_bytes,
     read_process_stat,
     wait_for_signal,
@@ -57,103 +54,6 @@ _SECOND_REQUEST = 2
 _REACTION_S = 10.0
 # After the grace: what a session gives tasks to their next step boundary, and exit blocks.
 _ENDING_S = 35.0
-_PAGE_BYTES = 16384
-_SLOT_BYTES = 2048
-_SLOTS = ("run", "group", "exit", "limit", "grace", "hash", "keep")
-_MOST_STACK_BYTES = 1 << 20
-
-
-class SharedState:
-    """Shared memory in which the child leaves its state for the parent; made before the fork.
-
-    Attributes:
-        can_start_again: Whether the command can ask for another hash seed, in the slot ``hash``.
-        spared: Processes of the parent's own, which end by themselves.
-    """
-
-    def __init__(self, *, can_start_again: bool = False) -> None:
-        self.can_start_again = can_start_again
-        self.spared: set[int] = set()
-        self._page = mmap.mmap(-1, _PAGE_BYTES)
-        self._stacks = open_anonymous_file("jobrun-stacks")
-        self._news = open_anonymous_file("jobrun-news")
-        self._news_read = 0
-        self._pid = 0
-
-    def write(self, slot: str, text: str) -> None:
-        """Write a short text from the supervised child to a slot of the shared memory."""
-        data = text.encode(errors="replace")[: _SLOT_BYTES - 1] + b"\0"
-        place = 2 + _SLOT_BYTES * _SLOTS.index(slot)
-        self._page[place : place + len(data)] = data
-
-    def read(self, slot: str) -> str:
-        """Read what the supervised child wrote last to a slot of shared memory, or ""."""
-        place = 2 + _SLOT_BYTES * _SLOTS.index(slot)
-        data = self._page[place : place + _SLOT_BYTES]
-        return data.partition(b"\0")[0].decode(errors="replace")
-
-    @property
-    def exit_code(self) -> int | None:
-        """The exit code of the supervised command; None until it has one."""
-        return self._page[1] if self._page[0] else None
-
-    @property
-    def stacks(self) -> str:
-        """The stacks that faulthandler wrote when the supervised child crashed."""
-        return os.pread(self._stacks, _MOST_STACK_BYTES, 0).decode(errors="replace")
-
-    def keep(self, pid: int) -> None:
-        """Record a process that is not killed when the child has ended; called in the child."""
-        self.write("keep", f"{self.read('keep')} {pid}")
-
-    @property
-    def kept(self) -> set[int]:
-        """The processes that may outlive the child, as they write what they have got."""
-        return {int(pid) for pid in self.read("keep").split()}
-
-    def write_news(self, line: bytes) -> None:
-        """Append a line to the news that the supervised child asks its parent to send."""
-        os.pwrite(self._news, line + b"\n", os.fstat(self._news).st_size)
-
-    def read_news(self) -> list[bytes]:
-        """Read the news that the supervised child wrote since the last call, whole lines."""
-        left = os.fstat(self._news).st_size - self._news_read
-        whole = os.pread(self._news, left, self._news_read).rpartition(b"\n")[0]
-        self._news_read += len(whole) + bool(whole)
-        return whole.splitlines()
-
-    @property
-    def has_news(self) -> bool:
-        """Whether the supervised child wrote news that the supervisor has not read."""
-        return os.fstat(self._news).st_size > self._news_read
-
-    def run(self, work: Callable[[], int]) -> int:
-        """Run the command in the supervised child, and record its exit code."""
-        self._pid = os.getpid()
-        faulthandler.enable(self._stacks)
-        if signal.getsignal(signal.SIGQUIT) is signal.SIG_DFL:
-            # Where each thread was; then it ends, as it would have without this.
-            faulthandler.register(signal.SIGQUIT, self._stacks, chain=True)
-        leave = os._exit
-        os._exit = self._record_caller(leave)  # type: ignore[assignment]
-        code = work()
-        if os.getpid() != self._pid:
-            # A callable has forked, and its copy has come all the way out here.
-            leave(code)
-        self._page[1] = code
-        self._page[0] = 1
-        return code
-
-    def _record_caller(self, leave: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
-        """Wrap ``os._exit`` in the supervised child to record who calls it."""
-
-        def _exit(status: int) -> NoReturn:
-            if os.getpid() == self._pid and self.exit_code is None:
-                self.write("exit", f"os._exit({status})")
-                faulthandler.dump_traceback(self._stacks, all_threads=False)
-            leave(status)
-
-        return _exit
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,16 @@ import click
 
 from jobrun.cli.formatting import render_json_document
 from jobrun.cli.manual.ops import list_definitions, render_function
-from jobrun.cli.manual.topics import TOPICS, nearest_topic
+from jobrun.cli.manual.topics import TOPICS, counterpart
 from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
 from jobrun.core.error_catalogue import Entry, read_catalogue
 from jobrun.core.errors import UsageError
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.text.names import did_you_mean
-from jobrun.tools.manual.keys import list_key_tables, render_key_page
-from jobrun.tools.manual.pages import list_pages, read_pages, render_for_terminal
+from jobrun.ops.table import DRAWS, OPERATORS
+from jobrun.tools.manual.keys import list_key_tables, list_key_words, render_key_page
+from jobrun.tools.manual.markdown_pages import list_pages, read_pages, render_for_terminal
 
 _ALL_CODES = "codes"
 _WIDEST = 100
@@ -112,7 +113,7 @@ def _contents() -> str:
 
 
 def _write_manual(path: str, shell: Shell) -> None:
-    from jobrun.tools.manual.page import render_manual  # noqa: PLC0415 - brings numpy in
+    from jobrun.tools.manual.html_manual import render_manual  # noqa: PLC0415 - brings numpy in
 
     topics = {name: text() for name, text in TOPICS.items()}
     made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
@@ -132,6 +133,15 @@ def _one(codes: dict[str, Entry], given: str) -> dict[str, Entry]:
         mend = did_you_mean(name, codes) if looks_like_code else nearest_topic(given)
         raise UsageError.of("E405", f"unknown code '{given}'", mend)
     return {name: codes[name]}
+
+
+def nearest_topic(given: str) -> str:
+    """Suggest the nearest word that ``jobrun explain`` knows: a topic, key or function."""
+    if found := counterpart(given):
+        return found
+    draws = (f"rng.{name}" for name in DRAWS)
+    keys = list_key_words(list_key_tables())
+    return did_you_mean(given, (*TOPICS, *read_pages(), *OPERATORS, *draws, *keys))
 
 
 def _page(name: str, entry: Entry) -> str:

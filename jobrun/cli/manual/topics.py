@@ -7,11 +7,9 @@ from collections.abc import Callable, Mapping
 
 from jobrun.compile.expressions import limits
 from jobrun.compile.expressions import python_syntax as scalar
-from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import ATTRIBUTES, BUILTINS, DTYPES
 from jobrun.ops.table import DRAWS, OPERATORS
-from jobrun.tools.manual.keys import list_key_tables, list_key_words, render_steps
-from jobrun.tools.manual.pages import read_pages
+from jobrun.tools.manual.keys import render_steps
 
 _EXPRESSIONS = """\
 Expressions: a subset of Python over blobs
@@ -156,12 +154,3 @@ def counterpart(given: str) -> str:
             if name.casefold() == given.casefold():
                 return f"{name} of Caffe2 is here: {ours} (see 'jobrun explain operators')"
     return ""
-
-
-def nearest_topic(given: str) -> str:
-    """Suggest the nearest word that ``jobrun explain`` knows: a topic, key or function."""
-    if found := counterpart(given):
-        return found
-    draws = (f"rng.{name}" for name in DRAWS)
-    keys = list_key_words(list_key_tables())
-    return did_you_mean(given, (*TOPICS, *read_pages(), *OPERATORS, *draws, *keys))

@@ -14,7 +14,7 @@ from jobrun.core.events import Event, NodeReplaced
 from jobrun.core.notify_target import NotifyTarget, news_of_exit
 
 if TYPE_CHECKING:
-    from jobrun.cli.supervisor import SharedState
+    from jobrun.cli.shared_state import SharedState
 
 # Enough for three attempts of five seconds at each of a few targets.
 _LONGEST_S = 60.0

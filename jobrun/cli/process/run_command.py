@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobrun.cli.app import group
-from jobrun.cli.completion_script import VARIABLE, answer_request
 from jobrun.cli.error_output import fault_from_click, print_faults
+from jobrun.cli.shell_completion import VARIABLE, answer_request
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, UsageError
 from jobrun.version import __version__
 
 if TYPE_CHECKING:
-    from jobrun.cli.supervisor import SharedState
+    from jobrun.cli.shared_state import SharedState
 
 # Whose versions a crash report names.
 _LIBRARIES = ("click", "h5py", "numpy", "pydantic", "pyyaml", "rich")

@@ -12,7 +12,8 @@ from pathlib import Path
 import jobrun
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import size
-from jobrun.cli.supervisor import ChildExit, SharedState
+from jobrun.cli.shared_state import SharedState
+from jobrun.cli.supervisor import ChildExit
 from jobrun.cli.terminal import Shell
 from jobrun.cli.watchdog import LimitRecorder, build_timeout_fault, task_line_of
 from jobrun.core.errors import (

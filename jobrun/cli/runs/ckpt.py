@@ -11,7 +11,7 @@ import click
 
 from jobrun.checkpoint.store import Damage
 from jobrun.cli.app import SubcommandGroup
-from jobrun.cli.completions import BLOB, RUN, RUN_AT_EPOCH
+from jobrun.cli.completed_names import BLOB, RUN, RUN_AT_EPOCH
 from jobrun.cli.formatting import (
     number,
     render_columns,

@@ -12,7 +12,7 @@ import click
 from jobrun import api
 from jobrun.checkpoint.checkpoint_file import BlobFacts, FileFacts
 from jobrun.checkpoint.checkpoint_times import save_phases
-from jobrun.cli.completions import BLOB, RUN_AT_EPOCH
+from jobrun.cli.completed_names import BLOB, RUN_AT_EPOCH
 from jobrun.cli.formatting import number, render_json_document, shorten_path, size, span
 from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.terminal import Shell

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from jobrun.cli.completions import RUN
+from jobrun.cli.completed_names import RUN
 from jobrun.cli.formatting import (
     STATUS_COLOURS,
     TASK_MARKS,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from jobrun.compile.analysis.scopes import NodeView, find_write_place
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import Status
-from jobrun.compile.types.infer import infer_job_types
+from jobrun.compile.types.job_types import infer_job_types
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.readers import POSITION_PREFIX

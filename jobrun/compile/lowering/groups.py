@@ -12,7 +12,7 @@ from jobrun.compile.job_draft.task_order import TaskOrder, resolve_needs
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.readers import ReaderTable
 from jobrun.compile.lowering.remote_nets import RemoteLowering
-from jobrun.compile.lowering.steps import StepLowering
+from jobrun.compile.lowering.steps_and_nets import StepLowering
 from jobrun.compile.lowering.tasks import TaskLowering
 from jobrun.graph.types import GROUPS, GroupName, Report, SetupNets
 from jobrun.spec.models.job import GroupSpec, JobSpec

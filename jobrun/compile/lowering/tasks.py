@@ -7,7 +7,7 @@ from jobrun.compile.job_draft.draft import TaskDraft
 from jobrun.compile.job_draft.records import Records
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.readers import ReaderTable
-from jobrun.compile.lowering.steps import StepLowering
+from jobrun.compile.lowering.steps_and_nets import StepLowering
 from jobrun.graph.expressions import ATTRIBUTES, Expr, Name
 from jobrun.graph.readers import record_path
 from jobrun.graph.types import GroupName, Output, Report, Retry, SetupNets

@@ -21,8 +21,8 @@ from jobrun.core.files.disk import disk_faults, sync_file
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.units import size
 from jobrun.formats.errors import UNEVEN_MEND
-from jobrun.graph.query import iter_steps
 from jobrun.graph.readers import FileSource, Reader, ReadRecords, readers_in
+from jobrun.graph.step_traversal import iter_steps
 from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save
 from jobrun.graph.types import Job
 from jobrun.runner.identity.callable_sources import Source, find_definition, find_source

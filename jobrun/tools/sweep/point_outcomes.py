@@ -17,7 +17,7 @@ from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.run_directories import Run, newest_run
 from jobrun.tools.runs.manage_runs import KILLED
 from jobrun.tools.runs.metrics import Number, read_last_metrics
-from jobrun.tools.sweep.compile_points import PlannedPoint
+from jobrun.tools.sweep.sweep_design import PlannedPoint
 
 NOT_STARTED, UNEXPECTED = "not started", "unexpected"
 # Those that have nothing left to do.

@@ -17,7 +17,7 @@ from jobrun.core.files.json_files import build, read_json
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.tools.runs.manage_runs import change_tags, read_tags
 from jobrun.tools.sweep.axes import shown_value
-from jobrun.tools.sweep.compile_points import PlannedPoint
+from jobrun.tools.sweep.sweep_design import PlannedPoint
 
 # Begins with a dot, as no job's name does: it is not taken for a folder of runs.
 FOLDER = ".sweeps"

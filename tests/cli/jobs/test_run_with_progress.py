@@ -9,7 +9,8 @@ from typing import Any
 import click
 import pytest
 
-from jobrun.cli.jobs.run_with_progress import SessionKind, run_under_progress
+from jobrun.cli.jobs.run_options import SessionKind
+from jobrun.cli.jobs.run_with_progress import run_under_progress
 from jobrun.cli.options import Duration
 from jobrun.cli.terminal import Shell
 from jobrun.runner.options import RunOptions, RunResult

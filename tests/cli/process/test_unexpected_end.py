@@ -16,7 +16,8 @@ from jobrun.cli.process.unexpected_end import (
     report_unexpected_end,
     tee_events,
 )
-from jobrun.cli.supervisor import ChildExit, SharedState
+from jobrun.cli.shared_state import SharedState
+from jobrun.cli.supervisor import ChildExit
 from jobrun.core.events import GroupEnded, GroupStarted, RunStarted, TaskLimited
 
 CRASH = """\

@@ -15,12 +15,12 @@ from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.lowering.context import Context, Env, NetRenaming
 from jobrun.compile.lowering.effects import EffectLowering
 from jobrun.compile.lowering.expressions import ExpressionLowering
-from jobrun.compile.lowering.net_table import MAX_STEPS, NetDef
+from jobrun.compile.lowering.net_declarations import MAX_STEPS, NetDef
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.origin import Origin
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import Attribute, Call, Const, Expr, Index, Name
-from jobrun.graph.query import blocks, expressions, op_expressions, walk
+from jobrun.graph.step_traversal import blocks, expressions, op_expressions, walk
 from jobrun.graph.steps import (
     Assign,
     Augment,
