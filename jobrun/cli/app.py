@@ -94,7 +94,7 @@ class CommandGroup(click.Group):
     """The top-level group of commands, imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the commands in the order of the table of commands."""
+        """List the names in the table of commands, in its order, for the help of ``jobrun``."""
         del ctx
         return list(COMMANDS)
 
@@ -108,7 +108,7 @@ class CommandGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """List the commands of the table that begin so, without importing them; options."""
+        """Complete a word at the place of a command: names in the table of commands, or options."""
         found = [
             CompletionItem(name, help=text)
             for name, (_, text) in COMMANDS.items()
@@ -227,7 +227,7 @@ class SubcommandGroup(click.Group):
         return list(self.commands)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the options of a command group in front of a subcommand, or the default.
+        """Parse the words after a command group, as ``jobrun ckpt``; insert its default subcommand.
 
         Raises:
             UsageError: An option is not known.

@@ -35,42 +35,42 @@ class SharedState:
         self._pid = 0
 
     def write(self, slot: str, text: str) -> None:
-        """Write a short text from the supervised child to a slot of the shared memory."""
+        """Write a short text of the supervised child to a slot of the shared state."""
         data = text.encode(errors="replace")[: _SLOT_BYTES - 1] + b"\0"
         place = 2 + _SLOT_BYTES * _SLOTS.index(slot)
         self._page[place : place + len(data)] = data
 
     def read(self, slot: str) -> str:
-        """Read what the supervised child wrote last to a slot of shared memory, or ""."""
+        """Read a slot of the shared state: the text that the child wrote there last, or nothing."""
         place = 2 + _SLOT_BYTES * _SLOTS.index(slot)
         data = self._page[place : place + _SLOT_BYTES]
         return data.partition(b"\0")[0].decode(errors="replace")
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code of the supervised command; None until it has one."""
+        """The exit code that the supervised child left in the shared state; None until then."""
         return self._page[1] if self._page[0] else None
 
     @property
     def stacks(self) -> str:
-        """The stacks that faulthandler wrote when the supervised child crashed."""
+        """The stacks in shared state, which faulthandler wrote when the child crashed."""
         return os.pread(self._stacks, _MOST_STACK_BYTES, 0).decode(errors="replace")
 
     def keep(self, pid: int) -> None:
-        """Record a process that is not killed when the child has ended; called in the child."""
+        """Record in shared state a process that the supervisor must spare after the child's end."""
         self.write("keep", f"{self.read('keep')} {pid}")
 
     @property
     def kept(self) -> set[int]:
-        """The processes that may outlive the child, as they write what they have got."""
+        """The processes recorded in shared state as those that may outlive the child."""
         return {int(pid) for pid in self.read("keep").split()}
 
     def write_news(self, line: bytes) -> None:
-        """Append a line to the news that the supervised child asks its parent to send."""
+        """Append a line of the child's news to the shared state, for the parent to send."""
         os.pwrite(self._news, line + b"\n", os.fstat(self._news).st_size)
 
     def read_news(self) -> list[bytes]:
-        """Read the news that the supervised child wrote since the last call, whole lines."""
+        """Read from shared state the news that the child wrote since the last call, in lines."""
         left = os.fstat(self._news).st_size - self._news_read
         whole = os.pread(self._news, left, self._news_read).rpartition(b"\n")[0]
         self._news_read += len(whole) + bool(whole)
@@ -78,11 +78,11 @@ class SharedState:
 
     @property
     def has_news(self) -> bool:
-        """Whether the supervised child wrote news that the supervisor has not read."""
+        """Whether the shared state holds news of the child that the parent has not read."""
         return os.fstat(self._news).st_size > self._news_read
 
     def run(self, work: Callable[[], int]) -> int:
-        """Run the command in the supervised child, and record its exit code."""
+        """Run the command in the child, and record its exit code in the shared state."""
         self._pid = os.getpid()
         faulthandler.enable(self._stacks)
         if signal.getsignal(signal.SIGQUIT) is signal.SIG_DFL:
@@ -99,7 +99,7 @@ class SharedState:
         return code
 
     def _record_caller(self, leave: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
-        """Wrap ``os._exit`` in the supervised child to record who calls it."""
+        """Wrap ``os._exit`` in the supervised child so that shared state records who called it."""
 
         def _exit(status: int) -> NoReturn:
             if os.getpid() == self._pid and self.exit_code is None:

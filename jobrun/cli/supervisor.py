@@ -216,14 +216,14 @@ class _Supervisor:
                 self._end_at = time.monotonic() + _REACTION_S
 
     def _grace_deadline(self) -> str:
-        """Return the group whose grace has begun in the supervised child, and its deadline.
+        """Render the deadline that the supervisor sets after a grace period, and the group's name.
 
         Between groups there is nothing: a save that has begun is waited for.
         """
         return f"{self._grace_ends_at + _ENDING_S}\n{self._shared.read('group')}"
 
     def _end(self) -> None:
-        """Kill the supervised child: first with SIGABRT for its stacks, then with SIGKILL."""
+        """Kill the child from the supervisor: by SIGABRT, for its stacks, and later by SIGKILL."""
         late_s = time.monotonic() - self._end_at
         self._send(signal.SIGABRT if late_s < _REACTION_S else signal.SIGKILL)
 
@@ -257,7 +257,7 @@ class _Supervisor:
 
 
 def _is_not_ignored(number: int) -> bool:
-    """Return whether the supervisor has to relay a signal: nohup or a shell may ignore it."""
+    """Return whether the supervisor is to relay a signal: not one it ignores, as with ``nohup``."""
     return signal.getsignal(number) is not signal.SIG_IGN
 
 
@@ -274,7 +274,7 @@ def _set_up_child(parent: int, asking: set[int]) -> None:
 
 
 def _raise_original_signal(number: int, frame: FrameType | None) -> None:
-    """Raise in the child the signal that a relayed one represents, until it has a handler."""
+    """Handle a signal from the supervisor in its child: raise the signal that it represents."""
     del frame
     os.kill(os.getpid(), MEANT[number])
 

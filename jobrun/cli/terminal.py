@@ -146,7 +146,7 @@ def _write(stream: TextIO | None, text: str) -> None:
 
 
 def _silence(stream: TextIO | None) -> None:
-    """Redirect an output stream that fails to the null device, with what is still buffered."""
+    """Redirect a stdout or stderr that fails to the null device, with what is still buffered."""
     if stream is None or stream.closed:
         return
     null = os.open(os.devnull, os.O_WRONLY)

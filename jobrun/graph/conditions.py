@@ -156,7 +156,7 @@ class CheckpointPolicy:
 
     @property
     def is_automatic(self) -> bool:
-        """Whether the policy saves an epoch as the time that saves cost allows."""
+        """Whether the checkpoint policy is ``every: auto``: saves by the time that they cost."""
         return not (self.every_epochs or self.every_s or self.every_records)
 
 
@@ -168,5 +168,5 @@ class Exactness:
 
     @property
     def exact(self) -> bool:
-        """Whether a resumed run of the job has the same bits: there is no reason against it."""
+        """Whether a job is exact: no reason why a resumed run should differ in its bits."""
         return not self.reasons

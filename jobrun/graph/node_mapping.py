@@ -27,7 +27,7 @@ _Part = TypeVar("_Part", NodeSetup, NodeReport, RemoteNet)
 
 
 def remap_nodes(group: TaskGroup, remap: Remap) -> TaskGroup:
-    """Move the tasks of a group in the graph to other nodes; those on one node remain separate.
+    """Map the tasks of a group to other nodes; those on one node remain separate.
 
     Equal set-up and reports that are moved to one node run once there; remote nets follow their
     node.
@@ -75,7 +75,7 @@ def remap_nodes(group: TaskGroup, remap: Remap) -> TaskGroup:
 
 
 def tasks_by_node(group: TaskGroup, remap: Remap | None = None) -> dict[str, tuple[Task, ...]]:
-    """List the tasks of a group in the graph by node, in the order of first use.
+    """Group the tasks of a graph's group by node, in the order of first use.
 
     Args:
         group: The tasks.
@@ -118,7 +118,7 @@ def _move_nets(group: TaskGroup, move: Callable[[str], str]) -> tuple[RemoteNet,
 
 
 def _move(part: _Scoped, node: str) -> _Scoped:
-    """Move a part of a graph to another node; its scopes become unknown."""
+    """Map a task, set-up or report to another node; its scopes become unknown."""
     return part if part.node == node else replace(part, node=node, scopes=())
 
 

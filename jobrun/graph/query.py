@@ -36,7 +36,7 @@ def tasks_by_name(group: TaskGroup) -> tuple[tuple[Task, tuple[str, ...]], ...]:
 
 
 def setup_by_name(group: TaskGroup) -> tuple[tuple[SetupNets, tuple[str, ...]], ...]:
-    """List each set-up of a group by its name once, with all its nodes."""
+    """List the set-ups of a group in the graph, each name once, with all its nodes."""
     found: dict[str, tuple[SetupNets, list[str]]] = {}
     for around in group.setup:
         found.setdefault(around.nets.name, (around.nets, []))[1].append(around.node)
@@ -81,7 +81,7 @@ def kept_names(job: Job) -> dict[str, tuple[str, ...]]:
 
 
 def rebuild_group(init: TaskGroup) -> TaskGroup:
-    """Select from the init group what runs at every start: ``rebuild`` tasks and their needs.
+    """Select from the graph's init group what runs at every start: ``rebuild`` tasks and needs.
 
     Set-up and reports stay where a task stays.
     """
@@ -103,7 +103,7 @@ def rebuild_group(init: TaskGroup) -> TaskGroup:
 
 
 def outputs_read_later(job: Job) -> frozenset[OutputRef]:
-    """List the outputs of a job's tasks that are read after their group has ended.
+    """List the task outputs in a graph that are read after their group has ended.
 
     They outlive their group, so they are part of what a checkpoint stores.
     """
@@ -133,7 +133,7 @@ def _reads(thing: Any) -> Iterator[OutputRef]:
 
 
 def makers(tasks: Iterable[Task]) -> dict[str, tuple[str, Origin]]:
-    """Map each blob that the tasks of a graph make to the first step that binds it.
+    """Map each blob that tasks of the graph make to the step that first binds it.
 
     Of steps whose own text names the blob: assignments and calls.
     """

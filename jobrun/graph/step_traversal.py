@@ -36,7 +36,7 @@ from jobrun.graph.types import (
 
 
 def blocks(step: Step) -> tuple[tuple[Step, ...], ...]:
-    """List the blocks directly inside a step of the graph: loop bodies, branches."""
+    """List the blocks of steps directly inside a step: loop bodies, branches."""
     match step:
         case UseNet() | Loop() | While() | Guard():
             return (step.steps,)
@@ -49,7 +49,7 @@ def blocks(step: Step) -> tuple[tuple[Step, ...], ...]:
 
 
 def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
-    """Walk through the steps of a graph: yield each, and then the steps inside it."""
+    """Walk through steps: yield each, and then the steps inside it."""
     for step in steps:
         yield step
         for block in blocks(step):
@@ -57,14 +57,14 @@ def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
 
 
 def ops(steps: tuple[Step, ...]) -> Iterator[Op]:
-    """List every operator in the nets among some steps of a graph, in the order of the text."""
+    """Traverse steps in the order of the text, and yield every operator of their nets."""
     for step in walk(steps):
         if isinstance(step, Net):
             yield from step.ops
 
 
 def op_expressions(op: Op) -> tuple[Expr, ...]:
-    """List the expressions of one operator in the graph: target indices, then value."""
+    """List the expressions of one operator in a step: target indices, then value."""
     match op:
         case Assign(targets=targets, value=value):
             items = tuple(target.index for target in targets if isinstance(target, ItemTarget))
@@ -80,7 +80,7 @@ def op_expressions(op: Op) -> tuple[Expr, ...]:
 
 
 def expressions(step: Step) -> tuple[Expr, ...]:
-    """List the expressions of a step in the graph, without those of steps inside it."""
+    """List the expressions of a step in a traversal, without those of steps inside it."""
     match step:
         case Effect():
             return step.expressions()
@@ -101,7 +101,7 @@ def expressions(step: Step) -> tuple[Expr, ...]:
 
 
 def iter_steps(job: Job) -> Iterator[Step]:
-    """List every step of a job, set-up and reports included, outer before inner ones.
+    """Traverse all steps of a job, set-up and reports included, outer before inner ones.
 
     Those of remote nets run elsewhere, if at all. What a reader reads or calls is yielded as
     the step that would read or call the same.

@@ -72,7 +72,7 @@ class Cluster:
         return iter(self.nodes)
 
     def node(self, name: str) -> Node:
-        """Return the ``Node`` of this name in the cluster.
+        """Return the ``Node`` of a given name in a ``Cluster``.
 
         Raises:
             KeyError: If the cluster has none.
@@ -187,7 +187,7 @@ class Task:
 
     @property
     def full_name(self) -> str:
-        """The name of a task in the graph, with its node in front: ``node/name``."""
+        """The name of a ``Task`` with its node in front: ``node/name``."""
         return f"{self.node}/{self.name}"
 
 
@@ -297,5 +297,5 @@ class Job:
 
     @property
     def groups(self) -> tuple[TaskGroup, ...]:
-        """The task groups of a job: init, epoch, download and exit."""
+        """The task groups of a ``Job`` as one tuple: init, epoch, download and exit."""
         return (self.init, self.epoch, self.download, self.exit)

@@ -56,7 +56,7 @@ class Pruning:
 
 
 def open_checkpoints(name: str, run_dir: Path) -> Checkpoints:
-    """Open the store and the retention policy of a run's checkpoints.
+    """Open a run's checkpoints for maintenance: the store of epochs, and the retention policy.
 
     Raises:
         UsageError: No run is called so.
@@ -206,7 +206,7 @@ def verify_within(
 
 
 def change_pins(found: Checkpoints, epochs: Collection[int], *, pin: bool) -> frozenset[int]:
-    """Pin and unpin epochs of a run's checkpoints; return those that are pinned then.
+    """Change which epochs of a run's checkpoints are pinned; return all that are pinned then.
 
     Raises:
         EnvironmentFaultError: The file cannot be read or written.
@@ -292,7 +292,7 @@ def _newest_good(
 
 
 def _scores(store: CheckpointStore, good: list[int]) -> dict[int, float]:
-    """Read the metric by which ``keep`` ranks the checkpoints of a run, from a manifest."""
+    """Read from a manifest the scores by which ``ckpt prune`` chooses the best checkpoints."""
     return dict(from_json(store.manifest(good[0]).runner).scores) if good else {}
 
 

@@ -197,7 +197,7 @@ class PythonNews:
         self.exit_code = 0
 
     def announce(self, targets: tuple[NotifyTarget, ...], run: str, stuck: str) -> None:
-        """Take the notification targets of a run that starts; send that it makes no progress."""
+        """Take the targets to notify of a run from Python; notify if it makes no progress."""
         self._targets, self._run = targets, Path(run)
         if stuck:
             self._start("no_progress", None, stuck)

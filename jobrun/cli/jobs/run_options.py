@@ -32,13 +32,13 @@ class SessionKind(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """List the kinds of sessions to complete ``--session`` of an executing command."""
+        """Complete the value of ``--session``, an option shared by commands that execute jobs."""
         del ctx, param
         known = ("threads", "processes", "ray", "ray:auto")
         return [CompletionItem(one) for one in known if one.startswith(incomplete)]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check ``--session`` of a command that executes jobs, and return it unchanged.
+        """Validate ``--session``, an option shared by commands that execute jobs; return it.
 
         Raises:
             click.BadParameter: There is no such session, or the address is none.
@@ -54,7 +54,7 @@ class SessionKind(click.types.StringParamType):
 
 
 def limit_options(function: Function) -> Function:
-    """Add the options of limits and output to a command that executes a job: ``run``, ``fork``."""
+    """Add the shared options of limits and output, as ``--epochs``, to a command that runs jobs."""
     for decorate in reversed(
         (
             option("--epochs", type=_EPOCHS, metavar="N", help="Finish after N epochs in total."),
@@ -122,7 +122,7 @@ def limit_options(function: Function) -> Function:
 
 
 def session_options(function: Function) -> Function:
-    """Add the options ``--session`` and ``--max-failures`` to a command that executes jobs."""
+    """Add the shared options ``--session`` and ``--max-failures`` to a command that runs jobs."""
     for decorate in reversed(
         (
             option(
@@ -147,12 +147,12 @@ def session_options(function: Function) -> Function:
 
 
 def session_arguments(given: Mapping[str, Any]) -> list[str]:
-    """Build the words of an executing command that repeat ``session_options``."""
+    """Repeat the options ``--session`` and ``--max-failures`` as words of a new command line."""
     return ["--session", given["session"], "--max-failures", str(given["max_failures"])]
 
 
 def drift_options(function: Function) -> Function:
-    """Add the options that permit a command to execute a job after changes or losses."""
+    """Add the shared options ``--accept-drift``, ``--strict``, ``--allow-lost`` to a command."""
     for decorate in reversed(
         (
             option(
@@ -174,7 +174,7 @@ def drift_options(function: Function) -> Function:
 def spec_arguments(
     spec: str | None, values: tuple[str, ...], overrides: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Build the words of an executing command that repeat the spec and its overrides."""
+    """Repeat the options ``--spec``, ``--values`` and ``--set`` as words of a new command line."""
     words = ["--spec", spec] if spec else []
     for name, texts in (("--values", values), ("--set", overrides)):
         words += [word for text in texts for word in (name, text)]
@@ -182,7 +182,7 @@ def spec_arguments(
 
 
 def _notify_targets(texts: tuple[str, ...]) -> tuple[NotifyTarget, ...]:
-    """Parse ``--notify`` of a command that executes a job.
+    """Parse the values of ``--notify``, an option shared by commands that execute jobs.
 
     Raises:
         UsageError: E223, one is neither a URL nor a command.
@@ -196,7 +196,7 @@ def _notify_targets(texts: tuple[str, ...]) -> tuple[NotifyTarget, ...]:
 
 
 def build_run_options(run_dir: Path, given: Mapping[str, Any], shell: Shell) -> RunOptions:
-    """Build the runner's ``RunOptions`` from the options of a command that executes a job."""
+    """Convert the options shared by commands that execute jobs to the runner's ``RunOptions``."""
     shared = shell.shared
 
     def restart(hash_seed: str) -> NoReturn:

@@ -13,7 +13,7 @@ import click
 
 from jobrun.cli.jobs.run_options import build_run_options
 from jobrun.cli.terminal import Shell
-from jobrun.core.events import Listener
+from jobrun.core.events import Event, Listener
 from jobrun.runner.options import RunOptions, RunResult
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -34,7 +34,7 @@ def run_under_progress(act: Act, shell: Shell, run_dir: Path, given: Mapping[str
     verbosity = -1 if given["quiet"] else int(given["verbose"])
     # Not for --help, or for what a shell asks when it completes an option.
     from jobrun.cli.process.notifications import NewsOfRun  # noqa: PLC0415
-    from jobrun.cli.process.unexpected_end import record_running, tee_events  # noqa: PLC0415
+    from jobrun.cli.process.unexpected_end import record_running  # noqa: PLC0415
     from jobrun.cli.progress.display import create_display  # noqa: PLC0415
     from jobrun.cli.progress.profile_output import profile_run  # noqa: PLC0415
     from jobrun.cli.progress.run_state import RunState  # noqa: PLC0415
@@ -69,10 +69,20 @@ def run_under_progress(act: Act, shell: Shell, run_dir: Path, given: Mapping[str
 
 @contextmanager
 def _not_writable_by_others() -> Iterator[None]:
-    """Set the umask before execution so that other users cannot write to a run's files."""
+    """Set the umask while a job runs under progress, so that others cannot write its files."""
     before = os.umask(0o022)
     os.umask(before | 0o022)
     try:
         yield
     finally:
         os.umask(before)
+
+
+def tee_events(first: Listener, second: Listener) -> Callable[[Event], None]:
+    """Combine two listeners to events of a run under progress into one that calls both."""
+
+    def listen(event: Event) -> None:
+        first(event)
+        second(event)
+
+    return listen

@@ -69,7 +69,7 @@ class _Sweep:
     aim: Objective
 
     def outcomes(self) -> list[Outcome]:
-        """Read the present outcome of each point of the command's sweep."""
+        """Read the outcomes of all points for ``jobrun sweep``, from the runs of the points."""
         return [read_outcome(point, self.run_dir) for point in self.design.points]
 
 
@@ -158,7 +158,7 @@ def command(shell: Shell, /, spec: str, run_dir: str, **given: Any) -> int:
 
 
 def _watch(sweep: _Sweep, shell: Shell, given: dict[str, Any]) -> None:
-    """Print the present state of the command's sweep; with --watch until nothing runs any more."""
+    """Print the table of points for ``jobrun sweep --status``, repeatedly with ``--watch``."""
     folder = sweep_folder(sweep.run_dir, sweep.design.name)
     while True:
         live = is_live(folder)

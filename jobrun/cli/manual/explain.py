@@ -107,7 +107,7 @@ def _other_page(given: str) -> str | None:
 
 
 def _contents() -> str:
-    """List all that ``jobrun explain`` can show, a line each, but for the codes."""
+    """List all pages and topics that ``jobrun explain`` can print, a line each."""
     generated = "\n".join(f"  {name:<17}  {about}" for name, about in _GENERATED.items())
     return f"{list_pages()}\n{generated}"
 
@@ -136,7 +136,7 @@ def _one(codes: dict[str, Entry], given: str) -> dict[str, Entry]:
 
 
 def nearest_topic(given: str) -> str:
-    """Suggest the nearest word that ``jobrun explain`` knows: a topic, key or function."""
+    """Suggest the topic, key or function nearest to an unknown word for ``jobrun explain``."""
     if found := counterpart(given):
         return found
     draws = (f"rng.{name}" for name in DRAWS)

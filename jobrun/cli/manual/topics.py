@@ -115,7 +115,7 @@ def _expressions() -> str:
 
 
 def _wrapped(words: tuple[str, ...]) -> str:
-    """Wrap the words of a topic over several lines, aligned with the first."""
+    """Wrap the words that a topic of ``jobrun explain`` lists over several aligned lines."""
     return textwrap.fill(" ".join(words), 84).replace("\n", "\n" + " " * 13)
 
 
@@ -148,7 +148,7 @@ TOPICS: Mapping[str, Callable[[], str]] = {
 
 
 def counterpart(given: str) -> str:
-    """Return what the topic about operators says replaces one of Caffe2; empty for other words."""
+    """Look up in the topic on operators what replaces an operator of Caffe2; empty for others."""
     for theirs, ours, _ in ANCESTORS:
         for name in theirs.split(", "):
             if name.casefold() == given.casefold():

@@ -59,7 +59,7 @@ def invoke(arguments: Sequence[str], shared: SharedState | None = None) -> int:
 
 
 def environment_fault(error: Exception) -> Fault | None:
-    """Convert an exception that ended the command to a fault of the machine; None for a bug."""
+    """Classify an exception of the invoked command: a fault of the machine, or None for a bug."""
     match error:
         case RuntimeError() if "can't start new thread" in str(error):
             return Fault("E411", "cannot start another thread", _MEMORY)
@@ -127,7 +127,7 @@ def _crashed(error: Exception, arguments: Sequence[str], shell: Shell) -> int:
 
 
 def write_report(trace: str, arguments: Sequence[str]) -> str | None:
-    """Write a crash report about the invoked command line into the temporary directory.
+    """Write a crash report after a bug in the command line that was run in this process.
 
     Returns:
         Its path, or None when it cannot be written.

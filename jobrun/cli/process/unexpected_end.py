@@ -76,16 +76,6 @@ def record_running(shared: SharedState, grace_s: float) -> Listener:
     return listen
 
 
-def tee_events(first: Listener, second: Listener) -> Callable[[Event], None]:
-    """Create a listener that passes on events twice, also to what records an unexpected end."""
-
-    def listen(event: Event) -> None:
-        first(event)
-        second(event)
-
-    return listen
-
-
 def report_unexpected_end(
     shared: SharedState, ended: ChildExit, lacked_memory: Callable[[], bool]
 ) -> int:
@@ -157,7 +147,7 @@ def extract_frames(stacks: str, task_line: int = 0) -> tuple[str, ...]:
 
 
 def _lines_after_start(frames: tuple[str, ...], task_line: int) -> float:
-    """Count the lines from a task's start to the frame in which its process crashed."""
+    """Count the lines from a task's start in the spec to the step in which the process died."""
     # Generated code has the lines of the spec, which is the outermost file that is not ours.
     number = re.search(r", line (\d+),", frames[0]) if frames else None
     behind = int(number[1]) - task_line if number else -1

@@ -175,7 +175,7 @@ class RunningPoint:
     metrics: dict[str, list[float]] = field(default_factory=dict)
 
     def refresh(self) -> None:
-        """Read the displayed progress of a running point of the sweep from its run's files."""
+        """Update how far a point in the sweep's display is, from the files of the point's run."""
         epoch, values = read_last_epoch(self.run)
         if epoch == self.epoch:
             return

@@ -414,7 +414,7 @@ def copy(shell: Shell, target: str, place: str, run_dir: str) -> None:
 
 
 def _format(form: str | None, path: Path) -> Any:
-    """Return the format of ``jobrun ckpt export`` that was given, or that the suffix means.
+    """Return the file format for ``jobrun ckpt export``: from ``--format``, or from the suffix.
 
     Raises:
         UsageError: It says nothing.

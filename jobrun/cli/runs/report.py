@@ -100,7 +100,7 @@ def write_page(shell: Shell, page: str, out: str) -> None:
 
 
 def format_now() -> str:
-    """Format the current time for the foot of the page that ``jobrun report`` writes."""
+    """Format the current time as ``jobrun report`` puts it at the foot of its page."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

@@ -147,7 +147,7 @@ def check_layouts(
 
 
 def check_types(job: Job, faults: Faults) -> None:
-    """Check that state that is declared to be divided by rows has rows: it is no scalar."""
+    """Check that state declared to be divided by rows (``layouts``) is not a scalar."""
     types = infer_job_types(job)
     owned = types.owned
     for one in job.layouts:

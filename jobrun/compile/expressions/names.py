@@ -92,7 +92,7 @@ class NameTranslator:
         return not message
 
     def _explain_reserved(self, name: str) -> tuple[str, str] | None:
-        """Explain why a reserved name in an expression is no value, or return None."""
+        """Explain why a reserved name such as ``rng``, alone, cannot be translated to a node."""
         if name == "rng":
             return (
                 "'rng' is not a value",

@@ -147,7 +147,7 @@ _BAD_DRAWS = {
 
 
 def explain_unknown_function(name: str) -> Refusal:
-    """Explain a call of a function that expressions do not have, with what to write instead."""
+    """Explain that expressions do not support a function of Python, with what to write instead."""
     message = f"unknown function '{name}'"
     mend = _FUNCTIONS.get(name)
     if mend is None:
@@ -186,7 +186,7 @@ def explain_library_name(name: str) -> Refusal:
 
 
 def explain_unknown_draw(name: str) -> Refusal:
-    """Explain an unsupported ``rng.name``, which is no method of the random stream."""
+    """Explain that expressions do not support a method ``rng.name``, with the nearest one."""
     return Refusal(
         f"unknown method of rng '{name}'", _BAD_DRAWS.get(name) or did_you_mean(name, DRAWS)
     )

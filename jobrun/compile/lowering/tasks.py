@@ -85,7 +85,7 @@ class TaskLowering:
         return Records(read, place, write, places, sent, is_loop=True)
 
     def report(self, spec: ReportSpec, at: Path, path: str, used: dict[str, None]) -> Report:
-        """Lower a report of a task or group: steps at an interval."""
+        """Lower a report beside tasks: steps that run at an interval."""
         if spec.every <= 0:
             place = self._context.place(path, *at, "every")
             self._context.faults.error(
@@ -165,7 +165,7 @@ class TaskLowering:
 def check_task_settings(
     task: TaskSpec, at: Path, path: str, source: SourceMap, faults: Faults
 ) -> None:
-    """Check a task's settings in the spec: a positive time limit, a retry with an effect."""
+    """Check settings of a task before it is lowered: its time limit, and its retry."""
     if task.timeout is not None and task.timeout <= 0:
         faults.error(
             "E123",

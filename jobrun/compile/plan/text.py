@@ -86,7 +86,10 @@ def size_text(size_bytes: int) -> str:
 
 
 def _probe(probe: Probe) -> str:
-    """Render a probe in a plan: with its nodes, or as it was written if it is over many."""
+    """Render a condition or metric in the plan of a job, with the nodes of its blobs.
+
+    As it was written, if it is over many nodes.
+    """
     return probe.text if probe.reduce else render_probe(probe)
 
 

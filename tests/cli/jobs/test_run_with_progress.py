@@ -10,9 +10,10 @@ import click
 import pytest
 
 from jobrun.cli.jobs.run_options import SessionKind
-from jobrun.cli.jobs.run_with_progress import run_under_progress
+from jobrun.cli.jobs.run_with_progress import run_under_progress, tee_events
 from jobrun.cli.options import Duration
 from jobrun.cli.terminal import Shell
+from jobrun.core.events import GroupEnded
 from jobrun.runner.options import RunOptions, RunResult
 from tests.support.sample_events import epoch, started
 
@@ -71,3 +72,9 @@ def test_a_session_is_a_name_with_an_address_if_it_has_one(text):
 def test_what_is_no_session_is_refused(text):
     with pytest.raises(click.BadParameter):
         SessionKind().convert(text, None, None)
+
+
+def test_each_event_reaches_two_listeners():
+    first, second = [], []
+    tee_events(first.append, second.append)(GroupEnded("init", 0, 0.0))
+    assert first == second != []

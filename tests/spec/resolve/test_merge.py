@@ -1,6 +1,7 @@
 import pytest
 
-from jobrun.spec.resolve.merge import deep_merge, long_form, merge_specs, rebased, replaced
+from jobrun.spec.resolve.merge import deep_merge, long_form, merge_specs, replaced
+from jobrun.spec.resolve.rebase_paths import rebased
 from jobrun.spec.yaml.nodes import plain
 from jobrun.spec.yaml.parse import read_document
 
