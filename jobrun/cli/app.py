@@ -94,7 +94,7 @@ class CommandGroup(click.Group):
     """The top-level group of commands, imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the names in the table of commands, in its order, for the help of ``jobrun``."""
+        """List the names of the app's commands, in the order in which the help shows them."""
         del ctx
         return list(COMMANDS)
 
@@ -108,7 +108,7 @@ class CommandGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete a word at the place of a command: names in the table of commands, or options."""
+        """Complete the name of a command of the app, or an option in front of it."""
         found = [
             CompletionItem(name, help=text)
             for name, (_, text) in COMMANDS.items()
@@ -227,7 +227,7 @@ class SubcommandGroup(click.Group):
         return list(self.commands)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words after a command group, as ``jobrun ckpt``; insert its default subcommand.
+        """Parse the words after a command group of the app; insert its default subcommand.
 
         Raises:
             UsageError: An option is not known.

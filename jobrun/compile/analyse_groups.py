@@ -20,7 +20,8 @@ from jobrun.compile.checks.races import check_races
 from jobrun.compile.checks.visibility import ProtectedNames, VisibilityCheck, note_problems
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import GroupDraft, JobDraft, TaskDraft
-from jobrun.graph.conditions import CheckpointPolicy, Exactness, Probe, StopCondition
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
+from jobrun.graph.conditions import Exactness, Probe, StopCondition
 from jobrun.graph.step_traversal import walk
 from jobrun.graph.steps import Step
 from jobrun.graph.types import Apart, Cluster, GroupName, NodeReport, NodeSetup, Task, TaskGroup
@@ -73,7 +74,7 @@ class Analysis:
     def keep_saved(
         self, left: Mapping[str, KeptNames], policy: CheckpointPolicy
     ) -> dict[str, KeptNames]:
-        """Return the names with which groups after init start: of state, that on saved nodes."""
+        """Return, as groups are analysed, names that those after init start with."""
         kept = {}
         saved = set(policy.nodes)
         for node, one in left.items():
@@ -139,7 +140,7 @@ class Analysis:
 
 
 def names_of(kept: Mapping[str, KeptNames]) -> dict[str, frozenset[str]]:
-    """Return, by node, the names that groups of the epoch find: state and constants."""
+    """Return, as groups are analysed, the names with which one starts on each node."""
     return {node: frozenset((*one.state, *one.constants)) for node, one in kept.items()}
 
 

@@ -1,7 +1,7 @@
 """Represent a checked job as frozen values; standard library only.
 
 - ``types``: Job, TaskGroup, Task, Node. ``steps``, ``effects/``, ``expressions``, ``conditions``,
-  ``readers``: their parts.
+  ``checkpoint_policy``, ``readers``: their parts.
 - ``state_division``: state that is divided among nodes. ``expression_text``: expressions as text.
 - ``query``, ``step_traversal``, ``blob_access``: queries. ``traversal``, ``node_mapping``,
   ``group_to_task``: changed copies.

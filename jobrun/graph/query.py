@@ -36,7 +36,7 @@ def tasks_by_name(group: TaskGroup) -> tuple[tuple[Task, tuple[str, ...]], ...]:
 
 
 def setup_by_name(group: TaskGroup) -> tuple[tuple[SetupNets, tuple[str, ...]], ...]:
-    """List the set-ups of a group in the graph, each name once, with all its nodes."""
+    """Query a group of the graph for its set-ups, each name once, with all its nodes."""
     found: dict[str, tuple[SetupNets, list[str]]] = {}
     for around in group.setup:
         found.setdefault(around.nets.name, (around.nets, []))[1].append(around.node)
@@ -81,7 +81,7 @@ def kept_names(job: Job) -> dict[str, tuple[str, ...]]:
 
 
 def rebuild_group(init: TaskGroup) -> TaskGroup:
-    """Select from the graph's init group what runs at every start: ``rebuild`` tasks and needs.
+    """Query the graph's init group for what runs at every start: ``rebuild`` tasks and needs.
 
     Set-up and reports stay where a task stays.
     """
@@ -103,7 +103,7 @@ def rebuild_group(init: TaskGroup) -> TaskGroup:
 
 
 def outputs_read_later(job: Job) -> frozenset[OutputRef]:
-    """List the task outputs in a graph that are read after their group has ended.
+    """Query a graph for the task outputs that are read after their group has ended.
 
     They outlive their group, so they are part of what a checkpoint stores.
     """
@@ -133,7 +133,7 @@ def _reads(thing: Any) -> Iterator[OutputRef]:
 
 
 def makers(tasks: Iterable[Task]) -> dict[str, tuple[str, Origin]]:
-    """Map each blob that tasks of the graph make to the step that first binds it.
+    """Query a graph for the step that first binds each blob made by its tasks.
 
     Of steps whose own text names the blob: assignments and calls.
     """

@@ -171,7 +171,7 @@ class Queue:
 
 
 def record_path(task: str) -> str:
-    """Return the path of a task's block that runs once for each record it reads."""
+    """Return the path of a task's block for each record of the reader or queue that it reads."""
     return f"{task}/record"
 
 

@@ -36,7 +36,7 @@ from jobrun.graph.types import (
 
 
 def blocks(step: Step) -> tuple[tuple[Step, ...], ...]:
-    """List the blocks of steps directly inside a step: loop bodies, branches."""
+    """List, to traverse a step, the blocks of steps directly inside it: loop bodies, branches."""
     match step:
         case UseNet() | Loop() | While() | Guard():
             return (step.steps,)
@@ -64,7 +64,7 @@ def ops(steps: tuple[Step, ...]) -> Iterator[Op]:
 
 
 def op_expressions(op: Op) -> tuple[Expr, ...]:
-    """List the expressions of one operator in a step: target indices, then value."""
+    """List, to traverse a step, the expressions of one operator: target indices, then value."""
     match op:
         case Assign(targets=targets, value=value):
             items = tuple(target.index for target in targets if isinstance(target, ItemTarget))
@@ -80,7 +80,7 @@ def op_expressions(op: Op) -> tuple[Expr, ...]:
 
 
 def expressions(step: Step) -> tuple[Expr, ...]:
-    """List the expressions of a step in a traversal, without those of steps inside it."""
+    """List, to traverse a step, its own expressions, not those of the steps inside it."""
     match step:
         case Effect():
             return step.expressions()

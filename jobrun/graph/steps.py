@@ -256,7 +256,7 @@ class DataFile:
     folder: str = ""
 
     def place(self) -> str:
-        """Render the data file of a ``load`` or ``save`` step: its path and its member."""
+        """Describe the data file of a ``load`` or ``save`` step: its path and its member."""
         member = f"::{self.member}" if self.member else ""
         return f"{render_text(self.path)}{member}"
 
@@ -462,7 +462,7 @@ class PulledBlob:
     reduce: Reduction = "first"
 
     def line(self) -> str:
-        """Render a blob that ``pull`` copies: its names, its nodes, and how they are combined."""
+        """Describe a blob that a ``pull`` step copies: names, nodes, how they are combined."""
         first, last = self.nodes[0], self.nodes[-1]
         nodes = first if len(self.nodes) == 1 else f"{first} … {last}"
         return f"{self.blob} <- {self.reduce} of {self.name} on {nodes}"

@@ -14,7 +14,8 @@ from typing import Literal
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.notify_target import NotifyTarget
 from jobrun.core.origin import Origin
-from jobrun.graph.conditions import CheckpointPolicy, Deadline, Exactness, Probe, StopCondition
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
+from jobrun.graph.conditions import Deadline, Exactness, Probe, StopCondition
 from jobrun.graph.effects.effect import NOWHERE
 from jobrun.graph.expressions import Expr
 from jobrun.graph.readers import Queue, ReadQueue, ReadRecords, WriteQueue

@@ -26,7 +26,7 @@ from jobrun.checkpoint.save_load_groups import load_group, save_group
 from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.core.errors import JobrunError, TaskFailedError
 from jobrun.core.events import Event, Logged, Measured, Noted, TaskEnded
-from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.effects.assertion import Assert
 from jobrun.graph.effects.metric import Metric
 from jobrun.graph.expressions import Const

@@ -13,7 +13,7 @@ from jobrun.checkpoint.stores.read_holds import hold_chosen as held_choice
 from jobrun.checkpoint.stores.retention import epochs_to_delete, newest_kept
 from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.runner.checkpoint_stores import find_objects, open_store
 from jobrun.runner.identity.authored import compile_authored, load_recorded
 from jobrun.runner.progress import from_json
@@ -206,7 +206,7 @@ def verify_within(
 
 
 def change_pins(found: Checkpoints, epochs: Collection[int], *, pin: bool) -> frozenset[int]:
-    """Change which epochs of a run's checkpoints are pinned; return all that are pinned then.
+    """Pin or unpin epochs, as maintenance of a run's checkpoints; return all pinned ones.
 
     Raises:
         EnvironmentFaultError: The file cannot be read or written.
@@ -292,7 +292,7 @@ def _newest_good(
 
 
 def _scores(store: CheckpointStore, good: list[int]) -> dict[int, float]:
-    """Read from a manifest the scores by which ``ckpt prune`` chooses the best checkpoints."""
+    """Read from a manifest the scores of epochs, for the maintenance of a run's checkpoints."""
     return dict(from_json(store.manifest(good[0]).runner).scores) if good else {}
 
 

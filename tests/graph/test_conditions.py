@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.graph.conditions import CheckpointPolicy, Exactness, Probe, StopWhen
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
+from jobrun.graph.conditions import Exactness, Probe, StopWhen
 from jobrun.graph.expressions import NodeBlob
 
 

@@ -59,7 +59,7 @@ def invoke(arguments: Sequence[str], shared: SharedState | None = None) -> int:
 
 
 def environment_fault(error: Exception) -> Fault | None:
-    """Classify an exception of the invoked command: a fault of the machine, or None for a bug."""
+    """Classify the exception by which running a command ended: a fault of the machine, or a bug."""
     match error:
         case RuntimeError() if "can't start new thread" in str(error):
             return Fault("E411", "cannot start another thread", _MEMORY)
@@ -127,7 +127,7 @@ def _crashed(error: Exception, arguments: Sequence[str], shell: Shell) -> int:
 
 
 def write_report(trace: str, arguments: Sequence[str]) -> str | None:
-    """Write a crash report after a bug in the command line that was run in this process.
+    """Write a crash report after running a command ended with a bug; return its path.
 
     Returns:
         Its path, or None when it cannot be written.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from jobrun.compile.analysis.state import KeptNames
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import Groups, JobDraft, TaskDraft
-from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.expressions import Builtin
 from jobrun.graph.step_traversal import walk
 from jobrun.graph.steps import Load, RunProgram, Save

@@ -147,7 +147,7 @@ _BAD_DRAWS = {
 
 
 def explain_unknown_function(name: str) -> Refusal:
-    """Explain that expressions do not support a function of Python, with what to write instead."""
+    """Explain the unsupported syntax of a call of an unknown function, with what to write."""
     message = f"unknown function '{name}'"
     mend = _FUNCTIONS.get(name)
     if mend is None:
@@ -186,7 +186,7 @@ def explain_library_name(name: str) -> Refusal:
 
 
 def explain_unknown_draw(name: str) -> Refusal:
-    """Explain that expressions do not support a method ``rng.name``, with the nearest one."""
+    """Explain the unsupported syntax ``rng.name``: no such method, but a nearest one."""
     return Refusal(
         f"unknown method of rng '{name}'", _BAD_DRAWS.get(name) or did_you_mean(name, DRAWS)
     )

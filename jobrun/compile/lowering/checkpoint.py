@@ -13,10 +13,7 @@ from jobrun.core.compression import Rules
 from jobrun.core.object_url import SCHEMES, is_object_url, parse_object_url, scheme_of
 from jobrun.core.origin import Origin
 from jobrun.core.text.names import did_you_mean
-from jobrun.graph.conditions import (
-    CheckpointPolicy,
-    UploadPolicy,
-)
+from jobrun.graph.checkpoint_policy import CheckpointPolicy, UploadPolicy
 from jobrun.spec.models.job import CheckpointSpec, JobSpec, KeepSpec, UploadSpec
 from jobrun.spec.yaml.source_map import path_text
 

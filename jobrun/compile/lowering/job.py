@@ -180,7 +180,7 @@ def _bad_amounts(node: NodeSpec, at: Path) -> _Found:
 
 
 def _conflicts(node: NodeSpec, at: Path) -> _Found:
-    """Yield contradictions between ``props`` and other keys of a node, while a spec is lowered."""
+    """Yield contradictions between ``props`` and other keys of a node, as a job is lowered."""
     meant = {"host": node.host, "count": node.count, "resources": node.resources}
     for key, value in meant.items():
         if value and key in node.props and node.props[key] != value:

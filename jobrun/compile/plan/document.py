@@ -7,7 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from jobrun.compile.job_draft.definite_assignment import FINDER
-from jobrun.graph.conditions import CheckpointPolicy, Probe, StopCondition, StopWhen
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
+from jobrun.graph.conditions import Probe, StopCondition, StopWhen
 from jobrun.graph.expression_text import render_expr
 from jobrun.graph.query import (
     find_objects,

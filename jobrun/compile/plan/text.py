@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from jobrun.compile.plan.document import Made, Sizes
 from jobrun.core.garbage_collection import collector_paused
-from jobrun.graph.conditions import WAIT_SHARE, CheckpointPolicy, Probe, StopCondition, StopWhen
+from jobrun.graph.checkpoint_policy import WAIT_SHARE, CheckpointPolicy
+from jobrun.graph.conditions import Probe, StopCondition, StopWhen
 from jobrun.graph.expression_text import render_expr
 from jobrun.graph.query import (
     find_objects,

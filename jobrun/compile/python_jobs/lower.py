@@ -35,11 +35,8 @@ from jobrun.compile.python_jobs.validate import (
     check_stop,
     check_task,
 )
-from jobrun.graph.conditions import (
-    CheckpointPolicy,
-    StopCondition,
-    StopWithoutImprovement,
-)
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
+from jobrun.graph.conditions import StopCondition, StopWithoutImprovement
 from jobrun.graph.effects.effect import NOWHERE
 from jobrun.graph.expressions import OutputRead
 from jobrun.graph.traversal import rewrite_parts

@@ -224,7 +224,7 @@ def _compare_values(left: Known, sign: str, right: Known) -> Known:
 
 
 def require_truth_value(known: Known) -> None:
-    """Raise if ``not``, ``and`` or ``or`` gets an operand whose inferred type is an array.
+    """Raise in arithmetic of truth values (``not``, ``and``, ``or``) if a type is an array.
 
     Raises:
         MisfitError: It has more than one item.

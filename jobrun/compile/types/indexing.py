@@ -97,7 +97,7 @@ class _IndexedShape:
         self._lengths: list[int | None] = []
 
     def shape(self, parts: tuple[Expr, ...]) -> Shape:
-        """Infer the shape of ``x[…]`` from the parts of its index, before the job runs."""
+        """Infer the shape of an expression ``x[…]`` from the parts of its index."""
         found = [self._infer_array_index(part) for part in parts]
         spare = len(self._whole) - self._count_axes(parts, found)
         has_arrays = any(one is not None and one.shape for one in found)
@@ -135,7 +135,7 @@ class _IndexedShape:
         return taken
 
     def _basic(self, part: Expr, spare: int) -> None:
-        """Infer what a basic index in ``x[…]`` (slice, new axis, '...') makes of the shape."""
+        """Infer what a basic index in an expression ``x[…]`` makes of the shape: a slice, '...'."""
         if part == _NEW_AXIS:
             self._lengths.append(1)
             return

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import assert_never
 
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import (
-    CheckpointPolicy,
     Endless,
     Probe,
     StopAfterEpochs,

@@ -27,7 +27,7 @@ from jobrun.core.events import CheckpointFailed, GroupEnded, GroupStarted, Liste
 from jobrun.core.failpoints import reach
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.units import size, span
-from jobrun.graph.conditions import WAIT_SHARE, UploadPolicy
+from jobrun.graph.checkpoint_policy import WAIT_SHARE, UploadPolicy
 from jobrun.graph.types import Job
 from jobrun.runner.progress import Progress, to_json
 from jobrun.runner.record_usage import TimeAccount

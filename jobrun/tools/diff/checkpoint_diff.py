@@ -239,7 +239,7 @@ def _other_words(first: Value, second: Value) -> str:
 
 
 def _bits(array: Array) -> Array:
-    """View an array of a checkpoint to compare as bytes, along a new last axis."""
+    """View an array as bytes for the diff of two checkpoints, along a new last axis."""
     return array.reshape(-1).view(np.uint8).reshape(array.size, array.dtype.itemsize)
 
 

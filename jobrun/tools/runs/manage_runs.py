@@ -30,7 +30,7 @@ def list_runs(run_dir: Path) -> tuple[IndexedRun, ...]:
 
 
 def read_tags(run: Path) -> tuple[str, ...]:
-    """Read the tags of a run that ``jobrun runs tag`` changes, sorted; none if unreadable."""
+    """Read the tags by which runs are managed, sorted; none if the file is unreadable."""
     try:
         content = read_json(run / TAGS_NAME)
     except (OSError, ValueError):
