@@ -74,7 +74,7 @@ class Analysis:
     def keep_saved(
         self, left: Mapping[str, KeptNames], policy: CheckpointPolicy
     ) -> dict[str, KeptNames]:
-        """Return, as groups are analysed, names that those after init start with."""
+        """Return, as groups are analysed, the names that groups after init start with."""
         kept = {}
         saved = set(policy.nodes)
         for node, one in left.items():
@@ -140,7 +140,7 @@ class Analysis:
 
 
 def names_of(kept: Mapping[str, KeptNames]) -> dict[str, frozenset[str]]:
-    """Return, as groups are analysed, the names with which one starts on each node."""
+    """Return, as groups are analysed, the names with which a group starts on each node."""
     return {node: frozenset((*one.state, *one.constants)) for node, one in kept.items()}
 
 

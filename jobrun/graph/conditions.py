@@ -95,5 +95,5 @@ class Exactness:
 
     @property
     def exact(self) -> bool:
-        """Whether a job is exact: no reason why a resumed run should differ in its bits."""
+        """Whether there is no reason why a resumed run of the job may differ in its bits."""
         return not self.reasons

@@ -116,7 +116,7 @@ class ProbeResolver:
         return replace(probe, parts=tuple(parts), path=probe.path or path)
 
     def _is_readable(self, expr: Expr, place: Place) -> bool:
-        """Return whether a condition or metric may contain an expression: it changes nothing."""
+        """Return whether the expression of a condition or metric has a value between groups."""
         for part in walk_expr(expr):
             if isinstance(part, Draw):
                 self._faults.error(

@@ -115,7 +115,7 @@ def _report_reasons(task: TaskDraft, view: NodeView) -> Iterator[tuple[str, str]
 
 
 def _find_counting_tasks(view: NodeView) -> dict[str, int]:
-    """Find the tasks, as bits, that count with each counter; their order may be inexact."""
+    """Map each counter, which may be inexact, to the tasks that count with it, as bits."""
     found: dict[str, int] = {}
     for position, task in view.tasks.items():
         for name in {**task.flow.inner.atomic, **task.flow.once.atomic}:

@@ -186,7 +186,7 @@ def explain_library_name(name: str) -> Refusal:
 
 
 def explain_unknown_draw(name: str) -> Refusal:
-    """Explain the unsupported syntax ``rng.name``: no such method, but a nearest one."""
+    """Explain the unsupported syntax ``rng.name(…)``: the random stream has no such method."""
     return Refusal(
         f"unknown method of rng '{name}'", _BAD_DRAWS.get(name) or did_you_mean(name, DRAWS)
     )

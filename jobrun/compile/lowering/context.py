@@ -36,7 +36,7 @@ class Context:
         return Place(path_text(spec_path), self.source.at(spec_path))
 
     def check_blob_name(self, name: str, place: Place) -> None:
-        """Check the name of a blob in the context of lowering, by the params of the job."""
+        """Check a blob's name in the context of lowering: it is neither a param nor reserved."""
         refused = find_name_refusal(name, self.params)
         if refused is not None:
             self.faults.error(refused.code, refused.message, refused.mend, place)

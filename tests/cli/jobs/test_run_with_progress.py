@@ -9,7 +9,6 @@ from typing import Any
 import click
 import pytest
 
-from jobrun.cli.jobs.run_options import SessionKind
 from jobrun.cli.jobs.run_with_progress import run_under_progress, tee_events
 from jobrun.cli.options import Duration
 from jobrun.cli.terminal import Shell
@@ -61,17 +60,6 @@ def test_quiet_says_nothing_when_all_is_well(capsys):
         run_under_progress(lambda *_: result, Shell({}), Path("r"), {**GIVEN, "quiet": True}) == 0
     )
     assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize("text", ["threads", "processes", "ray", "ray:auto", "ray:head:6379"])
-def test_a_session_is_a_name_with_an_address_if_it_has_one(text):
-    assert SessionKind().convert(text, None, None) == text
-
-
-@pytest.mark.parametrize("text", ["thread", "", "processes:auto", "ray:", "ray:head", "ray:a:b"])
-def test_what_is_no_session_is_refused(text):
-    with pytest.raises(click.BadParameter):
-        SessionKind().convert(text, None, None)
 
 
 def test_each_event_reaches_two_listeners():
