@@ -31,8 +31,8 @@ What runs have left is read from their files::
     weights = jobrun.runs()["latest"].blobs()["weights"]  # the newest checkpoint's, verified
 
 Further kinds of steps (``Loop``, ``If``, ``CallPython`` …) are in ``jobrun.graph.steps``, further
-stop conditions in ``jobrun.graph.types``, and questions to a graph in ``jobrun.graph.query`` and
-``jobrun.graph.group_to_task``.
+stop conditions in ``jobrun.graph.conditions``, and questions to a graph in ``jobrun.graph.query``,
+``jobrun.graph.step_traversal`` and ``jobrun.graph.node_mapping``.
 """
 
 from __future__ import annotations

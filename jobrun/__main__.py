@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobrun.cli.process.notifications import NewsSender
-    from jobrun.cli.supervisor import ChildExit, SharedState
+    from jobrun.cli.shared_state import SharedState
+    from jobrun.cli.supervisor import ChildExit
 
 # Commands that run tasks, which may end their process in any way.
 _SUPERVISED = {"run", "resume", "fork"}
@@ -22,7 +23,7 @@ _UNGUARDED_VARIABLES = ("JOBRUN_UNGUARDED", "JOBRUN_CRASHPOINT")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line as ``python -m jobrun`` does, and return the exit code.
+    """Run ``python -m jobrun`` or the script ``jobrun``: one command line; return its exit code.
 
     Args:
         arguments: Without the program's name; None for those of the process.
@@ -42,7 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _is_supervised(given: Sequence[str]) -> bool:
-    """Return whether a command runs in a supervised child; options before it take no values."""
+    """Return whether ``__main__`` runs this command line in a supervised child process.
+
+    Options before the command take no values.
+    """
     command = next((word for word in given if not word.startswith("-")), "")
     asks = any(word in {"-h", "--help"} for word in given)
     return (
@@ -53,13 +57,13 @@ def _is_supervised(given: Sequence[str]) -> bool:
 
 
 def _fix_hash_seed() -> None:
-    """Restart this command line with a fixed hash seed in the environment, unless it has one."""
+    """Restart ``python -m jobrun`` with a fixed hash seed unless ``PYTHONHASHSEED`` gives one."""
     if os.environ.get("PYTHONHASHSEED", "random") in {"", "random"} and _can_start_again():
         start_again("0")
 
 
 def _can_start_again() -> bool:
-    """Return whether the interpreter can be restarted with this command line and a hash seed.
+    """Return whether ``__main__`` can restart Python with this command line and a hash seed.
 
     Else the program that called ``main`` would be started again, or this one without end.
     """
@@ -69,7 +73,7 @@ def _can_start_again() -> bool:
 
 
 def start_again(hash_seed: str) -> None:
-    """Replace this process by one with the same ``sys.argv`` and another hash seed."""
+    """Replace the process of ``__main__`` by one with equal ``sys.argv`` and another hash seed."""
     os.environ["PYTHONHASHSEED"] = hash_seed
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - ourselves
 
@@ -103,7 +107,7 @@ def _run_supervised(given: list[str]) -> int:
 
 
 def _killed_for_memory() -> int:
-    """Count the processes that the kernel's OOM killer has killed since the machine started."""
+    """Count the kernel's OOM kills, which ``__main__`` compares before and after a command."""
     from jobrun.core.system_calls import read_proc  # noqa: PLC0415 - other commands do without
 
     counts = dict(line.split() for line in read_proc("vmstat").splitlines())
@@ -111,7 +115,7 @@ def _killed_for_memory() -> int:
 
 
 def _open_standard_streams() -> None:
-    """Put the null device where a standard stream is closed.
+    """Open the null device, when ``__main__`` starts, for each standard stream that is closed.
 
     Else the next file opened, which may be a checkpoint, gets its number, and whatever a
     library prints goes into that file.

@@ -53,12 +53,12 @@ class Prepared:
 
     @property
     def warnings(self) -> tuple[Fault, ...]:
-        """The warnings of the loader and of the compiler, for users of the Python interface."""
+        """The warnings of the loader and the compiler about what ``jobrun.prepare()`` checked."""
         loaded = self.authored.warnings if isinstance(self.authored, LoadedSpec) else ()
         return (*loaded, *self.compiled.warnings)
 
     def warnings_in(self, session: str) -> tuple[Fault, ...]:
-        """Return the warnings that hold for a checked job in a session, ``ray:HOST:PORT`` say."""
+        """Return the warnings of ``jobrun.prepare()`` that hold in a session, as ``ray:auto``."""
         on_cluster = session.partition(":")[0] == "ray"
         return tuple(one for one in self.warnings if not (on_cluster and one.code == "W135"))
 
@@ -69,7 +69,7 @@ Source = str | os.PathLike[str] | LoadedSpec | Job | Prepared
 def load(
     path: str | os.PathLike[str], *, values: Sequence[str] = (), overrides: Sequence[str] = ()
 ) -> LoadedSpec:
-    """Load a spec from Python, and check it in itself.
+    """Provide ``jobrun.load()``: load a YAML spec and validate it, without compiling it.
 
     Args:
         path: The YAML file.
@@ -231,7 +231,7 @@ def fork_from(
 def inspect_checkpoint(
     target: str | os.PathLike[str], run_dir: str | os.PathLike[str] = _RUNS
 ) -> Inspection:
-    """Return what a checkpoint holds to Python code, every byte of it verified.
+    """Provide ``jobrun.inspect()``: verify a checkpoint, and return what it holds.
 
     Args:
         target: A ``.h5`` file, an epoch's directory, a run, or ``RUN@EPOCH``; or the URL of a
@@ -250,7 +250,7 @@ def inspect_checkpoint(
 
 
 def list_stored_runs(run_dir: str | os.PathLike[str] = _RUNS, job: str = "") -> StoredRuns:
-    """List the runs below a directory, to read their params, metrics, blobs, status and logs.
+    """Provide ``jobrun.runs()``: list stored runs, to read their params, metrics, blobs and logs.
 
     Args:
         run_dir: The directory of the runs.
@@ -284,7 +284,7 @@ def list_stored_runs(run_dir: str | os.PathLike[str] = _RUNS, job: str = "") -> 
 
 
 def steps(*parts: str | Step) -> tuple[Step, ...]:
-    """Build the steps of a task from Python: statements of the spec language, constructed steps.
+    """Provide ``jobrun.steps()``: build a task's steps from statements and constructed steps.
 
     Statements next to each other become one net.
 
@@ -308,7 +308,7 @@ def steps(*parts: str | Step) -> tuple[Step, ...]:
 
 
 def expression(text: str) -> Expr:
-    """Parse an expression of the spec language from Python, such as the count of a loop.
+    """Provide ``jobrun.expression()``: parse an expression of the spec language for a job.
 
     Raises:
         SpecError: It cannot be read.
@@ -322,7 +322,7 @@ def expression(text: str) -> Expr:
 def _with_news(
     options: RunOptions, listener: Listener, act: Callable[[RunOptions, Listener], RunResult]
 ) -> RunResult:
-    """Run a job from Python and send its news from this process, unless another one does."""
+    """Run a job for ``import jobrun`` and send its notifications, unless another process does."""
     if options.announce is not None:
         return act(options, listener)
     from jobrun.tools.python_notifications import PythonNews  # noqa: PLC0415 - what checks a spec needs none
@@ -334,7 +334,7 @@ def _with_news(
 
 
 def _usable(options: RunOptions) -> RunOptions:
-    """Convert a run directory, given as text to ``import jobrun``, to a path.
+    """Check the limits in options given to ``import jobrun``, and make their ``run_dir`` a path.
 
     Raises:
         UsageError: E403, a limit is negative or no number.

@@ -33,7 +33,7 @@ class Generators:
     """
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of all global random generators; PyTorch's if it is loaded."""
+        """Return the states of the global random generators (Python, numpy, PyTorch) for a blob."""
         state: dict[str, Any] = {
             "python": random.getstate(),
             "numpy": np.random.get_state(legacy=False),  # noqa: NPY002 - it is this state that is kept
@@ -46,7 +46,7 @@ class Generators:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put the states of all global random generators back.
+        """Restore the global random generators (Python, numpy, PyTorch) to states from a blob.
 
         Raises:
             RuntimeError: There are other devices than those that were saved.
@@ -60,7 +60,7 @@ class Generators:
 
 
 def seeded(rng: np.random.Generator, *, torch: bool = False) -> Generators:
-    """Seed all global random generators, and return the object that keeps their states.
+    """Seed the global random generators of Python, numpy, PyTorch; return an object of them.
 
     Args:
         rng: Where the seeds come from; a step has one, from the seed of the job.

@@ -22,7 +22,7 @@ from jobrun.cli.formatting import render_json
 from jobrun.compile.analysis import missing_blobs
 from jobrun.compile.plan.document import plan_json
 from jobrun.compile.plan.text import blob_lines, plan_text
-from jobrun.compile.types.infer import infer_job_types
+from jobrun.compile.types.job_types import infer_job_types
 from jobrun.core.errors import SpecError
 from jobrun.core.events import Measured
 from jobrun.graph.drawing import diagrams

@@ -12,7 +12,7 @@ from jobrun import api
 from jobrun.cli.app import COMMANDS, group
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import JobrunError
-from jobrun.tools.manual.pages import SECTIONS, render_as_html, render_for_terminal
+from jobrun.tools.manual.markdown_pages import SECTIONS, render_as_html, render_for_terminal
 from tests.support.command import ROOT
 from tests.support.manual_blocks import PAGES, TEXTS, blocks, play, whole_spec
 from tests.support.manual_reference import REFERENCE, render_reference

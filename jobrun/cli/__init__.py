@@ -3,11 +3,11 @@
 What a command computes is in ``tools/`` or ``runner/``; here are its options and its output.
 
 - ``app``: the table of commands, and commands with subcommands; ``options``: shared options.
-  ``completions``, ``completion_script``: completion in shells.
+  ``shell_completion``, ``completed_names``: completion in shells.
 - ``jobs/``: commands that execute something. ``specs/``: commands about a spec. ``runs/``:
   commands about runs and checkpoints. ``manual/``: explain, ops.
 - ``progress/``: what a running job shows. ``process/``: from words to an exit code, and the
   explanation of unexpected ends. ``supervisor``, ``watchdog``: the parent process that relays
-  signals and enforces limits.
+  signals and enforces limits; ``shared_state``: what it and its child share.
 - ``terminal``, ``formatting``, ``error_output``: how anything is printed.
 """

@@ -68,7 +68,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Machine": {
         "doctor": ("jobrun.cli.runs.doctor", "Check that this machine can run jobs."),
-        "completion": ("jobrun.cli.completion_script", "Print the completion script of a shell."),
+        "completion": ("jobrun.cli.shell_completion", "Print the completion script of a shell."),
     },
 }
 COMMANDS = {name: found for group in COMMAND_GROUPS.values() for name, found in group.items()}
@@ -94,7 +94,7 @@ class CommandGroup(click.Group):
     """The top-level group of commands, imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the commands in the order of the table of commands."""
+        """List the names of the app's commands, in the order in which the help shows them."""
         del ctx
         return list(COMMANDS)
 
@@ -108,7 +108,7 @@ class CommandGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """List the commands of the table that begin so, without importing them; options."""
+        """Complete the name of a command of the app, or an option in front of it."""
         found = [
             CompletionItem(name, help=text)
             for name, (_, text) in COMMANDS.items()
@@ -227,7 +227,7 @@ class SubcommandGroup(click.Group):
         return list(self.commands)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the options of a command group in front of a subcommand, or the default.
+        """Parse the words after a command group of the app; insert its default subcommand.
 
         Raises:
             UsageError: An option is not known.

@@ -100,7 +100,7 @@ _MOST_PROCESSES = 6
 
 
 def list_times(times: TimeUse) -> list[str]:
-    """Render where the time of a run went, a line for each row: ``91 %  5.3 s  computing``."""
+    """Format a breakdown of a run's time for commands, a line a row: ``91 % 5.3 s computing``."""
     whole = times.total_s or 1.0
     rows = [one for one in times.rows() if one[1] >= _LEAST_PART * whole]
     spans = [span(seconds) for _, seconds in rows]
@@ -112,7 +112,7 @@ def list_times(times: TimeUse) -> list[str]:
 
 
 def list_resources(processes: Sequence[ProcessUse]) -> list[tuple[str, str]]:
-    """Render what the processes of a run use, as names and texts; nothing where it is unknown."""
+    """Format the memory and processor time that a run's processes use, for output of commands."""
     found = []
     for one in processes[:_MOST_PROCESSES]:
         parts = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from jobrun.cli.completions import SETTING
+from jobrun.cli.completed_names import SETTING
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.text.names import did_you_mean
@@ -81,7 +81,7 @@ class Command(click.Command):
         self.params.extend(shared_options())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options in a command's help; those of every command share one line."""
+        """Format the options in a command's help; the options of every command share one line."""
         shared = {"--debug", "--no-color", "--help"}
         own = [
             param
@@ -108,7 +108,7 @@ class Command(click.Command):
                 )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse a command's options, suggesting the nearest one for an unknown one.
+        """Parse the options of one command; for an unknown option, suggest the nearest one.
 
         Raises:
             UsageError: An option is not known.
@@ -123,7 +123,7 @@ class Command(click.Command):
 
 
 def _heading(param: click.Option) -> str:
-    """Return the heading under which a long help shows an option."""
+    """Return the heading, such as 'Output', under which a command's help lists an option."""
     for heading, names in _OPTION_GROUPS.items():
         if not set(names).isdisjoint(param.opts):
             return heading

@@ -15,8 +15,6 @@ Ctrl-C and Ctrl-Z come from the terminal to both, and are not passed on.
 from __future__ import annotations
 
 import contextlib
-import faulthandler
-import mmap
 import os
 import signal
 import sys
@@ -24,12 +22,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import NoReturn
 
+from jobrun.cli.shared_state import SharedState
 from jobrun.cli.watchdog import OverdueDetector
-from jobrun.core.descriptor_output import open_output_files
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.printed_output import STREAMS
 from jobrun.core.relayed_signals import MEANT, RELAYS
 from jobrun.core.resource_usage import peak_memory_bytes
 from jobrun.core.system_calls import (
@@ -38,7 +34,6 @@ from jobrun.core.system_calls import (
     die_with_parent,
     has_children,
     list_processes,
-    open_anonymous_file,
     read_process_stat,
     wait_for_signal,
 )
@@ -59,108 +54,6 @@ _SECOND_REQUEST = 2
 _REACTION_S = 10.0
 # After the grace: what a session gives tasks to their next step boundary, and exit blocks.
 _ENDING_S = 35.0
-_PAGE_BYTES = 16384
-_SLOT_BYTES = 2048
-_SLOTS = ("run", "group", "exit", "limit", "grace", "hash", "keep")
-_MOST_STACK_BYTES = 1 << 20
-
-
-class SharedState:
-    """Shared memory in which the child leaves its state for the parent; made before the fork.
-
-    Attributes:
-        can_start_again: Whether the command can ask for another hash seed, in the slot ``hash``.
-        output: Where the child lets its standard descriptors lead while tasks run.
-        unexpected_end: How the child ended without an exit code, in words; known to the parent.
-        spared: Processes of the parent's own, which end by themselves.
-    """
-
-    def __init__(self, *, can_start_again: bool = False) -> None:
-        self.can_start_again = can_start_again
-        self.spared: set[int] = set()
-        self.unexpected_end = ""
-        self._page = mmap.mmap(-1, _PAGE_BYTES)
-        self.output = open_output_files()
-        self._stacks = open_anonymous_file("jobrun-stacks")
-        self._news = open_anonymous_file("jobrun-news")
-        self._news_read = 0
-        self._pid = 0
-
-    def write(self, slot: str, text: str) -> None:
-        """Write a short text from the supervised child to a slot of the shared memory."""
-        data = text.encode(errors="replace")[: _SLOT_BYTES - 1] + b"\0"
-        place = 2 + _SLOT_BYTES * _SLOTS.index(slot)
-        self._page[place : place + len(data)] = data
-
-    def read(self, slot: str) -> str:
-        """Read what the supervised child wrote last to a slot of shared memory, or ""."""
-        place = 2 + _SLOT_BYTES * _SLOTS.index(slot)
-        data = self._page[place : place + _SLOT_BYTES]
-        return data.partition(b"\0")[0].decode(errors="replace")
-
-    @property
-    def exit_code(self) -> int | None:
-        """The exit code of the supervised command; None until it has one."""
-        return self._page[1] if self._page[0] else None
-
-    @property
-    def stacks(self) -> str:
-        """The stacks that faulthandler wrote when the supervised child crashed."""
-        return os.pread(self._stacks, _MOST_STACK_BYTES, 0).decode(errors="replace")
-
-    def keep(self, pid: int) -> None:
-        """Record a process that is not killed when the child has ended; called in the child."""
-        self.write("keep", f"{self.read('keep')} {pid}")
-
-    @property
-    def kept(self) -> set[int]:
-        """The processes that may outlive the child, as they write what they have got."""
-        return {int(pid) for pid in self.read("keep").split()}
-
-    def write_news(self, line: bytes) -> None:
-        """Append a line to the news that the supervised child asks its parent to send."""
-        os.pwrite(self._news, line + b"\n", os.fstat(self._news).st_size)
-
-    def read_news(self) -> list[bytes]:
-        """Read the news that the supervised child wrote since the last call, whole lines."""
-        left = os.fstat(self._news).st_size - self._news_read
-        whole = os.pread(self._news, left, self._news_read).rpartition(b"\n")[0]
-        self._news_read += len(whole) + bool(whole)
-        return whole.splitlines()
-
-    @property
-    def has_news(self) -> bool:
-        """Whether the supervised child wrote news that the supervisor has not read."""
-        return os.fstat(self._news).st_size > self._news_read
-
-    def run(self, work: Callable[[], int]) -> int:
-        """Run the command in the supervised child, and record its exit code."""
-        self._pid = os.getpid()
-        STREAMS.use_files(self.output)
-        faulthandler.enable(self._stacks)
-        if signal.getsignal(signal.SIGQUIT) is signal.SIG_DFL:
-            # Where each thread was; then it ends, as it would have without this.
-            faulthandler.register(signal.SIGQUIT, self._stacks, chain=True)
-        leave = os._exit
-        os._exit = self._record_caller(leave)  # type: ignore[assignment]
-        code = work()
-        if os.getpid() != self._pid:
-            # A callable has forked, and its copy has come all the way out here.
-            leave(code)
-        self._page[1] = code
-        self._page[0] = 1
-        return code
-
-    def _record_caller(self, leave: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
-        """Wrap ``os._exit`` in the supervised child to record who calls it."""
-
-        def _exit(status: int) -> NoReturn:
-            if os.getpid() == self._pid and self.exit_code is None:
-                self.write("exit", f"os._exit({status})")
-                faulthandler.dump_traceback(self._stacks, all_threads=False)
-            leave(status)
-
-        return _exit
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,14 +216,14 @@ class _Supervisor:
                 self._end_at = time.monotonic() + _REACTION_S
 
     def _grace_deadline(self) -> str:
-        """Return the group whose grace has begun in the supervised child, and its deadline.
+        """Render the deadline that the supervisor sets after a grace period, and the group's name.
 
         Between groups there is nothing: a save that has begun is waited for.
         """
         return f"{self._grace_ends_at + _ENDING_S}\n{self._shared.read('group')}"
 
     def _end(self) -> None:
-        """Kill the supervised child: first with SIGABRT for its stacks, then with SIGKILL."""
+        """Kill the child from the supervisor: by SIGABRT, for its stacks, and later by SIGKILL."""
         late_s = time.monotonic() - self._end_at
         self._send(signal.SIGABRT if late_s < _REACTION_S else signal.SIGKILL)
 
@@ -364,7 +257,7 @@ class _Supervisor:
 
 
 def _is_not_ignored(number: int) -> bool:
-    """Return whether the supervisor has to relay a signal: nohup or a shell may ignore it."""
+    """Return whether the supervisor is to relay a signal: not one it ignores, as with ``nohup``."""
     return signal.getsignal(number) is not signal.SIG_IGN
 
 
@@ -381,7 +274,7 @@ def _set_up_child(parent: int, asking: set[int]) -> None:
 
 
 def _raise_original_signal(number: int, frame: FrameType | None) -> None:
-    """Raise in the child the signal that a relayed one represents, until it has a handler."""
+    """Handle a signal from the supervisor in its child: raise the signal that it represents."""
     del frame
     os.kill(os.getpid(), MEANT[number])
 

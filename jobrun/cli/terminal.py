@@ -19,7 +19,7 @@ from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from jobrun.cli.supervisor import SharedState
+    from jobrun.cli.shared_state import SharedState
 
 _ENDLESS = 1 << 30
 LogFormat = Literal["text", "json", "github"]
@@ -152,7 +152,7 @@ def _write(stream: TextIO | None, text: str) -> None:
 
 
 def _silence(stream: TextIO | None) -> None:
-    """Redirect an output stream that fails to the null device, with what is still buffered."""
+    """Redirect a stdout or stderr that fails to the null device, with what is still buffered."""
     if stream is None or stream.closed:
         return
     null = os.open(os.devnull, os.O_WRONLY)

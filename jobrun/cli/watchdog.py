@@ -48,7 +48,7 @@ class LimitRecorder:
         self._lock = Lock()
 
     def listen(self, event: Event) -> None:
-        """Record for the watchdog which task reaches its time limit first; any thread."""
+        """Record for the watchdog in the parent process which task reaches its time limit first."""
         match event:
             case TaskLimited() if event.pid == self._pid:
                 over_s = time.monotonic() + event.limit_s + event.grace_s + _LAST_S
@@ -85,7 +85,7 @@ class OverdueDetector:
         self._late_s = 0.0
 
     def poll(self) -> str:
-        """Detect, as a watchdog, a task far over its time limit: return it, or ""."""
+        """Return the task that the watchdog in the parent finds far over its time limit, if any."""
         now = self._clock()
         awake_s, self._looked_at = min(now - self._looked_at, _LONGEST_STEP_S), now
         before, self._text = self._text, self._noted()

@@ -20,8 +20,9 @@ from jobrun.compile.checks.races import check_races
 from jobrun.compile.checks.visibility import ProtectedNames, VisibilityCheck, note_problems
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import GroupDraft, JobDraft, TaskDraft
-from jobrun.graph.conditions import CheckpointPolicy, Exactness, Probe, StopCondition
-from jobrun.graph.query import walk
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
+from jobrun.graph.conditions import Exactness, Probe, StopCondition
+from jobrun.graph.step_traversal import walk
 from jobrun.graph.steps import Step
 from jobrun.graph.types import Apart, Cluster, GroupName, NodeReport, NodeSetup, Task, TaskGroup
 
@@ -47,7 +48,7 @@ class Analysis:
         self._apart: dict[str, UnsharedPairs] = {}
 
     def check_tasks(self) -> None:
-        """Check the tasks of all groups, step by step, and the outputs that they read."""
+        """Check the tasks of all groups, step by step, as the analysis of groups begins."""
         epoch = self._groups["epoch"]
         if not epoch.tasks:
             place = Place("epoch", epoch.origin)
@@ -73,7 +74,7 @@ class Analysis:
     def keep_saved(
         self, left: Mapping[str, KeptNames], policy: CheckpointPolicy
     ) -> dict[str, KeptNames]:
-        """Return the names that the groups after init find: state only on saved nodes."""
+        """Return, as groups are analysed, the names that groups after init start with."""
         kept = {}
         saved = set(policy.nodes)
         for node, one in left.items():
@@ -85,7 +86,7 @@ class Analysis:
         return kept
 
     def check_other_groups(self, kept: Mapping[str, KeptNames]) -> None:
-        """Check the groups after init, which start with the kept names."""
+        """Check the groups after init while groups are analysed; they start with the kept names."""
         names = self._kept = names_of(kept)
         owned = {
             node: ProtectedNames(
@@ -101,7 +102,7 @@ class Analysis:
         self._check_group("exit", after, owned)
 
     def assemble_group(self, name: GroupName) -> TaskGroup:
-        """Assemble the graph of a checked group from its draft."""
+        """Assemble an analysed group: build the group of the graph from its draft."""
         return assemble_group(
             self._groups[name],
             self._views[name],
@@ -111,7 +112,7 @@ class Analysis:
         )
 
     def _unshared_pairs(self, node: str) -> UnsharedPairs:
-        """Return the pairs of blobs that callables of a group must not let share memory."""
+        """Return, by the analysis of a group, blobs that callables must not let share memory."""
         if node not in self._apart:
             kept = self._kept.get(node, frozenset())
             objects = self._callables.get(node, frozenset())
@@ -121,7 +122,7 @@ class Analysis:
         return self._apart[node]
 
     def exactness(self, stop: Iterable[StopCondition], *probes: Probe) -> Exactness:
-        """Find what makes each group inexact, and what makes the probes of the runner so."""
+        """Find, after groups are analysed, what makes each of them inexact, or the given probes."""
         return add_probes(find_inexactness(self._groups, self._views), stop, *probes)
 
     def _check_group(
@@ -139,12 +140,12 @@ class Analysis:
 
 
 def names_of(kept: Mapping[str, KeptNames]) -> dict[str, frozenset[str]]:
-    """Return by node the names that a group of the epoch finds when it starts."""
+    """Return, as groups are analysed, the names with which a group starts on each node."""
     return {node: frozenset((*one.state, *one.constants)) for node, one in kept.items()}
 
 
 def sort_by_node(nodes: Cluster, names: Mapping[str, tuple[str, ...]]) -> NamesInOrder:
-    """Sort the names that groups use by node, in the order of the cluster."""
+    """Sort the names that the analysis of groups found by node, in the order of the cluster."""
     return tuple((node.name, names[node.name]) for node in nodes if names.get(node.name))
 
 

@@ -39,7 +39,7 @@ from jobrun.compile.lowering.job import lower_spec
 from jobrun.core.errors import Fault
 from jobrun.core.garbage_collection import collector_paused
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.types import Job
 from jobrun.spec.load import LoadedSpec
 
@@ -67,7 +67,7 @@ def compile_job(loaded: LoadedSpec) -> Compiled:
 
 
 def complete(job: Job) -> Compiled:
-    """Complete a job that was built in Python: check it, and derive what is not given.
+    """Compile a job that was built in Python: run the whole pipeline, from its own lowering on.
 
     Filled in are the paths of tasks and steps, the workspace of every name, the node of every
     blob and output that is read, state and constants, the nodes to checkpoint, and whether the
@@ -116,7 +116,7 @@ class _Analysed:
 
 
 def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
-    """Run the analysis stage of the compiler: which names exist where, and which are state."""
+    """Run the analysis stage of compiling a job: which names exist where, and which are state."""
     analysis = Analysis(draft, faults)
     analysis.check_tasks()
     state_dirs = find_state_dirs(draft.groups)
@@ -132,7 +132,7 @@ def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
 
 
 def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
-    """Run the checks stage of the compiler: of the job as a whole; groups come with analysis."""
+    """Run the checks stage of compiling a job: of the whole; analysis has checked its groups."""
     policy, saved_at = analysed.policy, draft.saved_nodes_at
     check_pipelines(draft.groups, draft.job.queues, faults)
     check_reader_order(draft.groups, faults)
@@ -143,7 +143,7 @@ def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
 
 
 def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) -> Conditions:
-    """Resolve a job's conditions as a stage of compilation, and add the end of all data."""
+    """Run the stage of compiling a job that resolves conditions, and add the end of all data."""
     found = resolve_conditions(draft, names_of(analysed.kept), analysed.analysis.outputs, faults)
     check_readers_end(draft.groups, found.stop, faults)
     stop = (*found.stop, *find_end_of_data(draft.groups, found.stop))

@@ -1,8 +1,9 @@
 """Represent a checked job as frozen values; standard library only.
 
 - ``types``: Job, TaskGroup, Task, Node. ``steps``, ``effects/``, ``expressions``, ``conditions``,
-  ``readers``: their parts.
+  ``checkpoint_policy``, ``readers``: their parts.
 - ``state_division``: state that is divided among nodes. ``expression_text``: expressions as text.
-- ``query``, ``blob_access``: queries. ``traversal``, ``group_to_task``: changed copies.
+- ``query``, ``step_traversal``, ``blob_access``: queries. ``traversal``, ``node_mapping``,
+  ``group_to_task``: changed copies.
 - ``text/``: a job as lines. ``drawing/``: a job as a picture.
 """

@@ -1,11 +1,10 @@
-"""Define probes, stop conditions, deadlines and the checkpoint policy as frozen values."""
+"""Define probes, stop conditions and deadlines as frozen values."""
 
 from __future__ import annotations
 
 from dataclasses import field
 from typing import Literal
 
-from jobrun.core.compression import Rules
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.origin import Origin
 from jobrun.graph.effects.effect import NOWHERE
@@ -89,78 +88,6 @@ class Deadline:
 
 
 @dataclass(frozen=True, slots=True)
-class UploadPolicy:
-    """Which checkpoints are copied where.
-
-    Attributes:
-        to: A directory, relative to the spec's folder, or absolute; or the URL of a place in an
-            object store.
-        when: ``end``: the last one, when the run has ended; ``committed``: each one.
-        required: A failure fails the run; else it is reported and counted.
-    """
-
-    to: str
-    when: Literal["end", "committed"] = "end"
-    required: bool = False
-
-
-# Of ``checkpoint.every: auto``: the part of a run's time that saves may cost.
-WAIT_SHARE = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointPolicy:
-    """When to checkpoint and what to keep.
-
-    Attributes:
-        enabled: False for ``checkpoint: none``.
-        directory: Empty: inside the run.
-        every_epochs: Save after this many epochs; 0 for ``every_s``, or, without that either, for
-            each epoch while saves cost at most ``WAIT_SHARE`` of the time (``every: auto``).
-        every_records: Save within epochs too, after this many records; 0 for never.
-        every_s: Save when this many seconds have passed since the last save.
-        keep_last: Keep this many of the newest. Epoch 0 is always kept. With no rule at all
-            (0, 0, no metric) everything is kept; with another rule, the two newest.
-        keep_every: Keep each epoch divisible by it; 0 for none.
-        keep_best: Metric, mode, how many; empty metric for none.
-        nodes: The nodes whose state is saved.
-        on_error: ``fail``, or ``warn`` (count the failure, continue, and report at the end).
-        upload: None for no copies.
-        compression: Patterns of blob names and codecs; see ``core.compression``.
-        asynchronous: Whether the run continues while an epoch is saved; None: as memory allows.
-        compression_at: The place of ``compression`` in the spec.
-        upload_at: The place of ``upload.to`` in the spec.
-        node_dir: Directory on each node's own machine where the node writes its file first; empty:
-            directly to the epochs. An epoch is committed when all its files have been collected.
-        collect_to: URL in an object store to which nodes upload these files; empty: to the master.
-            It is that of ``upload`` too, which uploads the manifests.
-    """
-
-    enabled: bool = True
-    directory: str = ""
-    every_epochs: int = 0
-    every_s: float = 0.0
-    every_records: int = 0
-    keep_last: int = 0
-    keep_every: int = 0
-    keep_best: tuple[str, Literal["min", "max"], int] = ("", "min", 0)
-    nodes: tuple[str, ...] = ()
-    on_error: Literal["fail", "warn"] = "fail"
-    upload: UploadPolicy | None = None
-    compression: Rules = ()
-    asynchronous: bool | None = None
-    node_dir: str = ""
-    collect_to: str = ""
-    compression_at: Origin = field(default=NOWHERE, compare=False)
-    upload_at: Origin = field(default=NOWHERE, compare=False)
-
-    @property
-    def is_automatic(self) -> bool:
-        """Whether the policy saves an epoch as the time that saves cost allows."""
-        return not (self.every_epochs or self.every_s or self.every_records)
-
-
-@dataclass(frozen=True, slots=True)
 class Exactness:
     """Whether a resumed run equals an uninterrupted one bit for bit, and where not."""
 
@@ -168,5 +95,5 @@ class Exactness:
 
     @property
     def exact(self) -> bool:
-        """Whether a resumed run of the job has the same bits: there is no reason against it."""
+        """Whether there is no reason why a resumed run of the job may differ in its bits."""
         return not self.reasons

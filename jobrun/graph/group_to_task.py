@@ -6,7 +6,8 @@ from itertools import combinations
 
 from jobrun.core.errors import SpecError
 from jobrun.graph.expressions import Const, OutputRead
-from jobrun.graph.query import remap_nodes, used_nodes
+from jobrun.graph.node_mapping import remap_nodes
+from jobrun.graph.query import used_nodes
 from jobrun.graph.steps import Loop, Parallel, Step
 from jobrun.graph.traversal import find_parts
 from jobrun.graph.types import Scope, Task, TaskGroup

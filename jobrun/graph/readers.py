@@ -49,7 +49,7 @@ class Field:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The members of the reader's source from which a field of its records is made."""
+        """The columns or datasets of its reader's source from which this field is read."""
         return (self.member,) if self.lengths is None else (self.member, self.lengths)
 
 
@@ -144,7 +144,7 @@ class Reader:
 
     @property
     def position(self) -> str:
-        """The name of the state blob for the position of a reader in its data."""
+        """The name of the blob that holds the position of this reader."""
         return f"{POSITION_PREFIX}{self.name}"
 
 
@@ -171,12 +171,12 @@ class Queue:
 
 
 def record_path(task: str) -> str:
-    """Return the path of the block that a task runs for each record of a reader or queue."""
+    """Return the path of a task's block for each record of the reader or queue that it reads."""
     return f"{task}/record"
 
 
 def readers_in(reader: Reader) -> tuple[Reader, ...]:
-    """Return a reader, or the readers that it zips: all that have a position."""
+    """Return a reader and, at any depth, the readers that it zips: all that have a position."""
     found = [reader]
     if isinstance(reader.source, ZipSource):
         for one in reader.source.readers:

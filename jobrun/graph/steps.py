@@ -165,7 +165,7 @@ class RunProgram(Effect):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The blob that keeps the ``state_dir`` of a ``run`` step, if it has one."""
+        """The blob that keeps the ``state_dir`` of this ``run`` step, if it has one."""
         return (f"state_dirs/{self.state_dir}",) if self.state_dir else ()
 
     def expressions(self) -> tuple[Expr, ...]:
@@ -256,7 +256,7 @@ class DataFile:
     folder: str = ""
 
     def place(self) -> str:
-        """Render the path and member of a data file that a step loads or saves."""
+        """Describe the data file of a ``load`` or ``save`` step: its path and its member."""
         member = f"::{self.member}" if self.member else ""
         return f"{render_text(self.path)}{member}"
 
@@ -462,7 +462,7 @@ class PulledBlob:
     reduce: Reduction = "first"
 
     def line(self) -> str:
-        """Render what a ``pull`` step copies: the blob, its nodes, and how they are combined."""
+        """Describe a blob that a ``pull`` step copies: names, nodes, how they are combined."""
         first, last = self.nodes[0], self.nodes[-1]
         nodes = first if len(self.nodes) == 1 else f"{first} … {last}"
         return f"{self.blob} <- {self.reduce} of {self.name} on {nodes}"

@@ -14,7 +14,8 @@ from typing import Literal
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.notify_target import NotifyTarget
 from jobrun.core.origin import Origin
-from jobrun.graph.conditions import CheckpointPolicy, Deadline, Exactness, Probe, StopCondition
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
+from jobrun.graph.conditions import Deadline, Exactness, Probe, StopCondition
 from jobrun.graph.effects.effect import NOWHERE
 from jobrun.graph.expressions import Expr
 from jobrun.graph.readers import Queue, ReadQueue, ReadRecords, WriteQueue
@@ -72,7 +73,7 @@ class Cluster:
         return iter(self.nodes)
 
     def node(self, name: str) -> Node:
-        """Return the ``Node`` of this name in the cluster.
+        """Return the ``Node`` of a given name in a ``Cluster``.
 
         Raises:
             KeyError: If the cluster has none.
@@ -187,7 +188,7 @@ class Task:
 
     @property
     def full_name(self) -> str:
-        """The name of a task in the graph, with its node in front: ``node/name``."""
+        """The name of a ``Task`` with its node in front: ``node/name``."""
         return f"{self.node}/{self.name}"
 
 
@@ -297,5 +298,5 @@ class Job:
 
     @property
     def groups(self) -> tuple[TaskGroup, ...]:
-        """The task groups of a job: init, epoch, download and exit."""
+        """The task groups of a ``Job`` as one tuple: init, epoch, download and exit."""
         return (self.init, self.epoch, self.download, self.exit)

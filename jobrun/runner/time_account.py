@@ -29,7 +29,7 @@ from jobrun.core.resource_usage import (
     TimeUse,
     measure_process,
 )
-from jobrun.graph.conditions import WAIT_SHARE
+from jobrun.graph.checkpoint_policy import WAIT_SHARE
 from jobrun.graph.readers import ReadRecords
 from jobrun.graph.types import Job
 

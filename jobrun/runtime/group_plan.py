@@ -7,8 +7,8 @@ from dataclasses import field
 from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.query import walk
 from jobrun.graph.readers import ReadQueue, ReadRecords
+from jobrun.graph.step_traversal import walk
 from jobrun.graph.steps import CallPython
 from jobrun.graph.types import (
     NodeReport,

@@ -66,7 +66,7 @@ _Dumper.add_representer(float, _float)
 
 
 def spec_digest(loaded: LoadedSpec) -> str:
-    """Compute the digest ``sha256:<hex>`` of a spec after references were replaced.
+    """Compute the digest ``sha256:<hex>`` of a loaded spec as it is dumped, without comments.
 
     Equal for specs that differ only in comments, the order of keys, quoting, or in how
     a value came about (a default written out, a param given by an option).
@@ -78,7 +78,7 @@ def spec_digest(loaded: LoadedSpec) -> str:
 
 
 def _numbers_as_text(value: Any) -> Any:
-    """Replace floats by exact digits before the dumped spec is digested."""
+    """Replace floats in a dumped spec by their exact digits, before its digest is computed."""
     if isinstance(value, float):
         return {"float": value.hex()}
     if isinstance(value, list | tuple):

@@ -74,7 +74,7 @@ class LoadedSpec:
 
     @property
     def shown_params(self) -> dict[str, Param]:
-        """The values of a loaded spec's params, secrets hidden, for display and record."""
+        """The params of a loaded spec for display and record: secrets are hidden."""
         return {
             name: HIDDEN if name in self.secrets else value for name, value in self.params.items()
         }
@@ -112,7 +112,7 @@ def load_spec(
     environment: MappingType[str, str] | None = None,
     origins: Origins | None = None,
 ) -> LoadedSpec:
-    """Load a spec from its files, with the values, params and overrides of the command line.
+    """Load a spec: read its files, merge, substitute and validate them, collect all faults.
 
     Args:
         path: The main file.
@@ -204,7 +204,7 @@ def _put_together(reader: SpecReader, request: _Request) -> Mapping:
 
 
 def _substituted(root: Mapping, substitution: Substitution, params: ParamValues) -> dict[str, Any]:
-    """Substitute ``${…}`` in a spec that is loaded: params in order, the seed, then the rest."""
+    """Run the stage of loading that substitutes ``${…}``: params in order, the seed, the rest."""
     data: dict[str, Any] = {}
     declared = root.values.get("params")
     seed = root.values.get("seed")
@@ -228,7 +228,7 @@ def _substituted(root: Mapping, substitution: Substitution, params: ParamValues)
 def _without_secrets(
     root: Mapping, secrets: MappingType[str, Scalar | None], files: dict[str, str]
 ) -> Mapping:
-    """Remove secret params from the tree of a spec being loaded, and from options."""
+    """Remove secret params from the tree, and from the options, of a spec being loaded."""
     declared = root.values.get("params")
     for name, given in secrets.items():
         node = declared.values[name] if isinstance(declared, Mapping) else None
@@ -267,7 +267,7 @@ _PLUGIN_LOADER = "pydantic.plugin._loader"
 
 
 def _build_models() -> None:
-    """Build the models to validate a spec being loaded, without searching for plug-ins.
+    """Build the models with which a spec is validated as it is loaded, without plug-ins.
 
     Other models of this process, those of callables, still get theirs.
     """
@@ -285,7 +285,7 @@ def _build_models() -> None:
 def _put_env_texts(
     error: ValidationError, data: dict[str, Any], substitution: Substitution
 ) -> bool:
-    """Convert values from the environment in the loaded spec to texts, where text is wanted.
+    """Convert values from the environment to texts as a spec is loaded, where texts are wanted.
 
     Returns:
         Whether any was found, so that it is worth checking again.
@@ -329,7 +329,7 @@ MOST_NODES = 100_000
 
 
 def check_nodes(spec: JobSpec, source: SourceMap) -> list[Fault]:
-    """Check, when a spec is loaded, its nodes: their number, names that differ only in case."""
+    """Check the nodes of a spec that is loaded: their number, names that differ only in case."""
     total = sum(node.count or 1 for node in spec.nodes.values())
     if total > MOST_NODES:
         message = f"{total:,} nodes; a job has at most {MOST_NODES:,}"

@@ -40,7 +40,7 @@ class Adapted(NamedTuple):
     advance: Callable[[Any, int], tuple[Any, Value]]
 
     def run(self, value: Any, first: int = 0, *, plainly: bool = False) -> tuple[Any, list[Value]]:
-        """Advance a value or object some steps; return it, and copies of what showed.
+        """Advance an adapted value by some steps; return it, and copies of what each showed.
 
         With ``plainly`` no copy of the value is made between steps, as in plain Python.
         """
@@ -57,7 +57,7 @@ class AdapterContract:
 
     @pytest.fixture
     def adapted(self) -> Adapted:
-        """Return how to make and advance a value; to be overridden."""
+        """Return how to make and advance a value of the tested adapter; a subclass overrides it."""
         raise AssertionError("a subclass supplies the fixture 'adapted'")
 
     def test_a_blob_can_hold_it(self, adapted: Adapted) -> None:
@@ -105,7 +105,7 @@ class AdapterContract:
 
 
 def through_checkpoint(value: Any, make: Callable[[], Any], path: Path) -> Any:
-    """Save a value or an object's state to a file; return what a resume makes of that."""
+    """Save an adapted value to a checkpoint file, and return it as a resume would load it."""
     held = capture_object("value", value) if is_object(value) else value
     at: Any = {"node": "n", "epoch": 1, "run_id": "r"}
     file: Any = write_state(str(path), **at, values=flatten_values({"value": held}))

@@ -49,7 +49,7 @@ class ListenerContract:
 
     @pytest.fixture
     def read(self) -> Reader:
-        """Return a function that reads a run's points from the destination; to be overridden."""
+        """Return a function that reads what the tested listener wrote; a subclass overrides it."""
         raise AssertionError("a subclass supplies the fixture 'read'")
 
     def test_all_points_are_there_after_the_end(
@@ -105,7 +105,7 @@ def listened_run(folder: Path, name: str = "brisk-heron") -> ListenedRun:
 
 
 def finite(points: Points) -> dict[str, list[tuple[int, float]]]:
-    """Return the finite points of a listener's destination, by name."""
+    """Filter the points that a tested listener has written: the finite ones, by name."""
     kept = {
         name: [one for one in column if math.isfinite(one[1])] for name, column in points.items()
     }
@@ -115,7 +115,7 @@ def finite(points: Points) -> dict[str, list[tuple[int, float]]]:
 def start(
     name: str, run: ListenedRun, history: Rows, records: Rows, *, is_killed: bool = False
 ) -> None:
-    """Start a process in which a listener begins with a history and gets further records.
+    """Start a process that tests a listener: it gets a run's history, then further records.
 
     Args:
         name: Of the listener.
@@ -140,7 +140,7 @@ def start(
 
 
 def _drive() -> None:
-    """Do what ``start`` has described on standard input."""
+    """Run the tested listener in this child process, with a history and records from stdin."""
     name, facts, history, records, is_killed = json.load(sys.stdin)
     run = ListenedRun(**{**facts, "directory": Path(facts["directory"])})
     listener = open_listener(name)

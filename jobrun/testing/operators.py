@@ -170,7 +170,7 @@ class OperatorContract:
 
 
 def prepare_example(name: str, example: str) -> ExampleCall:
-    """Run an operator's example but for the last call, and evaluate that call's arguments.
+    """Prepare the call by which an operator is tested: evaluate its example up to the last call.
 
     Args:
         name: The operator's.
@@ -197,7 +197,7 @@ def prepare_example(name: str, example: str) -> ExampleCall:
 
 
 def describe_value(value: Any) -> Known:
-    """Describe what the compiler could know of a value in an operator's example."""
+    """Describe a value in an operator's tested example as the compiler would: dtype and shape."""
     if isinstance(value, np.ndarray | np.generic):
         return Known(value.dtype.name, value.shape)
     if isinstance(value, type):
@@ -223,7 +223,7 @@ def _compare(predicted: Known | tuple[Known, ...], value: Any) -> None:
 
 
 def _evaluate(expr: Expr, blobs: dict[str, Any]) -> Any:
-    """Evaluate an expression in the example that tests an operator."""
+    """Evaluate an expression in the example by which an operator is tested."""
     whole = rewrite_parts(expr, Name, lambda name: NodeBlob("", name.name))
     return evaluate(whole, lambda blob: blobs[blob.name] if isinstance(blob, NodeBlob) else None)
 

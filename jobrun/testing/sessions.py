@@ -26,7 +26,7 @@ from jobrun.checkpoint.save_load_groups import load_group, save_group
 from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.core.errors import JobrunError, TaskFailedError
 from jobrun.core.events import Event, Logged, Measured, Noted, TaskEnded
-from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.effects.assertion import Assert
 from jobrun.graph.effects.metric import Metric
 from jobrun.graph.expressions import Const
@@ -113,7 +113,7 @@ def facts(rng, epoch, node, instance, run_dir):
 
 
 def forever(*parts: str | Step) -> Loop:
-    """Build a loop that only a cancellation ends, to test that a session cancels it."""
+    """Build an endless loop, to test that a session cancels it."""
     return Loop(None, steps(*parts or ("spin = 1",)), "e/t/forever")
 
 
@@ -142,7 +142,7 @@ def read_saved(folder: Path, file: StoredFile, state: dict[str, tuple[str, ...]]
 
 
 def failing(said: str) -> Assert:
-    """Build a step that fails with a message, to test how a session reports it."""
+    """Build a step that fails with a message, to test that a session reports it."""
     return Assert(Const(False), text(said), "", path=f"e/{said}")
 
 
@@ -183,7 +183,7 @@ class SessionHarness:
         return [event.text for event in self.events if isinstance(event, Logged)]
 
     def flag(self, name: str) -> str:
-        """Return an expression: the path of a file by which tested tasks wait for each other."""
+        """Return as an expression the path of a file on which tasks wait in tests of a session."""
         return repr(str(self.folder / name))
 
     def wait_for(self, name: str) -> Step:
@@ -191,7 +191,7 @@ class SessionHarness:
         return call("contract_library:wait_for", path=self.flag(name))
 
     def touch(self, name: str) -> Step:
-        """Build a step that makes a file by that name, to order tasks in a session's test."""
+        """Build a step that creates a file, to order tasks in tests of a session."""
         return call("contract_library:touch", path=self.flag(name))
 
 

@@ -48,7 +48,7 @@ class StoredNode:
     _read: Callable[[str], Value]
 
     def read(self, name: str) -> Value:
-        """Read and verify the value of one stored blob.
+        """Read one blob of a checkpoint on demand, and verify it.
 
         Raises:
             CheckpointError: It is damaged.
@@ -76,7 +76,7 @@ class StoredEpoch:
 
 
 def find_stored_epoch(target: str, run_dir: Path) -> StoredEpoch:
-    """Find the checkpoint whose blobs are read: a file, a directory, or ``RUN@EPOCH``.
+    """Find the checkpoint from which blobs are read one by one: file, folder or ``RUN@EPOCH``.
 
     Raises:
         CheckpointError: It is not there, or its manifest is damaged.
@@ -95,7 +95,7 @@ def find_stored_epoch(target: str, run_dir: Path) -> StoredEpoch:
 
 @contextmanager
 def open_node(path: str, digest: str) -> Iterator[StoredNode]:
-    """Open the stored blobs of one node, which are read one by one.
+    """Open a node's checkpoint file, to read its blobs one by one on demand.
 
     Args:
         path: The file.

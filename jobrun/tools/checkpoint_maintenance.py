@@ -13,7 +13,7 @@ from jobrun.checkpoint.stores.read_holds import hold_chosen as held_choice
 from jobrun.checkpoint.stores.retention import epochs_to_delete, newest_kept
 from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.runner.checkpoint_stores import find_objects, open_store
 from jobrun.runner.identity.authored import compile_authored, load_recorded
 from jobrun.runner.progress import from_json
@@ -56,7 +56,7 @@ class Pruning:
 
 
 def open_checkpoints(name: str, run_dir: Path) -> Checkpoints:
-    """Open the store and the retention policy of a run's checkpoints.
+    """Open a run's checkpoints for maintenance: the store of epochs, and the retention policy.
 
     Raises:
         UsageError: No run is called so.
@@ -206,7 +206,7 @@ def verify_within(
 
 
 def change_pins(found: Checkpoints, epochs: Collection[int], *, pin: bool) -> frozenset[int]:
-    """Pin and unpin epochs of a run's checkpoints; return those that are pinned then.
+    """Pin or unpin epochs, as maintenance of a run's checkpoints; return all pinned ones.
 
     Raises:
         EnvironmentFaultError: The file cannot be read or written.
@@ -292,7 +292,7 @@ def _newest_good(
 
 
 def _scores(store: CheckpointStore, good: list[int]) -> dict[int, float]:
-    """Read the metric by which ``keep`` ranks the checkpoints of a run, from a manifest."""
+    """Read from a manifest the scores of epochs, for the maintenance of a run's checkpoints."""
     return dict(from_json(store.manifest(good[0]).runner).scores) if good else {}
 
 

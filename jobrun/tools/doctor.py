@@ -193,7 +193,7 @@ def _fsync(place: Path) -> Finding:
 
 
 def _rename(place: Path) -> Finding:
-    """Examine whether the file system can rename without replacing, as a commit needs."""
+    """Examine for ``jobrun doctor`` whether the file system can rename without replacing."""
     for name in ("one", "two"):
         (place / name).mkdir()
         (place / name / "file").touch()

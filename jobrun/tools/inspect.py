@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.checkpoint.checkpoint_file import BlobFacts, FileFacts, inspect_state
-from jobrun.checkpoint.flatten import MOST_LEVELS
-from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE, blob_names, is_part_of
-from jobrun.checkpoint.hdf5.dtypes import parse_dtype
+from jobrun.checkpoint.hdf5.dataset_names import blob_names, is_part_of
 from jobrun.checkpoint.store import EpochHold
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.manifest import NAME as MANIFEST
@@ -27,13 +25,11 @@ from jobrun.checkpoint.stores.mid_epoch_store import (
 from jobrun.checkpoint.stores.read_holds import hold_chosen
 from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.core.events import CheckpointTimes
-from jobrun.core.files.json_files import parse_json
 from jobrun.core.files.json_lines import read_lines
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.object_url import is_object_url
-from jobrun.core.text.big_integers import integer_text
 from jobrun.core.text.names import did_you_mean
-from jobrun.graph.readers import POSITION, POSITION_PREFIX
+from jobrun.graph.readers import POSITION
 from jobrun.runner.identity.authored import is_from_python
 from jobrun.runner.progress import from_json
 from jobrun.runner.rundir.event_lines import read_events
@@ -41,12 +37,10 @@ from jobrun.runner.rundir.object_store_run import download_temporarily, remote_r
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, Run, find_run
 from jobrun.runner.rundir.run_json import RECORD_NAME
 from jobrun.runner.rundir.spec_folder import load_recorded_spec
-from jobrun.runtime.records.reader_position import Position, decode_positions
+from jobrun.tools.blob_text import dtype_name, render_position, render_structure
 from jobrun.tools.inspect_sandbox import inspect_guarded
-from jobrun.values.blob_kinds import Value
 
 _EPOCH = re.compile(r"epoch-(\d+)")
-_MOST_ITEMS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +128,7 @@ def inspect(target: str, run_dir: Path) -> Inspection:
 
 
 def locate_checkpoint(target: str, run_dir: Path) -> CheckpointLocation:
-    """Find the checkpoint that a file, directory or run name means, and hold it for ``inspect``.
+    """Locate the checkpoint that ``inspect`` should read: a file, a directory, or a run.
 
     Raises:
         CheckpointError: It is not there.
@@ -209,39 +203,12 @@ def _streams(form: Any) -> dict[str, str]:
     }
 
 
-def render_position(blob: BlobFacts) -> str:
-    """Render how far a reader is in an inspected checkpoint; empty for other blobs."""
-    is_one = blob.name.startswith(POSITION_PREFIX) and blob.shape[1:] == (len(POSITION),)
-    return "; ".join(map(_share_words, decode_positions(np.asarray(blob.value)))) if is_one else ""
-
-
-def render_structure(blob: BlobFacts) -> str:
-    """Render the structure of a container or object in an inspected checkpoint."""
-    if not blob.name.endswith(f"/{STRUCTURE}"):
-        return ""
-    try:
-        form = parse_json(str(blob.value), MOST_LEVELS)
-        kind = form.get("object")
-        return f"object of class {kind}" if kind else str(next(iter(form["tree"])))
-    except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
-        return "container"
-
-
 def sort_objects_first(blobs: tuple[BlobFacts, ...]) -> tuple[BlobFacts, ...]:
     """Sort the blobs of an inspected checkpoint so that an object precedes its parts."""
     order = {blob.name.partition("/")[0]: at for at, blob in reversed([*enumerate(blobs)])}
     return tuple(
         sorted(blobs, key=lambda b: (order[b.name.partition("/")[0]], not render_structure(b)))
     )
-
-
-def _share_words(one: Position) -> str:
-    if not one.passes:
-        return "nothing read yet"
-    share = f"share {one.part + 1} of {one.parts}: " if one.parts > 1 else ""
-    of_all = f" of {one.length}" if one.length >= 0 and one.parts == 1 else ""
-    end = ", all read" if one.finished else ""
-    return f"{share}pass {one.passes}, {one.records} records, {one.rows}{of_all} rows{end}"
 
 
 def checkpoint_directory(run: Run) -> Path:
@@ -309,7 +276,7 @@ def select_blobs(found: Inspection, node: str, blob: str) -> tuple[FileFacts, ..
 def inspection_values(
     found: Inspection, files: tuple[FileFacts, ...], *, values: bool
 ) -> dict[str, Any]:
-    """Convert an inspected checkpoint to JSON values, optionally with the values of blobs."""
+    """Convert what ``inspect`` has found to JSON values, with the values of blobs on request."""
     return {
         "path": found.path,
         "epoch": found.epoch,
@@ -332,27 +299,6 @@ def inspection_values(
             for file in files
         ],
     }
-
-
-def dtype_name(text: str) -> str:
-    """Render the dtype of an inspected blob as people write it: ``float64`` for ``<f8``."""
-    try:
-        return str(parse_dtype(text))
-    except ValueError:
-        return text
-
-
-def value_text(value: Value) -> str:
-    """Render the value of an inspected blob, cut in the middle if it is long."""
-    if isinstance(value, str):
-        return repr(value)
-    plain = getattr(value, "value", value)
-    if type(plain) is int:
-        return integer_text(plain)
-    array = np.asarray(plain)
-    if array.ndim == 0:
-        return str(array.item()) if array.dtype.kind in "biufc" else str(array[()])
-    return np.array2string(array, threshold=_MOST_ITEMS, max_line_width=96)
 
 
 def _blob(blob: BlobFacts, *, values: bool) -> dict[str, Any]:
@@ -385,7 +331,7 @@ def _json_value(value: Any) -> Any:
 
 
 def saved_times(run: Path, epoch: int, generation: int) -> CheckpointTimes | None:
-    """Read how long the save of an inspected checkpoint took, from the run's log, or None.
+    """Read from a run's log how long the save of an epoch to ``inspect`` took, or None.
 
     Args:
         run: The run's directory.

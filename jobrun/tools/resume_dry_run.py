@@ -38,7 +38,7 @@ from jobrun.runner.resume_preview import ResumePreview, preview_resume
 from jobrun.runner.rundir.lock import is_live, owner_of
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.start import match_hash_seed
-from jobrun.tools.inspect import dtype_name, render_structure, value_text
+from jobrun.tools.blob_text import dtype_name, render_structure, value_text
 from jobrun.values.atomic_counter import Counter
 
 READER = "readers/"
@@ -83,7 +83,7 @@ class Forecast:
 
 
 def forecast(run: Run, present: Authored, options: RunOptions) -> Forecast:
-    """Predict what a resume of ``run`` with the job ``present`` would do.
+    """Predict, for a dry run of a resume, what a resume of ``run`` with this job would do.
 
     Raises:
         CheckpointError: It would be refused, since no epoch can be used, or not the wanted one.
@@ -292,7 +292,7 @@ def _root(blob: BlobFacts) -> str:
 
 
 def _whole(name: str, words: str) -> tuple[str, str]:
-    """Merge the forecast's rows of an object's or container's parts into one row."""
+    """Merge the rows of a dry run's forecast about one object or container into one row."""
     what, _, of = words.partition(" of class ")
     return (
         ("object", f"{name} = {of}, constructed again and loaded")

@@ -70,7 +70,7 @@ class Batch:
 
 
 def setting(text: str) -> tuple[str, str]:
-    """Parse ``KEY=VALUE`` or ``KEY``, an option of the Slurm script.
+    """Parse a setting for the Slurm script, an option of sbatch: ``KEY=VALUE`` or ``KEY``.
 
     Raises:
         UsageError: E403, it is no option, or one that is the script's own.

@@ -19,7 +19,7 @@ import yaml
 
 from jobrun.compile.job import compile_job
 from jobrun.compile.plan.text import plan_text
-from jobrun.compile.types.infer import infer_job_types
+from jobrun.compile.types.job_types import infer_job_types
 from jobrun.graph.drawing import diagrams
 from jobrun.spec.load import load_spec
 from jobrun.spec.models.job import JobSpec

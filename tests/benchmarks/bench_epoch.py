@@ -19,7 +19,7 @@ import jobrun
 from jobrun.core.events import CheckpointTimes, EpochEnded
 from jobrun.core.files.disk import sync_directory, write_new_file
 from jobrun.core.resource_usage import CostBudget
-from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.types import Job
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession

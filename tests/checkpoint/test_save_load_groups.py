@@ -12,7 +12,7 @@ from jobrun.checkpoint.save_load_groups import (
 )
 from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.core.errors import CheckpointError
-from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.steps import AdoptState, LoadState, SaveState
 from jobrun.graph.types import Cluster, Job, Node, TaskGroup
 

@@ -11,7 +11,7 @@ import pytest
 
 from jobrun.cli.app import COMMAND_GROUPS, COMMANDS
 from jobrun.core.errors import JobrunError
-from jobrun.tools.manual.pages import iter_blocks
+from jobrun.tools.manual.markdown_pages import iter_blocks
 from jobrun.version import __version__
 from tests.support.command import ROOT, environment, jobrun
 from tests.support.stored_runs import only_run

@@ -7,7 +7,8 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from jobrun.graph.conditions import CheckpointPolicy, Exactness
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
+from jobrun.graph.conditions import Exactness
 from jobrun.graph.types import GROUPS, Cluster, Job, Node, OutputRef, Task, TaskGroup
 
 JOB = Job(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jobrun.checkpoint.checkpoint_file import write_state
 from jobrun.checkpoint.store import Manifest
-from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.state_division import StateLayout
 from jobrun.graph.types import Cluster, Job, Node, TaskGroup
 from jobrun.runner.elastic.resize import plan_resize

@@ -15,7 +15,7 @@ from jobrun.core.events import (
     UsageMeasured,
 )
 from jobrun.core.resource_usage import ProcessUse, TimeUse
-from jobrun.graph.conditions import CheckpointPolicy, UploadPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy, UploadPolicy
 from jobrun.graph.readers import CounterSource, Reader, ReadRecords
 from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
 from jobrun.runner.time_account import TimeAccount, UsageRecorder, advise

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from jobrun.tools.manual.pages import FOLDER, Block, iter_blocks
+from jobrun.tools.manual.markdown_pages import FOLDER, Block, iter_blocks
 from tests.support.command import ROOT, bash
 
 PAGES = {path.stem: path.read_text() for path in sorted(FOLDER.glob("*.md"))}

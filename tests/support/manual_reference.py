@@ -13,7 +13,7 @@ import click
 from jobrun.cli.app import COMMANDS, group
 from jobrun.cli.manual.ops import list_definitions
 from jobrun.tools.manual.keys import Table, list_key_tables
-from jobrun.tools.manual.pages import FOLDER
+from jobrun.tools.manual.markdown_pages import FOLDER
 
 REFERENCE = FOLDER / "reference"
 _WIDTH = 80

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from jobrun.tools.sweep.compile_points import PlannedPoint
 from jobrun.tools.sweep.point_outcomes import Outcome
+from jobrun.tools.sweep.sweep_design import PlannedPoint
 
 SPEC = """\
 jobrun: 1

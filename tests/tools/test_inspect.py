@@ -7,16 +7,8 @@ import pytest
 
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
 from jobrun.runner.rundir.run_json import RunRecord, write_record
-from jobrun.tools.inspect import (
-    dtype_name,
-    inspect,
-    inspection_values,
-    render_position,
-    render_structure,
-    select_blobs,
-    sort_objects_first,
-    value_text,
-)
+from jobrun.tools.blob_text import dtype_name, render_position, render_structure
+from jobrun.tools.inspect import inspect, inspection_values, select_blobs, sort_objects_first
 from jobrun.values.objects import ObjectState
 from tests.support.mid_epoch_job import FailingAt, Stand
 from tests.support.saved_checkpoints import RUN_ID, SPEC_DIGEST, save
@@ -120,12 +112,6 @@ def test_what_is_no_run_is_refused(tmp_path):
     (tmp_path / "text.h5").write_text("no checkpoint")
     with pytest.raises(CheckpointError, match="not a jobrun checkpoint"):
         inspect(str(tmp_path / "text.h5"), tmp_path / "runs")
-
-
-def test_long_values_are_cut():
-    assert value_text(np.float32(0.5)) == "0.5"
-    assert value_text("a\nb") == "'a\\nb'"
-    assert "..." in value_text(np.arange(1000))
 
 
 def test_a_checkpoint_within_an_epoch_says_how_far_it_is(tmp_path, monkeypatch):

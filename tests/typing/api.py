@@ -10,7 +10,8 @@ from jobrun.api import Prepared
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.graph.expressions import Expr
 from jobrun.graph.group_to_task import to_task
-from jobrun.graph.query import remap_nodes, tasks_by_node, used_nodes
+from jobrun.graph.node_mapping import remap_nodes, tasks_by_node
+from jobrun.graph.query import used_nodes
 from jobrun.graph.steps import Loop, Step
 from jobrun.runner.options import RunResult
 from jobrun.spec.load import LoadedSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 
-from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 
 # One may turn out to be damaged.
 FEWEST_KEPT = 2

@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from jobrun.cli.completions import RUN_AT_EPOCH, SPEC
+from jobrun.cli.completed_names import RUN_AT_EPOCH, SPEC
 from jobrun.cli.error_output import print_faults
-from jobrun.cli.jobs.run_with_progress import limit_options, run_under_progress, spec_arguments
+from jobrun.cli.jobs.run_options import limit_options, spec_arguments
+from jobrun.cli.jobs.run_with_progress import run_under_progress
 from jobrun.cli.options import Command, RepeatableText, option, run_dir_option, value_options
 from jobrun.cli.specs.loading import override_texts, prepare
 from jobrun.cli.terminal import Shell

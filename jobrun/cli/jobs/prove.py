@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from jobrun.checkpoint.save_load_groups import checkpointed_blobs
-from jobrun.cli.completions import SPEC
+from jobrun.cli.completed_names import SPEC
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import render_json_document, shorten_path, span
-from jobrun.cli.jobs.run_with_progress import session_arguments, session_options
+from jobrun.cli.jobs.run_options import session_arguments, session_options
 from jobrun.cli.options import Command, json_option, option, run_dir_option, value_options
 from jobrun.cli.specs.loading import override_texts, prepare
 from jobrun.cli.terminal import Shell
@@ -177,7 +177,7 @@ def _original(spec: str, job: Job, given: dict[str, Any]) -> Original | None:
 
 
 def _every_epoch(job: Job, overrides: tuple[str, ...]) -> tuple[str, ...]:
-    """Return overrides by which all copies of a proof save the same epochs.
+    """Build overrides with which ``jobrun prove`` makes all copies save the same epochs.
 
     Which epochs ``every: auto`` saves depends on how busy the machine is.
     """

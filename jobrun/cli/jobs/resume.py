@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobrun import api
-from jobrun.cli.completions import RUN
+from jobrun.cli.completed_names import RUN
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import render_json_document
-from jobrun.cli.jobs.run_with_progress import (
+from jobrun.cli.jobs.run_options import (
     build_run_options,
     drift_options,
     limit_options,
-    run_under_progress,
     spec_arguments,
 )
+from jobrun.cli.jobs.run_with_progress import run_under_progress
 from jobrun.cli.options import Command, option, run_dir_option, value_options
 from jobrun.cli.specs.loading import override_texts
 from jobrun.cli.terminal import Shell

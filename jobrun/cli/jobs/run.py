@@ -7,14 +7,10 @@ from typing import Any
 
 import click
 
-from jobrun.cli.completions import SPEC
+from jobrun.cli.completed_names import SPEC
 from jobrun.cli.error_output import print_faults
-from jobrun.cli.jobs.run_with_progress import (
-    drift_options,
-    limit_options,
-    run_under_progress,
-    spec_arguments,
-)
+from jobrun.cli.jobs.run_options import drift_options, limit_options, spec_arguments
+from jobrun.cli.jobs.run_with_progress import run_under_progress
 from jobrun.cli.options import Command, option, run_dir_option, value_options
 from jobrun.cli.specs.loading import override_texts, prepare
 from jobrun.cli.terminal import Shell

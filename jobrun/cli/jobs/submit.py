@@ -12,10 +12,10 @@ from typing import Any
 import click
 
 from jobrun.api import Prepared
-from jobrun.cli.completions import SPEC
+from jobrun.cli.completed_names import SPEC
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import render_json_document
-from jobrun.cli.jobs.run_with_progress import spec_arguments
+from jobrun.cli.jobs.run_options import spec_arguments
 from jobrun.cli.options import (
     Command,
     Duration,

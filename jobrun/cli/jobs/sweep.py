@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from jobrun.cli.completions import AXIS, METRIC_OF_SPEC, SPEC
+from jobrun.cli.completed_names import AXIS, METRIC_OF_SPEC, SPEC
 from jobrun.cli.formatting import render_json_document, shorten_path
-from jobrun.cli.jobs.run_with_progress import session_arguments, session_options
+from jobrun.cli.jobs.run_options import session_arguments, session_options
 from jobrun.cli.options import (
     Command,
     RepeatableText,
@@ -30,7 +30,6 @@ from jobrun.core.files.disk import disk_faults
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
 from jobrun.tools.sweep.axes import enumerate_points, parse_axes
-from jobrun.tools.sweep.compile_points import Design, SweepBase, design_sweep
 from jobrun.tools.sweep.point_outcomes import (
     OVER,
     UNEXPECTED,
@@ -44,6 +43,7 @@ from jobrun.tools.sweep.point_outcomes import (
     read_outcome,
 )
 from jobrun.tools.sweep.process_pool import PointStarted, Pool, SweepEvent, run_command
+from jobrun.tools.sweep.sweep_design import Design, SweepBase, design_sweep
 from jobrun.tools.sweep.sweep_record import (
     SweepRequest,
     read_request,
@@ -69,7 +69,7 @@ class _Sweep:
     aim: Objective
 
     def outcomes(self) -> list[Outcome]:
-        """Read the present outcome of each point of the command's sweep."""
+        """Read the outcomes of all points for ``jobrun sweep``, from the runs of the points."""
         return [read_outcome(point, self.run_dir) for point in self.design.points]
 
 
@@ -158,7 +158,7 @@ def command(shell: Shell, /, spec: str, run_dir: str, **given: Any) -> int:
 
 
 def _watch(sweep: _Sweep, shell: Shell, given: dict[str, Any]) -> None:
-    """Print the present state of the command's sweep; with --watch until nothing runs any more."""
+    """Print the table of points for ``jobrun sweep --status``, repeatedly with ``--watch``."""
     folder = sweep_folder(sweep.run_dir, sweep.design.name)
     while True:
         live = is_live(folder)

@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from jobrun.cli.completions import SPEC
+from jobrun.cli.completed_names import SPEC
 from jobrun.cli.formatting import number, render_json_document, span
-from jobrun.cli.jobs.run_with_progress import session_arguments, session_options
+from jobrun.cli.jobs.run_options import session_arguments, session_options
 from jobrun.cli.options import Command, Duration, choose_form, json_option, option, value_options
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ExpectationError, Fault, TaskFailedError

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from jobrun.cli.completions import CompletedText
+from jobrun.cli.completed_names import CompletedText
 from jobrun.cli.formatting import render_json_document
 from jobrun.cli.manual.ops import list_definitions, render_function
-from jobrun.cli.manual.topics import TOPICS, list_topics, nearest_topic
+from jobrun.cli.manual.topics import TOPICS, counterpart, list_topics
 from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
 from jobrun.core.error_catalogue import Entry, read_catalogue
@@ -20,7 +20,7 @@ from jobrun.core.errors import UsageError
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.text.names import did_you_mean
 from jobrun.tools.manual.keys import list_key_tables, render_key_page
-from jobrun.tools.manual.pages import list_pages, read_pages, render_for_terminal
+from jobrun.tools.manual.markdown_pages import list_pages, read_pages, render_for_terminal
 
 _ALL_CODES = "codes"
 _WIDEST = 100
@@ -111,13 +111,13 @@ def _other_page(given: str) -> str | None:
 
 
 def _contents() -> str:
-    """List all that ``jobrun explain`` can show, a line each, but for the codes."""
+    """List all pages and topics that ``jobrun explain`` can print, a line each."""
     generated = "\n".join(f"  {name:<17}  {about}" for name, about in _GENERATED.items())
     return f"{list_pages()}\n{generated}"
 
 
 def _write_manual(path: str, shell: Shell) -> None:
-    from jobrun.tools.manual.page import render_manual  # noqa: PLC0415 - brings numpy in
+    from jobrun.tools.manual.html_manual import render_manual  # noqa: PLC0415 - brings numpy in
 
     topics = {name: text() for name, text in TOPICS.items()}
     made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
@@ -137,6 +137,13 @@ def _one(codes: dict[str, Entry], given: str) -> dict[str, Entry]:
         mend = did_you_mean(name, codes) if looks_like_code else nearest_topic(given)
         raise UsageError.of("E405", f"unknown code '{given}'", mend)
     return {name: codes[name]}
+
+
+def nearest_topic(given: str) -> str:
+    """Suggest the topic, key or function nearest to an unknown word for ``jobrun explain``."""
+    if found := counterpart(given):
+        return found
+    return did_you_mean(given, list_topics())
 
 
 def _page(name: str, entry: Entry) -> str:

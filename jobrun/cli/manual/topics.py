@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 
 from jobrun.compile.expressions import limits
 from jobrun.compile.expressions import python_syntax as scalar
-from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import ATTRIBUTES, BUILTINS, DTYPES
 from jobrun.ops.table import DRAWS, OPERATORS
 from jobrun.tools.manual.keys import list_key_tables, list_key_words, render_steps
-from jobrun.tools.manual.pages import read_pages
+from jobrun.tools.manual.markdown_pages import read_pages
 
 _EXPRESSIONS = """\
 Expressions: a subset of Python over blobs
@@ -117,7 +116,7 @@ def _expressions() -> str:
 
 
 def _wrapped(words: tuple[str, ...]) -> str:
-    """Wrap the words of a topic over several lines, aligned with the first."""
+    """Wrap the words that a topic of ``jobrun explain`` lists over several aligned lines."""
     return textwrap.fill(" ".join(words), 84).replace("\n", "\n" + " " * 13)
 
 
@@ -150,19 +149,12 @@ TOPICS: Mapping[str, Callable[[], str]] = {
 
 
 def counterpart(given: str) -> str:
-    """Return what the topic about operators says replaces one of Caffe2; empty for other words."""
+    """Look up in the topic on operators what replaces an operator of Caffe2; empty for others."""
     for theirs, ours, _ in ANCESTORS:
         for name in theirs.split(", "):
             if name.casefold() == given.casefold():
                 return f"{name} of Caffe2 is here: {ours} (see 'jobrun explain operators')"
     return ""
-
-
-def nearest_topic(given: str) -> str:
-    """Suggest the nearest word that ``jobrun explain`` knows: a topic, key or function."""
-    if found := counterpart(given):
-        return found
-    return did_you_mean(given, list_topics())
 
 
 def list_topics() -> list[str]:

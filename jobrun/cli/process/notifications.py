@@ -14,7 +14,7 @@ from jobrun.core.events import Event, NodeReplaced
 from jobrun.core.notify_target import NotifyTarget, news_of_exit
 
 if TYPE_CHECKING:
-    from jobrun.cli.supervisor import SharedState
+    from jobrun.cli.shared_state import SharedState
 
 # Enough for three attempts of five seconds at each of a few targets.
 _LONGEST_S = 60.0
@@ -41,7 +41,7 @@ class NewsOfRun:
             self._write({"news": "no_progress", "detail": stuck})
 
     def listen(self, event: Event) -> None:
-        """Note the loss of a node, of which notifications are to be sent."""
+        """Request a notification of a supervised run for the loss of a node."""
         if self._has_targets and isinstance(event, NodeReplaced):
             self._write({"news": "node_lost", "detail": f"node '{event.node}' was lost"})
 
@@ -86,7 +86,7 @@ class NewsSender:
                 sender.kill()
 
     def _start(self, news: dict[str, Any]) -> None:
-        """Start the program that sends one notification to all targets."""
+        """Start a process of ``jobrun.tools.notify`` that sends one notification to all targets."""
         sender = subprocess.Popen(
             [sys.executable, "-P", "-m", "jobrun.tools.notify"], stdin=subprocess.PIPE
         )

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobrun.cli.app import group
-from jobrun.cli.completion_script import VARIABLE, answer_request
 from jobrun.cli.error_output import fault_from_click, print_faults
+from jobrun.cli.shell_completion import VARIABLE, answer_request
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, UsageError
 from jobrun.version import __version__
 
 if TYPE_CHECKING:
-    from jobrun.cli.supervisor import SharedState
+    from jobrun.cli.shared_state import SharedState
 
 # Whose versions a crash report names.
 _LIBRARIES = ("click", "h5py", "numpy", "pydantic", "pyyaml", "rich")
@@ -59,7 +59,7 @@ def invoke(arguments: Sequence[str], shared: SharedState | None = None) -> int:
 
 
 def environment_fault(error: Exception) -> Fault | None:
-    """Convert an exception that ended the command to a fault of the machine; None for a bug."""
+    """Classify the exception by which running a command ended: a fault of the machine, or a bug."""
     match error:
         case RuntimeError() if "can't start new thread" in str(error):
             return Fault("E411", "cannot start another thread", _MEMORY)
@@ -127,7 +127,7 @@ def _crashed(error: Exception, arguments: Sequence[str], shell: Shell) -> int:
 
 
 def write_report(trace: str, arguments: Sequence[str]) -> str | None:
-    """Write a crash report about the invoked command line into the temporary directory.
+    """Write a crash report after running a command ended with a bug; return its path.
 
     Returns:
         Its path, or None when it cannot be written.

@@ -12,7 +12,8 @@ from pathlib import Path
 import jobrun
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import size
-from jobrun.cli.supervisor import ChildExit, SharedState
+from jobrun.cli.shared_state import SharedState
+from jobrun.cli.supervisor import ChildExit
 from jobrun.cli.terminal import Shell
 from jobrun.cli.watchdog import LimitRecorder, build_timeout_fault, task_line_of
 from jobrun.core.errors import (
@@ -73,16 +74,6 @@ def record_running(shared: SharedState, grace_s: float) -> Listener:
                 shared.write("group", "")
             case _:
                 pass
-
-    return listen
-
-
-def tee_events(first: Listener, second: Listener) -> Callable[[Event], None]:
-    """Create a listener that passes on events twice, also to what records an unexpected end."""
-
-    def listen(event: Event) -> None:
-        first(event)
-        second(event)
 
     return listen
 
@@ -161,7 +152,7 @@ def extract_frames(stacks: str, task_line: int = 0) -> tuple[str, ...]:
 
 
 def _lines_after_start(frames: tuple[str, ...], task_line: int) -> float:
-    """Count the lines from a task's start to the frame in which its process crashed."""
+    """Count the lines from a task's start to the place where a run's process unexpectedly ended."""
     # Generated code has the lines of the spec, which is the outermost file that is not ours.
     number = re.search(r", line (\d+),", frames[0]) if frames else None
     behind = int(number[1]) - task_line if number else -1

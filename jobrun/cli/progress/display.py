@@ -54,7 +54,7 @@ class JsonLines:
         pass
 
     def __call__(self, event: Event) -> None:
-        """Print one event of a run's progress as a line of JSON."""
+        """Display one event of a run as a line of JSON, the progress display for programs."""
         with self._lock:
             self._state.update(event)
             if not self._quiet or _matters(event):

@@ -95,7 +95,7 @@ class LiveView:
 
 
 def render_display(state: RunState, width: int) -> list[RenderableType]:
-    """Render the live display of a run, at most ``width`` columns wide."""
+    """Render the rows of the live display of a run, at most ``width`` columns wide."""
     if state.started is None:
         return []
     rows = Table.grid(padding=(0, 2))

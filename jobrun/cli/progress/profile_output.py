@@ -105,7 +105,7 @@ def render_tables(found: Table, files: tuple[Path, ...], times: TimeUse | None =
 
 
 def _table(numbers: int, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Render rows of the printed profile; the first ``numbers`` columns are right-aligned."""
+    """Render a table that ``--profile`` prints; the first ``numbers`` columns are right-aligned."""
     widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
     lines = []
     for row in (head, *rows):

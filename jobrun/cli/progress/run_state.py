@@ -162,6 +162,6 @@ class RunState:
 
 
 def render_log(event: Logged) -> str:
-    """Render the state of a task that logged a text: ``lloyd: shift 0.02``, on one line."""
+    """Render a text that a task logged as progress displays show it: ``lloyd: shift 0.02``."""
     text = visible(event.text.rstrip("\n"))
     return f"{event.task}: {text}" if event.task else text

@@ -106,7 +106,7 @@ class Screen:
                 self.refresh()
 
     def _render(self, text: RenderableType, *, cut: bool = True) -> tuple[str, list[int]]:
-        """Render the lines at the bottom of the screen, and the width of each in cells."""
+        """Render text for the bottom of the screen as lines, with the width of each in cells."""
         with self._console.capture() as caught:
             self._console.print(text)
         lines = caught.get().splitlines()

@@ -74,7 +74,7 @@ def render_summary(result: RunResult, state: RunState, width: int = sys.maxsize)
 
 
 def _time_rows(state: RunState) -> list[tuple[str, str]]:
-    """Render how long the run took and where that went, and what is lost and could be mended."""
+    """Render the rows about time in a run's summary: how long it took, and where time went."""
     used = state.usage
     if used is None:
         return [("time", f"{span(state.elapsed)}, {_epochs(state.epochs_seen)}")]
@@ -109,7 +109,7 @@ def render_result(result: RunResult, state: RunState) -> str:
 
 @contextmanager
 def note_saved_epoch(state: RunState) -> Iterator[None]:
-    """Add to a run's error, as a summary does, which epoch is saved and how to continue."""
+    """Add to an error that ends a run, as its summary would, which epoch is saved, and advice."""
     try:
         yield
     except JobrunError as error:

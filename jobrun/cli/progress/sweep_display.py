@@ -21,8 +21,8 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.fault_text import visible
 from jobrun.tools.runs.metrics import read_last_epoch
-from jobrun.tools.sweep.compile_points import Design, PlannedPoint
 from jobrun.tools.sweep.process_pool import PointEnded, PointStarted, SweepEvent
+from jobrun.tools.sweep.sweep_design import Design, PlannedPoint
 
 _LOOK_EVERY_S = 1.0
 _HISTORY = 64
@@ -175,7 +175,7 @@ class RunningPoint:
     metrics: dict[str, list[float]] = field(default_factory=dict)
 
     def refresh(self) -> None:
-        """Read the displayed progress of a running point of the sweep from its run's files."""
+        """Update how far a point in the sweep's display is, from the files of the point's run."""
         epoch, values = read_last_epoch(self.run)
         if epoch == self.epoch:
             return

@@ -11,7 +11,7 @@ import click
 
 from jobrun.checkpoint.store import Damage
 from jobrun.cli.app import SubcommandGroup
-from jobrun.cli.completions import BLOB, RUN, RUN_AT_EPOCH
+from jobrun.cli.completed_names import BLOB, RUN, RUN_AT_EPOCH
 from jobrun.cli.formatting import (
     number,
     render_columns,
@@ -421,7 +421,7 @@ def copy(shell: Shell, target: str, place: str, run_dir: str) -> None:
 
 
 def _format(form: str | None, path: Path) -> Any:
-    """Return the format of ``jobrun ckpt export`` that was given, or that the suffix means.
+    """Return the file format for ``jobrun ckpt export``: from ``--format``, or from the suffix.
 
     Raises:
         UsageError: It says nothing.

@@ -12,23 +12,15 @@ import click
 from jobrun import api
 from jobrun.checkpoint.checkpoint_file import BlobFacts, FileFacts
 from jobrun.checkpoint.checkpoint_times import save_phases
-from jobrun.cli.completions import BLOB, RUN_AT_EPOCH
+from jobrun.cli.completed_names import BLOB, RUN_AT_EPOCH
 from jobrun.cli.formatting import number, render_json_document, shorten_path, size, span
 from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.events import CheckpointTimes, NodeTime
 from jobrun.core.text.fault_text import visible
-from jobrun.tools.inspect import (
-    Inspection,
-    dtype_name,
-    inspection_values,
-    render_position,
-    render_structure,
-    select_blobs,
-    sort_objects_first,
-    value_text,
-)
+from jobrun.tools.blob_text import dtype_name, render_position, render_structure, value_text
+from jobrun.tools.inspect import Inspection, inspection_values, select_blobs, sort_objects_first
 from jobrun.tools.report.histogram import Histogram
 from jobrun.tools.report.pictures import NOT_A_NUMBER, DrawnBlob, Picture, draw_each_blob
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from jobrun.cli.completions import RUN, TASK
+from jobrun.cli.completed_names import RUN, TASK
 from jobrun.cli.options import Command, option, run_dir_option
 from jobrun.cli.terminal import Shell
 from jobrun.core.files.disk import open_regular
@@ -86,7 +86,7 @@ def _say_lost(shell: Shell, run: Path) -> None:
 
 
 def _new_lines(path: Path, places: dict[Path, int], last: int | None) -> Iterator[str]:
-    """Read the complete lines of a log since the previous read, for ``jobrun logs --follow``."""
+    """Read for ``jobrun logs --follow`` the complete lines that a log got since the last read."""
     with os.fdopen(open_regular(path), "rb") as file:
         if path not in places and last is not None:
             places[path] = _start_of_last(file.fileno(), last)
@@ -101,7 +101,7 @@ def _new_lines(path: Path, places: dict[Path, int], last: int | None) -> Iterato
 
 
 def _start_of_last(descriptor: int, count: int) -> int:
-    """Find the offset of a log's last ``count`` complete lines, reading from the end."""
+    """Find for ``jobrun logs --lines`` where the last ``count`` complete lines of a log begin."""
     end = os.fstat(descriptor).st_size
     data, at = b"", end
     while at > 0 and data.count(b"\n") <= count and len(data) < _MOST_TAIL_BYTES:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from jobrun.cli.completions import RUN
+from jobrun.cli.completed_names import RUN
 from jobrun.cli.formatting import render_json_document, shorten_path, size
 from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.terminal import Shell
@@ -103,7 +103,7 @@ def write_page(shell: Shell, page: str, out: str) -> None:
 
 
 def format_now() -> str:
-    """Format the current time for the foot of the page that ``jobrun report`` writes."""
+    """Format the current time as ``jobrun report`` puts it at the foot of its page."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from jobrun.cli.app import SubcommandGroup
-from jobrun.cli.completions import JOB, RUN
+from jobrun.cli.completed_names import JOB, RUN
 from jobrun.cli.formatting import STATUS_COLOURS, render_json_document, shorten_path, size
 from jobrun.cli.options import (
     Command,
@@ -28,9 +28,7 @@ from jobrun.core.errors import UsageError
 from jobrun.core.text.fault_text import visible
 from jobrun.core.text.names import did_you_mean
 from jobrun.runner.rundir.run_directories import Run, find_run, open_run, suggest_run_dir
-from jobrun.tools.runs.manage_runs import change_tags, measure_size, remove_run
-from jobrun.tools.runs.summarise_runs import RunSummary, read_summaries
-from jobrun.tools.runs.table import (
+from jobrun.tools.runs.arrange_runs import (
     filter_runs,
     find_column,
     group_runs,
@@ -39,6 +37,8 @@ from jobrun.tools.runs.table import (
     sort_runs,
     with_best_metrics,
 )
+from jobrun.tools.runs.manage_runs import change_tags, measure_size, remove_run
+from jobrun.tools.runs.summarise_runs import RunSummary, read_summaries
 
 _WIDEST = 1 << 16
 
@@ -224,7 +224,7 @@ def _remove(
 
 
 def _old_runs(shell: Shell, root: Path, given: dict[str, Any]) -> list[Run]:
-    """Choose the runs to remove by age and status; say which are kept all the same."""
+    """Choose runs for ``jobrun runs remove`` by age and status; print which of them it keeps."""
     now = datetime.now(UTC)
     listed = read_summaries(root)
     for fault in listed.faults:

@@ -11,8 +11,8 @@ from jobrun.cli.formatting import STATUS_COLOURS, number, span
 from jobrun.cli.terminal import Shell
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.fault_text import visible
+from jobrun.tools.runs.arrange_runs import METRICS, PARAMS, RunGroup
 from jobrun.tools.runs.summarise_runs import RunSummary, Value
-from jobrun.tools.runs.table import METRICS, PARAMS, RunGroup
 
 _GAP = 2
 _LEAST_NOTE = 12
@@ -176,7 +176,7 @@ def _coarse(seconds: float | None) -> str:
 
 
 def _note(run: RunSummary) -> str:
-    """Say in a row the tags of a run, of which it is a fork, and why it ended."""
+    """Render the notes in a row of the table of ``jobrun runs``: tags, fork, reason of the end."""
     # The tags of a sweep repeat its name and its params, which have columns.
     tags = [tag for tag in run.tags if not (run.sweep and "=" in tag)]
     fork = f"fork of {run.parent.rpartition('/')[2].split('-', 2)[-1]}@{run.parent_epoch}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from jobrun.cli.completions import RUN
+from jobrun.cli.completed_names import RUN
 from jobrun.cli.formatting import (
     STATUS_COLOURS,
     TASK_MARKS,
@@ -152,7 +152,7 @@ def _position(state: Status) -> str:
 
 
 def _used(state: Status) -> list[tuple[str, str]]:
-    """List where the time of a run went, over all of its starts, and what its processes use."""
+    """Render the rows of ``jobrun status`` about where time went and what the processes use."""
     used = state.usage
     if not used.starts:
         return []

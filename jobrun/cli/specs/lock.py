@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from jobrun.cli.completions import SPEC
+from jobrun.cli.completed_names import SPEC
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import render_json_document
 from jobrun.cli.options import Command, json_option, option, value_options

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from jobrun.cli.completions import TEMPLATE
+from jobrun.cli.completed_names import TEMPLATE
 from jobrun.cli.formatting import render_json_document, shorten_path
 from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
@@ -74,7 +74,7 @@ def _listed(*, as_json: bool) -> str:
 
 
 def _write_all(folder: Path, files: Mapping[str, str]) -> None:
-    """Write all files of a new spec's template, or none."""
+    """Write all files of a template for ``jobrun new``, or none."""
     written: list[Path] = []
     try:
         for name, text in files.items():

@@ -48,7 +48,9 @@ class Conditions:
 def resolve_conditions(
     draft: JobDraft, names: Mapping[str, frozenset[str]], outputs: OutputTable, faults: Faults
 ) -> Conditions:
-    """Resolve the probes of a job's conditions and metrics; leave out those with a fault.
+    """Analyse conditions and metrics: find the node of each blob that they read.
+
+    Those with a fault are left out.
 
     Args:
         draft: The job.
@@ -103,7 +105,7 @@ class ProbeResolver:
                 self._owners.setdefault(name, []).append(node)
 
     def resolve(self, probe: Probe, path: str) -> Probe | None:
-        """Resolve a probe: fill in the node of each blob and output; None if it has a fault."""
+        """Find the node of each blob in a condition or metric; None if it has a fault."""
         place = Place(probe.path or path, probe.origin)
         parts: list[Expr] = []
         for expr in probe.parts:
@@ -114,7 +116,7 @@ class ProbeResolver:
         return replace(probe, parts=tuple(parts), path=probe.path or path)
 
     def _is_readable(self, expr: Expr, place: Place) -> bool:
-        """Return whether a probe can be evaluated between groups, without effects."""
+        """Return whether the expression of a condition or metric has a value between groups."""
         for part in walk_expr(expr):
             if isinstance(part, Draw):
                 self._faults.error(
@@ -185,7 +187,7 @@ class ProbeResolver:
         return None
 
     def _resolve_dotted(self, read: OutputRead, node: str | None, place: Place) -> Expr | None:
-        """Resolve the ``task.output`` or ``node.blob`` that a probe reads."""
+        """Resolve the ``task.output`` or ``node.blob`` that a condition or metric reads."""
         if self._outputs.has_task(read.task):
             return self._outputs.resolve(read, node, self._readable.groups, place, in_probe=True)
         nodes = self._nodes.find(read.task)

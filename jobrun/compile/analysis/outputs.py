@@ -38,11 +38,11 @@ class OutputTable:
         self._nodes = {node for task in self._tasks.values() for node in task.nodes}
 
     def has_task(self, name: str) -> bool:
-        """Return whether the job has a task of this name, whose outputs could be read."""
+        """Return whether the table of outputs has a task of this name."""
         return name in self._tasks
 
     def task_names(self) -> Iterable[str]:
-        """Return the names of the tasks that have outputs."""
+        """Return the names of the tasks that the table of outputs knows to have outputs."""
         return [name for name, outputs in self._outputs.items() if outputs]
 
     def resolve(
@@ -54,7 +54,7 @@ class OutputTable:
         *,
         in_probe: bool = False,
     ) -> OutputRead | None:
-        """Return the output that is read, with its node; None, and a fault, if none exists.
+        """Find the task output that a read means, and its node; None, and a fault, without one.
 
         Args:
             read: The read, as written.
@@ -93,7 +93,7 @@ class OutputTable:
         return None
 
     def check_reads(self, reader: TaskDraft, nodes: Iterable[str]) -> None:
-        """Check the task outputs that a task reads: they exist, and their tasks ran before."""
+        """Check the outputs that a task reads: they exist, and their tasks ran before it."""
         for (name, output), place in self._output_reads(reader).items():
             if not self._check_task_exists(name, output, place):
                 continue
@@ -127,7 +127,7 @@ class OutputTable:
     def _check_outside(
         self, reads: Mapping[tuple[str, str], Place], node: str, group: GroupDraft, *, at_end: bool
     ) -> None:
-        """Check the task outputs that are read before, beside or after a node's tasks."""
+        """Check the reads of task outputs by set-ups and reports, around a node's tasks."""
         earlier = GROUPS[: GROUPS.index(group.name)]
         for (name, output), place in reads.items():
             if not self._check_task_exists(name, output, place):
@@ -160,7 +160,7 @@ class OutputTable:
 
     @staticmethod
     def _is_rebuilt(group: GroupDraft, node: str) -> bool:
-        """Return whether init makes an output at every start, so that it exists on a resume."""
+        """Return whether outputs of init on a node are made at every start (``rebuild``)."""
         return group.name == "init" and any(
             task.rebuild and node in task.nodes for task in group.tasks
         )
@@ -191,7 +191,7 @@ class OutputTable:
         return {**flow.reporting.outputs, **flow.inner.outputs, **flow.once.outputs}
 
     def reads_outputs(self, task: TaskDraft) -> bool:
-        """Return whether a task reads the output of any task."""
+        """Return whether a task reads an output of any task, by the table of task outputs."""
         return bool(self._output_reads(task))
 
     def _check_ordered(self, reader: TaskDraft, other: TaskDraft, place: Place) -> bool:

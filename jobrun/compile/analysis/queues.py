@@ -212,7 +212,7 @@ def _map_successors(ends: Mapping[str, QueueEnds]) -> dict[int, list[int]]:
 
 
 def _find_reachable(start: int, table: Mapping[int, list[int]]) -> list[int]:
-    """Return the tasks that records of ``start`` can reach through queues."""
+    """Return the tasks that get records of the task ``start`` through one or more queues."""
     seen = {start}
     ready = [start]
     for one in ready:  # grows while it is read
@@ -224,7 +224,7 @@ def _find_reachable(start: int, table: Mapping[int, list[int]]) -> list[int]:
 
 
 def _find_concurrent(task: int, table: Mapping[int, list[int]]) -> set[int]:
-    """Return the tasks connected by queues that must have started for this one to end."""
+    """Return the tasks linked to one by queues, which must have started so that it can end."""
     previous: dict[int, list[int]] = {}
     for one, after in table.items():
         for other in after:
@@ -248,7 +248,7 @@ class _DeadlockCheck:
                     self._queues.setdefault(pair, name)
 
     def check(self) -> None:
-        """Report a deadlock as a fault: a cycle of queues, else of queues and needs."""
+        """Check the queues of a group for a deadlock, alone and together with needs."""
         if self._check_records() and self._group.order.is_sound:
             self._check_needs()
 
@@ -303,7 +303,7 @@ class _DeadlockCheck:
             self._report_cycle(self._group.tasks[positions[number]])
 
     def _can_end(self) -> bool:
-        """Return whether no deadlock is possible: all tasks can end. Linear in tasks and needs.
+        """Return whether every task can end, by its queues and needs, so that there is no deadlock.
 
         Sorted are, for each task, its start, its end, and two sets: the tasks at queues from which
         records reach it, and those which its records reach. A start comes after the ends of the

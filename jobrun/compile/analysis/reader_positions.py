@@ -15,8 +15,8 @@ from jobrun.compile.job_draft.definite_assignment import FlowAnalysis
 from jobrun.compile.job_draft.draft import GroupDraft, Groups, TaskDraft, walk_readers
 from jobrun.compile.job_draft.records import has_finished
 from jobrun.core.origin import Origin
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import (
-    CheckpointPolicy,
     Endless,
     Probe,
     StopAfterEpochs,
@@ -49,7 +49,7 @@ _ENDLESS_MEND = "add {epochs: N} to 'stop', or {endless: true}"
 
 
 def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
-    """Divide a reader among a task's nodes: return what one of them reads, and from which share."""
+    """Return the share of a reader's rows that a task reads on one of its nodes."""
     read = draft.records.read
     if not isinstance(read, ReadRecords) or read.reader.shard == "none":
         return read
@@ -59,7 +59,7 @@ def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
 def find_state_nodes(
     groups: Groups, cluster: Cluster, others: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """Return the nodes that hold state: those of init, of positions of readers, and ``others``."""
+    """Find the nodes with state: those of init, those with positions of readers, and others."""
     used = dict.fromkeys(groups["init"].nodes())
     read_on = {node for _, task in walk_readers(groups) for node in task.nodes}
     late = read_on.union(others) - used.keys()
@@ -112,13 +112,13 @@ def check_saved_positions(
 
 
 def check_reader_order(groups: Groups, faults: Faults) -> None:
-    """Check that tasks that read the same reader on a node run one after the other."""
+    """Check that tasks that change the same reader's position on a node have an order."""
     for group in groups.values():
         _check_group_order(group, faults)
 
 
 def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[StopWhen, ...]:
-    """Return the stop condition that holds when readers have no record left, if any.
+    """Derive from the positions of readers a stop condition: no record is left.
 
     It is added if every task of ``epoch`` depends on records of readers that do not restart: with
     other tasks an epoch without records may be intended, as it is with ``endless``.
@@ -147,7 +147,7 @@ def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[Sto
 
 
 def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Faults) -> None:
-    """Check that readers give records and end, where no other condition ends the job."""
+    """Check that readers come to the end of their data, where no other condition ends the job."""
     if not stop or any(isinstance(one, _BOUNDS) for one in stop):
         return
     mend = _ENDLESS_MEND
@@ -180,7 +180,7 @@ def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Fau
 def check_conditions_change(
     groups: Groups, stop: Sequence[StopCondition], others: Sequence[Probe], faults: Faults
 ) -> None:
-    """Check that epochs can change the stop conditions, where no reader's end ends the job.
+    """Check that epochs change some condition, where no reader's position ends the job.
 
     Args:
         groups: The groups of the job.
@@ -217,7 +217,7 @@ def check_conditions_change(
 
 
 def _changed_names(group: GroupDraft, node: str) -> set[str]:
-    """Return the names on a node that an epoch changes, beside the positions of its readers."""
+    """Return the names on a node that an epoch changes, beside the positions of readers."""
     finder = FlowAnalysis()
     for setup in group.setups.get(node, ()):
         finder.block(setup.init, setup.name)
@@ -243,7 +243,7 @@ def _written_names(steps: tuple[Step, ...]) -> set[str]:
 
 
 def _may_change(part: Expr, changed: Mapping[str, set[str]], tasks: Collection[str]) -> bool:
-    """Return whether an epoch, or a reader's position, may change a part of a condition."""
+    """Return whether a part of a condition may change: by an epoch, or a reader's position."""
     match part:
         case NodeBlob():
             # A position of a reader or a state directory: its name cannot be written in a step.
@@ -263,7 +263,7 @@ def _build_first_position(reader: Reader, shares: int) -> Assign:
 
 
 def _count_shares(groups: Groups) -> dict[str, dict[str, tuple[Reader, int]]]:
-    """Count, per node and reader with a position there, the shares of the reader's rows."""
+    """Count, by node, the positions that each reader has there: one for each share of its rows."""
     found: dict[str, dict[str, tuple[Reader, int]]] = {}
     for reader, task in walk_readers(groups):
         count = task.instances if reader.shard == "instance" else 1
@@ -274,7 +274,7 @@ def _count_shares(groups: Groups) -> dict[str, dict[str, tuple[Reader, int]]]:
 
 
 def _check_group_order(group: GroupDraft, faults: Faults) -> None:
-    """Check that a group's tasks that read the same reader on a node are ordered."""
+    """Check that a group's tasks that change the same reader's position on a node are ordered."""
     seen: dict[tuple[str, str], list[TaskDraft]] = {}
     for reader, task in walk_readers({group.name: group}):
         for one in readers_in(reader):

@@ -37,7 +37,7 @@ class NodeView:
     finder: FlowAnalysis = field(default_factory=FlowAnalysis)
 
     def scope(self, task: TaskDraft, name: str) -> Scope:
-        """Return the workspace (scope) that holds a name of a task on this node."""
+        """Return the scope of a task's name on this node, such as the node or the group."""
         if name in self.start or name in self.global_names:
             return Scope.NODE
         if name in self.group_names:
@@ -51,7 +51,7 @@ class NodeView:
         return Scope.INSTANCE
 
     def shared_scope(self, name: str) -> Scope | None:
-        """Return the shared workspace (scope) that holds a name, or None for other names."""
+        """Return the scope of a name that tasks on this node share, or None for other names."""
         if name in self.start or name in self.global_names:
             return Scope.NODE
         return Scope.GROUP if name in self.group_names else None
@@ -63,11 +63,11 @@ class NodeView:
         return finder.uses
 
     def scopes(self, task: TaskDraft) -> Scopes:
-        """Return the workspaces (scopes) of all names of a task on this node, sorted by name."""
+        """Return the scope of each name that a task uses on this node, sorted by name."""
         return tuple((name, self.scope(task, name)) for name in sorted(task.flow.names()))
 
     def outer_scopes(self, names: set[str]) -> Scopes:
-        """Return the workspaces (scopes) of names that the set-up around the group uses."""
+        """Return the scope of each name that the set-up of the group uses on this node."""
         return tuple((name, self.shared_scope(name) or Scope.GROUP) for name in sorted(names))
 
     def report_scopes(self, names: set[str]) -> Scopes:
@@ -98,7 +98,7 @@ def build_node_views(group: GroupDraft, start: Mapping[str, frozenset[str]]) -> 
 
 
 def own_global_names(task: TaskDraft) -> frozenset[str]:
-    """Return the names whose scope is the node and which a global task makes, not its set-up."""
+    """Return the names with the node as scope that a global task makes, without its set-up's."""
     return frozenset(_global_names(task)) if task.is_global else frozenset()
 
 

@@ -21,8 +21,8 @@ from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.blob_access import Access
 from jobrun.graph.expressions import Call, Expr, Name
-from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.readers import ReadRecords, record_path, source_expressions
+from jobrun.graph.step_traversal import expressions, op_expressions, walk
 from jobrun.graph.steps import (
     CallPython,
     Guard,
@@ -73,7 +73,7 @@ class _Point:
     after: list[_Point] = field(default_factory=list)
 
     def is_over(self, name: str) -> bool:
-        """Return whether two blobs share memory no longer: one gets another value, or none."""
+        """Return whether a blob shares memory no longer after this point: bound or deleted."""
         if self.keeps is not None and name not in self.keeps:
             return True
         return name in self.binds or name in self.ends
@@ -117,7 +117,7 @@ def find_unshareable_blobs(
 
 
 def _has_calls(group: GroupDraft, view: NodeView | None) -> bool:
-    """Return whether a group calls Python on a node, so that memory may be shared."""
+    """Return whether a group calls Python on a node, after which blobs may share memory."""
     if view is None:
         return False
     around = _steps_around(group.setups.get(view.node, ()), group.reports.get(view.node, ()))
@@ -173,7 +173,7 @@ class _ControlFlow:
         exprs: Iterable[Expr] = (),
         call: CallPython | None = None,
     ) -> _Point:
-        """Add a point to the control flow on which shared memory is searched."""
+        """Add a point to the control flow in which the analysis searches for shared memory."""
         made = _Point(
             self._watched.union(access.reads, access.atomic),
             frozenset((*access.changes, *access.atomic, *_changed_views(exprs))),
@@ -294,7 +294,7 @@ class _ControlFlow:
         return [head]
 
     def find_pairs(self) -> Iterator[tuple[str, set[Pair]]]:
-        """Find, for each call, the pairs of its blobs whose sharing could be observed later."""
+        """Find, for each call, the pairs of blobs whose shared memory could be noticed later."""
         calls = [one for one in self._points if one.call is not None]
         relevant = self._relevant_names(calls)
         visits = 0
@@ -367,7 +367,7 @@ def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
 
 
 def _find_stale(point: _Point, pair: Pair) -> str:
-    """Return the blob that plain Python would change with another one, by shared memory."""
+    """Return the blob of a pair that would change with the other, if they shared memory."""
     first, second = pair
     if first in point.changes:
         return second

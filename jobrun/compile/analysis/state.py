@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from jobrun.compile.analysis.scopes import NodeView, find_write_place
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import Status
-from jobrun.compile.types.infer import infer_job_types
+from jobrun.compile.types.job_types import infer_job_types
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.readers import POSITION_PREFIX
@@ -147,7 +147,7 @@ def check_layouts(
 
 
 def check_types(job: Job, faults: Faults) -> None:
-    """Check that state that is declared to be divided by rows has rows: it is no scalar."""
+    """Check that state declared to be divided by rows (``layouts``) is not a scalar."""
     types = infer_job_types(job)
     owned = types.owned
     for one in job.layouts:

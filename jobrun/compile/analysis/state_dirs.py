@@ -13,9 +13,9 @@ from jobrun.compile.analysis.state import KeptNames
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import GroupDraft
 from jobrun.core.origin import Origin
-from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.expressions import Call, Const, Dtype, Sequence
-from jobrun.graph.query import walk
+from jobrun.graph.step_traversal import walk
 from jobrun.graph.steps import Assign, NameTarget, Net, RunProgram, Step
 from jobrun.graph.types import GroupName, NodeSetup, Scope, SetupNets, TaskGroup
 

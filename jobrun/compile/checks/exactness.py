@@ -12,8 +12,8 @@ from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
 from jobrun.graph.conditions import Exactness, Probe, StopCondition, StopWhen
 from jobrun.graph.expressions import Builtin, Call, Draw, Expr
-from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.readers import ReadQueue, ReadRecords, readers_in, source_expressions
+from jobrun.graph.step_traversal import expressions, op_expressions, walk
 from jobrun.graph.steps import CallPython, Net, Perform, RunProgram, Step, Stop
 from jobrun.graph.traversal import children, walk_expr
 from jobrun.graph.types import GroupName, Report, Scope, SetupNets
@@ -115,7 +115,7 @@ def _report_reasons(task: TaskDraft, view: NodeView) -> Iterator[tuple[str, str]
 
 
 def _find_counting_tasks(view: NodeView) -> dict[str, int]:
-    """Find the tasks that count with each counter, which may be inexact, as bits."""
+    """Map each counter, which may be inexact, to the tasks that count with it, as bits."""
     found: dict[str, int] = {}
     for position, task in view.tasks.items():
         for name in {**task.flow.inner.atomic, **task.flow.once.atomic}:
@@ -186,7 +186,7 @@ Reasons = Iterator[tuple[str, str]]
 
 
 def _record_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Reasons:
-    """Yield why records may go to other tasks, or in another order, in a resumed run.
+    """Yield reasons for inexactness from records: on a resume, other tasks may get them.
 
     Args:
         group: The group.
@@ -280,7 +280,7 @@ def _reads_builtin(step: Step, builtin: str) -> bool:
 
 
 def _shares_records(task: TaskDraft) -> bool:
-    """Return whether instances of a task share one source of records, which may be inexact."""
+    """Return whether instances of a task share a source of records, which makes them inexact."""
     read = task.records.read
     if task.instances <= 1 or read is None:
         return False

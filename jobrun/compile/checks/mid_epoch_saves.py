@@ -119,7 +119,7 @@ def _names(thing: Any) -> Iterator[str]:
 
 
 def _texts(thing: Any) -> Iterator[str]:
-    """Yield all strings in an epoch, which are no obstacles to mid-epoch saves unless blobs."""
+    """Yield all strings in an epoch, to find names of blobs that prevent mid-epoch saves."""
     return (one for one in _walk_values(thing) if isinstance(one, str))
 
 

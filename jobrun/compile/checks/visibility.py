@@ -72,7 +72,7 @@ class VisibilityCheck:
 
     @cached_property
     def _makers(self) -> dict[str, list[int]]:
-        """Map each shared blob to the tasks that make it visible, sorted by rank."""
+        """Map each shared blob to the tasks that make it visible to others, sorted by rank."""
         makers: dict[str, list[int]] = {}
         rank = self.view.group.order.rank
         for position in sorted(self.view.tasks, key=rank.__getitem__):
@@ -152,7 +152,7 @@ class VisibilityCheck:
                 )
 
     def _check_fields(self, task: TaskDraft) -> None:
-        """Check that records do not write over a protected blob that others see."""
+        """Check that records do not overwrite a protected blob that is visible to other tasks."""
         read = task.records.read
         for name in task.records.fields:
             scope = self.view.shared_scope(name)
@@ -216,7 +216,7 @@ class VisibilityCheck:
 
 
 def note_problems(problems: list[FlowProblem], faults: Faults, *, hogwild: bool) -> None:
-    """Add faults for reads of blobs that are deleted, and writes of protected ones, in steps."""
+    """Add faults about visibility in steps: deleted blobs read, protected blobs written."""
     for problem in problems:
         name = strip_prefix(problem.name)
         kind, place = problem.kind, problem.place
@@ -253,5 +253,5 @@ def note_problems(problems: list[FlowProblem], faults: Faults, *, hogwild: bool)
 
 
 def strip_prefix(name: str) -> str:
-    """Return a blob's name as the author of the spec sees it, without a net's prefix."""
+    """Return the name of a blob for faults about visibility: without the prefix of its net."""
     return name.rsplit(":", 1)[-1]

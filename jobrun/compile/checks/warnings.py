@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from jobrun.compile.analysis.state import KeptNames
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import Groups, JobDraft, TaskDraft
-from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.expressions import Builtin
-from jobrun.graph.query import walk
+from jobrun.graph.step_traversal import walk
 from jobrun.graph.steps import Load, RunProgram, Save
 from jobrun.graph.types import Node
 
@@ -56,7 +56,7 @@ def warn_of_mistakes(
 
 
 def _warn_of_remote_results(groups: Groups, faults: Faults) -> None:
-    """Warn of files written to the run's directory by nodes that may not see it."""
+    """Warn of tasks that write into ``${run.dir}`` on nodes that may not see that directory."""
     for task in (task for group in groups.values() for task in group.tasks):
         if any(_writes_into_run(task)):
             faults.warn(
@@ -95,7 +95,7 @@ def _fetches(task: TaskDraft) -> Iterator[bool]:
 
 
 def _is_input(parts: tuple[object, ...]) -> bool:
-    """Return whether a path needs no warning, as it is outside the run's directory."""
+    """Return whether a path lies outside ``${run.dir}``, for warnings about files."""
     return not any(isinstance(part, Builtin) and part.name == "run.dir" for part in parts)
 
 

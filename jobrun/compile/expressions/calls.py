@@ -61,12 +61,12 @@ class CallFaults:
     faults: list[CallFault] = field(default_factory=list)
 
     def add(self, code: Code, message: str, mend: str, argument: int | str | None = None) -> None:
-        """Add the fault of a call in an expression whose arguments do not match its signature."""
+        """Add a fault to those of a call whose arguments do not match the function's signature."""
         self.faults.append(CallFault(code, message, mend, argument))
 
 
 def check_call(call: Call, operator: OpDef) -> tuple[Call, list[CallFault]]:
-    """Check a call in an expression against its function's signature; resolve dtypes in it."""
+    """Check a call's count of arguments, keywords and targets; return it with dtypes resolved."""
     title = f"{operator.name}{operator.signature}"
     faults = CallFaults(title)
     signature = operator.parameters
@@ -84,7 +84,7 @@ def check_draw(draw: Draw, method: DrawDef) -> tuple[Draw, list[CallFault]]:
 
 
 def require_valid_call(call: Call, operator: OpDef, origin: Origin, path: str) -> Call:
-    """Check the call of a step ``{op: …}`` against the function's signature; return it.
+    """Check the call of a step ``{op: …}`` by the function's signature; raise all faults.
 
     Raises:
         SpecError: The call is not valid; with all its faults (E105, E114, E118).
@@ -165,7 +165,7 @@ def _resolve_dtypes(call: _CallOrDraw, signature: Signature, faults: CallFaults)
 
 
 def _resolve_dtype(value: Expr, argument: int | str, faults: CallFaults) -> Expr:
-    """Resolve an argument of a call that must be a dtype, known before the job runs."""
+    """Resolve the argument of a checked call that must be a dtype, known before the job runs."""
     match value:
         case Dtype() | Const(value=None, ellipsis=False) | Attribute(name="dtype"):
             return value

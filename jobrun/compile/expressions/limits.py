@@ -39,7 +39,7 @@ _EXACT: dict[str, Callable[[int, int], int]] = {
 
 
 def fits_64_bits(value: int) -> bool:
-    """Return whether an int in an expression keeps the limit of 64 bits."""
+    """Return whether an integer in an expression is within the limit of 64 bits."""
     return abs(value) <= MAX_INT
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from jobrun.compile.expressions.calls import DTYPE_WORDS
 from jobrun.compile.expressions.python_syntax import Findings
-from jobrun.compile.expressions.reserved import FUNCTIONS
+from jobrun.compile.expressions.reserved import NODE_PARTS, explain_reserved
 from jobrun.compile.expressions.unsupported_syntax import (
-    FOREIGN_WORDS,
     LIBRARIES,
     explain_library_name,
 )
@@ -31,7 +29,6 @@ Params = Mapping[str, bool | int | float | str]
 
 # Replaces a part with a fault, so that translation continues and finds the other faults.
 UNREADABLE = Const(None)
-_NODE_PARTS = tuple(name.removeprefix("node.") for name in BUILTINS if name.startswith("node."))
 
 
 class NameTranslator:
@@ -52,7 +49,7 @@ class NameTranslator:
             return Dtype(name)
         if name == "iter":
             return LoopIndex("")
-        refused = self._explain_reserved(name)
+        refused = explain_reserved(name)
         if refused is not None:
             self._findings.add("E106", *refused, node)
             return UNREADABLE
@@ -63,10 +60,10 @@ class NameTranslator:
     def translate_dotted(self, node: ast.Attribute, first: ast.Name) -> Expr:
         """Translate the name ``first.attr`` in an expression: of a node or a task's output."""
         name = first.id
-        if name == "node" and node.attr in _NODE_PARTS:
+        if name == "node" and node.attr in NODE_PARTS:
             return Builtin(f"node.{node.attr}")
         if name == "node":
-            mend = did_you_mean(node.attr, _NODE_PARTS)
+            mend = did_you_mean(node.attr, NODE_PARTS)
             self._findings.add("E106", f"'node' has no '{node.attr}'", mend, node)
             return UNREADABLE
         if name in LIBRARIES:
@@ -90,23 +87,3 @@ class NameTranslator:
         if message:
             self._findings.add("E107", message, "choose another name", node)
         return not message
-
-    def _explain_reserved(self, name: str) -> tuple[str, str] | None:
-        """Explain why a reserved name in an expression is no value, or return None."""
-        if name == "rng":
-            return (
-                "'rng' is not a value",
-                "draw from it: rng.normal(size=3); a called function with an argument named rng "
-                "gets it without 'with'",
-            )
-        if name == "node":
-            return "'node' is not a value", f"write {' or '.join(f'node.{p}' for p in _NODE_PARTS)}"
-        if name in LIBRARIES:
-            return f"'{name}' is not a value", "write functions without a module: sqrt(x)"
-        if name in FOREIGN_WORDS:
-            return f"'{name}' is not a value", FOREIGN_WORDS[name]
-        if name in FUNCTIONS:
-            word = DTYPE_WORDS.get(name)
-            mend = f"call it: {name}(…)" + (f"; as a dtype write {word}" if word else "")
-            return f"'{name}' is a function, not a value", mend
-        return None

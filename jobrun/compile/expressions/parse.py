@@ -57,7 +57,7 @@ def parse_expression(value: Any, origin: Origin, path: str, params: Params) -> E
 
 
 def parse_statement(text: str, origin: Origin, path: str, params: Params) -> Op:
-    """Parse the text of a statement into an operator: assignment, effect, or deletion.
+    """Parse the text of one statement into a frozen tree: assignment, effect or deletion.
 
     Args:
         text: The statement.

@@ -50,7 +50,7 @@ def split_placeholders(text: str, scalar: SourceText, at: int | None) -> list[Pa
 
 
 def merge_literals(parts: list[Part]) -> list[Part]:
-    """Join neighbouring literals of a text with placeholders, and drop empty ones."""
+    """Join neighbouring literals of a text that was split at placeholders; drop empty ones."""
     joined: list[Part] = []
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):

@@ -65,7 +65,7 @@ class SourceText:
     def fault(
         self, code: Code, message: str, mend: str, at: int | None = None, length: int = 1
     ) -> Fault:
-        """Build a fault at an offset in Python source text, or about the text as a whole."""
+        """Build a fault at an offset in the text that Python's parser reads, or about all of it."""
         where = self.origin if at is None else self.origin.inside(at, length)
         return Fault(code, message, mend, where, self.path)
 
@@ -117,7 +117,7 @@ def parse_python_expression(scalar: SourceText) -> ast.expr:
 
 
 def parse_python_statement(scalar: SourceText) -> ast.stmt:
-    """Parse the source text as one Python statement, into Python's own tree.
+    """Parse a text with Python's own parser as one statement, into Python's syntax tree.
 
     Raises:
         SpecError: E100, E101, E108 or E112, if it is not exactly one.
@@ -182,7 +182,7 @@ def _require_parsable(scalar: SourceText) -> None:
 
 
 def _require_normal_form(scalar: SourceText) -> None:
-    """Raise a fault for letters that Python's parser would normalise (NFKC) to other ones."""
+    """Refuse letters in a text that Python's parser would normalise (NFKC) to other ones."""
     for word in _WORD.finditer(scalar.text):
         read = unicodedata.normalize("NFKC", word[0])
         if read != word[0]:
@@ -238,7 +238,7 @@ def _syntax_fault(scalar: SourceText, error: SyntaxError, mode: str) -> Fault:
 
 
 def _foreign_fault(scalar: SourceText, mode: str) -> Fault | None:
-    """Find syntax of other languages, such as ``&&``, which Python's parser would refuse."""
+    """Find syntax of other languages, such as ``&&``, that Python's parser refuses."""
     plain = [" "] * len(scalar.text)
     for at, character in outside_strings(scalar.text):
         plain[at] = character

@@ -6,6 +6,8 @@ import keyword
 from collections.abc import Container
 from typing import NamedTuple
 
+from jobrun.compile.expressions.calls import DTYPE_WORDS
+from jobrun.compile.expressions.unsupported_syntax import FOREIGN_WORDS, LIBRARIES
 from jobrun.core.codes import Code
 from jobrun.graph.expressions import BUILTINS, DTYPES
 from jobrun.ops.table import OPERATORS
@@ -16,6 +18,8 @@ RESERVED = frozenset(
     (*DTYPES, *(name.split(".")[0] for name in BUILTINS), *FUNCTIONS, *keyword.kwlist,
      "rng", "iter", "forever", "stop")
 )  # fmt: skip
+# What can follow ``node.``.
+NODE_PARTS = tuple(name.removeprefix("node.") for name in BUILTINS if name.startswith("node."))
 
 
 class NameRefusal(NamedTuple):
@@ -38,4 +42,25 @@ def find_name_refusal(name: str, params: Container[str]) -> NameRefusal | None:
         return NameRefusal(
             "E107", "a name must not begin with two underscores", "choose another name"
         )
+    return None
+
+
+def explain_reserved(name: str) -> tuple[str, str] | None:
+    """Explain why a reserved name such as ``rng`` is no value in an expression, or return None."""
+    if name == "rng":
+        return (
+            "'rng' is not a value",
+            "draw from it: rng.normal(size=3); a called function with an argument named rng "
+            "gets it without 'with'",
+        )
+    if name == "node":
+        return "'node' is not a value", f"write {' or '.join(f'node.{p}' for p in NODE_PARTS)}"
+    if name in LIBRARIES:
+        return f"'{name}' is not a value", "write functions without a module: sqrt(x)"
+    if name in FOREIGN_WORDS:
+        return f"'{name}' is not a value", FOREIGN_WORDS[name]
+    if name in FUNCTIONS:
+        word = DTYPE_WORDS.get(name)
+        mend = f"call it: {name}(…)" + (f"; as a dtype write {word}" if word else "")
+        return f"'{name}' is a function, not a value", mend
     return None

@@ -206,7 +206,7 @@ class Translator:
         return checked
 
     def _cast(self, node: ast.Call, dtype: str) -> Expr:
-        """Translate a cast, such as ``float32(x)``, to ``astype(x, float32)``."""
+        """Translate the call of a cast in Python's syntax tree: ``float32(x)`` to ``astype``."""
         args, kwargs = self._arguments(node)
         if len(args) != 1 or kwargs:
             message = f"{dtype} takes 1 argument"
@@ -279,7 +279,7 @@ class Translator:
         return self.check_size(found, node)
 
     def check_size(self, found: Binary, node: ast.expr | ast.stmt) -> Expr:
-        """Check the size of a translated expression: no huge constants, no formatted text."""
+        """Check a translated operator: ``%`` must not format text, ``*`` make no huge constant."""
         if found.operator == "%" and limits.may_be_text(found.left):
             mend = "text is formatted by log and message: log: '{x:.3f}'"
             self.findings.add("E116", "text does not support '%'", mend, node)
@@ -363,7 +363,7 @@ _TRANSLATIONS: dict[type[ast.expr], Callable[[Translator, Any], Expr]] = {
 
 
 def _root_name(node: ast.expr) -> str:
-    """Return the name with which the dotted name to translate begins, in Python's tree, or ""."""
+    """Return the first name of a dotted name in the Python syntax tree to translate, or ""."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""

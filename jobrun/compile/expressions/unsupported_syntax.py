@@ -147,7 +147,7 @@ _BAD_DRAWS = {
 
 
 def explain_unknown_function(name: str) -> Refusal:
-    """Explain a call of a function that expressions do not have, with what to write instead."""
+    """Explain the unsupported syntax of a call of an unknown function, with what to write."""
     message = f"unknown function '{name}'"
     mend = _FUNCTIONS.get(name)
     if mend is None:
@@ -186,7 +186,7 @@ def explain_library_name(name: str) -> Refusal:
 
 
 def explain_unknown_draw(name: str) -> Refusal:
-    """Explain an unsupported ``rng.name``, which is no method of the random stream."""
+    """Explain the unsupported syntax ``rng.name(…)``: the random stream has no such method."""
     return Refusal(
         f"unknown method of rng '{name}'", _BAD_DRAWS.get(name) or did_you_mean(name, DRAWS)
     )

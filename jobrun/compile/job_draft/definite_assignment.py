@@ -59,7 +59,7 @@ class NameUses:
     firm: dict[str, Place] = field(default_factory=dict)
 
     def note(self, access: Access, place: Place) -> None:
-        """Add the names that one step needs, assigns (binds) or deletes."""
+        """Add what one step needs, assigns or deletes to an analysis of definite assignment."""
         for name in access.reads:
             self.reads.setdefault(name, place)
         for names in (access.binds, access.changes, access.deletes):
@@ -92,7 +92,7 @@ class NameUses:
         self.firm = {**other.firm, **self.firm}
 
     def names(self) -> Iterable[str]:
-        """Return every name that the analysed steps need, assign or delete."""
+        """Return the names in an analysis of definite assignment: needed, assigned or deleted."""
         return {**self.reads, **self.writes, **self.atomic}
 
 
@@ -132,7 +132,7 @@ class Summary:
                 problems.append(FlowProblem("deleted", name, place))
 
     def stop(self, target: str, state: _State) -> None:
-        """Add a path to a block's summary of assignments: a stop leaves the block ``target``."""
+        """Add to this summary of definite assignment a path by which a stop leaves a block."""
         known = self.stops.get(target)
         self.stops[target] = dict(state) if known is None else meet(known, state)
 
@@ -145,12 +145,12 @@ class Summary:
         self.dead = other.dead
 
     def take_stops(self, other: Summary) -> None:
-        """Add to this summary of assignments the stops of a block that starts here."""
+        """Add the stops of a block that starts here to this summary of definite assignment."""
         for target, state in other.stops.items():
             self.stop(target, {**self.end, **state})
 
     def leave(self, path: str) -> None:
-        """End the summary of assignments of a block: stops that leave it join its end."""
+        """End a block in this summary of definite assignment: stops that leave it join its end."""
         state = self.stops.pop(path, None)
         if state is not None:
             self.end = state if self.dead else meet(self.end, state)
@@ -279,7 +279,7 @@ class FlowAnalysis:
         self._join(body, paths, into)
 
     def _passes(self, body: Summary, again: Iterable[tuple[str, Place]]) -> list[_State]:
-        """Summarise assignments on paths through a repeated body, and names a later pass lacks."""
+        """Analyse definite assignment in a repeated body: paths, and what a later pass lacks."""
         if body.dead:
             return []
         for name, where in again:
@@ -342,7 +342,7 @@ class FlowAnalysis:
 
 
 def _find_races(branches: list[NameUses]) -> list[FlowProblem]:
-    """Find names that one parallel branch assigns and another uses, for its summary."""
+    """Find names that a parallel branch assigns and another uses, for definite assignment."""
     writers: dict[str, tuple[int, Place]] = {}
     counters: dict[str, tuple[int, Place]] = {}
     for index, uses in enumerate(branches):

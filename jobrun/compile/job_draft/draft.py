@@ -72,7 +72,7 @@ class TaskFlow:
         return {name for uses in self._all_uses for name in uses.names()} | set(self.outputs)
 
     def lent(self) -> set[str]:
-        """Return the names that callables may change in place, by the draft of a task."""
+        """Return the names that a task's draft lends to callables, which may change them."""
         return {name for uses in self._all_uses for name in uses.lent}
 
     def is_only(self, kind: Literal["called", "lent"], name: str) -> bool:
@@ -130,7 +130,7 @@ class TaskDraft:
 
     @cached_property
     def flow(self) -> TaskFlow:
-        """The effect of the drafted task on names, on any node."""
+        """What the task's draft does to names, the same on each of its nodes."""
         return _analyse_flow(self)
 
 
@@ -157,7 +157,7 @@ class GroupDraft:
     origin: Origin = NOWHERE
 
     def nodes(self) -> tuple[str, ...]:
-        """List the nodes of the tasks in the draft of a group, in the order of first use."""
+        """List the nodes of the tasks in a group's draft, in the order of first use."""
         return tuple(dict.fromkeys(node for task in self.tasks for node in task.nodes))
 
 
@@ -189,7 +189,7 @@ class JobDraft:
 
 
 def walk_readers(groups: Groups) -> Iterator[tuple[Reader, TaskDraft]]:
-    """Yield the draft of every task that reads a reader, with the reader, group by group."""
+    """Walk through the drafts of groups, and yield each reader with the draft of its task."""
     for group in groups.values():
         for task in group.tasks:
             if isinstance(task.records.read, ReadRecords):
@@ -243,7 +243,7 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
 
 
 def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
-    """Summarise for the draft of a task what its source of records reads at the beginning."""
+    """Summarise in a task's draft which names its source of records reads at the start."""
     summary = Summary()
     read = task.records.read
     if isinstance(read, ReadRecords):
@@ -254,7 +254,7 @@ def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
 
 
 def _summarise_setups(finder: FlowAnalysis, setups: tuple[SetupNets, ...], part: str) -> Summary:
-    """Summarise for the draft of a task all inits of its set-ups, or all exits in reverse."""
+    """Summarise in a task's draft the inits of all its set-ups, or all exits in reverse."""
     summary = Summary()
     for setup in setups if part == "init" else reversed(setups):
         steps = setup.init if part == "init" else setup.exit

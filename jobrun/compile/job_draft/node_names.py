@@ -23,14 +23,14 @@ class NodeNames:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all nodes of the job."""
+        """The names of all nodes of the job, which node names and patterns are matched with."""
         return self._all
 
     def __contains__(self, name: str) -> bool:
         return name in self._single
 
     def find(self, text: str | None) -> tuple[str, ...]:
-        """Return the nodes that a name or pattern like ``worker-*`` means; None: the only one."""
+        """Find the nodes that a node name or a pattern means; None means the only node."""
         if text is None:
             return self._all if len(self._all) == 1 else ()
         if text not in self._found:
@@ -38,7 +38,7 @@ class NodeNames:
         return self._found[text]
 
     def note_unknown(self, text: str | None, place: Place, faults: Faults) -> None:
-        """Add the fault that a name or pattern of nodes, such as ``worker-*``, means none."""
+        """Add the fault that a node name, or a pattern such as ``worker-*``, means no node."""
         if text is None:
             shown = ", ".join(list(self._families)[:8])
             mend = f"write 'node: NAME', a counted name, or a pattern; the nodes are: {shown}"
@@ -50,7 +50,7 @@ class NodeNames:
         faults.error("E142", message, did_you_mean(text, [*self._families, *self._all]), place)
 
     def resolve(self, text: str, place: Place, faults: Faults) -> tuple[str, ...]:
-        """Resolve a name or pattern such as ``worker-*`` to nodes; add a fault if there is none."""
+        """Resolve a node name or a pattern such as ``worker-*``; add a fault if it means none."""
         found = self.find(text)
         if not found:
             self.note_unknown(text, place, faults)

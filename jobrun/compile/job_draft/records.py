@@ -59,7 +59,7 @@ NO_RECORDS = Records()
 
 
 def has_finished(node: str, reader: Reader) -> Expr:
-    """Build the condition that a reader has no more records on a node."""
+    """Build a condition about the records that a task reads: its reader has no more on a node."""
     column = Sequence((Slice(), Const(POSITION.index("finished"))))
     flags = Index(NodeBlob(node, reader.position), column)
     return Call("all", (Compare(flags, ("!=",), (Const(0),)),))

@@ -32,7 +32,7 @@ class TaskOrder:
 
     @cached_property
     def reverse_rank(self) -> list[int]:
-        """The position as ``rank``, but tasks without an order in reverse order of the spec."""
+        """The position of each task in an order by ``needs``, with ties in reverse order."""
         last = len(self.needs) - 1
         mirrored = [tuple(last - need for need in self.needs[last - at]) for at in range(last + 1)]
         ranks = [0] * len(self.needs)
@@ -42,7 +42,7 @@ class TaskOrder:
 
     @property
     def has_choice(self) -> bool:
-        """Whether more than one order of the tasks agrees with their ``needs``."""
+        """Whether the ``needs`` of a group's tasks permit more than one order."""
         return self.rank != self.reverse_rank
 
     @cached_property
@@ -74,7 +74,7 @@ class TaskOrder:
         return first in self.needs[second] or bool(self._before[second] >> first & 1)
 
     def select_unordered(self, first: int, second: int) -> int:
-        """Select, as bits, those of the tasks ``first`` that are neither before nor after another.
+        """Select, as bits, the tasks of ``first`` whose order to another task ``needs`` leave open.
 
         Args:
             first: The tasks, as bits.

@@ -13,10 +13,7 @@ from jobrun.core.compression import Rules
 from jobrun.core.object_url import SCHEMES, is_object_url, parse_object_url, scheme_of
 from jobrun.core.origin import Origin
 from jobrun.core.text.names import did_you_mean
-from jobrun.graph.conditions import (
-    CheckpointPolicy,
-    UploadPolicy,
-)
+from jobrun.graph.checkpoint_policy import CheckpointPolicy, UploadPolicy
 from jobrun.spec.models.job import CheckpointSpec, JobSpec, KeepSpec, UploadSpec
 from jobrun.spec.yaml.source_map import path_text
 
@@ -94,7 +91,7 @@ def _keep_best(
 
 
 def check_metric(name: str, metrics: Collection[str], place: Place, faults: Faults) -> None:
-    """Check that a metric named by ``checkpoint.keep`` or a stop condition is one of the job's."""
+    """Check that a metric in ``checkpoint.keep`` of a spec, or a stop condition, is declared."""
     if name not in metrics:
         mend = did_you_mean(name, metrics) if metrics else f"write metrics: {{{name}: …}}"
         faults.error("E138", f"unknown metric '{name}'", mend, place)
@@ -128,7 +125,7 @@ def resolve_upload(policy: UploadPolicy, place: Place, faults: Faults) -> Upload
 
 
 def local_directory(text: str) -> str:
-    """Return the local directory that ``checkpoint.upload`` names, by a path or a file:// URL.
+    """Lower the path or file:// URL in ``checkpoint.upload`` of a spec to a local directory.
 
     Raises:
         ValueError: It is not a directory of this machine; the message says why.
@@ -178,7 +175,7 @@ def lower_node_dir(
 
 
 def check_collection(policy: CheckpointPolicy, place: Place, at: Place, faults: Faults) -> None:
-    """Check ``checkpoint.collect``: whether files in the nodes' directories can be collected.
+    """Check ``checkpoint.collect`` of a spec: files in nodes' directories can be collected.
 
     Args:
         policy: The policy, as written.
@@ -200,7 +197,7 @@ def check_collection(policy: CheckpointPolicy, place: Place, at: Place, faults: 
 
 
 def add_manifest_upload(policy: CheckpointPolicy, at: Origin) -> CheckpointPolicy:
-    """Add to the checkpoint policy the upload of manifests to where nodes upload their files."""
+    """Add to the lowered checkpoint policy an upload of manifests to where nodes upload files."""
     upload = UploadPolicy(policy.collect_to, "committed", required=True)
     return replace(policy, upload=upload, upload_at=at)
 

@@ -12,7 +12,7 @@ from typing import Any
 from jobrun.compile.expressions.parse import parse_expression, parse_statement
 from jobrun.compile.faults import Place
 from jobrun.compile.lowering.context import Context, Env
-from jobrun.compile.lowering.text import parse_text
+from jobrun.compile.lowering.text_with_holes import parse_text
 from jobrun.core.errors import SpecError
 from jobrun.graph.expressions import Binary, Const, Expr, LoopIndex, Name, Sequence, Text, Unary
 from jobrun.graph.steps import (
@@ -54,20 +54,20 @@ class ExpressionLowering:
         return self._resolve(expr, value, Place(path, origin), env)
 
     def condition(self, value: Any, at: Path, path: str, env: Env) -> Expr:
-        """Lower an expression that is a condition, with a fault if it obviously is no bool."""
+        """Lower an expression that has to be a bool; add a fault if it obviously is none."""
         expr = self.expression(value, at, path, env)
         if expr is not UNREADABLE:
             self.check_bool(expr, Place(path, self._context.source.at(at)))
         return expr
 
     def check_bool(self, expr: Expr, place: Place) -> None:
-        """Add a fault if an expression obviously is not a bool."""
+        """Check a lowered expression that is a condition; add a fault if it cannot be a bool."""
         if is_never_bool(expr):
             mend = "write a comparison, such as 'x > 0'; any(…) and all(…) reduce an array of bools"
             self._faults.error("E152", "a condition must be true or false", mend, place)
 
     def text(self, value: str, at: Path, path: str, env: Env, *, holes: bool) -> Text:
-        """Lower a text with expressions in holes, which are filled in at run time."""
+        """Lower a text: parse it, and resolve the names of the expressions in its holes."""
         origin = self._context.source.at(at)
         try:
             text = parse_text(value, origin, path, self._context.params, holes=holes)
@@ -80,7 +80,7 @@ class ExpressionLowering:
         return resolved if isinstance(resolved, Text) else text
 
     def statement(self, value: str, at: Path, path: str, env: Env) -> Op:
-        """Lower a statement and its expressions; with a fault, to an assignment."""
+        """Lower a statement: parse it, and resolve the names of its expressions."""
         origin = self._context.source.at(at)
         op = self._statements.get(at)
         if op is None:
@@ -109,12 +109,12 @@ class ExpressionLowering:
         return self._resolve_names(op, place, env)
 
     def blob(self, name: str, place: Place, env: Env) -> str:
-        """Resolve the name of a blob that a lowered expression or statement binds, and check it."""
+        """Resolve and check the name of a blob that a lowered expression or statement binds."""
         self._context.check_blob_name(name, place)
         return self.name(name, env)
 
     def name(self, name: str, env: Env) -> str:
-        """Resolve a name in an expression inside a net to that in the task."""
+        """Resolve a name in a lowered expression: inside a net, to the name in the task."""
         return env.rename(name) if env.rename is not None else name
 
     def _resolve(self, expr: Expr, written: Any, place: Place, env: Env) -> Expr:
@@ -158,7 +158,7 @@ class ExpressionLowering:
 
 
 def is_never_bool(expr: Expr) -> bool:
-    """Return whether an expression to be lowered as a condition certainly is no bool."""
+    """Return whether a lowered expression certainly is no bool, by its outermost operation."""
     match expr:
         case Const(value=value):
             return not isinstance(value, bool)
@@ -173,7 +173,7 @@ def is_never_bool(expr: Expr) -> bool:
 
 
 def _needs_resolving(written: Any, env: Env) -> bool:
-    """Return whether lowering must resolve names in an expression: of nets, loops, ``iter``."""
+    """Return whether names in an expression may change by lowering: in nets, loops, ``iter``."""
     if env.rename is not None or env.indices:
         return True
     return "iter" in written if isinstance(written, str) else not isinstance(written, int | float)

@@ -12,7 +12,7 @@ from jobrun.compile.job_draft.task_order import TaskOrder, resolve_needs
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.readers import ReaderTable
 from jobrun.compile.lowering.remote_nets import RemoteLowering
-from jobrun.compile.lowering.steps import StepLowering
+from jobrun.compile.lowering.steps_and_nets import StepLowering
 from jobrun.compile.lowering.tasks import TaskLowering
 from jobrun.graph.types import GROUPS, GroupName, Report, SetupNets
 from jobrun.spec.models.job import GroupSpec, JobSpec
@@ -40,7 +40,7 @@ class GroupLowering:
 
     @property
     def steps(self) -> StepLowering:
-        """The lowering of steps that all groups share, with the nets that it has used."""
+        """The lowering of steps that all groups share, which knows the nets they have used."""
         return self._steps
 
     def drafts(self, spec: JobSpec) -> dict[GroupName, GroupDraft]:
@@ -74,7 +74,7 @@ class GroupLowering:
                     self._context.faults.error("E140", message, mend, place)
 
     def _check_nets(self) -> None:
-        """Lower nets that no task of a group uses, only for their faults; check parameters."""
+        """Lower, beside the groups, the nets that no group uses, only to report their faults."""
         inner = {name for net in self._context.nets.values() for name in net.uses}
         for name, net in self._context.nets.items():
             for key, declared in (("in", net.inputs), ("out", net.outputs)):

@@ -12,7 +12,7 @@ from jobrun.compile.lowering.checkpoint import lower_checkpoint, lower_saved_nod
 from jobrun.compile.lowering.conditions import ConditionLowering, lower_deadline
 from jobrun.compile.lowering.context import Context
 from jobrun.compile.lowering.groups import GroupLowering
-from jobrun.compile.lowering.net_table import build_net_table
+from jobrun.compile.lowering.net_declarations import build_net_table
 from jobrun.compile.lowering.queues import build_queue_table
 from jobrun.compile.lowering.readers import build_reader_table
 from jobrun.core.codes import Code
@@ -180,7 +180,7 @@ def _bad_amounts(node: NodeSpec, at: Path) -> _Found:
 
 
 def _conflicts(node: NodeSpec, at: Path) -> _Found:
-    """Yield what in ``props`` contradicts a node's own keys, in the ``nodes`` of the spec."""
+    """Yield contradictions between ``props`` and other keys of a node, as a job is lowered."""
     meant = {"host": node.host, "count": node.count, "resources": node.resources}
     for key, value in meant.items():
         if value and key in node.props and node.props[key] != value:

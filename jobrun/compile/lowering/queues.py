@@ -38,7 +38,7 @@ class QueueTable:
         return None if queue is None else ReadQueue(queue, self.sent.get((group, name), ()))
 
     def check_read(self, name: str, place: Place, faults: Faults) -> None:
-        """Check that the name in a task's ``read`` is a queue or a reader of the spec."""
+        """Check that a task's ``read`` names one of the spec's queues, or one of its readers."""
         if name not in self.queues and name not in self.readers:
             known = {**dict.fromkeys(self.readers), **self.queues}
             faults.error(
@@ -64,7 +64,7 @@ class QueueTable:
     def find_sent_places(
         self, spec: TaskSpec, at: Path, path: str, source: SourceMap
     ) -> dict[tuple[str, str], Place]:
-        """Return the place of each name that a task writes to a queue, by queue."""
+        """Return the place in the spec of each name that a task writes to a queue."""
         return {
             (queue, name): Place(f"{path}/write.{queue}", source.at((*at, "write", queue, number)))
             for queue, names in spec.write.items()
@@ -111,7 +111,7 @@ def build_queue_table(spec: JobSpec, source: SourceMap, faults: Faults) -> Queue
 
 
 def collect_queues(groups: Iterable[TaskGroup], faults: Faults) -> tuple[Queue, ...]:
-    """Collect the queues that tasks built in Python use, and check their settings."""
+    """Collect the queues that tasks of a Python job read and write, and check their settings."""
     found: dict[str, Queue] = {}
     for task in (task for group in groups for task in group.tasks):
         place = Place(task.path, task.origin)

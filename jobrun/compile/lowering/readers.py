@@ -367,7 +367,7 @@ def _field(name: str, written: str | RaggedField) -> Field:
 
 
 def _members(source: Source) -> tuple[str, ...] | None:
-    """Return the names of the columns that a reader's source has, if the spec defines them."""
+    """Return the columns of a reader's source that the spec itself defines, or None."""
     match source:
         case BlobSource(values=values):
             return tuple(name for name, _ in values)

@@ -7,7 +7,7 @@ from jobrun.compile.job_draft.draft import TaskDraft
 from jobrun.compile.job_draft.records import Records
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.readers import ReaderTable
-from jobrun.compile.lowering.steps import StepLowering
+from jobrun.compile.lowering.steps_and_nets import StepLowering
 from jobrun.graph.expressions import ATTRIBUTES, Expr, Name
 from jobrun.graph.readers import record_path
 from jobrun.graph.types import GroupName, Output, Report, Retry, SetupNets
@@ -85,7 +85,7 @@ class TaskLowering:
         return Records(read, place, write, places, sent, is_loop=True)
 
     def report(self, spec: ReportSpec, at: Path, path: str, used: dict[str, None]) -> Report:
-        """Lower a report of a task or group: steps at an interval."""
+        """Lower a report beside tasks: steps that run at an interval."""
         if spec.every <= 0:
             place = self._context.place(path, *at, "every")
             self._context.faults.error(
@@ -165,7 +165,7 @@ class TaskLowering:
 def check_task_settings(
     task: TaskSpec, at: Path, path: str, source: SourceMap, faults: Faults
 ) -> None:
-    """Check a task's settings in the spec: a positive time limit, a retry with an effect."""
+    """Check settings of a task before it is lowered: its time limit, and its retry."""
     if task.timeout is not None and task.timeout <= 0:
         faults.error(
             "E123",

@@ -7,18 +7,18 @@ from dataclasses import asdict
 from typing import Any
 
 from jobrun.compile.job_draft.definite_assignment import FINDER
-from jobrun.graph.conditions import CheckpointPolicy, Probe, StopCondition, StopWhen
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
+from jobrun.graph.conditions import Probe, StopCondition, StopWhen
 from jobrun.graph.expression_text import render_expr
 from jobrun.graph.query import (
-    blocks,
     find_objects,
     remote_by_path,
     reports_by_path,
     setup_by_name,
     tasks_by_name,
-    walk,
 )
 from jobrun.graph.readers import Field, Reader
+from jobrun.graph.step_traversal import blocks, walk
 from jobrun.graph.steps import If, Net, Step
 from jobrun.graph.text.job import render_stop
 from jobrun.graph.text.notes import (

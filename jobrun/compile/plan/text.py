@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from jobrun.compile.plan.document import Made, Sizes
 from jobrun.core.garbage_collection import collector_paused
-from jobrun.graph.conditions import WAIT_SHARE, CheckpointPolicy, Probe, StopCondition, StopWhen
+from jobrun.graph.checkpoint_policy import WAIT_SHARE, CheckpointPolicy
+from jobrun.graph.conditions import Probe, StopCondition, StopWhen
 from jobrun.graph.expression_text import render_expr
 from jobrun.graph.query import (
     find_objects,
@@ -86,7 +87,10 @@ def size_text(size_bytes: int) -> str:
 
 
 def _probe(probe: Probe) -> str:
-    """Render a probe in a plan: with its nodes, or as it was written if it is over many."""
+    """Render a condition or metric in the plan of a job, with the nodes of its blobs.
+
+    As it was written, if it is over many nodes.
+    """
     return probe.text if probe.reduce else render_probe(probe)
 
 

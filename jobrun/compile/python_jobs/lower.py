@@ -35,11 +35,8 @@ from jobrun.compile.python_jobs.validate import (
     check_stop,
     check_task,
 )
-from jobrun.graph.conditions import (
-    CheckpointPolicy,
-    StopCondition,
-    StopWithoutImprovement,
-)
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
+from jobrun.graph.conditions import StopCondition, StopWithoutImprovement
 from jobrun.graph.effects.effect import NOWHERE
 from jobrun.graph.expressions import OutputRead
 from jobrun.graph.traversal import rewrite_parts
@@ -67,7 +64,7 @@ def lower_job(job: Job, faults: Faults) -> JobDraft:
 
 
 def restore_task_order(completed: Job, given: Job) -> Job:
-    """Return a completed Python job with its tasks in the order of the given one."""
+    """Restore in a completed Python job the order of tasks that the given job has."""
     return replace(
         completed,
         init=_restore_task_order(completed.init, given.init),
@@ -96,7 +93,7 @@ class _Lowering:
         }
 
     def draft(self) -> JobDraft:
-        """Check a job built in Python for what a parser refuses, and return its draft."""
+        """Lower a whole job built in Python to its draft; check what a parser would refuse."""
         self._check_parts()
         drafts = {name: self._draft(group, name) for name, group in self._groups.items()}
         ordered = self._resolve_needs(drafts)
@@ -304,7 +301,7 @@ def _assign_paths(
 
 
 def _common_part(task: Task, node: str) -> Task:
-    """Return a task built in Python without what may differ between its nodes."""
+    """Return a Python job's task without what may differ between its copies on nodes."""
     return replace(task, node=node, scopes=(), objects=(), apart=())
 
 
@@ -339,7 +336,7 @@ def _build_draft(
 
 
 def build_records(task: Task) -> Records:
-    """Return what a task that was built in Python reads and writes, with places."""
+    """Build the draft of the records that a task of a Python job reads and writes."""
     return Records(
         task.read,
         Place(f"{task.path}/read", task.origin),

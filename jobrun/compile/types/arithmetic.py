@@ -217,7 +217,7 @@ def _compare_values(left: Known, sign: str, right: Known) -> Known:
 
 
 def require_truth_value(known: Known) -> None:
-    """Raise if ``not``, ``and`` or ``or`` is applied to a type without truth value: an array.
+    """Raise in arithmetic of truth values (``not``, ``and``, ``or``) if a type is an array.
 
     Raises:
         MisfitError: It has more than one item.
@@ -233,7 +233,7 @@ def require_truth_value(known: Known) -> None:
 
 
 def require_in_place(left: Known, result: Known, sign: str) -> None:
-    """Raise if the type of ``a`` cannot hold the result of in-place arithmetic, ``a += b``.
+    """Raise if the inferred type of ``a + b`` does not fit ``a``, in arithmetic ``a += b``.
 
     Raises:
         MisfitError: Its shape would grow, or its dtype would change kind.

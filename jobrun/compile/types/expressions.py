@@ -87,12 +87,12 @@ def infer_expression(
 
 
 def output_key(node: str, task: str, output: str) -> str:
-    """Return the key under which the type of a task's output is known to expressions."""
+    """Return the key of a task's output among the types with which expressions are inferred."""
     return f"{node}/{task}.{output}"
 
 
 def blob_key(node: str, name: str) -> str:
-    """Return the key under which the type of a node's blob is known to the runner's expressions."""
+    """Return the key of a node's blob among the types with which expressions are inferred."""
     return f"{node}//{name}"
 
 
@@ -148,7 +148,7 @@ class _ExpressionInference:
                 return self._leaf(expr)
 
     def _infer_operand(self, expr: Expr) -> Known:
-        """Infer the operand of a part of an expression, which must not be a counter."""
+        """Infer the type of an expression's operand, which must not be a counter."""
         known = self.infer(expr)
         if known.dtype == COUNTER:
             message = "a counter does not support arithmetic and comparisons"

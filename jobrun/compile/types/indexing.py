@@ -98,7 +98,7 @@ class _IndexedShape:
         self._lengths: list[int | None] = []
 
     def shape(self, parts: tuple[Expr, ...]) -> Shape:
-        """Compute the shape of ``x[…]``, the indexed result."""
+        """Infer the shape of an expression ``x[…]`` from the parts of its index."""
         found = [self._infer_array_index(part) for part in parts]
         spare = len(self._whole) - self._count_axes(parts, found)
         has_arrays = any(one is not None and one.shape for one in found)
@@ -138,7 +138,7 @@ class _IndexedShape:
         return taken
 
     def _basic(self, part: Expr, spare: int) -> None:
-        """Apply a basic index to the shape: a slice, a new axis, or '...'."""
+        """Infer what a basic index in an expression ``x[…]`` makes of the shape: a slice, '...'."""
         if part == _NEW_AXIS:
             self._lengths.append(1)
             return

@@ -70,7 +70,7 @@ class NodeQueues:
             sent[task.full_name] = (task, record)
 
     def read(self, read: ReadQueue) -> dict[str, Known]:
-        """Infer the type of each name that a record of a queue binds."""
+        """Infer the types of the names that a record read from a queue binds."""
         queue = read.queue
         if queue.shared:
             # The walk before was through all nodes, so it has all writers.
@@ -97,7 +97,7 @@ def _find_writers(tasks: Iterable[Task]) -> dict[str, list[Task]]:
 
 
 def sort_tasks(tasks: tuple[Task, ...]) -> list[Task]:
-    """Sort tasks so that types in queues are known: after needs, and writers before readers.
+    """Sort tasks so that the types in a queue are inferred before a task reads the queue.
 
     Ties are in the order of the spec. If the queues form a cycle, they are ignored.
     """

@@ -135,7 +135,7 @@ class StepInference:
         self._leave()
 
     def value(self, expr: Expr, step: Step | Op) -> Known:
-        """Infer the type of an expression in a step, with the types known there."""
+        """Infer the type of an expression in a step, from the types before that step."""
         origin, path = step.origin, step.path
         return infer_expression(
             expr,
@@ -145,7 +145,7 @@ class StepInference:
         )
 
     def output(self, expr: Expr, task: Task) -> Known:
-        """Infer the type of a task's output after the last of its steps."""
+        """Infer the type of a task's output from the types that its steps leave behind."""
         return infer_expression(
             expr,
             self.names,
@@ -154,7 +154,7 @@ class StepInference:
         )
 
     def bind(self, name: str, known: Known) -> None:
-        """Bind a name to a type for the steps that follow."""
+        """Bind a name to a type for the steps that follow in type inference."""
         if name in self._volatile or known.dtype == NONE:
             known = UNKNOWN
         self._set(name, known)
@@ -174,7 +174,7 @@ class StepInference:
         return self._frames[-1]
 
     def _leave(self) -> None:
-        """End a block or branch while types are inferred; its changes count around it, too."""
+        """End a block of steps in type inference; what it binds counts around it, too."""
         ended = self._frames.pop()
         around = self._frames[-1].before
         for name, known in ended.before.items():
@@ -277,7 +277,7 @@ class StepInference:
         return bool(ends)
 
     def _condition(self, condition: Expr, step: Step) -> bool | None:
-        """Infer whether a step's condition holds, or None; add a fault if it is not one bool."""
+        """Infer whether the condition of a step holds, or None; add a fault if it is no bool."""
         known = self.value(condition, step)
         kind = kind_of(known.dtype)
         if (known.dtype is not None and kind != "b") or known.shape:

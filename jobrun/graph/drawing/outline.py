@@ -47,18 +47,18 @@ def task_label(task: Task, nodes: tuple[str, ...], more: ExtraLines) -> list[str
 
 
 def remote_label(net: RemoteNet, nodes: tuple[str, ...]) -> list[str]:
-    """Return the label of a remote net in every drawing: its name, then its nodes."""
+    """Return the label of a remote net in the outline of a drawing: its name, then its nodes."""
     return [f"remote net {net.name}", f"on {_node_text(nodes)}"]
 
 
 def levels(tasks: Tasks) -> dict[str, int]:
-    """Compute the level of each task in every drawing: the longest chain of needs before it."""
+    """Compute the level of each task in the outline of a drawing: the longest chain of needs."""
     found = compute_levels(len(tasks), needs_edges(tasks))
     return {task.name: level for (task, _), level in zip(tasks, found, strict=True)}
 
 
 def compute_levels(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
-    """Compute the level of each vertex that drawings show: the longest path to it."""
+    """Compute the level of each box in the outline of a drawing: the longest path to it."""
     level = [0] * count
     followers: list[list[int]] = [[] for _ in range(count)]
     waiting = [0] * count

@@ -39,7 +39,7 @@ class Effect:
     __slots__ = ()
 
     def expressions(self) -> tuple[Expr, ...]:
-        """Return the expressions that the effect (a step without steps in it) evaluates."""
+        """Return the expressions that an effect evaluates; a kind of effect may override it."""
         return ()
 
     def reads(self) -> tuple[str, ...]:
@@ -47,11 +47,11 @@ class Effect:
         return ()
 
     def binds(self) -> tuple[str, ...]:
-        """Return the blobs that an effect, a step without steps in it, binds."""
+        """Return the blobs that an effect binds; a kind of effect may override it."""
         return ()
 
     def lends(self) -> tuple[str, ...]:
-        """Return the blobs that an effect hands to user code to be changed in place."""
+        """Return the blobs that an effect lends to user code; a kind of effect may override it."""
         return ()
 
     def line(self) -> str:
@@ -107,16 +107,16 @@ class Surroundings(Protocol):
 
     @property
     def node_name(self) -> str:
-        """The node on which the block of the effect runs."""
+        """The node on which the action of an effect runs."""
         ...
 
     @property
     def emit(self) -> Listener:
-        """Sends an event of the effect to the run's listeners."""
+        """The listener by which the action of an effect sends events of the run."""
         ...
 
     def wait(self, seconds: float) -> None:
-        """Wait, for the action of an effect, some seconds or until the run is cancelled.
+        """Wait some seconds in the action of an effect, or until the run is cancelled.
 
         Raises:
             CancelledError: The run was cancelled.
@@ -131,15 +131,15 @@ class ExpressionCompiler(Protocol):
     """Compiles the expressions of an effect to functions of its ``Surroundings``."""
 
     def text(self, text: Text) -> Callable[[Any], str]:
-        """Compile a text of an effect with values filled in."""
+        """Compile a text for the action of an effect, with values filled in."""
         ...
 
     def condition(self, expr: Expr) -> Callable[[Any], bool]:
-        """Compile a condition of an effect; its function raises E203 unless it is a bool."""
+        """Compile a condition for the action of an effect; it raises E203 unless it is a bool."""
         ...
 
     def number(self, expr: Expr, name: str) -> Callable[[Any], float | int | bool | str]:
-        """Compile a number of an effect; its function raises E212 if it is not a single one."""
+        """Compile a number for the action of an effect; it raises E212 unless it is single."""
         ...
 
 
@@ -152,7 +152,7 @@ class DeclaredEffect(Effect):
 
     @abstractmethod
     def action(self, compiler: ExpressionCompiler) -> Action:
-        """Build the function that carries a declared effect out, in its ``Surroundings``."""
+        """Build the function that carries out an effect; each declared kind overrides it."""
 
     def expressions(self) -> tuple[Expr, ...]:
         """Return the expressions in the values of the declared keys of the effect."""
@@ -174,14 +174,14 @@ class DeclaredEffect(Effect):
         return tuple(found)
 
     def line(self) -> str:
-        """Render the first declared key of the effect and its value."""
+        """Render an effect of a declared kind as one line: its first key and that key's value."""
         kind: Any = type(self)
         name, first = next(iter(declared_keys(kind).items()))
         return f"{first.name} {_render(first.kind, getattr(self, name))}"
 
 
 def _render(kind: KeyKind, value: Any) -> str:
-    """Render the value of an effect's declared field as it is written in a spec."""
+    """Render the value of a key that a kind of effect declares, as it is written in a spec."""
     match kind:
         case "text":
             return render_text(value)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import assert_never
 
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import (
-    CheckpointPolicy,
     Endless,
     Probe,
     StopAfterEpochs,
@@ -56,7 +56,7 @@ def render_job(job: Job) -> str:
 
 
 def render_probe(probe: Probe) -> str:
-    """Render the expressions of a job's probe as text, with the node of every blob."""
+    """Render a probe in the text of a job: its expressions, with the node of every blob."""
     if not probe.reduce:
         return render_expr(probe.parts[0])
     return f"{probe.reduce} of {', '.join(render_expr(part) for part in probe.parts)}"
@@ -159,7 +159,7 @@ def _limits(job: Job) -> Iterator[tuple[Task, list[str]]]:
 
 
 def _checkpoint_lines(policy: CheckpointPolicy) -> list[str]:
-    """Render a job's checkpoint directory and nodes, which decide what a resume finds."""
+    """Render the lines of a job's text about checkpoints: directory and saved nodes."""
     if not policy.enabled:
         return []
     lines = [f"saves {', '.join(policy.nodes)}"] if policy.nodes else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from jobrun.compile.types.infer import infer_state_types
+from jobrun.compile.types.job_types import infer_state_types
 from jobrun.core.errors import Fault, JobrunError
 from jobrun.core.text.units import size
 from jobrun.formats.headers import describe

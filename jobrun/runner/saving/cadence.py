@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobrun.core.files.disk import open_regular
-from jobrun.graph.conditions import WAIT_SHARE, CheckpointPolicy
+from jobrun.graph.checkpoint_policy import WAIT_SHARE, CheckpointPolicy
 
 # An epoch is saved at the latest after this time, whatever that costs.
 LONGEST_S = 600.0

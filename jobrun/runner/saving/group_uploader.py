@@ -10,7 +10,7 @@ from jobrun.checkpoint.store import CheckpointStore
 from jobrun.core.errors import EnvironmentFaultError, JobrunError
 from jobrun.core.events import GroupEnded, GroupStarted, Listener, Noted
 from jobrun.core.failpoints import reach
-from jobrun.graph.conditions import UploadPolicy
+from jobrun.graph.checkpoint_policy import UploadPolicy
 from jobrun.session.base import Session
 from jobrun.session.errors import GroupCancelledError, TasksStuckError
 

@@ -24,7 +24,7 @@ from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import disk_faults
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.object_url import ObjectUrl
-from jobrun.graph.conditions import UploadPolicy
+from jobrun.graph.checkpoint_policy import UploadPolicy
 from jobrun.runner.rundir.object_store_lease import RunLease
 from jobrun.session.errors import GroupCancelledError
 

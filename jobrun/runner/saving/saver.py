@@ -24,7 +24,7 @@ from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import CheckpointFailed, Listener, Noted, ignore
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.units import size, span
-from jobrun.graph.conditions import WAIT_SHARE
+from jobrun.graph.checkpoint_policy import WAIT_SHARE
 from jobrun.graph.types import Job
 from jobrun.runner.progress import Progress, to_json
 from jobrun.runner.rundir.lock import RunLostError

@@ -9,7 +9,7 @@ from typing import assert_never
 from jobrun.core.origin import Origin
 from jobrun.graph.effects.effect import Effect
 from jobrun.graph.expressions import Const, Expr
-from jobrun.graph.query import walk
+from jobrun.graph.step_traversal import walk
 from jobrun.graph.steps import (
     Assign,
     Augment,

@@ -32,7 +32,7 @@ from jobrun.graph.expressions import (
     Name,
     Unary,
 )
-from jobrun.graph.query import expressions, op_expressions, walk
+from jobrun.graph.step_traversal import expressions, op_expressions, walk
 from jobrun.graph.steps import Assign, Augment, Loop, NameTarget, Net, Step, While
 from jobrun.graph.traversal import children, walk_expr
 from jobrun.ops.table import OPERATORS

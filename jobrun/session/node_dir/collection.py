@@ -30,7 +30,7 @@ from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import disk_faults, make_directory
 from jobrun.core.object_url import parse_object_url
-from jobrun.graph.query import walk
+from jobrun.graph.step_traversal import walk
 from jobrun.graph.steps import LoadState
 from jobrun.session.node_dir.file_chunks import collection_error, read_chunk, write_chunks
 from jobrun.session.wire.file_messages import FileChunk, Probe, UploadedSave

@@ -11,7 +11,7 @@ from jobrun.checkpoint.stores import object_references as elsewhere
 from jobrun.core import errors, events, origin
 from jobrun.core import object_url as objecturl
 from jobrun.core import resource_usage as usage
-from jobrun.graph import conditions, readers, steps, types
+from jobrun.graph import checkpoint_policy, conditions, readers, steps, types
 from jobrun.graph import expressions as expr
 from jobrun.graph import state_division as divided
 from jobrun.graph.effects.table import DECLARED
@@ -24,9 +24,9 @@ from jobrun.session.wire.serialized_errors import SerializedError
 from jobrun.values import objects
 
 _MODULES = (
-    checkpoint_times, conditions, readers, divided, elsewhere, errors, events, expr, nodefiles,
-    objects, objecturl, origin, partition, safe_point, save_load_groups, step_times, steps,
-    store, types, usage,
+    checkpoint_policy, checkpoint_times, conditions, readers, divided, elsewhere, errors, events,
+    expr, nodefiles, objects, objecturl, origin, partition, safe_point, save_load_groups,
+    step_times, steps, store, types, usage,
 )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ _LEAVE = "the file is unchanged"
 
 
 def format_file(path: str) -> tuple[str, str]:
-    """Reorder the keys of a spec file: return its text as it is, and as it should be.
+    """Format the text of a spec file: return it as it is, and with its keys in order.
 
     Raises:
         SpecError: It cannot be read, is not valid YAML, or E420.
@@ -35,7 +35,7 @@ def format_file(path: str) -> tuple[str, str]:
 
 
 def format_text(text: str, file: str) -> str:
-    """Reorder the keys in the text of a spec, or of a part of one.
+    """Format the text of a spec: put the keys of every mapping in the usual order.
 
     Args:
         text: Of the whole file, as ``files.read_text`` lets it through.
@@ -81,7 +81,7 @@ def _expect_same(before: Any, moved: str, text: str, file: str) -> None:
 
 
 def _late_alias(tree: Tree, error: SpecError) -> Leaf | None:
-    """Find the alias that reordering the keys of a spec's text would put before its anchor."""
+    """Find the alias that would come before its anchor when the text of a spec is formatted."""
     words = " ".join(fault.message for fault in error.faults)
     match tree:
         case Leaf():
@@ -118,7 +118,7 @@ def comments(text: str) -> list[str]:
 
 
 def _gaps(text: str) -> list[tuple[int, int]]:
-    """List what is between the scalars of a spec's text: marks, brackets, spaces, comments."""
+    """List what is between the scalars in a text to format: marks, spaces, comments."""
     leaves = [leaf for leaf in _leaves(tree_of(text)) if leaf.span.end > leaf.span.start]
     ends = [0, *(leaf.span.end for leaf in leaves)]
     begins = [*(leaf.span.start for leaf in leaves), len(text)]

@@ -31,7 +31,7 @@ class Kind:
     annotation: Any = None
 
     def model(self, keys: Sequence[str]) -> type[BaseModel] | None:
-        """Return the model whose fields give the order of these keys, or None."""
+        """Return the model whose fields determine the order of a mapping's keys, or None."""
         found = [one for one in _members(self.annotation, "") if _is_model(one[1])]
         form = step_form(dict.fromkeys(keys))
         for tag, member in found:

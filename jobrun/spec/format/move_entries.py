@@ -151,7 +151,7 @@ class EntryMover:
     def _item(
         self, item: Tree, kind: Kind, end: int, column: int, before: list[str], hoisted: list[str]
     ) -> list[str]:
-        """Render the lines of a list item; comments that had to move above it come first."""
+        """Render the lines of a list item with its entries moved; comments above it come first."""
         prefix = self._lines[item.span.line][: item.span.column]
         if isinstance(item, Leaf):
             return self._lines[item.span.line : end]
@@ -205,7 +205,7 @@ class EntryMover:
         return out + self._text[at : span.end]
 
     def _tail(self, last: int, limit: int, column: int) -> int:
-        """Return the line after which a mapping's entry ends, with the comments that follow it.
+        """Return the line after which an entry to move ends, with the comments that follow it.
 
         Comments that are deeper than its key are about what is in it.
         """

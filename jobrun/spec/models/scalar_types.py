@@ -57,7 +57,7 @@ Maybe = Annotated[Given | None, BeforeValidator(_given)]
 
 
 def kind_of(value: Any) -> str:
-    """Return whether a value of a type with several forms is a mapping, a list or text."""
+    """Return which form a value has, for types with several: a mapping, a list or text."""
     if isinstance(value, dict | Model):
         return "mapping"
     return "list" if isinstance(value, list | tuple) else "text"

@@ -112,7 +112,7 @@ def _unknown_step(error: _Error) -> _Words:
 
 
 def _python_line(step: dict[str, Any]) -> str:
-    """Guess the step that was meant by Python, or by a blob and its value; empty for no guess."""
+    """Guess the step that was meant, for a validation error about Python in a step's place."""
     (key, value), *others = (*step.items(), ("", None))
     if len(others) > 1:
         return ""

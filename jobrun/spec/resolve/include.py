@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 from jobrun.core.errors import Fault, SpecError
-from jobrun.spec.resolve.merge import merge_specs, rebased
+from jobrun.spec.resolve.merge import merge_specs
+from jobrun.spec.resolve.rebase_paths import rebased
 from jobrun.spec.yaml.nodes import Mapping, Node, Scalar, Sequence, origin_of, path_text
 from jobrun.spec.yaml.parse import read_document
 from jobrun.spec.yaml.spec_text import read_text

@@ -66,7 +66,7 @@ def child(node: Node, segment: str | int) -> Node | None:
 
 
 def path_text(path: Path) -> str:
-    """Render the path of a YAML node as people write it: ``epoch[0].steps[2].in[0]``."""
+    """Render the path to a YAML node as people write it: ``epoch[0].steps[2].in[0]``."""
     text = ""
     for segment in path:
         if isinstance(segment, int):

@@ -178,7 +178,7 @@ class Builder:
         self._fault("E012", message, mend, (*place[:3], max(1, len(tag)), 0))
 
     def _is_cut(self, frame: _Frame, text: str, place: Place) -> bool:
-        """Return whether a comma of a YAML list or mapping in brackets cut an expression in two.
+        """Return whether a comma in brackets cut an expression in two, as a YAML tree is built.
 
         Of a list its pieces are taken out again, so that the rest can be checked.
         """

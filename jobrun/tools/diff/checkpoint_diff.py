@@ -62,7 +62,7 @@ def compare_states(first: Inspection, second: Inspection) -> tuple[BlobDifferenc
 
 
 def only_in_first(node: str, name: str, value: Value) -> BlobDifference:
-    """Describe a blob that only the first of two compared checkpoints has."""
+    """Build the difference of a blob that only the first of two compared checkpoints has."""
     how = ValueDifference(equal=False, words=f"{describe(value)} | not there")
     return BlobDifference(node, name, how, "first")
 
@@ -90,7 +90,7 @@ def compare_stored(first: StoredEpoch, second: StoredEpoch) -> Iterator[BlobDiff
 
 
 def render_differences(blobs: Sequence[BlobDifference], *, equal_too: bool = False) -> list[str]:
-    """Render a line for each blob that differs between two checkpoints, and count equal ones.
+    """Render the differences between two checkpoints as lines, and count the equal blobs.
 
     Args:
         blobs: All that were compared.
@@ -111,7 +111,7 @@ def render_differences(blobs: Sequence[BlobDifference], *, equal_too: bool = Fal
 
 
 def render_difference(how: ValueDifference) -> str:
-    """Render how a blob differs between checkpoints: ``3 of 10 differ, max 0.5, 12 ULP``."""
+    """Render the difference of one blob between two checkpoints: ``3 of 10 differ, max 0.5``."""
     if how.equal:
         return "the same bits"
     if how.words:
@@ -128,7 +128,7 @@ def render_difference(how: ValueDifference) -> str:
 
 
 def align_columns(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Align the lines of a checkpoint's differences: blobs in one column, words in the next."""
+    """Align lines about the differences of two checkpoints: a column of blobs, one of words."""
     known = list(rows)
     width = max((len(name) for name, _ in known), default=0)
     return [f"  {name:<{width}}  {text}" for name, text in known]
@@ -249,7 +249,7 @@ def _other_words(first: Value, second: Value) -> str:
 
 
 def _bits(array: Array) -> Array:
-    """View the elements of a value to compare as bytes, along a new last axis."""
+    """View an array as bytes for the diff of two checkpoints, along a new last axis."""
     return array.reshape(-1).view(np.uint8).reshape(array.size, array.dtype.itemsize)
 
 

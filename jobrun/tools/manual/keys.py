@@ -134,7 +134,7 @@ def render_key_page(given: str) -> str | None:
 
 
 def render_steps() -> str:
-    """Render the forms of steps: the key that makes each one, and what it does."""
+    """Render the keys of the steps of the spec language, and what each does, from the schema."""
     found = [one for one in list_key_tables() if one.path.startswith(_STEPS)]
     width = max(len(one.path) for one in found) - len(_STEPS)
     lines = [
@@ -193,7 +193,7 @@ def _default(value: Schema) -> str:
 
 
 def _models(value: Any, definitions: Schema) -> Iterator[str]:
-    """Yield the mappings that a spec key's value may be or hold, from the JSON schema."""
+    """Yield the mappings that a key of the spec language may hold, from the JSON schema."""
     if isinstance(value, list):
         for one in value:
             yield from _models(one, definitions)

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from jobrun.graph.expressions import Binary, Call, Compare, Const, Draw, Expr, Name, Unary
-from jobrun.graph.query import walk
+from jobrun.graph.step_traversal import walk
 from jobrun.graph.steps import (
     Assign,
     Augment,
@@ -89,7 +89,7 @@ class Profiler:
         return build_table(self._meter.times(), self._labels)
 
     def write(self) -> tuple[Path, Path] | None:
-        """Write the profile's table and trace files into the run's directory.
+        """Write the profiler's files, a table and a trace, into the run's directory.
 
         Returns:
             The two files; None when nothing was measured.
@@ -115,7 +115,7 @@ class Profiler:
 
 
 def as_document(table: Table, times: TimeUse | None = None) -> dict[str, Any]:
-    """Convert a profile's table and the account of the wall time to a JSON document."""
+    """Convert the profiler's table and the run's times to a JSON document."""
     return {"schema": SCHEMA, **asdict(table), "times_s": asdict(times or TimeUse())}
 
 
@@ -175,7 +175,7 @@ def _operator(op: Op) -> str:
 
 
 def _outermost(value: Expr) -> str:
-    """Label an expression in a profile by its outermost operation, whose time is measured."""
+    """Label an expression for the profiler by its outermost operation, whose time is measured."""
     match value:
         case Call(function=function):
             return function

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.blob_access import Access
-from jobrun.graph.query import walk
+from jobrun.graph.step_traversal import walk
 from jobrun.graph.steps import Net, Step
 from jobrun.graph.types import Job
 from jobrun.runner.rundir.run_directories import Run
@@ -111,7 +111,7 @@ class Proof:
 
     @property
     def loaded(self) -> int:
-        """How many copies in the whole proof continued from an epoch after the first."""
+        """The number of copies in this proof that continued from an epoch after the first."""
         return sum(outcome.loaded > 0 for outcome in self.outcomes)
 
 
@@ -139,7 +139,7 @@ def prove(request: ProofRequest, listen: Callable[[Outcome], None]) -> Proof:
 
 
 def last_writer(job: Job, node: str, blob: str) -> str:
-    """Return the path of the last step of an epoch that writes a differing blob; empty for none."""
+    """Find the last step of an epoch that writes a blob, to explain a difference in a proof."""
     found = ""
     for task in job.epoch.tasks:
         for path, access in _accesses(task.steps) if task.node == node else ():
@@ -222,7 +222,7 @@ def _all(
 
 
 def _nothing_compared(reference: Run, found: Run) -> None:
-    """Compare nothing: of a job that is not exact, a proof checks only ends and promises."""
+    """Accept any difference in a proof of an inexact job: only ends and promises are checked."""
     del reference, found
 
 
@@ -235,5 +235,5 @@ def _environment() -> dict[str, str]:
 
 
 def _variables() -> dict[str, str]:
-    """Return this process's variables for a proof, without those that steer jobrun."""
+    """Return the environment for the processes of a proof, without variables of jobrun itself."""
     return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}

@@ -76,12 +76,12 @@ Loss = Callable[[Path], str]
 
 
 def find_any_lost_epochs(folder: Path) -> str:
-    """Describe what any run in a trial's folder has lost of what it acknowledged."""
+    """Describe the acknowledged epochs that any run in one trial's folder lost; empty for none."""
     return next((words for run in runs(folder) if (words := find_lost_epochs(run))), "")
 
 
 def run_unbroken(forge: ForkClient, command: Sequence[str], folder: Path) -> Reference:
-    """Run a proof's job once to its end, as the reference.
+    """Run the job of a proof once without a kill, as the reference of its trials.
 
     Args:
         forge: Starts it.

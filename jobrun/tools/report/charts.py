@@ -72,7 +72,9 @@ def build_charts(reports: Sequence[RunReport]) -> Charts:
 
 
 def metric_points(metrics: Metrics, name: str) -> list[Point]:
-    """List the points of a metric's curve in a chart, by epoch, NaN and infinity included.
+    """List the points of a metric's curve for a chart of the report, by epoch.
+
+    NaN and infinity are included.
 
     An integer larger than any double is left out.
     """

@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 
 from jobrun.core.text.units import number, size, span
-from jobrun.tools.inspect import dtype_name, value_text
+from jobrun.tools.blob_text import dtype_name, value_text
 from jobrun.tools.report.histogram import Histogram
 from jobrun.tools.report.html import Html, joined, table, tag
 from jobrun.tools.report.pictures import DrawnBlob, Picture, png

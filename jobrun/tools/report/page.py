@@ -70,7 +70,7 @@ def _chart_data(charts: Charts, names: list[str]) -> dict[str, object]:
 
 
 def _run(number: int, report: RunReport) -> Html:
-    """Render one run on the page of a comparison, collapsed."""
+    """Render one of the compared runs on the page of the report, collapsed."""
     inside = [heading(report)]
     for _, title, content in sections(report):
         inside += [tag("h3", title), content]
@@ -82,7 +82,7 @@ def _run(number: int, report: RunReport) -> Html:
 def document_page(
     title: str, top: Html, parts: Sequence[Section], made: str, held: Html, script: str
 ) -> str:
-    """Render a whole HTML page from a title and sections.
+    """Render a page of the report, a whole HTML document, from a title and sections.
 
     Args:
         title: Of the page, also at its top.
@@ -160,7 +160,7 @@ def summary(reports: Sequence[RunReport]) -> Html:
 
 
 def difference_sections(reports: Sequence[RunReport]) -> Iterator[Section]:
-    """Yield the sections of a comparison's page: last values, params, environment, spec."""
+    """Yield the sections of the report page that compares runs: last values, params and more."""
     lasts = [{name: number(value) for name, value in one.metrics_last.items()} for one in reports]
     if any(lasts):
         yield "last", "Last values", _side_by_side("metric", reports, lasts, all_rows=True)

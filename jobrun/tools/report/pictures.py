@@ -62,7 +62,7 @@ def picture(value: Any, most: tuple[int, int] = (160, 160)) -> Picture | None:
 
 
 def tiles(value: Any, across: int = 8) -> Picture | None:
-    """Fold each row of a matrix into a square picture, and place the squares side by side.
+    """Draw a matrix as pictures side by side: each row is folded into a square.
 
     So pictures that were flattened look like pictures again. None where rows have no square
     number of items, are very short, very long or very many, or the matrix itself is square.
@@ -163,7 +163,7 @@ def draw_each_blob(
     most: tuple[int, int] = (160, 160),
     most_drawn: int = MOST_DRAWN,
 ) -> tuple[DrawnBlob, ...]:
-    """Draw all blobs of a checkpoint, in node order: a picture or a histogram of each.
+    """Draw a picture or a histogram of each blob of a checkpoint, in the order of nodes.
 
     Args:
         found: The checkpoint.

@@ -132,7 +132,7 @@ class _Seen:
     latest: datetime | None = None
 
     def see(self, one: RecordedEvent[Event]) -> None:
-        """Add one event to the history of a run."""
+        """Update the reconstructed history of a run with one of its recorded events."""
         match one.event:
             case RunStarted() as event:
                 self._end()
@@ -168,7 +168,7 @@ class _Seen:
                 pass
 
     def history(self, *, live: bool) -> History:
-        """Build the history of a run from all events seen."""
+        """Build the history of a run from the recorded events that were seen."""
         self._end()
         if live and self.invocations and self.invocations[-1].outcome == KILLED:
             self._last(outcome=RUNNING)

@@ -101,7 +101,7 @@ def sections(report: RunReport) -> Iterator[Section]:
 
 
 def environment(report: RunReport) -> dict[str, str]:
-    """Return the environment shown in a report's section about the run, by name."""
+    """Collect the names and values of the report's section about a run's environment."""
     record = report.run.record
     found = {name: _value(value) for name, value in record.environment.items()}
     found |= {"host": record.host, "file system": record.file_system}
@@ -204,7 +204,7 @@ def _times(report: RunReport) -> Html:
 
 
 def _resources(report: RunReport) -> Html:
-    """Render what each process has used in the run's last start, up to its last record."""
+    """Render the report's section about resources: what each process of a run used."""
     head = ("process", "memory", "at most", "processor", "read", "written", "GPU", "at most")
     rows = [
         (
@@ -224,7 +224,7 @@ def _runs(one: TaskTime) -> str:
 
 
 def _profile_rows(rows: Any, name: str) -> list[_Row]:
-    """Parse the rows of a profile for its section; rows of another form are skipped."""
+    """Parse the rows of a profile for its section of the report; malformed rows are skipped."""
     if not isinstance(rows, list):
         return []
     found = []
@@ -239,7 +239,7 @@ def _profile_rows(rows: Any, name: str) -> list[_Row]:
 
 
 def _bars(what: str, rows: list[_Row], most_rows: int = _MOST_BARS) -> Html:
-    """Render a section's names, seconds and words with bars for the shares, longest first."""
+    """Render bars of seconds in a section of the report, each with its name, longest first."""
     rows = sorted(rows, key=lambda row: -row[1])
     most = max((seconds for _, seconds, _ in rows), default=0.0) or 1.0
     items = (
@@ -291,7 +291,7 @@ def _lineage(report: RunReport) -> Html:
 
 
 def _value(value: Any) -> str:
-    """Render a value in a section of the report, cut if it is long."""
+    """Render a value in a table of the report's sections, cut if it is long."""
     if isinstance(value, list | tuple):
         words = ", ".join(map(_value, value[:_MOST_LETTERS]))
     else:

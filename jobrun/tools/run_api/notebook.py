@@ -17,7 +17,7 @@ _WIDTH, _HEIGHT, _MOST_POINTS = 160, 24, 160
 
 
 def render_run(name: str, facts: Sequence[tuple[str, str]], metrics: Metrics) -> Html:
-    """Render a run: its name, facts, and a small curve and the last value of each metric."""
+    """Render one run as HTML in a notebook: name, facts, and a small curve for each metric."""
     curves = (
         (metric, draw_curve(metrics.column(metric)), _last(metrics, at))
         for at, metric in enumerate(metrics.names)
@@ -28,7 +28,7 @@ def render_run(name: str, facts: Sequence[tuple[str, str]], metrics: Metrics) ->
 
 
 def render_runs(found: Sequence[RunSummary]) -> Html:
-    """Render a table of runs with params and the last value of each metric; of many, the newest."""
+    """Render a notebook's HTML table of the newest runs: params, and last value of each metric."""
     shown = found[-_MOST_RUNS:]
     rows_of = [{**one.params, **one.metrics} for one in shown]
     names = list(dict.fromkeys(name for values in rows_of for name in values))
@@ -47,7 +47,7 @@ def render_runs(found: Sequence[RunSummary]) -> Html:
 
 
 def render_metrics(epochs: Sequence[int], columns: Mapping[str, Sequence[Number | None]]) -> Html:
-    """Render the last epochs of columns of metrics, which have an item for each of ``epochs``."""
+    """Render a notebook's HTML table of metrics over the last epochs, one column each."""
     first = max(0, len(epochs) - _MOST_EPOCHS)
     rows = (
         (
@@ -61,7 +61,7 @@ def render_metrics(epochs: Sequence[int], columns: Mapping[str, Sequence[Number 
 
 
 def draw_curve(points: Sequence[tuple[int, float]]) -> Html:
-    """Draw the finite points of a metric as a small curve; empty for fewer than two."""
+    """Draw a small curve of a metric's finite points in a notebook; empty for fewer than two."""
     finite = [(x, y) for x, y in points if math.isfinite(y)]
     shown = finite[:: max(1, len(finite) // _MOST_POINTS)]
     if len(shown) < 2:

@@ -77,7 +77,7 @@ class StoredRun:
 
     @property
     def params(self) -> dict[str, Any]:
-        """The params that the run last ran with.
+        """The params with which this stored run was started last.
 
         Secrets are hidden; a value from an environment variable is a reference, ``${env:NAME}``.
         """
@@ -85,7 +85,7 @@ class StoredRun:
 
     @property
     def epochs(self) -> tuple[int, ...]:
-        """The epochs whose checkpoints are there, ascending."""
+        """The epochs of this stored run that have a checkpoint, ascending."""
         return tuple(DirectoryStore(str(checkpoint_directory(self._now()))).epochs())
 
     def status(self) -> Status:
@@ -113,7 +113,7 @@ class StoredRun:
         return MetricTable(found)
 
     def blobs(self, epoch: int | None = None) -> EpochBlobs:
-        """Open the blobs of a checkpoint; each is read and verified when it is asked for.
+        """Open the blobs of one epoch of this stored run; each is read and verified on access.
 
         Args:
             epoch: Its number, 0 for what init made; None for the newest.
@@ -125,7 +125,7 @@ class StoredRun:
         return EpochBlobs(find_stored_epoch(f"{self.path}{at}", self.path.parent.parent))
 
     def logs(self, task: str = "") -> list[str]:
-        """Read the lines that a task has written; of all tasks, each with its task's name before.
+        """Read the log lines of a task of this stored run; for all tasks, prefixed with the task.
 
         Raises:
             UsageError: E428, there is no log of that task.
@@ -193,7 +193,7 @@ class StoredRuns(Sequence[StoredRun]):
     def __getitem__(self, at: slice) -> list[StoredRun]: ...
 
     def __getitem__(self, at: int | str | slice) -> StoredRun | list[StoredRun]:
-        """Open a run by its place, or by what names it on the command line; or several.
+        """Open a stored run by its index or its name, or several by a slice.
 
         Raises:
             UsageError: E351, no run is called so, or several are.
@@ -278,7 +278,7 @@ class EpochBlobs(Mapping[str, Value]):
                         self._places[prefix + name] = (path, digest, name)
 
     def __getitem__(self, name: str) -> Value:
-        """Read one blob, after verifying all bytes that hold it.
+        """Read one blob of a stored run's epoch, after verifying all bytes that hold it.
 
         Raises:
             KeyError: There is no blob of that name; the message has the nearest.
@@ -380,7 +380,7 @@ class MetricTable(Mapping[str, Array]):
 
 
 def build_column(values: Sequence[Number | None]) -> Array:
-    """Build the array of one column from its values, None where there is none."""
+    """Convert a metric of a stored run, one value or None for each epoch, to an array."""
     kinds = {type(value) for value in values if value is not None}
     is_whole = None not in values
     if is_whole and kinds == {bool}:

@@ -21,7 +21,7 @@ _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,63}")
 
 
 def list_runs(run_dir: Path) -> tuple[IndexedRun, ...]:
-    """List the runs below a directory, oldest first, with their present status.
+    """List the runs below a directory to manage them, oldest first, with their present status.
 
     What is no run, or damaged, is left out. One whose record says that it runs, but
     whose lock is free, was killed.
@@ -30,7 +30,7 @@ def list_runs(run_dir: Path) -> tuple[IndexedRun, ...]:
 
 
 def read_tags(run: Path) -> tuple[str, ...]:
-    """Read the tags of a run, sorted; none if the file cannot be read."""
+    """Read the tags by which runs are managed, sorted; none if the file is unreadable."""
     try:
         content = read_json(run / TAGS_NAME)
     except (OSError, ValueError):

@@ -40,7 +40,7 @@ class Metrics:
     damaged: int = 0
 
     def column(self, name: str) -> list[tuple[int, float]]:
-        """Return the epochs and finite values of one metric."""
+        """Return one metric of the table by epoch: its epochs and finite values."""
         at = self.names.index(name)
         found = ((epoch, values[at]) for epoch, values in self.rows)
         return [
@@ -108,7 +108,7 @@ def select_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:
 
 
 def render_csv(metrics: Metrics) -> str:
-    """Render a run's metrics as CSV, a line per epoch, with all digits."""
+    """Render a run's table of metrics by epoch as CSV text, with all digits."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["epoch", *metrics.names])
@@ -146,7 +146,7 @@ def read_last_values(run: Path) -> tuple[dict[str, Number], int]:
 
 
 def read_last_epoch(run: Path) -> tuple[int, Mapping[str, Number]]:
-    """Read the newest finished epoch of a run and its metrics; -1 for none."""
+    """Read only the last finished epoch and its metrics from a run's files; -1 for none."""
     for found in read_events(reversed(_tail(run / EVENTS_NAME)), (EpochEnded,)):
         return found.event.epoch, dict(found.event.metrics)
     return -1, {}

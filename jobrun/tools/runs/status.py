@@ -171,7 +171,7 @@ class _EventSummary:
 
     @property
     def epoch_s(self) -> float | None:
-        """Seconds from one epoch's end to the next, with saves; of a first one, its own."""
+        """The seconds from one epoch's end to the next, with saves, for a run's status."""
         if not self.seconds:
             return None
         computing_s = sum(self.seconds) / len(self.seconds)
@@ -204,7 +204,7 @@ class _EventSummary:
                 pass
 
     def _end_epoch(self, at: datetime, seconds: float) -> None:
-        """Note how long the last epoch took, by a clock that may jump.
+        """Update a run's status at the end of an epoch: how long it took, by a clock that may jump.
 
         A span that is negative, or many times what was measured with a monotonic clock, was none.
         """
@@ -216,7 +216,7 @@ class _EventSummary:
         self.epoch_at = at
 
     def tasks(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the status of each task of the running group."""
+        """Yield the tasks of the running group with their status, such as waiting or running."""
         facts = [one for one in self.facts if one.group == self.group]
         left = {one.task for one in facts if (one.node, one.task) not in self.ends}
         for one in facts:

@@ -69,22 +69,22 @@ class RunSummary:
 
     @property
     def name(self) -> str:
-        """The run's name without that of its job: ``20261121-0942-brisk-heron``."""
+        """The summarised run's name without that of its job: ``20261121-0942-brisk-heron``."""
         return self.path.rpartition("/")[2]
 
     @property
     def words(self) -> str:
-        """The run's name without its date: ``brisk-heron``."""
+        """The words in the summarised run's name, without the date: ``brisk-heron``."""
         return self.name.split("-", 2)[-1]
 
     @property
     def sweep(self) -> str:
-        """The name of the sweep that the run is a point of; empty for none."""
+        """The sweep that the summarised run is a point of, from its tags; empty for none."""
         tags = (tag for tag in self.tags if tag.startswith(_SWEEP))
         return next(tags, "").removeprefix(_SWEEP)
 
     def age_s(self, now: datetime) -> float:
-        """Return the seconds since the run was created."""
+        """Return the age in seconds of the summarised run, since it was created."""
         return max(0.0, (now - datetime.fromisoformat(self.created)).total_seconds())
 
 
@@ -134,7 +134,7 @@ def _describe(error: Exception) -> str:
 
 
 def _with_present_status(run_dir: Path, one: RunSummary) -> RunSummary:
-    """Add to the summary of a run that says that it runs what its files and its lock say now."""
+    """Update the summary of a run recorded as running by what its files and its lock say now."""
     from jobrun.runner.rundir.journal import JOURNAL_NAME, read_journal  # noqa: PLC0415 - few run
 
     run = run_dir / one.path

@@ -20,7 +20,7 @@ def list_logs(run: Path, task: str = "") -> list[Path]:
 
 
 def require_logs(run: Path, task: str, name: str) -> list[Path]:
-    """List the log files of a task, as ``list_logs``.
+    """List the log files of a run's task, or raise an error if the named task has none.
 
     Args:
         run: The run's directory.

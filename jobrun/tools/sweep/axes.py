@@ -234,7 +234,7 @@ def _shuffled(total: int, count: int, seed: int) -> list[int]:
 
 
 def restore_option_name(fault: Fault, places: dict[str, str]) -> Fault:
-    """Replace the generated option in a sweep's fault by the axis option that a person gave.
+    """Replace the generated ``--set`` in a fault of a point by the sweep's axis as it was given.
 
     Args:
         fault: Of the spec with all values of a point.

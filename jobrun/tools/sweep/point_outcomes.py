@@ -17,7 +17,7 @@ from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.run_directories import Run, newest_run
 from jobrun.tools.runs.manage_runs import KILLED
 from jobrun.tools.runs.metrics import Number, read_last_metrics
-from jobrun.tools.sweep.compile_points import PlannedPoint
+from jobrun.tools.sweep.sweep_design import PlannedPoint
 
 NOT_STARTED, UNEXPECTED = "not started", "unexpected"
 # Those that have nothing left to do.
@@ -99,7 +99,7 @@ class Objective:
 
 
 def parse_objective(text: str, known: Sequence[str], default: tuple[str, str]) -> Objective:
-    """Parse by which metric, and in which direction, outcomes of points are ranked.
+    """Parse the objective by which outcomes of points are ranked: a metric, or ``max:metric``.
 
     Args:
         text: A metric, or ``max:metric``; empty for the default.
@@ -153,7 +153,7 @@ def outcome_values(outcome: Outcome) -> dict[str, Any]:
 
 
 def outcomes_csv(outcomes: Sequence[Outcome]) -> str:
-    """Render the outcomes of a sweep's points as CSV, one line each, with all digits."""
+    """Render the outcomes of a sweep's points as CSV text, a line each, with all digits."""
     axes = list(outcomes[0].point.values) if outcomes else []
     metrics = list(dict.fromkeys(name for one in outcomes for name in one.metrics))
     text = io.StringIO()

@@ -32,7 +32,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import bind_parent_death_signal
 from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.run_directories import newest_run
-from jobrun.tools.sweep.compile_points import PlannedPoint
+from jobrun.tools.sweep.sweep_design import PlannedPoint
 
 _TICK_S = 0.25
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

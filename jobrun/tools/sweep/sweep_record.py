@@ -17,7 +17,7 @@ from jobrun.core.files.json_files import build, read_json
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.tools.runs.manage_runs import change_tags, read_tags
 from jobrun.tools.sweep.axes import shown_value
-from jobrun.tools.sweep.compile_points import PlannedPoint
+from jobrun.tools.sweep.sweep_design import PlannedPoint
 
 # Begins with a dot, as no job's name does: it is not taken for a folder of runs.
 FOLDER = ".sweeps"
@@ -80,7 +80,7 @@ def read_request(folder: Path) -> SweepRequest:
 
 
 def build_tags(sweep: str, point: PlannedPoint) -> tuple[str, ...]:
-    """Build the tags of a point's run: ``sweep=walk``, ``lr=0.1``, ``k=3``."""
+    """Build the tags recorded in the run of a sweep's point: ``sweep=walk``, ``lr=0.1``."""
     pairs = [("sweep", sweep), *point.values.items()]
     return tuple(
         _NOT_IN_TAGS.sub("_", f"{name}={shown_value(value)}")[:_LONGEST] for name, value in pairs

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrun.checkpoint.stores.retention import epochs_to_delete
-from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 
 EPOCHS = st.sets(st.integers(0, 200))
 POLICIES = st.builds(

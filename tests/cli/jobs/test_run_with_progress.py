@@ -9,9 +9,10 @@ from typing import Any
 import click
 import pytest
 
-from jobrun.cli.jobs.run_with_progress import SessionKind, run_under_progress
+from jobrun.cli.jobs.run_with_progress import run_under_progress, tee_events
 from jobrun.cli.options import Duration
 from jobrun.cli.terminal import Shell
+from jobrun.core.events import GroupEnded
 from jobrun.runner.options import RunOptions, RunResult
 from tests.support.sample_events import epoch, started
 
@@ -61,12 +62,7 @@ def test_quiet_says_nothing_when_all_is_well(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("text", ["threads", "processes", "ray", "ray:auto", "ray:head:6379"])
-def test_a_session_is_a_name_with_an_address_if_it_has_one(text):
-    assert SessionKind().convert(text, None, None) == text
-
-
-@pytest.mark.parametrize("text", ["thread", "", "processes:auto", "ray:", "ray:head", "ray:a:b"])
-def test_what_is_no_session_is_refused(text):
-    with pytest.raises(click.BadParameter):
-        SessionKind().convert(text, None, None)
+def test_each_event_reaches_two_listeners():
+    first, second = [], []
+    tee_events(first.append, second.append)(GroupEnded("init", 0, 0.0))
+    assert first == second != []

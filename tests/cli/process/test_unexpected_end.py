@@ -14,9 +14,9 @@ from jobrun.cli.process.unexpected_end import (
     extract_frames,
     record_running,
     report_unexpected_end,
-    tee_events,
 )
-from jobrun.cli.supervisor import ChildExit, SharedState
+from jobrun.cli.shared_state import SharedState
+from jobrun.cli.supervisor import ChildExit
 from jobrun.core.events import GroupEnded, GroupStarted, RunStarted, TaskLimited
 
 CRASH = """\
@@ -68,12 +68,6 @@ def test_a_text_takes_the_place_of_a_longer_one():
     shared.write("run", "long" * 9)
     shared.write("run", "ä")
     assert shared.read("run") == "ä"
-
-
-def test_both_are_told():
-    first, second = [], []
-    tee_events(first.append, second.append)(GroupEnded("init", 0, 0.0))
-    assert first == second != []
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from jobrun.graph.checkpoint_policy import CheckpointPolicy, UploadPolicy
 from jobrun.graph.conditions import (
-    CheckpointPolicy,
     Deadline,
     Endless,
     StopAfterEpochs,
     StopAfterTime,
     StopWhen,
     StopWithoutImprovement,
-    UploadPolicy,
 )
 from jobrun.graph.expressions import Compare, Const, NodeBlob
 from tests.support.compiling import compile_text, fault_of, faults_of, job_of

@@ -8,7 +8,8 @@ import pytest
 from jobrun.api import expression, steps
 from jobrun.compile.job import compile_job, complete
 from jobrun.core.errors import SpecError
-from jobrun.graph.conditions import CheckpointPolicy, Probe, StopAfterEpochs, StopWhen
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
+from jobrun.graph.conditions import Probe, StopAfterEpochs, StopWhen
 from jobrun.graph.expressions import Call, Name, NodeBlob
 from jobrun.graph.steps import If, Loop, Stop
 from jobrun.graph.types import (

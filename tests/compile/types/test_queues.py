@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobrun.compile.job import compile_job
-from jobrun.compile.types.infer import infer_job_types
+from jobrun.compile.types.job_types import infer_job_types
 from jobrun.compile.types.queues import sort_tasks
 from jobrun.core.errors import SpecError
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from jobrun.core.origin import Origin
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import (
-    CheckpointPolicy,
     Endless,
     Probe,
     StopAfterEpochs,

@@ -6,7 +6,8 @@ import pytest
 
 from jobrun.api import prepare, steps
 from jobrun.core.errors import UsageError
-from jobrun.graph.conditions import CheckpointPolicy, StopAfterEpochs
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
+from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.text.job import render_job
 from jobrun.graph.types import Cluster, Job, Node, Retry, Task, TaskGroup
 from jobrun.runner.identity.authored import (

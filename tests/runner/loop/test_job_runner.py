@@ -15,13 +15,8 @@ from jobrun.core.errors import (
     TaskFailedError,
 )
 from jobrun.core.events import EpochEnded, GroupStarted, Measured, Noted
-from jobrun.graph.conditions import (
-    CheckpointPolicy,
-    Probe,
-    StopAfterEpochs,
-    StopWhen,
-    StopWithoutImprovement,
-)
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
+from jobrun.graph.conditions import Probe, StopAfterEpochs, StopWhen, StopWithoutImprovement
 from jobrun.graph.expressions import Compare, Const, NodeBlob, OutputRead
 from jobrun.graph.types import Cluster, Job, Node, Output, OutputRef, Task, TaskGroup
 from jobrun.runner.loop.job_runner import JobRunner, ResumePoint, RunLimits

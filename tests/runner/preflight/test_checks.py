@@ -10,7 +10,7 @@ import pytest
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.origin import Origin
-from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.expressions import Builtin, Text
 from jobrun.graph.steps import CallPython, DataFile, If, Load, RunProgram, Save
 from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup

@@ -11,7 +11,7 @@ from jobrun.checkpoint.stores.bucket import Bucket
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.object_url import parse_object_url
 from jobrun.core.origin import Origin
-from jobrun.graph.conditions import CheckpointPolicy, UploadPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy, UploadPolicy
 from jobrun.graph.types import Cluster, Job, Node, TaskGroup
 from jobrun.runner.preflight.upload_access import check_upload
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.runner.saving import cadence
 from jobrun.runner.saving.cadence import LONGEST_S, SaveBudget, loss_bound_s
 from tests.conftest import ALLOWANCE_S

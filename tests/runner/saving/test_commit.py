@@ -13,7 +13,7 @@ from jobrun.checkpoint.save_load_groups import save_group
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import CheckpointCommitted, CheckpointTimes, Noted
-from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.types import Cluster, Job, Node, TaskGroup
 from jobrun.runner.progress import Progress, to_json
 from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata

@@ -7,7 +7,7 @@ import pytest
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import GroupEnded, GroupStarted, Noted
-from jobrun.graph.conditions import UploadPolicy
+from jobrun.graph.checkpoint_policy import UploadPolicy
 from jobrun.graph.types import OutputRef, Task, TaskGroup
 from jobrun.runner.saving.group_uploader import GroupUploader
 from jobrun.session.errors import GroupCancelledError

@@ -13,7 +13,7 @@ from jobrun.checkpoint.stores.object_store import ObjectStore, UploadCancelledEr
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import Noted
 from jobrun.core.object_url import parse_object_url
-from jobrun.graph.conditions import UploadPolicy
+from jobrun.graph.checkpoint_policy import UploadPolicy
 from jobrun.runner.saving.object_upload import BackgroundUploader, ObjectUpload, generation_url
 from jobrun.session.errors import GroupCancelledError
 from jobrun.testing.stores import write_epoch

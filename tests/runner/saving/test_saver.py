@@ -12,7 +12,7 @@ from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import CheckpointCommitted, CheckpointFailed, CheckpointTimes, Noted
-from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.expressions import Call, Const
 from jobrun.graph.steps import Assign, Augment, NameTarget, Net
 from jobrun.graph.types import Cluster, Job, Node, OutputRef, Scope, Task, TaskGroup

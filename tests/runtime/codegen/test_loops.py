@@ -7,7 +7,6 @@ import copy
 
 import numpy as np
 import pytest
-from jobrun.runtime.codegen.profile_meter import Meter
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.expressions import Const
@@ -17,6 +16,7 @@ from jobrun.runtime.codegen.compiler import compile_block
 from jobrun.runtime.codegen.expressions import Globals
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.codegen.loops import build_counted_loop, find_inputs, is_steady, reads_pass
+from jobrun.runtime.codegen.profile_meter import Meter
 from jobrun.runtime.frame.cancel import PASSES
 from jobrun.testing.graphs import expr, steps
 from jobrun.values.compare import same_bits

@@ -15,7 +15,7 @@ from jobrun.checkpoint.save_load_groups import save_group
 from jobrun.checkpoint.write.arena import Arena
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import EnvironmentFaultError, JobrunError
-from jobrun.graph.conditions import CheckpointPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.steps import Guard, If, Loop, Parallel, While
 from jobrun.graph.types import Job, NodeReport, NodeSetup, TaskGroup
 from jobrun.runtime.group_plan import plan_group

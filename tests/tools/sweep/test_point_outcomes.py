@@ -6,7 +6,6 @@ from jobrun.cli.process.run_command import invoke
 from jobrun.core.errors import UsageError
 from jobrun.runner.rundir.run_directories import newest_run
 from jobrun.tools.sweep.axes import enumerate_points, parse_axes
-from jobrun.tools.sweep.compile_points import SweepBase, design_sweep
 from jobrun.tools.sweep.point_outcomes import (
     Objective,
     is_over,
@@ -17,6 +16,7 @@ from jobrun.tools.sweep.point_outcomes import (
     read_outcome,
     score,
 )
+from jobrun.tools.sweep.sweep_design import SweepBase, design_sweep
 from tests.support.sweeps import grow_spec, outcome
 
 

@@ -11,7 +11,7 @@ from dataclasses import field
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.expressions import Name
-from jobrun.graph.query import walk
+from jobrun.graph.step_traversal import walk
 from jobrun.graph.steps import Assign, NameTarget, Net, Op, Step
 from jobrun.runtime.codegen.liveness import access_finder
 from jobrun.runtime.codegen.optimize.alias_analysis import permuted_names

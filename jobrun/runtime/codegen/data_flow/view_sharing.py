@@ -17,7 +17,7 @@ from dataclasses import field
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.expressions import Expr, Name, Sequence
-from jobrun.graph.query import expressions, op_expressions, walk
+from jobrun.graph.step_traversal import expressions, op_expressions, walk
 from jobrun.graph.steps import Assign, Augment, ItemTarget, NameTarget, Net, Op, Step
 from jobrun.graph.types import Scope
 from jobrun.runtime.codegen.data_flow.copy_elision import Moves

@@ -55,7 +55,7 @@ class _TextParser:
         self.faults: list[Fault] = []
 
     def parts(self) -> tuple[str | Hole | Builtin, ...]:
-        """Parse all parts of a text with holes; adjacent literals are merged."""
+        """Parse all parts of a text with holes: literals, holes and builtins."""
         text = self._scalar.text
         found: list[str | Hole | Builtin] = []
         position = 0
@@ -85,7 +85,7 @@ class _TextParser:
             return []
 
     def _parse_hole(self, start: int) -> tuple[Hole, int]:
-        """Parse the hole of a text that opens at ``start``; return it, and the offset behind it."""
+        """Parse one hole of a text, ``{expr:format}``; return it, and the offset behind it."""
         text = self._scalar.text
         colon, end = _find_hole_end(text, start + 1)
         if end is None:
@@ -127,7 +127,7 @@ class _TextParser:
 
 
 def _find_hole_end(text: str, start: int) -> tuple[int | None, int | None]:
-    """Find where a hole in a text ends, and the colon before its format, or None.
+    """Find where a text's hole ``{expr:format}`` ends, and its colon; None where missing.
 
     Colons and braces inside brackets or quotes belong to the expression.
     """
@@ -155,7 +155,7 @@ def _find_hole_end(text: str, start: int) -> tuple[int | None, int | None]:
 
 
 def _find_format_end(text: str, position: int) -> int | None:
-    """Find the brace that ends the format of a hole in a text; refuse nested fields in it."""
+    """Find the brace that ends the format in a text's hole ``{expr:format}``, or None."""
     depth = 0
     for at in range(position, len(text)):
         if text[at] == "}" and depth == 0:

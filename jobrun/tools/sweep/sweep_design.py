@@ -78,7 +78,7 @@ class SweepBase:
         return load_spec(self.spec, values=self.values, overrides=(*self.overrides, *overrides))
 
     def sweep_name(self) -> str:
-        """Return the name of the sweep, or the job's if none is given.
+        """Return the name of the designed sweep, or of its job if none was given.
 
         Raises:
             SpecError: The spec is needed for it, and is not valid.
@@ -105,7 +105,7 @@ class Design:
 
 
 def design_sweep(base: SweepBase, axes: Sequence[Axis], points: Sequence[Point]) -> Design:
-    """Design a sweep: check the spec, every axis and every point; execute nothing.
+    """Design a sweep: check the spec, every axis and every point, before any run starts.
 
     Args:
         base: What all points have in common.
@@ -130,7 +130,7 @@ def design_sweep(base: SweepBase, axes: Sequence[Axis], points: Sequence[Point])
 
 
 def _usable_name(name: str) -> str:
-    """Check the name of a sweep by its design: it becomes part of file names.
+    """Check the name of a sweep while it is designed: it becomes part of file names.
 
     Raises:
         UsageError: E403, it cannot.
@@ -142,7 +142,7 @@ def _usable_name(name: str) -> str:
 
 
 def _samples(axes: Sequence[Axis]) -> tuple[Point, ...]:
-    """Combine samples of each axis with first values of the others, to check a sweep's design.
+    """Combine samples of axes to points by which a sweep's design is checked before any starts.
 
     Not the spec without any: there may be params that get their only value here.
     """
@@ -217,7 +217,7 @@ def _job_name(sweep: str, values: Mapping[str, Any]) -> str:
 
 
 def _best(job: Job) -> tuple[str, str]:
-    """Choose the metric by which a sweep's design judges points: the spec's best, or first."""
+    """Choose the metric by which the design of a sweep ranks points, from the job's conditions."""
     for condition in job.stop:
         if isinstance(condition, StopWithoutImprovement):
             return condition.metric, condition.mode

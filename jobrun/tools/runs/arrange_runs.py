@@ -55,7 +55,10 @@ class Condition:
 
     @property
     def number(self) -> float | None:
-        """The number that a value is compared with, a duration in seconds; None for text."""
+        """The number in a condition by which runs are filtered; None for text.
+
+        A duration is in seconds.
+        """
         if self.name in _DURATIONS:
             return parse_span(self.text)
         try:
@@ -84,7 +87,7 @@ class RunGroup:
 
 
 def parse_condition(text: str) -> Condition:
-    """Parse a condition by which the table of runs is filtered.
+    """Parse a condition by which runs are filtered, such as ``rate<0.1``.
 
     Raises:
         UsageError: E449, it is not ``NAME<VALUE`` with one of ``< <= > >= = !=``.
@@ -105,7 +108,7 @@ def parse_condition(text: str) -> Condition:
 
 
 def find_column(name: str, runs: Sequence[RunSummary]) -> str:
-    """Find the column of the table that a user's text names, among those of some runs.
+    """Find the column by which runs are sorted or filtered, named by a user's text.
 
     Returns:
         ``params.NAME``, ``metrics.NAME``, or one of ``OWN_COLUMNS``.
@@ -129,7 +132,7 @@ def find_column(name: str, runs: Sequence[RunSummary]) -> str:
 
 
 def read_column(run: RunSummary, column: str, now: datetime) -> Value | None:
-    """Read a run's value in a column that ``find_column`` returned; None where it has none."""
+    """Read a run's value in a column by which runs are arranged; None where it has none."""
     kind, dot, name = column.partition(".")
     if dot:
         return (run.params if kind + dot == PARAMS else run.metrics).get(name)
@@ -148,7 +151,7 @@ def read_column(run: RunSummary, column: str, now: datetime) -> Value | None:
 def filter_runs(
     runs: Sequence[RunSummary], conditions: Iterable[Condition], now: datetime
 ) -> list[RunSummary]:
-    """Select the runs for the table for which all conditions hold.
+    """Filter runs: select those for which all conditions hold.
 
     Raises:
         UsageError: E449, no run has the column of a condition, or text is compared by size.
@@ -168,7 +171,7 @@ def filter_runs(
 
 
 def sort_runs(runs: Sequence[RunSummary], text: str, now: datetime) -> list[RunSummary]:
-    """Sort the table of runs by a column, descending behind ``-``; those without a value last.
+    """Sort runs by a column, descending behind ``-``; those without a value come last.
 
     Raises:
         UsageError: E449, no run has the column.
@@ -224,7 +227,7 @@ def _with_best(run: RunSummary, run_dir: Path, name: str, mode: str) -> RunSumma
 def group_runs(
     runs: Sequence[RunSummary], *, nest_forks: bool = True, always: Collection[str] = ()
 ) -> list[RunGroup]:
-    """Group the table of runs by job, the points of a sweep together, newer groups later.
+    """Arrange runs in groups by job, the points of a sweep together, newer groups later.
 
     Args:
         runs: The runs, in the order that they are shown in.
@@ -255,7 +258,7 @@ def _group(
 
 
 def _nested(runs: Sequence[RunSummary]) -> list[tuple[RunSummary, int]]:
-    """Order the table so that forks follow their parents, with the depth of each."""
+    """Arrange runs so that forks follow their parents, with the depth of each."""
     present = {run.run_id for run in runs}
     forks: dict[str, list[RunSummary]] = {}
     roots: list[RunSummary] = []
@@ -290,7 +293,7 @@ def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
 
 
 def render_csv(runs: Sequence[RunSummary]) -> str:
-    """Render the table of runs as CSV, with all params and metrics and all digits."""
+    """Render arranged runs as CSV text, with all params and metrics and all digits."""
     columns = [*_union(runs, PARAMS), *_union(runs, METRICS)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

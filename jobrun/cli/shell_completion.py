@@ -47,7 +47,7 @@ def command(shell: Shell, shell_name: str | None) -> None:
 
 
 def answer_request(instruction: str) -> int:
-    """Answer the request of a shell's completion script; its details are in the environment.
+    """Answer one request of the shell completion script, which the environment describes.
 
     Args:
         instruction: Such as ``bash_complete``.
@@ -81,7 +81,7 @@ class WholeLineBash(BashComplete):
     source_template = BashComplete.source_template.replace(_GIVEN, _WANTED)
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Return the complete words that bash's script passes, and the word being typed."""
+        """Split a line that bash wants completed into whole words and the word being typed."""
         line = os.environ["COMP_WORDS"]
         words = split_arg_string(line)
         if not words or line[-1:].isspace():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jobrun.compile.job import compile_job
-from jobrun.compile.types.infer import infer_state_types
+from jobrun.compile.types.job_types import infer_state_types
 from jobrun.graph.types import Job
 from jobrun.ops.abstract_values import Known
 from jobrun.spec.load import load_spec

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jobrun.core.errors import UsageError
-from jobrun.tools.runs.summarise_runs import RunSummary
-from jobrun.tools.runs.table import (
+from jobrun.tools.runs.arrange_runs import (
     filter_runs,
     find_column,
     group_runs,
@@ -16,6 +15,7 @@ from jobrun.tools.runs.table import (
     render_csv,
     sort_runs,
 )
+from jobrun.tools.runs.summarise_runs import RunSummary
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 

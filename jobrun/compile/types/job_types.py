@@ -21,8 +21,8 @@ from jobrun.core.errors import Fault
 from jobrun.core.garbage_collection import collector_paused
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.conditions import Probe, StopWhen
-from jobrun.graph.query import ops
 from jobrun.graph.readers import ReadQueue, ReadRecords
+from jobrun.graph.step_traversal import ops
 from jobrun.graph.steps import Assign, Augment, NameTarget, Step
 from jobrun.graph.types import GroupName, Job, Scope, Task, TaskGroup
 from jobrun.ops.abstract_values import NONE, TEXT, UNKNOWN, Known, items_in, join, without_value
@@ -107,7 +107,7 @@ class _JobInference:
 
     @property
     def shared(self) -> Shared:
-        """The inferred types of records in each queue that nodes of the job share."""
+        """The types of records in shared queues, as inferred for the whole job."""
         return self._sent.shared
 
     def types(self) -> Types:
@@ -127,7 +127,7 @@ class _JobInference:
         return Types(owned, self._made, self._faults.faults.all())
 
     def _equivalence_key(self, node: str) -> object:
-        """Return a key equal for nodes on which a job does the same, inferred once."""
+        """Return a key by which nodes that do the same share one inference of the job's types."""
         tasks = tuple(
             (name, tuple(task.path for task in by_node.get(node, ())))
             for name, by_node in self._groups.items()
@@ -261,7 +261,7 @@ def _by_node(group: TaskGroup) -> dict[str, tuple[Task, ...]]:
 
 
 def _volatile(group: TaskGroup, node: str, tasks: tuple[Task, ...]) -> frozenset[str]:
-    """Return blobs of a job whose types cannot be inferred: reports or hogwild tasks write them."""
+    """Return the blobs of a job whose types stay unknown: reports or hogwild tasks write them."""
     reports = [one.report.steps for one in group.reports if one.node == node]
     reports += [report.steps for task in tasks for report in task.reports]
     return frozenset(

@@ -71,7 +71,7 @@ def read_pages() -> Mapping[str, Page]:
 
 
 def iter_blocks(text: str) -> Iterator[Block]:
-    """Iterate over the fenced blocks of a manual page, in their order."""
+    """Iterate over the fenced code blocks of a Markdown page of the manual."""
     pieces = re.split(r"^```(.*)\n", text, flags=re.MULTILINE)
     for head, body in zip(pieces[1::4], pieces[2::4], strict=True):
         language, *words = head.split() or [""]
@@ -79,7 +79,7 @@ def iter_blocks(text: str) -> Iterator[Block]:
 
 
 def render_for_terminal(text: str, width: int) -> str:
-    """Render a page of the manual as plain text; links name the command that shows the page.
+    """Render a Markdown page of the manual as plain text, with links as commands to type.
 
     Args:
         text: As Markdown.
@@ -99,7 +99,7 @@ def render_for_terminal(text: str, width: int) -> str:
 
 
 def render_as_html(text: str) -> str:
-    """Render a page of the manual as HTML without its title; links lead to other sections.
+    """Render a Markdown page of the manual as HTML without its title; links lead to sections.
 
     HTML inside the Markdown is escaped.
     """

@@ -7,9 +7,9 @@ import pytest
 from jobrun.core.error_catalogue import read_catalogue
 from jobrun.ops.table import OPERATORS
 from jobrun.spec.models.json_schema import schema
+from jobrun.tools.manual.html_manual import render_manual
 from jobrun.tools.manual.keys import read_tables
-from jobrun.tools.manual.page import render_manual
-from jobrun.tools.manual.pages import read_pages
+from jobrun.tools.manual.markdown_pages import read_pages
 from tests.support.browser import browsing
 
 

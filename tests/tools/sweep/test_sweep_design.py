@@ -7,7 +7,7 @@ from jobrun.core.text.names import FILE_NAME
 from jobrun.spec.dump import spec_digest
 from jobrun.spec.load import load_spec
 from jobrun.tools.sweep.axes import enumerate_points, parse_axes
-from jobrun.tools.sweep.compile_points import SweepBase, design_sweep
+from jobrun.tools.sweep.sweep_design import SweepBase, design_sweep
 from tests.support.sweeps import grow_spec
 
 

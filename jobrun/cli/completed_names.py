@@ -39,14 +39,14 @@ class CompletedText(_TextType):
         self._offer = offer
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text of an option with completions unchanged: any text is permitted."""
+        """Accept any text for an option with completed names: the names only make suggestions."""
         del param, ctx
         return str(value)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem[str]]:
-        """List the completions that begin with the incomplete word."""
+        """List the names, offered for an option, that begin with the incomplete word."""
         del param
         found: list[CompletionItem[str]] = []
         with suppress(JobrunError, OSError, ValueError):

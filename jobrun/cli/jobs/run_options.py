@@ -1,0 +1,228 @@
+"""Define the options shared by commands that execute jobs, such as ``run`` and ``fork``."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from jobrun.cli.options import Duration, RepeatableText, log_format_option, option
+from jobrun.cli.terminal import Shell
+from jobrun.core.errors import UsageError
+from jobrun.core.notify_target import NotifyTarget, parse_targets
+from jobrun.core.resource_usage import process_start
+from jobrun.runner.options import RunOptions
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_EPOCHS = click.IntRange(min=1)
+
+
+class SessionKind(click.types.StringParamType):
+    """A parameter type for sessions: ``threads``, ``processes``, ``ray`` or ``ray:ADDRESS``."""
+
+    name = "session"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Complete the value of ``--session``, an option shared by commands that execute jobs."""
+        del ctx, param
+        known = ("threads", "processes", "ray", "ray:auto")
+        return [CompletionItem(one) for one in known if one.startswith(incomplete)]
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Validate ``--session``, an option shared by commands that execute jobs; return it.
+
+        Raises:
+            click.BadParameter: There is no such session, or the address is none.
+        """
+        kind, colon, address = str(value).partition(":")
+        if kind == "ray" and (not colon or re.fullmatch(r"auto|[^:\s]+:\d+", address)):
+            return str(value)
+        if kind == "ray":
+            self.fail(f"'{address}' is not an address: ray:auto or ray:HOST:PORT", param, ctx)
+        if value not in ("threads", "processes"):
+            self.fail(f"'{value}' is not one of: threads, processes, ray, ray:ADDRESS", param, ctx)
+        return str(value)
+
+
+def limit_options(function: Function) -> Function:
+    """Add the shared options of limits and output, as ``--epochs``, to a command that runs jobs."""
+    for decorate in reversed(
+        (
+            option("--epochs", type=_EPOCHS, metavar="N", help="Finish after N epochs in total."),
+            option(
+                "--max-epochs",
+                type=_EPOCHS,
+                metavar="N",
+                help="Run at most N epochs; exit code 75.",
+            ),
+            option(
+                "--time",
+                "time_s",
+                type=Duration(),
+                metavar="2h",
+                help="Stop after this time (exit code 75).",
+            ),
+            option(
+                "--grace",
+                "grace_s",
+                type=Duration(),
+                default="25s",
+                show_default=True,
+                metavar="25s",
+                help="Grace period after a signal.",
+            ),
+            option(
+                "--trust-dir",
+                "trust",
+                is_flag=True,
+                help="Accept a directory that others can write to.",
+            ),
+            session_options,
+            option(
+                "--map",
+                "places",
+                type=RepeatableText(),
+                multiple=True,
+                metavar="NODE=NODE",
+                help="Run the first node in place of the second.",
+            ),
+            option("-q", "--quiet", is_flag=True, help="Print only warnings and errors."),
+            option("-v", "--verbose", is_flag=True, help="Print every epoch, task and save."),
+            option("--profile", is_flag=True, help="Show the time per step; write a trace."),
+            option(
+                "--notify",
+                type=RepeatableText(),
+                multiple=True,
+                metavar="URL|CMD",
+                help="Send news of the run there; repeatable.",
+            ),
+            option(
+                "--listener",
+                "listeners",
+                type=RepeatableText(),
+                multiple=True,
+                metavar="NAME",
+                help="Send metrics to tensorboard, mlflow …",
+            ),
+            log_format_option(),
+            option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+        )
+    ):
+        function = decorate(function)
+    return function
+
+
+def session_options(function: Function) -> Function:
+    """Add the shared options ``--session`` and ``--max-failures`` to a command that runs jobs."""
+    for decorate in reversed(
+        (
+            option(
+                "--session",
+                type=SessionKind(),
+                default="threads",
+                metavar="KIND",
+                help="threads (default), processes or ray[:ADDRESS].",
+            ),
+            option(
+                "--max-failures",
+                type=click.IntRange(min=0),
+                default=3,
+                show_default=True,
+                metavar="N",
+                help="Give up after N lost nodes.",
+            ),
+        )
+    ):
+        function = decorate(function)
+    return function
+
+
+def session_arguments(given: Mapping[str, Any]) -> list[str]:
+    """Repeat the options ``--session`` and ``--max-failures`` as words of a new command line."""
+    return ["--session", given["session"], "--max-failures", str(given["max_failures"])]
+
+
+def drift_options(function: Function) -> Function:
+    """Add the shared options ``--accept-drift``, ``--strict``, ``--allow-lost`` to a command."""
+    for decorate in reversed(
+        (
+            option(
+                "--accept-drift",
+                "accept",
+                type=RepeatableText(),
+                multiple=True,
+                metavar="FIELD",
+                help="Accept a change of FIELD; repeatable.",
+            ),
+            option("--strict", is_flag=True, help="Refuse other versions and processors."),
+            option("--allow-lost", is_flag=True, help="Continue if the newest epoch is missing."),
+        )
+    ):
+        function = decorate(function)
+    return function
+
+
+def spec_arguments(
+    spec: str | None, values: tuple[str, ...], overrides: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Repeat the options ``--spec``, ``--values`` and ``--set`` as words of a new command line."""
+    words = ["--spec", spec] if spec else []
+    for name, texts in (("--values", values), ("--set", overrides)):
+        words += [word for text in texts for word in (name, text)]
+    return tuple(words)
+
+
+def _notify_targets(texts: tuple[str, ...]) -> tuple[NotifyTarget, ...]:
+    """Parse the values of ``--notify``, an option shared by commands that execute jobs.
+
+    Raises:
+        UsageError: E223, one is neither a URL nor a command.
+    """
+    try:
+        return parse_targets(texts)
+    except ValueError as error:
+        raise UsageError.of(
+            "E223", str(error), "write --notify https://ntfy.sh/my-topic, or --notify 'mail -s …'"
+        ) from error
+
+
+def build_run_options(run_dir: Path, given: Mapping[str, Any], shell: Shell) -> RunOptions:
+    """Convert the options shared by commands that execute jobs to the runner's ``RunOptions``."""
+    shared = shell.shared
+
+    def restart(hash_seed: str) -> NoReturn:
+        if shared is not None:
+            shared.write("hash", hash_seed)
+        raise click.exceptions.Exit(0)
+
+    return RunOptions(
+        run_dir=run_dir,
+        session=given["session"],
+        epochs=given["epochs"] or 0,
+        max_epochs=given["max_epochs"] or 0,
+        time_s=given["time_s"] or 0.0,
+        grace_s=given.get("grace_s", 25.0),
+        epoch=given.get("epoch"),
+        strict=given.get("strict", False),
+        accept=given.get("accept", ()),
+        allow_lost=given.get("allow_lost", False),
+        trust=given.get("trust", False),
+        max_failures=given.get("max_failures", 3),
+        places=tuple(given.get("places", ())),
+        given=given.get("given", ()),
+        notify=_notify_targets(given.get("notify", ())),
+        listeners=tuple(given.get("listeners", ())),
+        keep=shared.keep if shared is not None else None,
+        restart=restart if shared is not None and shared.can_start_again else None,
+        # A supervised command began with its parent; without one, what runs now may be long-lived.
+        started=process_start(os.getppid()) if shared is not None else time.monotonic(),
+    )
