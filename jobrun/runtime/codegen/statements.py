@@ -215,7 +215,7 @@ class StatementBuilder:
             left, right = plain.left, plain.right
             if isinstance(left, ast.Name) and isinstance(right, ast.Name | ast.Constant):
                 again = ast.BinOp(load(left.id), plain.op, right)
-                made = ast.IfExp(self._is_float(left.id), again, made)
+                made = ast.IfExp(self._is_float_or_array(left.id), again, made)
         bound = [self.bind(target.name, made)]
         return [*bound, assign(spare, ast.Constant(None))] if spare else bound
 
@@ -313,19 +313,23 @@ class StatementBuilder:
             made = [old, *made, assign(variable, self._helper(coercion.as_operand, load(variable)))]
         if _multiplies(changed):
             made.append(ast.Expr(self._helper(coercion.require_bounded, load(variable))))
-        if len(made) > 1 and isinstance(value, ast.Name | ast.Constant):
+        if len(made) > 1:
             plain = ast.AugAssign(store(variable), _kind(op), value)
-            return [ast.If(self._is_float(variable), [plain], made)]
+            return [ast.If(self._is_float_or_array(variable), [plain], made)]
         return made
 
-    def _is_float(self, variable: str) -> ast.expr:
-        """Generate the test, for an operator's statement, whether a variable is a Python float.
+    def _is_float_or_array(self, variable: str) -> ast.expr:
+        """Generate the test, for an operator's statement, whether a blob is a float or an array.
 
         Then a sum or product with it is no list, tuple or int, and there is nothing to check: a
-        check takes longer than the operator itself.
+        check takes longer than a small operator itself.
         """
-        kind = call(self.globals.bind(type, "type"), load(variable))
-        return ast.Compare(kind, [ast.Is()], [self.globals.bind(float, "float")])
+
+        def is_of(kind: type) -> ast.expr:
+            own = call(self.globals.bind(type, "type"), load(variable))
+            return ast.Compare(own, [ast.Is()], [self.globals.bind(kind, kind.__name__)])
+
+        return ast.BoolOp(ast.Or(), [is_of(float), is_of(np.ndarray)])
 
     def _delete(self, name: str) -> ast.stmt:
         variable = self.private.get(name)

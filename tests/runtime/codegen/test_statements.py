@@ -9,6 +9,7 @@ import pytest
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.types import OutputRef
+from jobrun.runtime.codegen import coercion
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.compare import same_bits
 from tests.support.step_bench import Bench
@@ -351,3 +352,17 @@ def test_a_list_is_refused_where_a_float_is_not_checked(bench, text):
         bench.do(text, shared="")
 
     assert caught.value.faults[0].code == "E248"
+
+
+@pytest.mark.parametrize("text", ["a += M[0]", "a *= M[1, :2] * 3", "a = a * 2"])
+def test_an_array_needs_no_check_for_lists_and_long_integers(monkeypatch, text):
+    checked = []
+    for name in ("as_operand", "require_bounded"):
+        whole = getattr(coercion, name)
+        monkeypatch.setattr(
+            coercion, name, lambda value, whole=whole: checked.append(value) or whole(value)
+        )
+
+    with Bench(a=np.arange(2.0), M=np.ones((2, 2))) as bench:
+        bench.do(text, shared="")
+        assert not any(one is bench.blobs["a"] for one in checked)
