@@ -118,6 +118,8 @@ def unbound_classes(value: Value) -> list[str]:
             found[one.class_name] = None
         if type(one) in _DICT_NAMES:
             rest += one.values()
+            if not _NAMES.issuperset(map(type, one)):
+                rest += one
         elif type(one) in (list, tuple):
             rest += one
         elif is_record(one):
@@ -511,6 +513,9 @@ def take_tree(adapter: Adapter, value: Value, path: Path = ()) -> Any:
         raise UnsavableError(path, what) from error
 
 
+_HASHED = (set, frozenset)
+
+
 def make_adapted(name: str, version: int, tree: Any) -> Any:
     """Make a value from the tree that its adapter returned, or an ``UnboundValue``.
 
@@ -526,9 +531,15 @@ def make_adapted(name: str, version: int, tree: Any) -> Any:
             f"a value of class {name} was saved by version {version} of its adapter, and version "
             f"{adapter.version} is here"
         )
+    if kind in _HASHED and unbound_classes(tree):
+        # The order of its items is that of their hashes, which stand-ins do not have.
+        return UnboundValue(name, version, tree)
     try:
         return adapter.make(kind, tree)
     except Exception as error:
+        if unbound_classes(tree):
+            # Made as soon as they are loaded: a defaultdict whose default is a user's function.
+            return UnboundValue(name, version, tree)
         raise _unmade_error(name, error) from error
 
 

@@ -33,6 +33,10 @@ class UnboundRecord:
     form: Form
     items: Mapping[str, Any]
 
+    def __hash__(self) -> int:
+        # It may be the key of a dict.
+        return hash((self.class_name, *self.items.values()))
+
     @property
     def title(self) -> str:
         """What a record without its class is, in words: named tuple or dataclass, and its name."""
