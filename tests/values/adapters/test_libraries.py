@@ -386,3 +386,12 @@ def test_an_environment_with_an_attribute_that_cannot_be_kept_is_refused_by_name
         flatten_values({"env": capture_object("env", env)})
     del env.unwrapped.simulation
     assert copy_object_state("env", env)
+
+
+def test_what_pandas_has_looked_up_before_is_no_part_of_an_array():
+    pandas = need("pandas")
+    values = pandas.array([1, None], dtype="Int64")
+    before = flatten([values]).structure
+
+    assert values.dtype.kind == "i"
+    assert flatten([values]).structure == before
