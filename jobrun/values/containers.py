@@ -111,6 +111,8 @@ def unbound_classes(value: Value) -> list[str]:
             found[one.class_name] = None
         if type(one) in _DICT_NAMES:
             rest += one.values()
+            if not _NAMES.issuperset(map(type, one)):
+                rest += one
         elif type(one) in (list, tuple):
             rest += one
         elif is_record(one):
@@ -442,8 +444,8 @@ class _Unflattener:
     def _adapted(self, node: Any, path: Path) -> Any:
         name, version = str(node["adapted"]), int(node.get("version", 1))
         if "rest" not in node:
-            return make_adapted(name, version, self.value(node["of"], path))
-        made = make_adapted(name, version, self.value(node["of"], (*path, "new")))
+            return make_adapted(name, version, self.value(node["of"], path), unbound_classes)
+        made = make_adapted(name, version, self.value(node["of"], (*path, "new")), unbound_classes)
         self.made[path] = made
         fill_adapted(made, name, self.value(node["rest"], (*path, "rest")))
         return made

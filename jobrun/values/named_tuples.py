@@ -38,6 +38,10 @@ class UnboundRecord:
     form: Form
     items: Mapping[str, Any]
 
+    def __hash__(self) -> int:
+        # It may be the key of a dict.
+        return hash((self.class_name, *self.items.values()))
+
     @property
     def title(self) -> str:
         """The words for a named tuple or dataclass whose class is not loaded."""

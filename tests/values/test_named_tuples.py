@@ -14,6 +14,7 @@ from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.blob_kinds import describe
 from jobrun.values.compare import same_bits
 from jobrun.values.containers import flatten, unbound_classes, unflatten
+from jobrun.values.copies import detach
 from jobrun.values.named_tuples import UnboundRecord
 from tests.support.tables import each_case
 
@@ -145,6 +146,17 @@ def test_a_class_that_is_not_loaded_is_shown_without_it(monkeypatch):
     assert flatten(found).structure == parts.structure
     monkeypatch.setitem(sys.modules, module.__name__, module)
     assert type(back(found)["p"]) is module.Pair
+
+
+@pytest.mark.parametrize("value", [{Point(1, 5): 1, Point(2, 5): 2}, [{Point(1, 5), Point(2, 5)}]])
+def test_a_key_whose_class_is_not_loaded_is_made_when_it_is(monkeypatch, value):
+    parts = flatten(value)
+    monkeypatch.setattr(named_nodes, "find_class", lambda _: None)
+    unbound = unflatten(parts.structure, parts.leaves)
+
+    assert unbound_classes(unbound)
+    monkeypatch.undo()
+    assert same_bits(detach(unbound), value)
 
 
 def test_a_class_with_other_fields_is_refused(monkeypatch):

@@ -12,7 +12,6 @@ from typing import Any
 from jobrun.values.adapters.python_objects import (
     fill_object,
     new_object,
-    object_adapter,
     object_tree,
 )
 from jobrun.values.adapters.registry import Adapter
@@ -32,12 +31,21 @@ def find(kind: type) -> Adapter | None:
     if kind.__name__ == "SingleBlockManager":
         return _SINGLE_BLOCK
     is_value = issubclass(kind, pandas.Timestamp | pandas.Timedelta)
-    return object_adapter(*_PACKAGES, immutable=is_value, inner=not is_value)
+    return Adapter(_tree, _make, fill=fill_object, immutable=is_value, inner=not is_value)
+
+
+def _tree(value: Any) -> Any:
+    tree, rest = object_tree(value)
+    state = rest.get("state")
+    if isinstance(state, dict) and "_cache" in state:
+        # What properties have computed: it depends on what was looked at in this process.
+        rest = rest | {"state": {name: part for name, part in state.items() if name != "_cache"}}
+    return tree, rest
 
 
 def _copied_tree(value: Any) -> Any:
     # Frames and indices share memory until one of them is written to, which no user can see.
-    return object_tree(value.copy(deep=True))
+    return _tree(value.copy(deep=True))
 
 
 def _make(kind: type, tree: Any) -> Any:

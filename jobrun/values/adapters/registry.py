@@ -304,8 +304,19 @@ def take_tree(adapter: Adapter, value: Any, path: Path = ()) -> Any:
         raise UnsavableError(path, what) from error
 
 
-def make_adapted(name: str, version: int, tree: Any) -> Any:
+_HASHED = (set, frozenset)
+
+
+def make_adapted(
+    name: str, version: int, tree: Any, list_unbound: Callable[[Any], list[str]]
+) -> Any:
     """Make a value by its adapter from its tree, or an ``UnboundValue`` without adapter.
+
+    Args:
+        name: The value's class, ``module:qualified.name``.
+        version: Of the form of the tree.
+        tree: What the adapter returned for the value.
+        list_unbound: Lists the classes in a tree that are not loaded, by name.
 
     Raises:
         ValueError: The adapter fails, or the tree is of another version of it.
@@ -319,9 +330,15 @@ def make_adapted(name: str, version: int, tree: Any) -> Any:
             f"a value of class {name} was saved by version {version} of its adapter, and version "
             f"{adapter.version} is here"
         )
+    if kind in _HASHED and list_unbound(tree):
+        # The order of its items is that of their hashes, which stand-ins do not have.
+        return UnboundValue(name, version, tree)
     try:
         return adapter.make(kind, tree)
     except Exception as error:
+        if list_unbound(tree):
+            # Made as soon as they are loaded: a defaultdict whose default is a user's function.
+            return UnboundValue(name, version, tree)
         raise _unmade_error(name, error) from error
 
 

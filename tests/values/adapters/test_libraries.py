@@ -487,3 +487,12 @@ def test_a_module_of_linen_is_refused_as_code_and_the_mend_names_what_to_keep():
 
     with pytest.raises(TaskFailedError, match=r"flax\.linen, which is code.*params, opt_state"):
         detach({"apply": linen.Dense(3).apply})
+
+
+def test_what_pandas_has_looked_up_before_is_no_part_of_an_array():
+    pandas = need("pandas")
+    values = pandas.array([1, None], dtype="Int64")
+    before = flatten([values]).structure
+
+    assert values.dtype.kind == "i"
+    assert flatten([values]).structure == before

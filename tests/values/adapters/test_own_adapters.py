@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import defaultdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -150,6 +151,26 @@ def test_a_value_whose_class_is_not_loaded_is_passed_on_and_made_when_it_is(monk
     assert "not loaded" in containers.describe_tree(unbound["a"][0])
     monkeypatch.undo()
     assert same_bits(detach(unbound), value)
+
+
+def test_a_value_made_of_a_function_that_is_not_loaded_is_made_when_it_is(monkeypatch):
+    value = {"a": [defaultdict(count, b=1)]}
+    parts = flatten(value)
+    found = containers.find_by_name
+    monkeypatch.setattr(
+        containers, "find_by_name", lambda name: None if "count" in name else found(name)
+    )
+    unbound = unflatten(parts.structure, parts.leaves)
+
+    assert containers.unbound_classes(unbound)
+    monkeypatch.undo()
+    made = detach(unbound)["a"][0]
+    assert made == {"b": 1}
+    assert made["new"] == 3
+
+
+def count():
+    return 3
 
 
 def test_an_entry_point_adapts_the_classes_of_its_package(monkeypatch):
