@@ -32,6 +32,7 @@ def test_the_newest_run_is_shown_with_all_that_matters(run, capsys):
         "0.5",
         "epoch 4, ",
         "x is 0.5",
+        f", begun {run.record.created[:16].replace('T', ' ')} UTC",
     ):
         assert words in said
 
