@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +54,8 @@ def render_rows(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
     for name, text in rows:
         parts = [text]
         if len(text) > room:
+            import textwrap  # noqa: PLC0415 - seldom
+
             parts = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
         head = name if len(name) <= label else f"{name[: label - 1]}…"
         for number_, part in enumerate(parts):

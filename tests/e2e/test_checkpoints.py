@@ -210,7 +210,7 @@ def test_times_of_each_node_are_in_the_log_and_in_the_inspection(tmp_path, capsy
     assert invoke([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["saved"]["epoch"] == 4
     assert invoke(arguments) == 0
-    assert "MB/s), slowest node" in capsys.readouterr().out
+    assert "iB/s), slowest node" in capsys.readouterr().out
 
 
 def test_times_are_in_no_file_of_a_checkpoint(tmp_path):

@@ -95,3 +95,32 @@ def test_c_code_that_holds_the_gil_can_print_any_amount(tmp_path):
 
     assert ended.returncode == 0
     assert ended.stdout.splitlines()[0] == " " * 3_999_999 + "7"
+
+
+@pytest.mark.parametrize("restart", ["epoch", "never"])
+def test_prints_of_a_reader_are_logged_under_the_task_that_reads(tmp_path, restart):
+    (tmp_path / "rows.py").write_text(
+        "class Rows:\n"
+        "    def __init__(self):\n"
+        "        print('opened')\n"
+        "    def __iter__(self):\n"
+        "        for number in range(4):\n"
+        "            print('row', number)\n"
+        "            yield number\n"
+    )
+    (tmp_path / "rows.yaml").write_text(
+        "jobrun: 1\nname: rows\n"
+        f"readers: {{r: {{call: 'rows:Rows', fields: [n], limit: 2, restart: {restart}}}}}\n"
+        "init: [{task: first, steps: ['x = 0']}]\n"
+        "epoch: [{task: count, read: r, steps: ['x += n']}]\nstop: [epochs: 2]\n"
+    )
+
+    assert jobrun("run", "rows.yaml", cwd=tmp_path).returncode == 0
+
+    said = jobrun("logs", "latest", "count", cwd=tmp_path).stdout.splitlines()
+    rows = [line for line in said if "row" in line]
+    # A row further on may be read at once, in whichever epoch, to know whether there is one.
+    assert rows[:2] == ["[1] row 0", "[1] row 1"]
+    assert rows[-1] == ("[2] row 1" if restart == "epoch" else "[2] row 3")
+    assert len(rows) == 4
+    assert said[0] == "[1] opened"

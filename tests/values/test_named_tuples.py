@@ -151,7 +151,7 @@ def test_a_class_that_is_not_loaded_is_shown_without_it(monkeypatch):
 @pytest.mark.parametrize("value", [{Point(1, 5): 1, Point(2, 5): 2}, [{Point(1, 5), Point(2, 5)}]])
 def test_a_key_whose_class_is_not_loaded_is_made_when_it_is(monkeypatch, value):
     parts = flatten(value)
-    monkeypatch.setattr(named_nodes, "find_class", lambda _: None)
+    monkeypatch.setattr(named_tuples, "find_class", lambda _: None)
     unbound = unflatten(parts.structure, parts.leaves)
 
     assert unbound_classes(unbound)

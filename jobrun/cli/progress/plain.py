@@ -135,7 +135,7 @@ def render_heading(event: RunStarted) -> str:
 
 def render_times(event: CheckpointTimes) -> str:
     """Render a plain line of progress for a transfer: ``upload of epoch 3: 2.1 MiB, 0.2 s, …``."""
-    speed = f"{number(event.megabytes_per_s)} MB/s, slowest node {event.slowest}"
+    speed = f"{size(round(event.megabytes_per_s * 1e6))}/s, slowest node {event.slowest}"
     return (
         f"{event.action} of epoch {event.epoch}: {size(event.size_bytes)}, "
         f"{span(event.seconds)}, {speed}"

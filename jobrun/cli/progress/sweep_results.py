@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -33,6 +34,7 @@ _PARTS = "▏▎▍▌▋▊▉█"
 _LOG_FROM = 50.0
 _MOST_WHY = 72
 _LEAST_ROOM = 30
+_LONGEST_HEAD = 24
 _GAP = 4
 
 
@@ -47,18 +49,33 @@ def print_results(found: Sequence[Outcome], aim: Objective, shell: Shell) -> Non
         force_terminal=coloured,
         color_system="standard" if coloured else None,
     )
-    needed = Measurement.get(console, console.options, build_table(found, best[:1], aim)).maximum
-    room = width - needed
+    names = metrics_of(found, aim)
+    shown = list(names)
+    # Unbounded, to measure what the cells need.
+    options = console.options.update(width=_PIPE_WIDTH)
+    while True:
+        table = build_table(found, best[:1], aim, shown)
+        room = width - Measurement.get(console, options, table).maximum
+        if room >= 0 or len(shown) <= 1:
+            break
+        shown.pop()
     with console.capture() as caught:
-        console.print(build_table(found, best[:1], aim, room))
+        console.print(build_table(found, best[:1], aim, shown, room))
     lines = [line.rstrip() for line in caught.get().splitlines()]
+    if left := names[len(shown) :]:
+        text = f"no room for: {', '.join(_head(name) for name in left)} (--csv prints all)"
+        lines += textwrap.wrap(text, width, break_on_hyphens=False)
     lines += render_reasons(found) if room < _LEAST_ROOM else []
     shell.print("\n".join([*lines, *render_plot(best, aim, width)]))
     shell.print("\n" + render_verdict(found, best, aim))
 
 
 def build_table(
-    found: Sequence[Outcome], best: Sequence[Outcome], aim: Objective, room: int = 0
+    found: Sequence[Outcome],
+    best: Sequence[Outcome],
+    aim: Objective,
+    names: Sequence[str] | None = None,
+    room: int = 0,
 ) -> Table:
     """Build the printed table of a sweep's points, one row each; the best one is marked.
 
@@ -66,16 +83,15 @@ def build_table(
         found: The points.
         best: The best of them, or none.
         aim: What is judged by.
+        names: The metrics to show; all without it.
         room: Columns of the terminal for why points are not finished; too few for none of it.
     """
     axes = list(found[0].point.values) if found else []
-    names = list(dict.fromkeys(name for one in found for name in one.metrics))
-    # The one that is judged by first.
-    names.sort(key=lambda name: name != aim.metric)
+    names = metrics_of(found, aim) if names is None else names
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for head in ("", *map(visible, axes)):
+    for head in ("", *map(_head, axes)):
         grid.add_column(head, no_wrap=True)
-    for head in ("state", "epoch", *map(visible, names)):
+    for head in ("state", "epoch", *map(_head, names)):
         grid.add_column(head, no_wrap=True, justify="left" if head == "state" else "right")
     whys = [_why(one) for one in found] if room >= _LEAST_ROOM else []
     if any(whys):
@@ -91,6 +107,17 @@ def build_table(
         cells += [Text(whys[at])] if any(whys) else []
         grid.add_row(*cells, style="bold" if one in best else "")
     return grid
+
+
+def metrics_of(found: Sequence[Outcome], aim: Objective) -> list[str]:
+    """List the metrics of a sweep's points, the one that is judged by first."""
+    names = list(dict.fromkeys(name for one in found for name in one.metrics))
+    return sorted(names, key=lambda name: name != aim.metric)
+
+
+def _head(name: str) -> str:
+    text = visible(name)
+    return text if len(text) <= _LONGEST_HEAD else f"{text[: _LONGEST_HEAD - 1]}…"
 
 
 def render_reasons(found: Sequence[Outcome]) -> list[str]:

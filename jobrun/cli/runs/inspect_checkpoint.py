@@ -160,7 +160,7 @@ def _took(found: Inspection, node: str) -> str:
 
 
 def _speed(times: CheckpointTimes | NodeTime) -> str:
-    return f"{span(times.seconds)} ({number(times.megabytes_per_s)} MB/s)"
+    return f"{span(times.seconds)} ({size(round(times.megabytes_per_s * 1e6))}/s)"
 
 
 def _table(blobs: tuple[BlobFacts, ...], *, values: bool) -> list[str]:

@@ -22,6 +22,7 @@ from jobrun.tools.runs.metrics import Metrics, Number, read_metrics, render_csv,
 from jobrun.tools.runs.recorded_usage import read_resources
 
 _WIDTHS = (20, 100)
+_GAP = 2
 _MARGIN = 14
 _LOOK_EVERY_S = 0.5
 
@@ -90,7 +91,7 @@ def command(
     elif not metrics.names:
         shell.say(f"{found.name} has no metrics; declare them under 'metrics' in the spec")
     else:
-        shell.print("\n".join(_charts(metrics) if form["plot"] else _table(metrics)))
+        shell.print("\n".join(_charts(metrics) if form["plot"] else _tables(metrics, shell)))
 
 
 def _follow(
@@ -135,8 +136,24 @@ def _as_values(metrics: Metrics) -> dict[str, object]:
     return {"names": list(metrics.names), "epochs": rows}
 
 
-def _table(metrics: Metrics) -> list[str]:
-    return _table_lines(metrics, [0] * (len(metrics.names) + 1))[0]
+def _tables(metrics: Metrics, shell: Shell) -> list[str]:
+    """Render metrics as tables that fit the terminal, one below the other if there are many."""
+    whole, (first, *widths) = _table_lines(metrics, [0] * (len(metrics.names) + 1))
+    parts: list[list[str]] = []
+    room = 0
+    for name, width in zip(metrics.names, widths, strict=True):
+        if not parts or width + _GAP > room:
+            parts.append([])
+            room = shell.result_width - first
+        parts[-1].append(name)
+        room -= width + _GAP
+    if len(parts) == 1:
+        return whole
+    lines: list[str] = []
+    for part in parts:
+        table, _ = _table_lines(select_metrics(metrics, part), [0] * (len(part) + 1))
+        lines += [*([""] if lines else []), *table]
+    return lines
 
 
 def _table_lines(metrics: Metrics, least: list[int]) -> tuple[list[str], list[int]]:

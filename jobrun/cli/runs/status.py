@@ -157,7 +157,9 @@ def _used(state: Status) -> list[tuple[str, str]]:
     if not used.starts:
         return []
     starts = f" in {used.starts} starts" if used.starts > 1 else ""
-    rows = [("time", f"{span(used.times.total_s)}{starts}")]
+    created = state.run.record.created
+    begun = f", begun {created[:10]} {created[11:16]} UTC" if created else ""
+    rows = [("time", f"{span(used.times.total_s)}{starts}{begun}")]
     rows += [("", line) for line in list_times(used.times)]
     if used.advice:
         rows.append(("hint", used.advice))

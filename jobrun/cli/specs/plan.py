@@ -36,7 +36,7 @@ def command(
     as_json: bool,
     run_dir: str,
 ) -> int:
-    r"""Show the plan of SPEC: what a run does, in order: tasks, blobs and sizes, exactness.
+    r"""Show the plan of SPEC: its state, saves, stop and exactness; then its tasks in order.
 
     How much work a kill loses at most is estimated by the job's newest run, if any.
 
@@ -56,7 +56,8 @@ def command(
         document = plan_json(job, types.owned, types.made)
         shell.print(render_json({**document, "loss_bound_s": bound_s}))
     else:
-        shell.print(plan_text(job, types.owned, types.made).rstrip("\n"))
+        bound = ""
         if bound_s is not None:
-            shell.print(f"by its newest run, a kill loses at most {span(bound_s)} of work")
+            bound = f"by its newest run, a kill loses at most {span(bound_s)} of work"
+        shell.print(plan_text(job, types.owned, types.made, bound).rstrip("\n"))
     return SpecError.exit_code if errors_only(types.faults) else 0

@@ -41,13 +41,16 @@ _MAX_NODES = 6
 
 
 @collector_paused()
-def plan_text(job: Job, sizes: Sizes | None = None, made: Made | None = None) -> str:
-    """Render the plan of a job as text, one paragraph per group.
+def plan_text(
+    job: Job, sizes: Sizes | None = None, made: Made | None = None, loss_bound: str = ""
+) -> str:
+    """Render the plan of a job as text: what holds for all of it, then a paragraph per group.
 
     Args:
         job: The checked job.
         sizes: What is known of state and constants.
         made: What is known of the blobs that tasks make.
+        loss_bound: How much work a kill loses at most, as far as that was measured, in words.
     """
     lines = [job.name + (f": {job.description}" if job.description else "")]
     lines += list(_job_rows(job))
@@ -55,13 +58,10 @@ def plan_text(job: Job, sizes: Sizes | None = None, made: Made | None = None) ->
         what, *how = reader_notes(reader)
         lines.append(_format_row("reader", f"{reader.name}: {what}"))
         lines += [_format_row("", note) for note in how]
-    blobs = blob_lines(made or {})
-    for group in job.groups:
-        lines += list(_group(group, blobs))
-    lines.append("")
     lines += list(_state_rows(job, sizes or {}))
     lines += list(_resize_rows(job))
     lines += list(_checkpoint_rows(job.checkpoint))
+    lines += [_format_row("", loss_bound)] if loss_bound else []
     for target in job.notify:
         lines.append(_format_row("notify", f"{target.describe()} of {', '.join(target.on)}"))
     lines += [_format_row("listener", name) for name in job.listeners]
@@ -73,6 +73,10 @@ def plan_text(job: Job, sizes: Sizes | None = None, made: Made | None = None) ->
     lines += [_format_row("fail if", _probe(probe)) for probe in job.fail_if]
     lines += [_format_row("expect", _probe(probe)) for probe in job.expect]
     lines += list(_exactness(job))
+    # Last: of a large job they are many.
+    blobs = blob_lines(made or {})
+    for group in job.groups:
+        lines += list(_group(group, blobs))
     return "\n".join(lines) + "\n"
 
 

@@ -27,6 +27,8 @@ _NOTHING: ExtraLines = {}
 # Lengths in pixels, for a 12 px font.
 _BOX, _LINE, _ACROSS, _DOWN, _MARGIN, _TITLE = 200, 16, 96, 14, 14, 26
 _MAX_LETTERS = 31
+# A letter of most sans-serif fonts is not wider, in the mean, at this size.
+_LETTER = 7
 _MAX_TASKS = 60
 
 
@@ -56,6 +58,8 @@ class _Frame:
     def size(self) -> tuple[int, int]:
         """The width and height of a group's frame in the SVG picture, in user units."""
         right = max(box.x + _BOX for box in self.boxes)
+        # Whatever the font: it may not be clipped.
+        right = max(right, _MARGIN + _LETTER * len(self.title))
         below = max(box.y + box.height for box in self.boxes)
         return right + _MARGIN, below + _MARGIN + (_LINE if self.left_out else 0)
 

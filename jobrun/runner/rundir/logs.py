@@ -38,11 +38,11 @@ from jobrun.core.files.disk import disk_faults, open_append, replace_file, write
 from jobrun.core.files.json_files import build, read_json
 from jobrun.core.files.json_lines import LineFile, find_last_line, read_lines, read_tail
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.printed_output import LeftOutput
 from jobrun.runner.rundir.event_lines import event_json, read_events
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, METRICS_NAME, USAGE_NAME
 
 if TYPE_CHECKING:
+    from jobrun.core.printed_output import LeftOutput
     from jobrun.graph.types import Job
 
 # What one start writes into the log of a task; metrics and events have no bound.

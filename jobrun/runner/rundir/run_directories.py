@@ -244,7 +244,17 @@ def find_run(text: str, run_dir: Path) -> Run:
             f"not a jobrun run directory: {text}",
             "name a run below --run-dir, or the path of its directory",
         )
+    for path in _directories_called(start, run_dir, job):
+        # The index leaves out what cannot be read; this says why.
+        open_run(path)
     raise _unknown(text, run_dir, known)
+
+
+def _directories_called(name: str, run_dir: Path, job: str) -> Iterator[Path]:
+    for parent in [run_dir / job] if job else _list_directory(run_dir):
+        for path in [] if parent.is_symlink() else _list_directory(parent):
+            if name in (path.name, _words(path.name)) and not path.is_symlink():
+                yield path
 
 
 def _newest_indexed(run_dir: Path, known: Sequence[IndexedRun]) -> Run:
@@ -316,8 +326,12 @@ def _is_called(run: IndexedRun, start: str) -> bool:
 
 
 def _words_of(run: IndexedRun) -> str:
+    return _words(run.name)
+
+
+def _words(name: str) -> str:
     """Return the name of a run without its date, ``brisk-heron``."""
-    return run.name.split("-", 2)[-1]
+    return name.split("-", 2)[-1]
 
 
 def _is_path(text: str, known: tuple[IndexedRun, ...]) -> bool:

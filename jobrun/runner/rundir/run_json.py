@@ -19,7 +19,7 @@ from jobrun.core.text.big_integers import integer_hex, is_long
 
 RECORD_NAME = "run.json"
 FORMAT = 1
-_NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EACCES})
+_NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 
 Param = float | int | bool | str
 Status = Literal["running", "finished", "stopped", "interrupted", "failed"]

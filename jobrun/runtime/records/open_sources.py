@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, assert_never
@@ -13,6 +14,7 @@ import numpy as np
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.file_formats import suffix_of
+from jobrun.core.printed_output import collect
 from jobrun.formats.headers import HDF5, members
 from jobrun.formats.rows.arrays import ArrayRows
 from jobrun.formats.rows.open_rows import open_rows
@@ -40,7 +42,7 @@ from jobrun.runtime.records.row_iterators import (
     RowIterator,
 )
 from jobrun.runtime.records.shuffle import shuffle_order
-from jobrun.runtime.steps.call import GapNotes, make_instance, read_only_view
+from jobrun.runtime.steps.call import GapNotes, make_instance, printed_lines, read_only_view
 from jobrun.runtime.steps.data_files import resolve_folder
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value, describe
@@ -70,6 +72,8 @@ class OpenSource:
         self._close: Callable[[], object] = _nothing
         # Place, size and time of last change of the open file.
         self._opened: tuple[str, int, int] | None = None
+        # Of the task that opened it last.
+        self._opening: Frame | None = None
         self._path = _path(reader, names)
         self._values = [(name, compile_expression(one, names)) for name, one in _named(reader)]
         self._gap_notes = GapNotes(getattr(reader.source, "target", ""), reader.path, reader.origin)
@@ -83,6 +87,7 @@ class OpenSource:
         Raises:
             JobrunError: The data cannot be read.
         """
+        self._opening = frame
         source = self.reader.source
         match source:
             case FileSource():
@@ -198,7 +203,11 @@ class OpenSource:
         def made() -> Any:
             return make_instance(source.target, resolve_folder(frame, source.folder), given, frame)
 
-        def require_unchanged() -> None:
+        @contextmanager
+        def around() -> Iterator[None]:
+            # A pass may last for several epochs.
+            with collect(printed_lines(frame, reader.path, self._opening)):
+                yield
             for name, loan in loans.items():
                 path = loan.change()
                 if path is not None:
@@ -218,7 +227,7 @@ class OpenSource:
             drop_last=reader.drop_last,
             what=source.target,
             note_gaps=self._gap_notes.to(frame),
-            require_unchanged=require_unchanged,
+            around=around,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -192,7 +193,8 @@ class ObjectIterator:
         drop_last: A last batch that is not full is not given.
         what: The class, for messages.
         note_gaps: Called with the name of a field whose array has gaps, which the record has not.
-        require_unchanged: Called after user code; raises if that has changed what it may not.
+        around: Creates a context for user code; raises at its end if that has changed what it
+            may not.
     """
 
     def __init__(
@@ -205,15 +207,16 @@ class ObjectIterator:
         drop_last: bool,
         what: str,
         note_gaps: Callable[[str], None] | None = None,
-        require_unchanged: Callable[[], None] | None = None,
+        around: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._names = names
         self._note_gaps = note_gaps
-        self._require_unchanged = require_unchanged
         self._batch = batch
         self._drop_last = drop_last
         self._what = what
-        self._object = made()
+        self._around = around
+        with around():
+            self._object = made()
         read = getattr(self._object, "read", None)
         self._read: Callable[[int], Any] | None = read if batch and callable(read) else None
         self._iterator: Iterator[Any] = iter(())
@@ -235,14 +238,12 @@ class ObjectIterator:
     def _run(self, work: Callable[[], _Result]) -> _Result:
         """Run code of the user's iterable object; report its errors as the user's."""
         try:
-            result = work()
+            with self._around():
+                return work()
         except JobrunError:
             raise
         except Exception as error:
             raise explain_exception(self._what, error) from error
-        if self._require_unchanged is not None:
-            self._require_unchanged()
-        return result
 
     def _leave_out(self, rows: int) -> None:
         seek = getattr(self._object, "seek", None)

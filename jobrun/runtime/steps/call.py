@@ -176,29 +176,14 @@ class _Call:
         changing = [values[name] for name in self._blobs if is_object(values[name])]
         for value in changing:
             detector.note_change(value)
-        label = f"{frame.task}\n{frame.node.name}\n{frame.instance}\n{frame.epoch}"
-        lines = PrintedLines(partial(self._log, frame), label)
         try:
-            with collect(lines):
+            with collect(printed_lines(frame, self._step.path)):
                 return _invoke(self._step.target, function, values)
         except TaskFailedError as error:
             raise self._explain_error(error, values) from error.__cause__
         finally:
             for value in changing:
                 detector.note_change(value)
-
-    def _log(self, frame: Frame, line: str) -> None:
-        frame.run.emit(
-            Logged(
-                line,
-                frame.task,
-                frame.node.name,
-                frame.instance,
-                frame.epoch,
-                self._step.path,
-                printed=True,
-            )
-        )
 
     def _require_unchanged(
         self, values: Mapping[str, Value], loans: Mapping[str, Loan | ObjectLoan], frame: Frame
@@ -382,6 +367,24 @@ class GapNotes:
             "plain Python; return a copy, view.copy()"
         )
         frame.run.emit(Noted(text, level="warning"))
+
+
+def printed_lines(frame: Frame, path: str, now: Frame | None = None) -> PrintedLines:
+    """Create what collects the lines that a user's code prints, for the log of a task.
+
+    Args:
+        frame: The task's.
+        path: The place in the spec of the step or reader that calls it.
+        now: One of the present epoch, if that of the task is of an earlier one.
+    """
+    task, node, instance = frame.task, frame.node.name, frame.instance
+    present = now or frame
+    epoch = present.epoch
+
+    def log(line: str) -> None:
+        present.run.emit(Logged(line, task, node, instance, epoch, path, printed=True))
+
+    return PrintedLines(log, f"{task}\n{node}\n{instance}\n{epoch}")
 
 
 def make_instance(target: str, folder: str, values: Mapping[str, Value], frame: Frame) -> Any:

@@ -28,7 +28,7 @@ from jobrun.runner.rundir.lock import Owner, is_live, owner_of
 from jobrun.runner.rundir.logs import LostLines, read_losses
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, METRICS_NAME, Run
 from jobrun.tools.runs.manage_runs import KILLED, read_tags
-from jobrun.tools.runs.metrics import Metrics, read_metrics
+from jobrun.tools.runs.metrics import Metrics, read_last_values, read_metrics
 from jobrun.tools.runs.recorded_usage import RunUsage, read_total_usage
 
 # The end of a long log shows the status of a run, and reading all of it would be slow.
@@ -113,6 +113,10 @@ def read_status(run: Run, lines: int = 3) -> Status:
     metrics = Metrics((), ())
     with _noting(run.path / METRICS_NAME, faults):
         metrics = read_metrics(run.path, _TAIL_BYTES)
+        if damaged := read_last_values(run.path)[1]:
+            faults.append(
+                f"lines of {METRICS_NAME} that cannot be read and are left out: {damaged}"
+            )
     last_lines: list[str] = []
     with _noting(run.path / "logs", faults):
         last_lines = _last_lines(run.path / "logs", lines)

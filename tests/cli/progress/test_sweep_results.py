@@ -37,7 +37,7 @@ def test_the_table_marks_the_best_and_fits_eighty_columns():
 def test_reasons_have_a_column_where_there_is_room_and_else_lines():
     failed = replace(SOME[2], reason="the assertion 'x < bad' does not hold (task s, node local)")
     wide = io.StringIO()
-    Console(file=wide, width=120, color_system=None).print(build_table([failed], [], AIM, 80))
+    Console(file=wide, width=120, color_system=None).print(build_table([failed], [], AIM, room=80))
 
     assert "node local)" in wide.getvalue().splitlines()[1]
     assert render_reasons([SOME[0], failed]) == [f"  k=3 kind=a: {failed.reason}"]
@@ -56,6 +56,19 @@ def test_what_is_long_gives_way_in_eighty_columns(capsys):
     assert head.split() == ["k", "kind", "state", "epoch", "x", "why"]
     assert first.split() == ["*", "1", "a", "finished", "3", "3"]
     assert len(second) <= 80
+
+
+def test_metrics_without_room_are_left_out_and_named_and_no_word_is_cut(capsys):
+    names = [f"a_metric_with_a_long_name_{at}" for at in range(4)]
+    one = replace(outcome(x=3.0, k=1), metrics=dict.fromkeys(("x", *names), 1.5))
+
+    print_results([one], AIM, _Terminal({}))
+
+    out = capsys.readouterr().out.splitlines()
+    assert out[1].split()[:4] == ["*", "1", "finished", "3"]
+    assert out[0].split()[:4] == ["k", "state", "epoch", "x"]
+    assert any(line.startswith("no room for: a_metric_with_a_long_na…") for line in out)
+    assert max(map(len, out)) <= 80
 
 
 def test_bars_stand_in_the_order_of_rank():

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from jobrun.cli.process.run_command import invoke
+from jobrun.cli.terminal import Shell
 from jobrun.runner.rundir.lock import RunLock
 from tests.support.sample_runs import make_run
 
@@ -30,6 +31,21 @@ def test_the_table_has_a_line_per_epoch(capsys):
         ["3", "1"],
         ["4", "0.5"],
     ]
+
+
+def test_many_metrics_are_tables_below_each_other_that_fit_the_terminal(run, capsys, monkeypatch):
+    line = (run.path / "metrics.jsonl").read_text().splitlines()[0]
+    more = [json.loads(line) | {"name": f"metric-{at}-{'x' * 20}"} for at in range(5)]
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.writelines(f"{json.dumps(one)}\n" for one in more)
+    monkeypatch.setattr(Shell, "result_width", 80)
+
+    lines = said(capsys).splitlines()
+
+    assert max(map(len, lines)) <= 80
+    heads = [line.split() for line in lines if "epoch" in line]
+    assert len(heads) == 3
+    assert [name for head in heads for name in head[1:]] == ["x", *(one["name"] for one in more)]
 
 
 def test_only_the_last_epochs(capsys):

@@ -8,6 +8,7 @@ import pytest
 from jobrun.cli.process.run_command import invoke
 from jobrun.cli.runs import status
 from jobrun.cli.terminal import Shell
+from jobrun.runner.rundir import run_json
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.run_json import read_record, write_record
 from jobrun.tools.runs.status import read_status
@@ -31,6 +32,7 @@ def test_the_newest_run_is_shown_with_all_that_matters(run, capsys):
         "0.5",
         "epoch 4, ",
         "x is 0.5",
+        f", begun {run.record.created[:16].replace('T', ' ')} UTC",
     ):
         assert words in said
 
@@ -138,3 +140,35 @@ def test_each_node_shows_its_tasks_while_epochs_last_long_enough(run, capsys, mo
     )
     assert invoke(["status"]) == 0
     assert "▸" not in capsys.readouterr().out
+
+
+def test_lines_of_metrics_that_cannot_be_read_are_counted(run, capsys):
+    path = run.path / "metrics.jsonl"
+    path.write_text("rubbish\n" + path.read_text())
+
+    assert invoke(["status"]) == 0
+
+    said = capsys.readouterr().out
+    assert "damaged  lines of metrics.jsonl that cannot be read and are left out: 1" in said
+    assert "0.5" in said
+
+
+def test_a_run_without_rights_to_read_it_is_said_to_be_so(run, capsys, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(run_json, "read_json", refuse)
+
+    assert invoke(["status", run.path.name]) != 0
+
+    assert "run.json: Permission denied" in capsys.readouterr().err
+
+
+def test_a_run_that_cannot_be_read_is_said_to_be_so(run, capsys):
+    (run.path / "run.json").write_text("{")
+
+    assert invoke(["status", run.path.name]) != 0
+
+    said = capsys.readouterr().err
+    assert "run.json is damaged" in said
+    assert "did you mean" not in said

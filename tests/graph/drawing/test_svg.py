@@ -71,3 +71,11 @@ def test_needs_in_a_circle_are_drawn_all_the_same():
     assert (
         len(_boxes(_job(Task("a", "n", (), needs=("b",)), Task("b", "n", (), needs=("a",))))) == 2
     )
+
+
+def test_the_heading_of_a_group_with_one_task_fits_the_picture():
+    picture = ElementTree.fromstring(svg(_job(Task("only", "n", ()))))
+    (heading,) = [one for one in picture.iter(f"{NAMESPACE}text") if "repeated" in one.text]
+
+    # 12 px; the widest common fonts have letters of 7 px in the mean.
+    assert int(heading.get("x")) + 7 * len(heading.text) <= int(picture.get("width"))
