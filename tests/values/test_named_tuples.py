@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pytest
 
+from jobrun.values import named_tuples
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.blob_kinds import describe
 from jobrun.values.compare import same_bits

@@ -156,9 +156,9 @@ def test_a_value_whose_class_is_not_loaded_is_passed_on_and_made_when_it_is(monk
 def test_a_value_made_of_a_function_that_is_not_loaded_is_made_when_it_is(monkeypatch):
     value = {"a": [defaultdict(count, b=1)]}
     parts = flatten(value)
-    found = containers.find_by_name
+    found = registry.find_by_name
     monkeypatch.setattr(
-        containers, "find_by_name", lambda name: None if "count" in name else found(name)
+        registry, "find_by_name", lambda name: None if "count" in name else found(name)
     )
     unbound = unflatten(parts.structure, parts.leaves)
 
