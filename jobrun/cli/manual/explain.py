@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from jobrun.cli.formatting import render_json_document
+from jobrun.cli.manual.command_help import render_command_help
 from jobrun.cli.manual.ops import list_definitions, render_function
 from jobrun.cli.manual.topics import TOPICS, nearest_topic
 from jobrun.cli.options import Command, json_option, option
@@ -22,6 +23,7 @@ from jobrun.tools.manual.keys import list_key_tables, render_key_page
 from jobrun.tools.manual.pages import list_pages, read_pages, render_for_terminal
 
 _ALL_CODES = "codes"
+_COMMANDS = "commands"
 _WIDEST = 100
 # What people look for under another name.
 _ALIASES = {
@@ -35,6 +37,7 @@ _GENERATED = {
     "rng": "Random numbers, and what can be drawn",
     "operators": "Operators, and what Caffe2 called them",
     "checkpoint-format": "The checkpoint file, byte by byte",
+    _COMMANDS: "All commands with their options",
     _ALL_CODES: "All codes of errors and warnings",
 }
 
@@ -86,6 +89,8 @@ def command(shell: Shell, code: str | None, html: str, as_json: bool) -> None:
 
 def _other_page(given: str) -> str | None:
     """Render the page that ``jobrun explain`` prints of a topic, function or key."""
+    if given == _COMMANDS:
+        return _command_help()
     if given in TOPICS:
         return TOPICS[given]()
     if given.strip("[]").upper() in read_catalogue():
@@ -105,6 +110,12 @@ def _other_page(given: str) -> str | None:
     return "\n\n".join(pages) or None
 
 
+def _command_help() -> str:
+    root = click.get_current_context().find_root().command
+    assert isinstance(root, click.Group)  # noqa: S101 - explain is one of its commands
+    return render_command_help(root)
+
+
 def _contents() -> str:
     """List all that ``jobrun explain`` can show, a line each, but for the codes."""
     generated = "\n".join(f"  {name:<17}  {about}" for name, about in _GENERATED.items())
@@ -114,7 +125,7 @@ def _contents() -> str:
 def _write_manual(path: str, shell: Shell) -> None:
     from jobrun.tools.manual.page import render_manual  # noqa: PLC0415 - brings numpy in
 
-    topics = {name: text() for name, text in TOPICS.items()}
+    topics = {_COMMANDS: _command_help(), **{name: text() for name, text in TOPICS.items()}}
     made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     text = render_manual(list_key_tables(), topics, list_definitions(), read_catalogue(), made)
     if path == "-":
