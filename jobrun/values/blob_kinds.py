@@ -39,8 +39,8 @@ MOST_DIMENSIONS = 32
 
 _TREE_MEND = (
     "a container holds arrays, numbers, text, bytes, None, further containers and values with an "
-    "adapter; convert the value to one of these, leave it out, or adapt its class: 'jobrun explain "
-    "adapters'"
+    "adapter; convert the value to one of these, leave it out, or adapt its class, for which "
+    "jobrun.adapt(TheClass) is often enough: 'jobrun explain adapters'"
 )
 
 _OBJECT_MEND = (

@@ -12,6 +12,7 @@ from collections import Counter as Tally
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import field
+from types import CoroutineType, GeneratorType
 from typing import Any
 
 import numpy as np
@@ -278,6 +279,9 @@ class _Flattener:
                 return self._adapted(value, path)
         finally:
             self.around.discard(id(value))
+        if isinstance(value, GeneratorType | CoroutineType):
+            what = "a generator or coroutine, whose place in its code cannot be saved"
+            raise UnsavableError(path, f"{what}; let an epoch run it to its end")
         raise UnsavableError(path, class_text(value), value)
 
     def _adapted(self, value: Value, path: Path) -> Any:

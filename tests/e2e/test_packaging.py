@@ -46,6 +46,21 @@ def test_it_installs_and_works_with_each_python_and_the_lowest_versions(capsys):
     said = capsys.readouterr().out
     assert code == 0, said
     assert "ok      Python 3.11, lowest versions" in said
+    assert "ok      uv install" in said
+    assert "ok      pipx install" in said
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("tool", ["uv", "pipx"])
+def test_it_installs_as_a_tool_of_its_own(built, tool, tmp_path):
+    release.try_tool(tool, release.pythons()["3.11"], built.wheel, tmp_path / "tool")
+
+
+@pytest.mark.long
+def test_pip_finds_all_that_the_large_extras_of_the_wheel_need(built, tmp_path):
+    found = release.resolve_large(release.pythons()["3.11"], built.wheel, tmp_path / "large")
+
+    assert {"jobrun", "ml_dtypes", "ray", "torch"} <= set(found)
 
 
 def test_the_version_stands_in_one_place():

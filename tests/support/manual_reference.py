@@ -6,17 +6,19 @@ rendered by ``jobrun explain`` from the same tables.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
 
-import click
-
-from jobrun.cli.app import COMMANDS, group
+import jobrun
+from jobrun.cli.app import group
+from jobrun.cli.manual.command_help import iter_command_help
 from jobrun.cli.manual.ops import list_definitions
+from jobrun.core.error_catalogue import read_catalogue
 from jobrun.tools.manual.keys import Table, list_key_tables
 from jobrun.tools.manual.markdown_pages import FOLDER
 
 REFERENCE = FOLDER / "reference"
-_WIDTH = 80
 
 
 def render_reference() -> dict[str, str]:
@@ -25,6 +27,8 @@ def render_reference() -> dict[str, str]:
         "keys.md": "\n".join(_keys()),
         "functions.md": "\n".join(_functions()),
         "commands.md": "\n".join(_commands()),
+        "codes.md": "\n".join(_codes()),
+        "python.md": "\n".join(_python()),
     }
 
 
@@ -58,26 +62,49 @@ def _functions() -> Iterator[str]:
 
 def _commands() -> Iterator[str]:
     yield "# Commands and their options\n"
-    settings = {**group.context_settings, "max_content_width": _WIDTH}
-    context = click.Context(group, info_name="jobrun", **settings)
-    for name in COMMANDS:
-        command = group.get_command(context, name)
-        assert command is not None
-        yield from _help(command, f"jobrun {name}", context)
+    for path, text in iter_command_help(group):
+        yield f"## {path}\n"
+        yield f"```text\n{text}\n```\n"
 
 
-def _help(command: click.Command, path: str, parent: click.Context) -> Iterator[str]:
-    own = click.Context(
-        command,
-        info_name=path.rpartition(" ")[2],
-        parent=parent,
-        max_content_width=_WIDTH,
-        terminal_width=_WIDTH,
-    )
-    yield f"## {path}\n"
-    yield f"```text\n{command.get_help(own).strip()}\n```\n"
-    for name, part in getattr(command, "commands", {}).items():
-        yield from _help(part, f"{path} {name}", own)
+def _codes() -> Iterator[str]:
+    yield "# Errors and warnings, by their codes\n"
+    yield "`jobrun explain CODE` shows one.\n"
+    for name, entry in read_catalogue().items():
+        yield f"## {name}: {entry.title}\n"
+        yield f"{entry.explanation}\n"
+        if entry.fix:
+            yield f"Fix: {entry.fix}\n"
+        if entry.example:
+            yield f"```text\n{entry.example}\n```\n"
+
+
+def _python() -> Iterator[str]:
+    yield "# The Python interface\n"
+    yield "[From Python and notebooks](../python.md) shows how it is used.\n"
+    for name in jobrun.__all__:
+        one = getattr(jobrun, name)
+        if not callable(one):
+            continue
+        text = inspect.getdoc(one)
+        yield f"## `jobrun.{name}`\n"
+        yield f"```text\n{_call(name, one)}\n\n{text}\n```\n"
+
+
+def _call(name: str, one: Callable[..., object]) -> str:
+    """Render how a function or class is called: its parameters, with defaults that are short."""
+    parts = []
+    is_keyword = False
+    for parameter in inspect.signature(one).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not is_keyword:
+            is_keyword = True
+            parts.append("*")
+        shown = repr(parameter.default)
+        shown = "…" if len(shown) > 12 or "<" in shown else shown
+        parts.append(
+            parameter.name + (f"={shown}" if parameter.default is not parameter.empty else "")
+        )
+    return "\n".join(textwrap.wrap(f"{name}({', '.join(parts)})", 78, subsequent_indent="    "))
 
 
 def _cell(text: str) -> str:

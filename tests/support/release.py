@@ -6,6 +6,7 @@ index that pip is set to, into environments of its own under a temporary folder.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ import tarfile
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,6 +176,55 @@ def try_out(python: str, wheel: Path, folder: Path, extras: str = "", low: bool 
     _use(inside, folder)
 
 
+def resolve_large(python: str, wheel: Path, folder: Path) -> list[str]:
+    """Return the packages that pip would install for the wheel with its large extras, by name.
+
+    Raises:
+        ReleaseError: They cannot be installed together.
+    """
+    _run([python, "-m", "venv", "--without-pip", str(folder)], ROOT)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
+    target = f"jobrun[{','.join(sorted(_LARGE))}] @ {wheel.as_uri()}"
+    report = folder / "report.json"
+    words = ["install", "--dry-run", "--quiet", "--only-binary", ":all:", "--report", str(report)]
+    _run([*pip, *words, target], folder)
+    return [one["metadata"]["name"] for one in json.loads(report.read_text())["install"]]
+
+
+def try_tool(tool: str, python: str, wheel: Path, folder: Path) -> None:
+    """Install the wheel as ``uv tool install`` or ``pipx install`` does, and use it.
+
+    Args:
+        tool: ``uv`` or ``pipx``; it is installed for this.
+        python: The interpreter.
+        wheel: What to install.
+        folder: Where; it is made, and nothing outside of it is changed.
+
+    Raises:
+        ReleaseError: Something does not work.
+    """
+    _run([python, "-m", "venv", "--without-pip", str(folder)], ROOT)
+    inside = str(folder / "bin" / "python")
+    _run([sys.executable, "-m", "pip", "--python", inside, "install", "--quiet", tool], folder)
+    words = {
+        "uv": ["tool", "install", "--no-python-downloads", "--python", python, str(wheel)],
+        "pipx": ["install", "--python", python, str(wheel)],
+    }[tool]
+    places = {
+        "UV_TOOL_DIR": "tools", "UV_TOOL_BIN_DIR": "commands", "UV_CACHE_DIR": "cache",
+        "PIPX_HOME": "tools", "PIPX_BIN_DIR": "commands", "PIPX_MAN_DIR": "man",
+    }  # fmt: skip
+    settings = {name: str(folder / place) for name, place in places.items()}
+    _run([str(folder / "bin" / tool), *words], folder, more=settings)
+    (own,) = (folder / "tools").glob("**/bin/jobrun")
+    command = folder / "commands" / "jobrun"
+    if not command.exists():
+        raise ReleaseError(f"{tool} has put no jobrun into {command.parent}")
+    _run([str(command), "new", "solver"], folder)
+    _run([str(command), "run", "solver.yaml"], folder)
+    _run([str(own.with_name("python")), "-c", "import jobrun"], folder)
+
+
 def _use(python: str, folder: Path) -> None:
     """Run one round of the commands, in a folder where nothing of the project is."""
     shutil.copy(_SPEC, folder / "smoke.yaml")
@@ -195,14 +245,16 @@ def _use(python: str, folder: Path) -> None:
     _run([*jobrun, "sweep", "smoke.yaml", "--grid", "lr=0.5,1.0", "--epochs", "20"], folder)
 
 
-def _run(words: Sequence[str], folder: Path, code: int = 0) -> str:
+def _run(
+    words: Sequence[str], folder: Path, code: int = 0, *, more: Mapping[str, str] | None = None
+) -> str:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
     for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):
         kept.pop(name, None)
     done = subprocess.run(
         words,
         cwd=folder,
-        env=kept,
+        env=kept | dict(more or {}),
         capture_output=True,
         text=True,
         check=False,
@@ -230,16 +282,23 @@ def main() -> int:
         checks[f"Python {oldest}, small extras"] = place, extras, False
         checks[f"Python {oldest}, lowest versions"] = place, "", True
 
+        tools = {f"{tool} install": tool for tool in ("uv", "pipx")}
+
         def check(name: str) -> str:
-            place, extras, low = checks[name]
+            into = folder / re.sub(r"\W+", "-", name)
             try:
-                try_out(place, built.wheel, folder / re.sub(r"\W+", "-", name), extras, low)
+                if name in tools:
+                    try_tool(tools[name], found[oldest], built.wheel, into)
+                else:
+                    place, extras, low = checks[name]
+                    try_out(place, built.wheel, into, extras, low)
             except ReleaseError as error:
                 return str(error)
             return ""
 
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-            for name, fault in zip(checks, pool.map(check, checks), strict=True):
+            names = [*checks, *tools]
+            for name, fault in zip(names, pool.map(check, names), strict=True):
                 print(_line(name, fault), flush=True)
                 wrong += [fault] if fault else []
     for version in PYTHONS:

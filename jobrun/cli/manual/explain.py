@@ -11,6 +11,7 @@ import click
 
 from jobrun.cli.completed_names import CompletedText
 from jobrun.cli.formatting import render_json_document
+from jobrun.cli.manual.command_help import render_command_help
 from jobrun.cli.manual.ops import list_definitions, render_function
 from jobrun.cli.manual.topics import TOPICS, counterpart, list_topics
 from jobrun.cli.options import Command, json_option, option
@@ -23,6 +24,7 @@ from jobrun.tools.manual.keys import list_key_tables, render_key_page
 from jobrun.tools.manual.markdown_pages import list_pages, read_pages, render_for_terminal
 
 _ALL_CODES = "codes"
+_COMMANDS = "commands"
 _WIDEST = 100
 # What people look for under another name.
 _ALIASES = {
@@ -36,6 +38,7 @@ _GENERATED = {
     "rng": "Random numbers, and what can be drawn",
     "operators": "Operators, and what Caffe2 called them",
     "checkpoint-format": "The checkpoint file, byte by byte",
+    _COMMANDS: "All commands with their options",
     _ALL_CODES: "All codes of errors and warnings",
 }
 
@@ -91,6 +94,8 @@ def command(shell: Shell, code: str | None, out: str, as_json: bool) -> None:
 
 def _other_page(given: str) -> str | None:
     """Render the page that ``jobrun explain`` prints of a topic, function or key."""
+    if given == _COMMANDS:
+        return _command_help()
     if given in TOPICS:
         return TOPICS[given]()
     if given.strip("[]").upper() in read_catalogue():
@@ -110,6 +115,12 @@ def _other_page(given: str) -> str | None:
     return "\n\n".join(pages) or None
 
 
+def _command_help() -> str:
+    root = click.get_current_context().find_root().command
+    assert isinstance(root, click.Group)  # noqa: S101 - explain is one of its commands
+    return render_command_help(root)
+
+
 def _contents() -> str:
     """List all pages and topics that ``jobrun explain`` can print, a line each."""
     generated = "\n".join(f"  {name:<17}  {about}" for name, about in _GENERATED.items())
@@ -119,7 +130,7 @@ def _contents() -> str:
 def _write_manual(path: str, shell: Shell) -> None:
     from jobrun.tools.manual.html_manual import render_manual  # noqa: PLC0415 - brings numpy in
 
-    topics = {name: text() for name, text in TOPICS.items()}
+    topics = {_COMMANDS: _command_help(), **{name: text() for name, text in TOPICS.items()}}
     made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     text = render_manual(list_key_tables(), topics, list_definitions(), read_catalogue(), made)
     if path == "-":

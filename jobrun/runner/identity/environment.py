@@ -124,5 +124,9 @@ def _blas_libraries() -> list[Any]:
     # Milliseconds, which ``validate`` need not spend.
     from threadpoolctl import ThreadpoolController  # noqa: PLC0415
 
-    found = ThreadpoolController().select(user_api="blas").lib_controllers
+    try:
+        found = ThreadpoolController().select(user_api="blas").lib_controllers
+    except OSError:
+        # On Linux it reads /proc, which a container may not have.
+        return []
     return sorted(found, key=lambda library: str(library.filepath))

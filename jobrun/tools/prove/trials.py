@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from jobrun.core.errors import ProofError
@@ -25,6 +27,7 @@ _SIGKILL = -9
 _TRIES = 4
 _OUTPUT = "output.txt"
 _LAST_LINES = 12
+_MEND = re.compile(r"\s*(?:\||=)\s*\^*\s*(\S.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,8 +241,16 @@ def _ended_badly(ended: ProcessEnd, folder: Path) -> str:
 
 
 def _last_words(folder: Path) -> str:
+    """Return what a process printed last, as one line: its error, else its last lines."""
     try:
         text = (folder / _OUTPUT).read_text(errors="replace")
     except FileNotFoundError:
         return "it said nothing"
-    return "\n".join(text.strip().splitlines()[-_LAST_LINES:]) or "no output"
+    lines = text.strip().splitlines()
+    errors = [at for at, line in enumerate(lines) if line.startswith("error[")]
+    if not errors:
+        return "; ".join(lines[-_LAST_LINES:]) or "no output"
+    headline, *rest = lines[errors[-1] :]
+    # Under the source line the carets, and after them the mend.
+    mends = (match[1] for line in rest if (match := _MEND.fullmatch(line)))
+    return "; ".join((headline, *islice(mends, 1)))

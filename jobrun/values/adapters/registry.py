@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from types import MethodType
 from typing import Any
@@ -139,7 +140,7 @@ def find_object_adapter(value: Any) -> Adapter | None:
 def adapt(
     what: Any,
     *,
-    get: Callable[[Any], Tree],
+    get: Callable[[Any], Tree] | None = None,
     make: Callable[[Tree], Any] | None = None,
     set: Callable[[Any, Tree], object] | None = None,  # noqa: A002 - the word of the manual
     version: int = 1,
@@ -148,6 +149,9 @@ def adapt(
 
     Call it for a class at the top level of the module that defines or imports it, so that it is
     known before a checkpoint is loaded; for one object where it is made.
+
+    A class alone is enough where ``copy.copy`` and ``pickle`` work without code of its own: its
+    values are kept by their attributes, and are ordinary values.
 
     Args:
         what: The class, or an object; of an object only the state can be set.
@@ -162,21 +166,27 @@ def adapt(
         ``what``.
 
     Raises:
-        TypeError: Not one of ``make`` and ``set`` is given, ``make`` for a single object, or the
-            class needs no adapter.
+        TypeError: Not one of ``make`` and ``set`` is given with ``get``, ``make`` for a single
+            object, or the class needs no adapter.
     """
-    if (make is None) == (set is None):
-        raise TypeError("give one of make and set to jobrun.adapt")
     kind = what if isinstance(what, type) else type(what)
+    by_attributes = get is None and make is None and set is None
+    if not by_attributes and (get is None or (make is None) == (set is None)):
+        raise TypeError("give get and one of make and set to jobrun.adapt, or a class alone")
     if kind.__module__ in ("builtins", "numpy", "collections"):
         raise TypeError(f"{kind.__qualname__} is kept without an adapter; adapt a class of yours")
-    if isinstance(what, type):
+    if isinstance(what, type) and get is None:
+        objects: Any = import_module(f"{__name__.rpartition('.')[0]}.python_objects")
+        _own[what] = replace(objects.object_adapter(package_of(what)), version=version)
+        _found.clear()
+        return what
+    if isinstance(what, type) and get is not None:
         maker = None if make is None else lambda _, tree: make(tree)
         _own[what] = Adapter(get, maker, set, version=version)
         _found.clear()
         return what
-    if set is None:
-        raise TypeError("give jobrun.adapt the class, and not an object, with make")
+    if get is None or set is None:
+        raise TypeError("give jobrun.adapt the class, and not an object, without set")
     number = id(what)
     try:
         reference = weakref.ref(what, lambda _: _own_objects.pop(number, None))

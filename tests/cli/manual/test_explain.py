@@ -84,10 +84,21 @@ def test_a_word_that_is_nearly_a_key_gets_the_key(capsys):
     assert "did you mean 'checkpoint'?" in capsys.readouterr().err
 
 
+def test_all_commands_are_explained_with_their_options(capsys):
+    assert invoke(["explain", "commands"]) == 0
+
+    said = capsys.readouterr().out
+    assert "jobrun ckpt verify\n" in said
+    assert "--accept-drift FIELD" in said
+    assert max(map(len, said.splitlines())) <= 80
+
+
 def test_all_of_it_is_one_page(tmp_path, capsys):
     assert invoke(["explain", "--out", str(tmp_path / "manual.html")]) == 0
     text = (tmp_path / "manual.html").read_text()
     assert "E021" in text
     assert "user block" in text
+    assert "jobrun ckpt verify" in text
+    assert "Accept a change of FIELD" in text
     assert invoke(["explain", "E021", "--out", "x.html"]) == 2
     assert "--out writes the whole manual" in capsys.readouterr().err

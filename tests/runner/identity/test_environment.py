@@ -20,6 +20,16 @@ def test_the_environment_is_json_and_says_what_numbers_depend_on():
     assert found["processors"] >= 1
 
 
+def test_without_proc_the_threads_of_blas_are_unknown(monkeypatch):
+    def refuse():
+        raise FileNotFoundError("/proc/self/maps")
+
+    monkeypatch.setattr("threadpoolctl.ThreadpoolController", refuse)
+
+    assert describe_environment()["blas_kernel"] == ""
+    assert blas_threads() == 0
+
+
 def test_settings_that_decide_how_a_gpu_rounds_are_recorded(monkeypatch):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 

@@ -53,8 +53,15 @@ def test_the_unbroken_run_tells_how_often_it_reached_each_place(good):
 
 
 def test_a_job_that_fails_by_itself_cannot_be_proven(forge, tmp_path):
-    with pytest.raises(ProofError, match=r"E418.*exit code 1"):
+    with pytest.raises(ProofError, match=r"E418.*exit code 1") as caught:
         run_unbroken(forge, command(tmp_path, '{assert: "x < 3"}'), tmp_path / "reference")
+
+    # What was wrong and its mend, as one line.
+    said = caught.value.faults[0].message
+    assert "error[E205]" in said
+    assert "; mend what it guards" in said
+    assert "\n" not in said
+    assert "^" not in said
 
 
 def test_killed_twice_and_resumed_it_ends_like_the_reference(forge, good, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 from collections import defaultdict
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from jobrun.runtime.snapshots.object_state import load_object_state
 from jobrun.testing.adapters import Adapted, AdapterContract
 from jobrun.values import containers
 from jobrun.values.adapters import registry
-from jobrun.values.blob_kinds import is_object
+from jobrun.values.blob_kinds import check_storable, is_object
 from jobrun.values.compare import same_bits
 from jobrun.values.containers import flatten, is_tree, unflatten
 from jobrun.values.copies import detach
@@ -92,6 +93,51 @@ class TestOneObject(AdapterContract):
         return Adapted(make, count)
 
 
+class Tracker:
+    """A class of a library, say: attributes, parts of other classes, functions by name."""
+
+    def __init__(self, size):
+        self.at, self.inverse = np.zeros(size), np.linalg.inv
+        self.history = collections.deque(maxlen=2)
+        # One array at two places, and a way back.
+        self.last, self.part = self.at, Part(self)
+
+
+class Part:
+    def __init__(self, owner):
+        self.owner, self.count = owner, 0
+
+
+jobrun.adapt(Tracker)
+jobrun.adapt(Part)
+
+
+class TestByAttributes(AdapterContract):
+    @pytest.fixture
+    def adapted(self):
+        def advance(tracker, step):
+            tracker.at += step + 1
+            tracker.part.owner.part.count += 1
+            tracker.history.append(float(tracker.last.sum()))
+            return tracker, [tracker.last, tracker.part.count, list(tracker.history)]
+
+        return Adapted(lambda: Tracker(3), advance)
+
+
+def test_a_class_alone_whose_values_hold_a_lambda_is_refused_by_its_name():
+    tracker = Tracker(2)
+    tracker.inverse = lambda x: x
+
+    with pytest.raises(TaskFailedError, match="lambda"):
+        detach(tracker)
+
+
+def test_a_generator_that_has_begun_is_refused_with_what_to_do():
+    fault = check_storable({"steps": (one for one in "ab")}, "state")
+
+    assert "let an epoch run it to its end" in fault.message
+
+
 def test_an_object_is_adapted_as_long_as_it_lives():
     class Weak:
         pass
@@ -117,8 +163,8 @@ def test_what_an_adapter_forgets_is_found_when_the_value_is_copied():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((Other, {}), "one of make and set"),
-        ((Other, {"make": Other, "set": print}), "one of make and set"),
+        ((Other, {}), "get and one of make and set"),
+        ((Other, {"make": Other, "set": print}), "get and one of make and set"),
         ((dict, {"make": dict}), "without an adapter"),
         ((Other(), {"make": Other}), "give jobrun.adapt the class"),
     ],
