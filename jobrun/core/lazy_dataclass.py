@@ -1,13 +1,14 @@
-"""Define dataclasses with slots whose methods are generated when the first of them is used.
+"""Define dataclasses with slots, of which each method is generated when it is first used.
 
 ``dataclasses`` compiles six functions a class, half a millisecond in which a process may import
-the whole module: a command uses few of the hundreds of classes that it imports. Here only the slots
-are made at once; everything else is what ``dataclasses`` generates.
+the whole module: a command uses few of the hundreds of classes that it imports, and of most of
+those it uses the constructor alone. Here only the slots are made at once.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls: type | None = None, /, *, slots: bool = False, **options: bool) -> Any:
-        """Make a class a dataclass; with slots, its methods are generated at first use."""
+        """Make a class a dataclass; with slots, each method is generated at its first use."""
 
         def _decorate(given: type) -> type:
-            if slots and _is_simple(given):
+            if slots and options.keys() <= _LAZY and _is_simple(given):
                 return _Generated(given, options).cls
             import dataclasses  # noqa: PLC0415 - most are simple
 
@@ -33,9 +34,10 @@ _LOCK = RLock()
 os.register_at_fork(
     before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
 )
-_FIELDS = "__dataclass_fields__"
+_FIELDS, _PARAMS = "__dataclass_fields__", "__dataclass_params__"
 # Annotations that make no field.
 _NO_FIELD = ("ClassVar", "typing.", "InitVar", "KW_ONLY", "dataclasses.")
+_LAZY = {"frozen", "eq", "kw_only"}
 _OWN = ("__dict__", "__weakref__", "__abstractmethods__", "_abc_impl")
 
 
@@ -48,12 +50,11 @@ def _is_simple(cls: type) -> bool:
 
 
 class _Generated:
-    """A class with slots, and the class as written, from which ``dataclasses`` generates."""
+    """A class with slots, and the class as written, of which its methods are generated."""
 
     def __init__(self, written: type, options: dict[str, bool]) -> None:
-        self._written, self._options = written, options
+        self.written, self.options = written, options
         frozen, eq = options.get("frozen", False), options.get("eq", True)
-        self._is_done = False
         names = tuple(written.__annotations__)
         inherited = {
             name for base in written.__mro__[1:-1] for name in vars(base).get("__slots__", ())
@@ -61,7 +62,7 @@ class _Generated:
         skipped = {*names, *_OWN}
         body = {name: one for name, one in vars(written).items() if name not in skipped}
         body["__slots__"] = tuple(name for name in names if name not in inherited)
-        generated = ["__init__", "__repr__", "__match_args__", _FIELDS, "__dataclass_params__"]
+        generated = ["__init__", "__repr__", "__match_args__", _FIELDS, _PARAMS]
         if eq:
             generated.append("__eq__")
             if frozen and body.get("__hash__") is None:
@@ -69,69 +70,140 @@ class _Generated:
             elif "__hash__" not in body:
                 body["__hash__"] = None
         if frozen:
-            generated += ["__setattr__", "__delattr__"]
+            body.setdefault("__setattr__", _set_attribute)
+            body.setdefault("__delattr__", _delete_attribute)
             # Without these, pickle and copy would set attributes one by one.
             body.setdefault("__getstate__", _get_state)
             body.setdefault("__setstate__", _set_state)
         for name in generated:
             if name not in body:
                 body[name] = _Deferred(name, self)
-        self.cls = type(written)(written.__name__, written.__bases__, body)
+        self.cls: Any = type(written)(written.__name__, written.__bases__, body)
         self.cls.__qualname__ = written.__qualname__
 
-    def generate(self) -> None:
-        """Generate the methods of a lazy dataclass, in place of those that defer it."""
-        import dataclasses  # noqa: PLC0415 - a command that uses no such class does without
-
+    def generate(self, name: str) -> None:
+        """Generate one attribute of a lazy dataclass, in place of the one that defers it."""
         with _LOCK:
-            if self._is_done:
-                return
-            before = dict(vars(self._written))
-            dataclasses.dataclass(**self._options)(self._written)
-            if self._options.get("frozen") and "__init__" not in before:
-                self._written.__init__ = _fast_init(self.cls, self._written)  # type: ignore[misc]
-            skipped = {*_OWN, *self._written.__annotations__}
-            for name, one in vars(self._written).items():
-                if name not in skipped and before.get(name) is not one:
-                    setattr(self.cls, name, one)
-            self._is_done = True
+            if isinstance(vars(self.cls)[name], _Deferred):
+                setattr(self.cls, name, _GENERATORS[name](self))
+
+    def fields(self) -> list[Any]:
+        """Return the fields of a lazy dataclass, those of its bases first."""
+        return list(getattr(self.cls, _FIELDS).values())
+
+    def compile(self, signature: str, body: str, known: dict[str, Any]) -> Any:
+        """Compile a method of a lazy dataclass; the names of its signature are the class's own."""
+        exec(f"def {signature}: {body}", known)  # noqa: S102 - of a class's own names
+        made = known[signature.partition("(")[0]]
+        made.__qualname__ = f"{self.cls.__qualname__}.{made.__name__}"
+        return made
 
 
-def _fast_init(cls: type, written: Any) -> Any:
-    """Compile the ``__init__`` of a frozen class to set each slot through its descriptor.
+def _fields_of(one: _Generated) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for base in one.written.__mro__[-1:0:-1]:
+        found |= getattr(base, _FIELDS, {})
+    found |= getattr(_as_written(one), _FIELDS)
+    return found
+
+
+def _params_of(one: _Generated) -> Any:
+    params = getattr(_as_written(one), _PARAMS)
+    for name in ("init", "repr", "eq"):
+        setattr(params, name, one.options.get(name, True))
+    params.frozen = one.options.get("frozen", False)
+    return params
+
+
+def _as_written(one: _Generated) -> type:
+    """Let ``dataclasses`` judge the annotations and defaults of a class, without any method."""
+    import dataclasses  # noqa: PLC0415 - a command that uses no such class does without
+
+    given = vars(one.written)
+    body = {name: given[name] for name in one.written.__annotations__ if name in given}
+    # With a docstring: dataclasses renders the signature where there is none.
+    body |= {"__annotations__": one.written.__annotations__, "__doc__": "As written."}
+    return dataclasses.dataclass(
+        init=False, repr=False, eq=False, kw_only=one.options.get("kw_only", False)
+    )(type(one.written.__name__, (), body | {"__module__": one.written.__module__}))
+
+
+def _init_of(one: _Generated) -> Any:
+    """Compile ``__init__`` to set each slot of a frozen class through its descriptor.
 
     That takes half as long as ``object.__setattr__``, by which ``dataclasses`` does it, and a large
     spec becomes a hundred values for each of its tasks.
     """
     import dataclasses  # noqa: PLC0415 - imported before
 
-    fields = dataclasses.fields(written)
-    if not all(one.init and not one.kw_only for one in fields):
-        return written.__init__
-    missing = dataclasses.MISSING
+    missing, frozen = dataclasses.MISSING, one.options.get("frozen", False)
     known: dict[str, Any] = {"_missing": missing}
-    parameters, lines = ["self"], []
-    for number, one in enumerate(fields):
-        value = parameter = one.name
-        known[f"_set{number}"] = getattr(cls, one.name).__set__
-        if one.default_factory is not missing:
-            known[f"_make{number}"] = one.default_factory
-            parameter, value = (
-                f"{value}=_missing",
-                f"_make{number}() if {value} is _missing else {value}",
-            )
-        elif one.default is not missing:
-            known[f"_default{number}"] = one.default
-            parameter = f"{value}=_default{number}"
-        parameters.append(parameter)
-        lines.append(f"_set{number}(self, {value})")
-    if hasattr(cls, "__post_init__"):
+    parameters, by_keyword, lines, has_default = ["self"], [], [], ""
+    for number, field in enumerate(one.fields()):
+        name = value = parameter = field.name
+        if field.default_factory is not missing:
+            known[f"_make{number}"] = field.default_factory
+            parameter = f"{name}=_missing"
+            value = f"_make{number}()"
+            if field.init:
+                value = f"{value} if {name} is _missing else {name}"
+        elif field.default is not missing:
+            known[f"_default{number}"] = field.default
+            parameter = f"{name}=_default{number}"
+            value = value if field.init else f"_default{number}"
+        elif not field.init:
+            continue
+        if field.init and field.kw_only:
+            by_keyword.append(parameter)
+        elif field.init:
+            if has_default and parameter == name:
+                message = f"non-default argument {name!r} follows default argument"
+                raise TypeError(message)
+            has_default = has_default or parameter != name
+            parameters.append(parameter)
+        if frozen:
+            known[f"_set{number}"] = getattr(one.cls, name).__set__
+            lines.append(f"_set{number}(self, {value})")
+        else:
+            lines.append(f"self.{name} = {value}")
+    if hasattr(one.cls, "__post_init__"):
         lines.append("self.__post_init__()")
-    body = "; ".join(lines) or "pass"
-    exec(f"def __init__({', '.join(parameters)}): {body}", known)  # noqa: S102 - of a class's own names
-    made = known["__init__"]
-    made.__qualname__ = f"{cls.__qualname__}.__init__"
-    return made
+    if by_keyword:
+        parameters += ["*", *by_keyword]
+    return one.compile(f"__init__({', '.join(parameters)})", "; ".join(lines) or "pass", known)
+
+
+def _repr_of(one: _Generated) -> Any:
+    from reprlib import recursive_repr  # noqa: PLC0415 - for messages and tests
+
+    shown = ", ".join(f"{part.name}={{self.{part.name}!r}}" for part in one.fields() if part.repr)
+    text = f"return f'{{self.__class__.__qualname__}}({shown})'"
+    return recursive_repr()(one.compile("__repr__(self)", text, {}))
+
+
+def _eq_of(one: _Generated) -> Any:
+    names = [part.name for part in one.fields() if part.compare]
+    own, its = ("".join(f"{of}.{name}," for name in names) for of in ("self", "other"))
+    text = f"return ({own}) == ({its}) if other.__class__ is self.__class__ else NotImplemented"
+    return one.compile("__eq__(self, other)", text, {})
+
+
+def _hash_of(one: _Generated) -> Any:
+    names = [
+        part.name for part in one.fields() if (part.compare if part.hash is None else part.hash)
+    ]
+    own = "".join(f"self.{name}," for name in names)
+    return one.compile("__hash__(self)", f"return hash(({own}))", {})
+
+
+def _match_args_of(one: _Generated) -> tuple[str, ...]:
+    return tuple(part.name for part in one.fields() if part.init and not part.kw_only)
+
+
+_GENERATORS: dict[str, Callable[[_Generated], Any]] = {
+    _FIELDS: _fields_of, _PARAMS: _params_of, "__init__": _init_of, "__repr__": _repr_of,
+    "__eq__": _eq_of, "__hash__": _hash_of, "__match_args__": _match_args_of,
+}  # fmt: skip
 
 
 class _Deferred:
@@ -143,10 +215,29 @@ class _Deferred:
         self._name, self._of = name, of
 
     def __get__(self, instance: object, owner: type) -> Any:
-        self._of.generate()
+        self._of.generate(self._name)
         # Not that of the owner, which may override it and have asked for its base's.
         found = vars(self._of.cls)[self._name]
         return found.__get__(instance, owner) if hasattr(found, "__get__") else found
+
+
+def _set_attribute(self: Any, name: str, value: Any) -> None:
+    _require_own(self, name, "assign to")
+    object.__setattr__(self, name, value)
+
+
+def _delete_attribute(self: Any, name: str) -> None:
+    _require_own(self, name, "delete")
+    object.__delattr__(self, name)
+
+
+def _require_own(one: Any, name: str, act: str) -> None:
+    """Raise unless an attribute is one that an ordinary subclass of a frozen class has added."""
+    if _FIELDS in vars(type(one)) or name in getattr(one, _FIELDS):
+        from dataclasses import FrozenInstanceError  # noqa: PLC0415 - a defect of the caller
+
+        message = f"cannot {act} field {name!r}"
+        raise FrozenInstanceError(message)
 
 
 def _get_state(self: Any) -> list[Any]:

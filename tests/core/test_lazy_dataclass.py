@@ -56,7 +56,23 @@ def test_nothing_is_generated_before_the_first_use():
 
     fresh(1)
 
-    assert not [one for one in vars(fresh).values() if isinstance(one, _Deferred)]
+    waiting = {name for name, one in vars(fresh).items() if isinstance(one, _Deferred)}
+    assert waiting >= {"__repr__", "__eq__", "__hash__", "__match_args__"}
+    assert "__init__" not in waiting
+
+
+def test_construction_compiles_one_function():
+    fresh, calls = _fresh(), []
+
+    def note(event, arguments):
+        if event == "exec" and calls is not None:
+            calls.append(arguments)
+
+    sys.addaudithook(note)
+    fresh(1)
+    compiled, calls = calls, None
+
+    assert len(compiled) == 1
 
 
 FIRST_USES = {
@@ -104,6 +120,17 @@ def test_what_is_frozen_cannot_be_set_or_deleted_not_even_unmade():
         bare.first = 1
     with pytest.raises(FrozenInstanceError):
         del Base("a").name
+
+
+def test_an_ordinary_subclass_of_a_frozen_class_may_have_attributes_of_its_own():
+    class Marked(Base):
+        pass
+
+    one = Marked("a")
+    one.mark = 3
+    assert one.mark == 3
+    with pytest.raises(FrozenInstanceError):
+        one.name = "b"
 
 
 def test_copies_and_pickles_come_back():
