@@ -1,4 +1,4 @@
-"""Pause the cyclic garbage collector while many values are made and none is thrown away."""
+"""Spare the cyclic garbage collector while many values are made and none is thrown away."""
 
 from __future__ import annotations
 
@@ -8,6 +8,20 @@ from contextlib import contextmanager
 
 # Values made, and not released again, from which on it pays to leave them out of a search.
 _MANY = 50_000
+# The thresholds before start-up changed them, once it has.
+_usual: list[tuple[int, int, int]] = []
+
+
+def collect_seldom() -> None:
+    """Let the collector search seldom while a command starts: what it imports stays."""
+    _usual.append(gc.get_threshold())
+    gc.set_threshold(_MANY)
+
+
+def collect_as_usual() -> None:
+    """Let the collector search as often as before ``collect_seldom``, for the code of users."""
+    while _usual:
+        gc.set_threshold(*_usual.pop())
 
 
 @contextmanager

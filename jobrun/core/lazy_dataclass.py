@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass  # noqa: PLC0414 - exported
@@ -35,6 +35,7 @@ os.register_at_fork(
     before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
 )
 _FIELDS, _PARAMS = "__dataclass_fields__", "__dataclass_params__"
+_LAZY_MARK = "__lazy_dataclass__"
 # Annotations that make no field.
 _NO_FIELD = ("ClassVar", "typing.", "InitVar", "KW_ONLY", "dataclasses.")
 _LAZY = {"frozen", "eq", "kw_only"}
@@ -49,6 +50,34 @@ def _is_simple(cls: type) -> bool:
     )
 
 
+class _Part(NamedTuple):
+    """A field, as a constructor needs it: ``_MISSING`` is what it does not have."""
+
+    name: str
+    default: Any
+    factory: Any
+    init: bool
+    kw_only: bool
+
+
+_MISSING = object()
+
+
+def _part(name: str, given: Any, *, kw_only: bool) -> _Part:
+    """Describe a field by its default, or by what ``dataclasses.field`` has made of it."""
+    from dataclasses import MISSING, Field  # noqa: PLC0415 - most commands have it already
+
+    if not isinstance(given, Field):
+        if given is not _MISSING and type(given).__hash__ is None:
+            raise ValueError(f"mutable default {type(given)} for field {name}: use default_factory")
+        return _Part(name, given, _MISSING, init=True, kw_only=kw_only)
+    default, factory = (
+        _MISSING if one is MISSING else one for one in (given.default, given.default_factory)
+    )
+    own = kw_only if given.kw_only is MISSING else bool(given.kw_only)
+    return _Part(name, default, factory, given.init, own)
+
+
 class _Generated:
     """A class with slots, and the class as written, of which its methods are generated."""
 
@@ -61,6 +90,7 @@ class _Generated:
         }
         skipped = {*names, *_OWN}
         body = {name: one for name, one in vars(written).items() if name not in skipped}
+        body[_LAZY_MARK] = self
         body["__slots__"] = tuple(name for name in names if name not in inherited)
         generated = ["__init__", "__repr__", "__match_args__", _FIELDS, _PARAMS]
         if eq:
@@ -90,6 +120,20 @@ class _Generated:
     def fields(self) -> list[Any]:
         """Return the fields of a lazy dataclass, those of its bases first."""
         return list(getattr(self.cls, _FIELDS).values())
+
+    def parts(self) -> dict[str, _Part]:
+        """Return what its constructor has to know of each field of a lazy dataclass."""
+        found: dict[str, _Part] = {}
+        for base in self.written.__mro__[-1:0:-1]:
+            if isinstance(lazy := vars(base).get(_LAZY_MARK), _Generated):
+                found |= lazy.parts()
+            elif _FIELDS in vars(base):
+                fields = getattr(base, _FIELDS).values()
+                found |= {one.name: _part(one.name, one, kw_only=one.kw_only) for one in fields}
+        kw_only, given = self.options.get("kw_only", False), vars(self.written)
+        for name in self.written.__annotations__:
+            found[name] = _part(name, given.get(name, _MISSING), kw_only=kw_only)
+        return found
 
     def compile(self, signature: str, body: str, known: dict[str, Any]) -> Any:
         """Compile a method of a lazy dataclass; the names of its signature are the class's own."""
@@ -134,15 +178,13 @@ def _init_of(one: _Generated) -> Any:
     That takes half as long as ``object.__setattr__``, by which ``dataclasses`` does it, and a large
     spec becomes a hundred values for each of its tasks.
     """
-    import dataclasses  # noqa: PLC0415 - imported before
-
-    missing, frozen = dataclasses.MISSING, one.options.get("frozen", False)
+    missing, frozen = _MISSING, one.options.get("frozen", False)
     known: dict[str, Any] = {"_missing": missing}
-    parameters, by_keyword, lines, has_default = ["self"], [], [], ""
-    for number, field in enumerate(one.fields()):
+    parameters, by_keyword, lines, has_default = ["self"], [], [], False
+    for number, field in enumerate(one.parts().values()):
         name = value = parameter = field.name
-        if field.default_factory is not missing:
-            known[f"_make{number}"] = field.default_factory
+        if field.factory is not missing:
+            known[f"_make{number}"] = field.factory
             parameter = f"{name}=_missing"
             value = f"_make{number}()"
             if field.init:
@@ -197,7 +239,7 @@ def _hash_of(one: _Generated) -> Any:
 
 
 def _match_args_of(one: _Generated) -> tuple[str, ...]:
-    return tuple(part.name for part in one.fields() if part.init and not part.kw_only)
+    return tuple(part.name for part in one.parts().values() if part.init and not part.kw_only)
 
 
 _GENERATORS: dict[str, Callable[[_Generated], Any]] = {

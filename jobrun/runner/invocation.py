@@ -26,6 +26,7 @@ from jobrun.core.errors import (
     StoppedEarlyError,
 )
 from jobrun.core.events import Event, Listener, Noted, RunEnded, RunStarted, TaskFacts
+from jobrun.core.garbage_collection import collect_as_usual
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.types import Job, TaskGroup
@@ -255,6 +256,7 @@ def _run_recorded(
     name, path, tasks = work.run.name, str(work.run.path), task_facts(work.job)
     work.listen(RunStarted(name, work.job.name, path, epoch, total, tasks))
     _announce(work, path)
+    collect_as_usual()
     with (
         contextlib.closing(open_session(work.options.session)) as session,
         _build_stop_requests(work, session) as requests,

@@ -8,6 +8,7 @@ is a container; the object itself is never stored, and a new one is made at ever
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -75,11 +76,6 @@ def _set_generator_state(generator: np.random.Generator, tree: dict[str, Any]) -
 
 
 _NUMPY = _Accessors(generator_state, _set_generator_state)
-_GENERATORS: dict[type, _Accessors] = {
-    random.Random: _PYTHON,
-    np.random.RandomState: _LEGACY,
-    np.random.Generator: _NUMPY,
-}
 
 
 def is_object(value: Any) -> bool:
@@ -129,8 +125,12 @@ def _find_accessors(value: Any) -> _Accessors | None:
         getattr(kind, "load_state_dict", None)
     ):
         return _MODULE if is_module(value) else _STATEFUL
-    if kind in _GENERATORS:
-        return _GENERATORS[kind]
+    if kind is random.Random:
+        return _PYTHON
+    # numpy imports it when it is first used; nothing can be of its classes before.
+    draws = sys.modules.get("numpy.random")
+    if draws is not None and kind in (draws.Generator, draws.RandomState):
+        return _NUMPY if kind is draws.Generator else _LEGACY
     torch = tensors.loaded_torch()
     if torch is not None and kind is getattr(torch, "Generator", None):
         return _TORCH

@@ -101,7 +101,7 @@ def cases(short: str, few: str, many: str) -> dict[str, Callable[[], object]]:
     return found | {
         _RUN: command("run", short, "--run-dir", f"{few}-short", "--resume", "never", "-q"),
         _LIBRARIES: timed(["-c", "import numpy, h5py"]),
-        "import pydantic, click": timed(["-c", "from pydantic import BaseModel; import click"]),
+        "import click, yaml": timed(["-c", "import click, yaml"]),
     }
 
 

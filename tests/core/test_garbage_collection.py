@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from jobrun.core.garbage_collection import collector_paused
+from jobrun.core.garbage_collection import collect_as_usual, collect_seldom, collector_paused
 
 
 @pytest.fixture
@@ -51,3 +51,13 @@ def test_a_collector_that_was_off_stays_off_after_an_error_too():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_what_starts_a_command_gives_back_the_thresholds():
+    before = gc.get_threshold()
+
+    collect_seldom()
+    assert gc.get_threshold() != before
+    collect_as_usual()
+
+    assert gc.get_threshold() == before

@@ -198,3 +198,25 @@ def test_importing_a_class_does_not_generate_it():
         "assert isinstance(vars(types.Job)['__init__'], _Deferred)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_default_that_can_change_is_refused():
+    @dataclass(frozen=True, slots=True)
+    class Shared:
+        items: list = []  # noqa: RUF012 - that is refused
+
+    with pytest.raises(ValueError, match="mutable default"):
+        Shared()
+
+
+def test_a_subclass_of_an_ordinary_dataclass_takes_its_fields():
+    @dataclasses.dataclass(frozen=True, slots=True)
+    class Plain:
+        first: int = 1
+
+    @dataclass(frozen=True, slots=True)
+    class Lazy(Plain):
+        second: int = 2
+
+    assert Lazy(3) == Lazy(3, 2)
+    assert dataclasses.asdict(Lazy(5)) == {"first": 5, "second": 2}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 import sys
 import time
 from dataclasses import asdict
@@ -14,6 +13,8 @@ from jobrun.core.events import Event, NodeReplaced
 from jobrun.core.notify_target import NotifyTarget, news_of_exit
 
 if TYPE_CHECKING:
+    import subprocess
+
     from jobrun.cli.shared_state import SharedState
 
 # Enough for three attempts of five seconds at each of a few targets.
@@ -77,6 +78,8 @@ class NewsSender:
                 self._start(content | {"exit_code": None})
         if exit_code is None:
             return
+        import subprocess  # noqa: PLC0415 - only where someone is notified
+
         self._start({"news": news_of_exit(exit_code), "exit_code": exit_code, "detail": detail})
         deadline = time.monotonic() + _LONGEST_S
         for sender in self._senders:
@@ -87,6 +90,8 @@ class NewsSender:
 
     def _start(self, news: dict[str, Any]) -> None:
         """Start a process of ``jobrun.tools.notify`` that sends one notification to all targets."""
+        import subprocess  # noqa: PLC0415 - only where someone is notified
+
         sender = subprocess.Popen(
             [sys.executable, "-P", "-m", "jobrun.tools.notify"], stdin=subprocess.PIPE
         )

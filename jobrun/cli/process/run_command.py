@@ -15,6 +15,7 @@ from jobrun.cli.error_output import fault_from_click, print_faults
 from jobrun.cli.shell_completion import VARIABLE, answer_request
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, UsageError
+from jobrun.core.garbage_collection import collect_as_usual, collect_seldom
 from jobrun.version import __version__
 
 if TYPE_CHECKING:
@@ -94,12 +95,15 @@ def _has_working_directory() -> bool:
 
 
 def _run(arguments: list[str], shell: Shell) -> int:
+    collect_seldom()
     # Not click's own main(): it answers a closed pipe and Ctrl-C in its own way.
     try:
         with group.make_context("jobrun", arguments, obj=shell) as context:
             result: Any = group.invoke(context)
     except click.exceptions.Exit as done:
         return done.exit_code
+    finally:
+        collect_as_usual()
     return result if isinstance(result, int) else 0
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field
-from statistics import fmean
+from math import fsum
 
 from jobrun.core.events import (
     CheckpointCommitted,
@@ -130,7 +130,7 @@ class RunState:
             return None
         # From end to end, since saves and probes take time, too; counting down between the ends.
         spread = self.epoch_at[-1] - self.epoch_at[0]
-        each = max(fmean(self.seconds), spread / max(1, len(self.epoch_at) - 1))
+        each = max(_mean(self.seconds), spread / max(1, len(self.epoch_at) - 1))
         begun = min(each, self.clock() - self.epoch_at[-1])
         return max(0.0, max(0, total - self.epoch) * each - begun)
 
@@ -149,7 +149,7 @@ class RunState:
         times = self.times.get((self.group, one.task, one.node))
         # It starts as soon as those that it needs have ended, on all their nodes.
         state = "waiting" if left & set(one.needs) else "running"
-        return TaskState(one.task, one.node, state, fmean(times) if times else None)
+        return TaskState(one.task, one.node, state, _mean(times) if times else None)
 
     def _task_ended(self, event: TaskEnded) -> None:
         self.ends[event.task, event.node] = event
@@ -165,3 +165,7 @@ def render_log(event: Logged) -> str:
     """Render a text that a task logged as progress displays show it: ``lloyd: shift 0.02``."""
     text = visible(event.text.rstrip("\n"))
     return f"{event.task}: {text}" if event.task else text
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fsum(values) / len(values)

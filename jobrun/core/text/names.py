@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 # A name becomes part of a file name, so it may not be able to leave a directory, hide
 # a file, or be an option of a command.
@@ -19,6 +18,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most similar to a misspelt one, or None."""
     if len(name) > _LONGEST_COMPARED:
         return None
+    from difflib import get_close_matches  # noqa: PLC0415 - after a slip only
+
     matches = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return matches[0] if matches else None
 

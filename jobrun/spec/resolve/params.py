@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -100,7 +99,9 @@ class ParamValues:
             message = f"invalid value of the secret param '{name}'"
             mend = fault.mend.replace(str(declared.default), "it")
             self.faults[place] = replace(fault, message=message, mend=mend)
-        digest = hashlib.sha256(str(value).encode("utf-8", "surrogateescape")).hexdigest()
+        from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL
+
+        digest = sha256(str(value).encode("utf-8", "surrogateescape")).hexdigest()
         self._substitution.digests[f"params.{name}"] = digest
         self.secrets[name] = None if is_reference else written
         # The model is what digests and dumps are made of.

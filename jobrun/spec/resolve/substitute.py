@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
 from collections.abc import Mapping as MappingType
@@ -212,7 +211,9 @@ class Substitution:
             mend = f"set it, or give a default: ${{env:{variable},value}}"
             raise _unknown("E038", message, mend, node, path)
         text = default if value is None else value
-        self.digests[variable] = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+        from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL
+
+        self.digests[variable] = sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
         return text
 
 
