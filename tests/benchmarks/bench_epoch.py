@@ -243,7 +243,7 @@ def large_job(blobs: int, items: int) -> Job:
     """A job that changes every one of its blobs in place, and then computes for a while."""
     names = [f"b{number}" for number in range(blobs)]
     start = jobrun.Task("start", "local", jobrun.steps(*(f"{n} = ones({items})" for n in names)))
-    work = ("m = ones((700, 700))", *("m = m @ m * 1e-3",) * 40)
+    work = ("m = ones((700, 700))", *("m = m @ m * 1e-3",) * 16)
     step = jobrun.Task("step", "local", jobrun.steps(*(f"{n} += 0.5" for n in names), *work))
     made = jobrun.Job(
         "large",
@@ -281,7 +281,7 @@ def bench_beside(folder: str) -> None:
         still: list[CheckpointTimes] = []
         beside: list[CheckpointTimes] = []
         added: dict[str, list[float]] = {"at the boundary": [], "beside it": []}
-        for _ in range(5):
+        for _ in range(3):
             free_s = sum(epoch_times(made, NO_CHECKPOINT, 8, folder)[1:-1])
             for how, saves in (("at the boundary", still), ("beside it", beside)):
                 found_here, took_s = saves_of(made, how == "beside it", folder)
