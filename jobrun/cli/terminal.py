@@ -165,4 +165,6 @@ def _columns(descriptor: int) -> int:
     with contextlib.suppress(OSError):
         if (columns := os.get_terminal_size(descriptor).columns) and "COLUMNS" not in os.environ:
             return columns
-    return shutil.get_terminal_size().columns
+    from shutil import get_terminal_size  # noqa: PLC0415 - with all archive formats
+
+    return get_terminal_size().columns

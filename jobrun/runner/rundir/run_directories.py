@@ -18,6 +18,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
 from jobrun.runner.rundir.journal import JOURNAL_NAME
 from jobrun.runner.rundir.lock import is_live
+from jobrun.runner.rundir.newest_runs import find_newest, remember_newest, stamp_jobs
 from jobrun.runner.rundir.run_index import IndexedRun, indexed_runs
 from jobrun.runner.rundir.run_json import (
     RECORD_NAME,
@@ -187,7 +188,19 @@ def unreadable_runs(run_dir: Path, job: str) -> tuple[Path, ...]:
 
 def newest_run(run_dir: Path, job: str) -> Run | None:
     """Return the newest run of a job; a stillborn fork only if there is no other."""
-    return _newest(runs(run_dir, job))
+    if len(_list_directory(run_dir / job)) < _WORTH_AN_INDEX:
+        return _newest(runs(run_dir, job))
+    remembered = _find_remembered(job, run_dir)
+    if remembered is not None:
+        return remembered
+    of_job = [one for one in indexed_runs(run_dir) if one.path.startswith(f"{job}/")]
+    newest: Run | None = None
+    for one in reversed(of_job):
+        run = _try_open(run_dir / one.path)
+        if run is not None and not run.is_stillborn:
+            return run
+        newest = newest or run
+    return newest
 
 
 def _newest(found: Sequence[Run]) -> Run | None:
@@ -225,7 +238,13 @@ def find_run(text: str, run_dir: Path) -> Run:
     """
     if os.path.lexists(Path(text) / RECORD_NAME):
         return open_run(Path(text))
+    newest = _find_remembered(text, run_dir)
+    if newest is not None:
+        return newest
+    stamps = stamp_jobs(run_dir)
     known = indexed_runs(run_dir, _WORTH_AN_INDEX)
+    if len(known) >= _WORTH_AN_INDEX:
+        remember_newest(run_dir, stamps, known)
     if text == LATEST and known:
         return _newest_indexed(run_dir, known)
     job, slash, start = text.rpartition("/")
@@ -255,6 +274,16 @@ def _directories_called(name: str, run_dir: Path, job: str) -> Iterator[Path]:
         for path in [] if parent.is_symlink() else _list_directory(parent):
             if name in (path.name, _words(path.name)) and not path.is_symlink():
                 yield path
+
+
+def _find_remembered(text: str, run_dir: Path) -> Run | None:
+    """Find the newest run of all, or of a job, without a list of all; None if that takes one."""
+    job, slash, start = text.rpartition("/")
+    if slash and start != LATEST:
+        return None
+    path = find_newest(run_dir, job if slash else "" if text == LATEST else text)
+    run = _try_open(run_dir / path) if path else None
+    return None if run is None or run.is_stillborn else run
 
 
 def _newest_indexed(run_dir: Path, known: Sequence[IndexedRun]) -> Run:

@@ -26,7 +26,7 @@ _FORMAT = 3
 # A hundred times ten thousand runs.
 _MOST_BYTES = 512 << 20
 # Of the times of files: NFS may have whole seconds.
-_COARSE_NS = 2_000_000_000
+COARSE_NS = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,9 @@ def _stamps(
     Files that were renamed or deleted change the time of the run's directory. A file system's clock
     is coarse: what has changed a moment ago may change again without a trace.
     """
-    stat, young_ns = os.stat, time.time_ns() - _COARSE_NS
-    for job in _directories(run_dir, "", on_fault):
-        for run in _directories(job.path, job.name, on_fault):
+    stat, young_ns = os.stat, time.time_ns() - COARSE_NS
+    for job in list_directories(run_dir, "", on_fault):
+        for run in list_directories(job.path, job.name, on_fault):
             name = f"{job.name}/{run.name}"
             changed_ns = 0
             state: tuple[int, ...] = ()
@@ -160,9 +160,16 @@ def _stamps(
             yield name, 0 if changed_ns > young_ns else hash(state)
 
 
-def _directories(
+def list_directories(
     parent: Path | str, name: str, on_fault: Callable[[str, Exception], None]
 ) -> list[os.DirEntry[str]]:
+    """List the directories of jobs below that of the runs, or those of a job's runs.
+
+    Args:
+        parent: The directory.
+        name: As ``on_fault`` gets it.
+        on_fault: Is called if it cannot be listed.
+    """
     # Links lead to runs that are listed anyway; a name with a dot is not a job's or a run's.
     try:
         with os.scandir(parent) as entries:
@@ -212,7 +219,12 @@ def _load(run_dir: Path, index: RunIndex) -> dict[str, list[Any]]:
 
 def _store(run_dir: Path, index: RunIndex, runs: dict[str, list[Any]]) -> None:
     content = {"format": _FORMAT, "fields": list(index.names), "runs": runs}
-    beside = run_dir / f"{index.file}.{os.getpid()}"
+    write_index(run_dir, index.file, content)
+
+
+def write_index(run_dir: Path, name: str, content: dict[str, Any]) -> None:
+    """Write an index of runs, which appears whole or not at all; that it cannot be is no fault."""
+    beside = run_dir / f"{name}.{os.getpid()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         # As private as the records of which it is made.
@@ -222,7 +234,7 @@ def _store(run_dir: Path, index: RunIndex, runs: dict[str, list[Any]]) -> None:
         return
     try:
         write_all(descriptor, json.dumps(content, separators=(",", ":")).encode())
-        beside.replace(run_dir / index.file)
+        beside.replace(run_dir / name)
     except OSError:
         beside.unlink(missing_ok=True)
     finally:
