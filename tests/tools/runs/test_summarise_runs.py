@@ -46,7 +46,7 @@ def two(made, tmp_path, monkeypatch):
     """A directory of two old runs of a job."""
     shutil.copytree(made, tmp_path / "runs", symlinks=True)
     # What is younger is read each time.
-    monkeypatch.setattr(run_index, "_COARSE_NS", 0)
+    monkeypatch.setattr(run_index, "COARSE_NS", 0)
     return tmp_path / "runs"
 
 
