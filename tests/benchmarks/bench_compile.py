@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import cProfile
-import itertools
 import pstats
 import resource
 import tempfile
@@ -22,7 +21,6 @@ from jobrun.compile.plan.text import plan_text
 from jobrun.compile.types.job_types import infer_job_types
 from jobrun.graph.drawing import diagrams
 from jobrun.spec.load import load_spec
-from jobrun.spec.models.job import JobSpec
 from jobrun.spec.yaml.parse import parser_events
 from tests.benchmarks.ratios import verdict
 
@@ -71,14 +69,15 @@ def seconds(tasks: int, folder: Path) -> tuple[float, float]:
 def show(path: Path, took_s: float) -> None:
     """Print the seconds of loading and compiling, of the floor, of the plan and of the graph."""
     text = path.read_text()
+    data = yaml.load(text, yaml.CSafeLoader)
+    tasks = (*data["init"], *data["epoch"])
+    steps = [one for task in tasks for one in task["steps"] if isinstance(one, str)]
+    # What other people's programs in C take of it: there is no other way to a statement's tree.
     begun = time.perf_counter()
     for _ in parser_events(text):
         pass
-    data = yaml.load(text, yaml.CSafeLoader)
-    JobSpec.model_validate(data)
-    for step in itertools.chain.from_iterable(task["steps"] for task in data["epoch"]):
-        if isinstance(step, str):
-            ast.parse(step)
+    for step in steps:
+        ast.parse(step)
     floor_s = time.perf_counter() - begun
     job = compile_job(load_spec(str(path))).job
     found = {}
@@ -92,8 +91,8 @@ def show(path: Path, took_s: float) -> None:
         act()
         found[name] = time.perf_counter() - begun
     print(f"\nseconds of {path.stem} tasks")
-    print(f"  {'loaded and compiled':44} {took_s:8.2f}{verdict(took_s, _MOST_S)}")
-    print(f"  {'libyaml, its loader, pydantic, ast.parse':44} {floor_s:8.2f}")
+    aim = f"{verdict(took_s, _MOST_S)}   floor {floor_s:.2f}: libyaml and ast.parse alone"
+    print(f"  {'loaded and compiled':44} {took_s:8.2f}{aim}")
     for name, seconds_of in found.items():
         print(f"  {name:44} {seconds_of:8.2f}{verdict(seconds_of, _MOST_SHOWN_S)}")
 
