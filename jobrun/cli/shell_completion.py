@@ -9,10 +9,9 @@ import click
 from click.shell_completion import BashComplete, CompletionItem, split_arg_string
 
 from jobrun.cli.options import Command
-from jobrun.cli.terminal import Shell
+from jobrun.cli.terminal import COMPLETION_VARIABLE, Shell
 from jobrun.core.errors import JobrunError
 
-VARIABLE = "_JOBRUN_COMPLETE"
 _SHELLS = ("bash", "zsh", "fish")
 _HOW = {
     "bash": 'add to ~/.bashrc:  eval "$(jobrun completion bash)"',
@@ -42,7 +41,7 @@ def command(shell: Shell, shell_name: str | None) -> None:
     name = shell_name or (own if own in _SHELLS else "bash")
     kind = WholeLineBash if name == "bash" else get_completion_class(name)
     if kind is not None:
-        shell.print(kind(group, {}, "jobrun", VARIABLE).source().strip())
+        shell.print(kind(group, {}, "jobrun", COMPLETION_VARIABLE).source().strip())
     shell.say(_HOW[name])
 
 
@@ -61,7 +60,7 @@ def answer_request(instruction: str) -> int:
 
     add_completion_class(WholeLineBash)
     try:
-        return shell_complete(group, {"obj": Shell()}, "jobrun", VARIABLE, instruction)
+        return shell_complete(group, {"obj": Shell()}, "jobrun", COMPLETION_VARIABLE, instruction)
     except (JobrunError, click.ClickException):
         # The line is not valid yet, such as with a mistyped command: nothing to complete.
         return 0

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from jobrun.cli.shared_state import SharedState
 
 _ENDLESS = 1 << 30
+# Is set where a shell asks what could follow on a command line.
+COMPLETION_VARIABLE = "_JOBRUN_COMPLETE"
 LogFormat = Literal["text", "json", "github"]
 
 

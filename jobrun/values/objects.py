@@ -78,6 +78,15 @@ def _set_generator_state(generator: np.random.Generator, tree: dict[str, Any]) -
 _NUMPY = _Accessors(generator_state, _set_generator_state)
 
 
+def random_class(name: str) -> Any:
+    """Return a class of ``numpy.random``; None before that is imported, as nothing is of it then.
+
+    numpy imports it when it is first used, in a hundredth of a second. Another thread may be doing
+    so: then the module is there, and its classes are not.
+    """
+    return getattr(sys.modules.get("numpy.random"), name, None)
+
+
 def is_object(value: Any) -> bool:
     """Return whether a value is an object whose state is taken: module, generator, estimator, …."""
     return _find_accessors(value) is not None
@@ -127,10 +136,10 @@ def _find_accessors(value: Any) -> _Accessors | None:
         return _MODULE if is_module(value) else _STATEFUL
     if kind is random.Random:
         return _PYTHON
-    # numpy imports it when it is first used; nothing can be of its classes before.
-    draws = sys.modules.get("numpy.random")
-    if draws is not None and kind in (draws.Generator, draws.RandomState):
-        return _NUMPY if kind is draws.Generator else _LEGACY
+    if kind is random_class("Generator"):
+        return _NUMPY
+    if kind is random_class("RandomState"):
+        return _LEGACY
     torch = tensors.loaded_torch()
     if torch is not None and kind is getattr(torch, "Generator", None):
         return _TORCH

@@ -7,7 +7,6 @@ is kept, or refused by name.
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -111,17 +110,19 @@ def render_place(place: Path) -> str:
 
 def _identity(thing: Any) -> Any:
     """Return the identity by which two generators or objects count as shared, or None."""
-    # numpy imports it when it is first used; nothing can be of its classes before.
-    draws = sys.modules.get("numpy.random")
-    if draws is not None:
-        if isinstance(thing, draws.Generator):
-            return thing.bit_generator
-        if isinstance(thing, draws.RandomState):
-            # The bit generator that it may share with a Generator.
-            return getattr(thing, "_bit_generator", thing)
-        if isinstance(thing, draws.BitGenerator):
-            return thing
-    return thing if isinstance(thing, random.Random) or objects.is_object(thing) else None
+    if _is_random(thing, "Generator"):
+        return thing.bit_generator
+    if _is_random(thing, "RandomState"):
+        # The bit generator that it may share with a Generator.
+        return getattr(thing, "_bit_generator", thing)
+    if _is_random(thing, "BitGenerator") or isinstance(thing, random.Random):
+        return thing
+    return thing if objects.is_object(thing) else None
+
+
+def _is_random(thing: Any, name: str) -> bool:
+    kind = objects.random_class(name)
+    return kind is not None and isinstance(thing, kind)
 
 
 def _parts(roots: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import random
+import sys
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -137,3 +139,9 @@ def test_padding_of_arrays_is_no_part_of_a_fingerprint(dtype, number):
     assert fingerprint(one) == fingerprint(other)
     other.bytes[1, 2, list(number)[-1]] = 1
     assert fingerprint(one) != fingerprint(other)
+
+
+def test_a_module_of_random_generators_that_is_being_imported_is_none_yet(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numpy.random", ModuleType("numpy.random"))
+
+    assert not is_object([1])

@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobrun.cli.app import group
-from jobrun.cli.error_output import fault_from_click, print_faults
-from jobrun.cli.shell_completion import VARIABLE, answer_request
-from jobrun.cli.terminal import Shell
+from jobrun.cli.terminal import COMPLETION_VARIABLE, Shell
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, UsageError
-from jobrun.core.garbage_collection import collect_as_usual, collect_seldom
 from jobrun.version import __version__
 
 if TYPE_CHECKING:
@@ -40,12 +37,18 @@ def invoke(arguments: Sequence[str], shared: SharedState | None = None) -> int:
         shared: Shared memory of a supervised process; None without a supervisor.
     """
     shell = Shell(shared=shared)
-    asked = shell.environment.get(VARIABLE)
+    asked = shell.environment.get(COMPLETION_VARIABLE)
     try:
-        return answer_request(asked) if asked else _run(list(arguments), shell)
+        if not asked:
+            return _run(list(arguments), shell)
+        from jobrun.cli.shell_completion import answer_request  # noqa: PLC0415 - at a tab only
+
+        return answer_request(asked)
     except JobrunError as error:
         return _failed(error, error.faults, error.exit_code, shell)
     except click.UsageError as error:
+        from jobrun.cli.error_output import fault_from_click  # noqa: PLC0415 - after a fault only
+
         return _failed(error, (fault_from_click(error),), UsageError.exit_code, shell)
     except (KeyboardInterrupt, click.Abort):
         shell.say("interrupted")
@@ -95,6 +98,11 @@ def _has_working_directory() -> bool:
 
 
 def _run(arguments: list[str], shell: Shell) -> int:
+    from jobrun.core.garbage_collection import (  # noqa: PLC0415 - not at a tab
+        collect_as_usual,
+        collect_seldom,
+    )
+
     collect_seldom()
     # Not click's own main(): it answers a closed pipe and Ctrl-C in its own way.
     try:
@@ -108,6 +116,8 @@ def _run(arguments: list[str], shell: Shell) -> int:
 
 
 def _failed(error: BaseException, faults: Sequence[Fault], exit_code: int, shell: Shell) -> int:
+    from jobrun.cli.error_output import print_faults  # noqa: PLC0415 - after a fault only
+
     if shell.debug:
         shell.say("".join(traceback.format_exception(error)).rstrip())
     print_faults(faults, shell)
@@ -117,6 +127,8 @@ def _failed(error: BaseException, faults: Sequence[Fault], exit_code: int, shell
 
 
 def _crashed(error: Exception, arguments: Sequence[str], shell: Shell) -> int:
+    from jobrun.cli.error_output import print_faults  # noqa: PLC0415 - after a fault only
+
     trace = "".join(traceback.format_exception(error))
     report = write_report(trace, arguments)
     if shell.debug or report is None:

@@ -179,10 +179,16 @@ def next_order(run_dir: Path) -> int:
 
 def unreadable_runs(run_dir: Path, job: str) -> tuple[Path, ...]:
     """List directories of a job with saved epochs but no readable ``run.json``."""
+    paths = _list_directory(run_dir / job)
+    indexed = indexed_runs(run_dir, _WORTH_AN_INDEX) if len(paths) >= _WORTH_AN_INDEX else ()
+    readable = {one.path for one in indexed}
     return tuple(
         path
-        for path in _list_directory(run_dir / job)
-        if not path.is_symlink() and _try_open(path) is None and _has_saved(path)
+        for path in paths
+        if f"{job}/{path.name}" not in readable
+        and not path.is_symlink()
+        and _try_open(path) is None
+        and _has_saved(path)
     )
 
 

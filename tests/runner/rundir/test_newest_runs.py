@@ -125,3 +125,18 @@ def test_the_newest_of_a_job_of_many_runs_is_that_of_the_list(tmp_path):
     assert newest_run(tmp_path, "job0") == expected
     (expected.path / "run.json").write_text("{")
     assert newest_run(tmp_path, "job0") == run_directories.runs(tmp_path, "job0")[-1]
+
+
+def test_of_many_runs_only_those_that_the_index_cannot_read_are_opened(tmp_path, monkeypatch):
+    make_runs(tmp_path, 100, jobs=1)
+    damaged, *others = sorted((tmp_path / "job0").iterdir())
+    (damaged / "run.json").write_text("{")
+    (damaged / "checkpoints" / "epoch-000001").mkdir(parents=True)
+    indexed_runs(tmp_path)
+    opened = []
+    real = run_directories.open_run
+    monkeypatch.setattr(run_directories, "open_run", lambda path: opened.append(path) or real(path))
+
+    assert run_directories.unreadable_runs(tmp_path, "job0") == (damaged,)
+    assert opened == [damaged]
+    assert len(others) == 99
