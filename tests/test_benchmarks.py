@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
+from tests.benchmarks import __main__ as benchmarks
 from tests.benchmarks.__main__ import LIMITS_S, run_limited
 
 # As a job that saves at SIGTERM, and whose program then continues.
@@ -35,3 +38,13 @@ def test_one_that_fails_says_its_exit_code():
 def test_one_that_does_not_end_is_killed_with_what_it_has_started():
     # Its child holds the pipe of its output: the call would wait for it otherwise.
     assert _run(STUBBORN, 3)[0] == "did not end within 3 s"
+
+
+@pytest.mark.parametrize(
+    ("rows", "failed", "code"),
+    [([], False, 0), (["MISSES 3 > 2", "did not end within 5 s"], False, 0), (["x"], True, 1)],
+)
+def test_only_a_benchmark_that_fails_fails_them_all(monkeypatch, rows, failed, code):
+    monkeypatch.setattr(benchmarks, "bench", lambda name: (rows, failed))
+
+    assert benchmarks.main(["startup"]) == code
