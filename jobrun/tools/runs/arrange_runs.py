@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -283,13 +284,8 @@ def _differs(runs: Sequence[RunSummary], column: str) -> bool:
 
 def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
     """List the columns of a table for params or metrics that any of the runs has."""
-    # Most runs of a job have the same: a set of their keys is compared before each is looked at.
-    found: dict[str, None] = {}
-    for run in runs:
-        values = run.params if prefix == PARAMS else run.metrics
-        if not values.keys() <= found.keys():
-            found |= dict.fromkeys(values)
-    return [prefix + name for name in found]
+    values = (run.params if prefix == PARAMS else run.metrics for run in runs)
+    return [prefix + name for name in dict.fromkeys(chain.from_iterable(values))]
 
 
 def render_csv(runs: Sequence[RunSummary]) -> str:
