@@ -28,7 +28,7 @@ _AIMS = (
 # What a command cannot do without: other people's modules, or a look at every run.
 _CHECKS = "import click, pydantic, yaml"
 _LIBRARIES_OF_RUN = "import numpy, h5py, click, pydantic, yaml"
-_LOOK = "a look at the files of 10,000 runs"
+_LOOK = "stat, and json.load, of 10,000"
 # By a part of the name; printed behind a row.
 _FLOORS = (("validate", _CHECKS), ("plan", _CHECKS), (f"of {_VERY_MANY:,}", _LOOK))
 # Only the newest run, whose job's directory says which it is, and nothing of the others.
