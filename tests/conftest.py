@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from jobrun.runner.saving import cadence
+from jobrun.runner.saving import time_budget
 from tests.support.conformance_cases import CASES, RULES
 
 # The same examples every time, so that a failure is one of the change that is tested; to look
@@ -42,8 +42,8 @@ for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(_number, signal.default_int_handler if _is_interrupt else signal.SIG_DFL)
 
 # Which epochs 'every: auto' saves depends on how busy the machine is; what is tested here by runs
-# in this process is not that, but for the tests of the cadence itself.
-ALLOWANCE_S, cadence.ALLOWANCE_S = cadence.ALLOWANCE_S, 1e6
+# in this process is not that, but for the tests of the time budget itself.
+ALLOWANCE_S, time_budget.ALLOWANCE_S = time_budget.ALLOWANCE_S, 1e6
 
 _TEST = re.compile(r"tests/conformance/.*::test_case_(\d{3})_")
 

@@ -64,7 +64,7 @@ class FileFacts:
 def write_state(
     path: str, *, node: str, epoch: int, run_id: str, values: Mapping[str, Value]
 ) -> StoredFile:
-    """Write one node's state blobs as a whole checkpoint file, durable when this returns.
+    """Write one checkpoint file as a whole from a node's state blobs; it is durable on return.
 
     Equal arguments give equal bytes. The file's name is made durable by the store's commit.
     Who writes more than one epoch keeps a ``writer.NodeWriter``.
@@ -86,7 +86,7 @@ def read_state(
     names: Iterable[str],
     partial: bool = False,
 ) -> dict[str, Value]:
-    """Open one node's checkpoint file by its path, check whose it is, and read the named blobs.
+    """Read named blobs of one whole checkpoint file, given its path and whose file it must be.
 
     They are exactly as they were written.
 
@@ -113,7 +113,7 @@ def read_state(
 
 
 def inspect_state(path: str) -> FileFacts:
-    """Inspect one checkpoint file as a whole: read and verify its blobs, with statistics to show.
+    """Return the facts of one checkpoint file: header, blobs and statistics, all bytes verified.
 
     No manifest is needed. It is verified by its own header, which shows damage, not forgery.
 

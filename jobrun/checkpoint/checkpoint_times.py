@@ -104,7 +104,7 @@ def build_save_times(
 
 
 def save_phases(times: CheckpointTimes) -> tuple[tuple[str, float], ...]:
-    """Return the phases of a save with their times on its slowest node, from ``CheckpointTimes``.
+    """Split the time that ``CheckpointTimes`` gives for a save's slowest node into named phases.
 
     ``wait`` is for the save before, ``hold`` to begin, ``gate`` what tasks waited for copies,
     ``commit`` from the last file to an epoch that is there to stay.

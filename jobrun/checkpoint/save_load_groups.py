@@ -191,7 +191,7 @@ def partial_group(
 
 
 def parse_address(name: str, nodes: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Parse a blob's address for a load group: ``node.w`` on one node, ``w`` on all nodes."""
+    """Parse which blob a task of a load group loads: ``node.w`` on one node, ``w`` on all nodes."""
     node, dot, blob = name.partition(".")
     if dot and node in nodes:
         return blob, (node,)
@@ -223,7 +223,7 @@ class _OutputsOnly(TypedDict):
 
 
 def _outputs_only(*names: str) -> _OutputsOnly:
-    """Return the fields of a task in a save or load group, which returns outputs, makes no blob."""
+    """Return the ``outputs`` and ``scopes`` of a save or load group's task that binds no blob."""
     return {
         "outputs": tuple(Output(name, Name(name)) for name in names),
         "scopes": tuple((name, Scope.TASK) for name in names),

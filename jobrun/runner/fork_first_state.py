@@ -30,7 +30,7 @@ _ACCEPTED = ("constants",)
 
 
 def describe_parent(parent: Mapping[str, Any]) -> str:
-    """Describe where a fork's first state is from: ``walk/brisk-heron, epoch 12 (blobs w*)``."""
+    """Describe the parent that a fork's first state is from: ``walk/brisk-heron, epoch 12``."""
     patterns = parent.get("blobs") or ()
     some = f" (blobs {', '.join(patterns)})" if patterns else ""
     return f"{parent.get('run')}, epoch {parent.get('epoch')}{some}"

@@ -113,7 +113,7 @@ class Invocation:
 
     @property
     def added_stop(self) -> tuple[StopAfterEpochs, ...]:
-        """The stop condition that ``--epochs`` adds to the job's in this invocation."""
+        """The stop condition that an ``Invocation`` adds to its job's, because of ``--epochs``."""
         epochs = self.run.record.limit_epochs
         return (StopAfterEpochs(epochs, "--epochs"),) if epochs else ()
 
@@ -126,7 +126,7 @@ def run_new(
     listener: Listener,
     warnings: tuple[Fault, ...] = (),
 ) -> RunResult:
-    """Run the first invocation of a new run, once its lock is held and ``run.json`` written.
+    """Run the first ``Invocation`` of a new run, whose lock is held and ``run.json`` written.
 
     Raises:
         JobrunError: It did not end in good order; ``run.json`` says so too.
@@ -220,7 +220,7 @@ def continue_run(
 
 
 def _list_commands(run: Run, options: RunOptions, present: Authored) -> tuple[str, str]:
-    """Return the commands, resume and fork, to choose from when an invocation finds drift."""
+    """List the commands, resume and fork, that an invocation's drift error offers."""
     words, handle = hide_secrets(options.given, present), run.handle(options.run_dir)
     spec = words[1:] if words[:1] == ("--spec",) else words
     return (
@@ -295,7 +295,7 @@ _STUCK_STARTS = 3
 
 
 def _announce(work: Invocation, path: str) -> None:
-    """Announce the targets of notifications as an invocation starts; warn if starts get nowhere."""
+    """Announce, as an ``Invocation`` starts, its notification targets; warn of futile starts."""
     record = work.run.record
     stuck = ""
     if record.starts >= _STUCK_STARTS:
@@ -329,7 +329,7 @@ def _build_stop_requests(work: Invocation, session: Session) -> StopRequests:
 
 
 def _deadline_s(work: Invocation) -> float | None:
-    """Return how many seconds this invocation has until all must be saved; None if unlimited."""
+    """Return how many seconds an ``Invocation`` has left to save all; None for no limit."""
     deadline = work.job.deadline
     if deadline is None:
         return None
@@ -378,7 +378,7 @@ def _build_failover(
     requests: StopRequests,
     midway: MidEpochSaver | None,
 ) -> NodeFailover | None:
-    """Build what replaces lost nodes in this invocation; None where a lost node ends the run."""
+    """Build from an ``Invocation`` what replaces lost nodes; None if a lost node ends the run."""
     if not work.options.max_failures:
         return None
     accept = (*work.run.record.accepted, *work.options.accept)
@@ -421,7 +421,7 @@ def _build_mid_epoch_saver(
     requests: StopRequests,
     entry: SafePoint | None,
 ) -> MidEpochSaver | None:
-    """Build this invocation's saver of mid-epoch checkpoints; None where none are saved."""
+    """Build from an ``Invocation`` the mid-epoch saver of its loop; None if it saves none."""
     own = next(iter(handlers), None)
     if not (isinstance(own, RunMetadata) and (work.job.checkpoint.every_records or entry)):
         return None
@@ -472,7 +472,7 @@ def _seed_group(work: Invocation) -> TaskGroup | None:
 def _build_resume_point(
     work: Invocation, plan: RecoveryPlan, entry: EntryPlan, *, ended: bool
 ) -> tuple[ResumePoint | None, SafePoint | None]:
-    """Return where this invocation enters the loop: an epoch, or None for init; a point in it."""
+    """Return from where an ``Invocation`` resumes: its epoch (None: init), the point in it."""
     path, job = work.run.path, work.job
     if plan.epoch == FROM_INIT:
         trim_metrics(path, plan.epoch)
@@ -494,7 +494,7 @@ def _build_resume_point(
 
 
 def _count_starts(before: RunRecord, plan: RecoveryPlan) -> int:
-    """Count the invocations in a row, this one included, that started after the same epoch."""
+    """Count the invocations, up to the one that starts now, that began after the same epoch."""
     # A run that ended in good order has done what it was asked for.
     died = before.status in ("running", "failed")
     return before.starts + 1 if died and before.started_after == plan.epoch else 1
@@ -548,7 +548,7 @@ MOST_TASKS = 500
 
 
 def task_facts(job: Job) -> tuple[TaskFacts, ...]:
-    """Return facts about all tasks for an invocation's first event; none if there are too many."""
+    """Return facts about a job's tasks for an invocation's first event; none if too many."""
     found = tuple(
         TaskFacts(group.name, task.name, task.node, task.needs)
         for group in job.groups
@@ -561,7 +561,7 @@ def task_facts(job: Job) -> tuple[TaskFacts, ...]:
 def fan_out_events(
     run: Run, job: Job, listener: Listener, generation: int, options: RunOptions
 ) -> Iterator[Listener]:
-    """Open an invocation's logs and listeners; yield a listener that passes on each event."""
+    """Open the logs and listeners of an ``Invocation``; yield one listener that feeds all."""
     names = tuple(dict.fromkeys((*job.listeners, *options.listeners)))
     with contextlib.ExitStack() as stack:
         logs = stack.enter_context(contextlib.closing(RunLogs(run.path, job, generation)))
@@ -606,7 +606,7 @@ def report_warnings(warnings: tuple[Fault, ...], listen: Listener) -> None:
 
 
 def report_parent(run: Run, listen: Listener) -> None:
-    """Emit a note, as an invocation starts, that names the parent run of a fork."""
+    """Emit, at the start of a fork's invocation, the note that names its parent run."""
     if run.record.parent:
         from jobrun.runner.fork_first_state import describe_parent  # noqa: PLC0415
 
@@ -616,7 +616,7 @@ def report_parent(run: Run, listen: Listener) -> None:
 def report_changes(
     changes: tuple[Change, ...], listen: Listener, resized: ResizePlan | None = None
 ) -> None:
-    """Emit a note of each drift and each redistributed family with which an invocation resumes."""
+    """Emit, as an invocation resumes, a note of each drift and each resized family."""
     for change in changes:
         level = "info" if change.kind in {"safe", "declared safe"} else "warning"
         listen(Noted(f"changed ({change.kind}): {change}", level))

@@ -84,7 +84,7 @@ class ResumePreview:
 
 
 def preview_resume(run: Run, present: Authored, job: Job, options: RunOptions) -> ResumePreview:
-    """Preview how a run would be resumed, and change nothing.
+    """Build the ``ResumePreview`` of a run: the epoch, drift, what is missing; change nothing.
 
     Raises:
         CheckpointError: No epoch can be used, or not the wanted one; or a fork that has saved

@@ -87,7 +87,7 @@ class RunMetadata:
 
     @property
     def root(self) -> str:
-        """The directory of all the run's checkpoints, known to the run's own metadata handler."""
+        """The directory of the checkpoints that ``RunMetadata`` keeps for its run."""
         return str(Path(self._store.path(0)).parent)
 
     def accessible(self, epoch: int | None) -> bool:
@@ -110,7 +110,7 @@ class RunMetadata:
 
     @contextlib.contextmanager
     def opened(self, listen: Listener) -> Iterator[RunMetadata]:
-        """Open the run's journal for acknowledgements while holding the run's lock."""
+        """Enable ``RunMetadata`` to acknowledge epochs while inside: open its journal; yield it."""
         if self._journal_is_damaged:
             set_aside_journal(self._run)
         with contextlib.closing(Journal.open(self._run, self._run_id)) as journal:
@@ -121,7 +121,7 @@ class RunMetadata:
             self._journal = None
 
     def recover(self, listen: Listener) -> None:
-        """Apply the recovery plan that the run's metadata handler has made, with its open journal.
+        """Let ``RunMetadata`` apply the recovery plan by which it chose the epoch.
 
         Raises:
             EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
@@ -133,7 +133,7 @@ class RunMetadata:
             apply_entry(self.entry, self.root, self._journal, self._run, listen)
 
     def _planned(self, wanted: int | None) -> RecoveryPlan:
-        """Plan the recovery for the metadata handler; again if an epoch was deleted meanwhile."""
+        """Let ``RunMetadata`` plan which epoch it answers; again if one was deleted meanwhile."""
         for _ in retry_attempts():
             self._said = self._acknowledged(wanted)
             with contextlib.suppress(_EpochGoneError):
@@ -150,7 +150,7 @@ class RunMetadata:
         raise epochs_deleted_error(str(self._run))
 
     def _held_and_inspected(self, epoch: int) -> Damage | None:
-        """Hold and verify an epoch for the metadata handler; return its damage, or None."""
+        """Let ``RunMetadata`` hold and verify an epoch it may answer; return damage or None."""
         hold = self._store.hold(epoch)
         if hold is None:
             raise _EpochGoneError
@@ -162,7 +162,7 @@ class RunMetadata:
         return damage
 
     def _acknowledged(self, wanted: int | None) -> JournalContents:
-        """Read the journal for the metadata handler; for a named epoch, also a damaged one."""
+        """Let ``RunMetadata`` read what it acknowledged; if an epoch is wanted, ignore damage."""
         try:
             return read_journal(self._run, self._run_id)
         except CheckpointError:
@@ -218,7 +218,7 @@ class CheckedHandler:
 
 
 def choose_epoch(own: RunMetadata, other: CheckedHandler | None, wanted: int | None) -> Chosen:
-    """Let the run's own metadata handler and a foreign one choose the epoch to continue from.
+    """Ask both metadata handlers, the run's own and a foreign one, which epoch to continue from.
 
     Another handler's word counts before the user's, and both before the run's own; the run's
     own decides whether that epoch can be used.
@@ -241,7 +241,7 @@ def choose_epoch(own: RunMetadata, other: CheckedHandler | None, wanted: int | N
 
 
 def require_new_run(handler: MetadataHandler) -> None:
-    """Refuse a new run if a foreign metadata handler answers with an epoch to continue from.
+    """Ask a foreign metadata handler at the start of a new run; refuse if it names an epoch.
 
     Raises:
         CheckpointError: It names an epoch.
@@ -267,7 +267,7 @@ def _find_newest(own: RunMetadata) -> int | None:
 
 
 def build_choice_note(chosen: Chosen) -> Noted:
-    """Build the note that says which epoch the metadata handlers chose, and why."""
+    """Build the note of which epoch the answers of the metadata handlers chose, and why."""
     where = "init" if chosen.epoch == FROM_INIT else f"epoch {chosen.epoch}"
     return Noted(f"continuing from {where}: {chosen.reason}")
 

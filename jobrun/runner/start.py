@@ -169,7 +169,7 @@ def resume_run(
     *,
     loaded: Authored | None = None,
 ) -> RunResult:
-    """Start a run again from its newest good checkpoint, or from ``options.epoch``.
+    """Start an existing run again: from its newest good checkpoint, or from ``options.epoch``.
 
     A finished run returns at once with the code it ended with, unless a limit that was
     changed no longer holds.
@@ -208,7 +208,7 @@ def resume_run(
 
 
 def match_hash_seed(run: Run, options: RunOptions) -> None:
-    """Restart the process to start a run again with the hash seed that it had.
+    """Restart the process, before a run is resumed in it, with the hash seed the run had at first.
 
     Where it cannot, the difference is drift of the numerics.
     """
@@ -224,7 +224,7 @@ def run_with_policy(
     listener: Listener = ignore,
     resume: Resume = "",
 ) -> RunResult:
-    """Start a new run or resume the newest one, as the ``--resume`` policy says.
+    """Start a run as a ``Resume`` policy says: a new one, or the newest one again.
 
     Args:
         loaded: The spec.
@@ -261,7 +261,7 @@ def run_with_policy(
 
 
 def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
-    """Choose which run to start again: the named one, or the newest unfinished one.
+    """Choose the run that is started again: the one a text names, or the newest unfinished one.
 
     One in an object store is brought here first, with that epoch or its newest good one.
 
@@ -277,7 +277,7 @@ def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:
 
 
 def request_stop(run: Run) -> None:
-    """Request that a run that was started end after its epoch, by a file in its directory.
+    """Request that a started run stop after its running epoch; refuse one that is not running.
 
     Raises:
         UsageError: It is not running.

@@ -126,7 +126,7 @@ class StopRequests:
         return self._insisted
 
     def expect(self, seconds: float | None) -> None:
-        """Note when the running epoch will be saved, to decide what a stop request drops."""
+        """Note when the running epoch will be saved; a request to stop drops it if that is late."""
         self._expected_end = None if seconds is None else time.monotonic() + seconds
         # Set before the reason is read: the thread that notes a reason reads the end afterwards.
         # Waking that thread at every epoch would cost more than a small epoch does.
@@ -134,7 +134,7 @@ class StopRequests:
             self._nudge()
 
     def foresee(self, seconds: float) -> None:
-        """Add a stop request if another epoch would end after the deadline or the time limit.
+        """Note a request to stop if another epoch would end after the deadline or the time limit.
 
         Args:
             seconds: How long the last one took, with its save. The longest of the last few
@@ -211,7 +211,7 @@ class StopRequests:
         return _BY_COMMAND if is_command else _words(number)
 
     def _is_copy(self, number: int, meant: int) -> bool:
-        """Return whether a stop signal is a relayed copy of a request received just before."""
+        """Return whether a signal is a second copy of a stop request, sent directly or relayed."""
         now = time.monotonic()
         before, at = self._heard.get(meant, (number, -math.inf))
         is_relayed_alike = RELAYS.get(meant) == meant
@@ -222,7 +222,7 @@ class StopRequests:
         return False
 
     def _look(self) -> None:
-        """Check the clock and the request file for a stop request, and act on it."""
+        """Look, in the thread that waits for stop requests, at clock and file, and act on them."""
         now = time.monotonic()
         if not self._reason and now >= self._time_at:
             self._note("the time limit of this invocation was reached")
@@ -275,7 +275,7 @@ def _words(number: int) -> str:
 
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> None:
-    """Raise the error that ends the process, for a stop signal before any epoch ran."""
+    """Raise the error for a signal that requests to stop before any epoch ran."""
     del frame
     number = MEANT.get(number, number)
     message = f"stopped ({_words(number)}) before any epoch ran"

@@ -207,7 +207,7 @@ class UsageRecorder:
                 self._record()
 
     def close(self) -> None:
-        """Record what the whole start used; a second call does nothing."""
+        """Record, once, the time and resources that this start of the run used until its end."""
         self._watch.close()
         if not self._is_closed:
             self._is_closed = True

@@ -38,7 +38,7 @@ def part_name(blob: str, path: Iterable[str]) -> str:
 
 
 def split_part_name(name: str) -> tuple[str, ...]:
-    """Split a dataset's name made by ``part_name`` into the blob's name and the part's path."""
+    """Split a dataset's name, made by ``part_name`` and not yet quoted, into blob and path."""
     return tuple(name.split(_STEP))
 
 

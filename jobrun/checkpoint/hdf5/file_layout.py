@@ -176,7 +176,7 @@ def build_entries(
     packings: Mapping[str, Packing] | None = None,
     origins: Mapping[str, str] | None = None,
 ) -> list[Entry]:
-    """Build the entries of a file's layout from values that are encoded for HDF5."""
+    """Build the entries from which a file layout assigns offsets, one for each encoded value."""
     return [
         Entry(
             name=name,

@@ -40,7 +40,7 @@ class Encoder(Protocol):
     filters: list[Filter]
 
     def encode(self, chunk: Array) -> bytes:
-        """Compress one chunk (C order) into its stored bytes by a pipeline of HDF5 filters."""
+        """Apply an HDF5 filter pipeline to one chunk in C order; return its stored bytes."""
 
     def decode(self, data: bytes) -> Bytes:
         """Decompress one chunk from its stored bytes by a pipeline of HDF5 filters; C order.

@@ -131,7 +131,7 @@ def render_chunked_layout(
 
 
 def render_filter_pipeline(filters: Sequence[tuple[int, str, tuple[int, ...]]]) -> bytes:
-    """Render an HDF5 filter message: number, name (from 256 on) and parameters of each."""
+    """Render the bytes of an HDF5 filter message: number, name (from 256 on), parameters."""
     parts = [struct.pack("<BB", 2, len(filters))]
     for number, name, values in filters:
         text = name.encode() + b"\0" if number >= 256 else b""
@@ -211,7 +211,7 @@ def _render_local_heap(names: Sequence[bytes], address: int) -> tuple[bytes, Num
 def _render_symbol_nodes(
     offsets: Numbers, addresses: Numbers, leaf_k: int
 ) -> tuple[list[bytes], list[int]]:
-    """Render HDF5 symbol table nodes, and return the names around them (heap offsets)."""
+    """Render the bytes of HDF5 symbol table nodes; return them and the heap offsets between."""
     most = 2 * leaf_k
     nodes: list[bytes] = []
     keys = [0]

@@ -130,7 +130,7 @@ def decode(block: bytes | memoryview, what: str) -> Header:
 
 
 def damaged_error(what: str, how: str) -> CheckpointError:
-    """Build the error for a checkpoint file whose user block, or other bytes, are damaged."""
+    """Build the error E303 for a damaged checkpoint file, such as one with a damaged user block."""
     return CheckpointError.of(
         "E303", f"{what} is damaged: {how}", "use another epoch, or a copy of this one"
     )

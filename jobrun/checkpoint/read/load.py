@@ -82,7 +82,7 @@ def load(
 
 
 def require_types(file: StateFile, expected: Mapping[str, Expected]) -> None:
-    """Refuse to load blobs of an open checkpoint file that have other types than expected.
+    """Check before a load that the blobs of an open checkpoint file have the expected types (E325).
 
     Args:
         file: An open one.
@@ -223,7 +223,7 @@ class _Loading:
         return self._values
 
     def _blocks(self) -> list[range]:
-        """Return the runs of blocks of the file to load; all blocks if all blobs are wanted."""
+        """Choose which runs of the file's blocks this load reads: all, if it loads all blobs."""
         if self._is_whole:
             return [range(self._file.parts.blocks)]
         is_wanted = np.zeros(self._file.parts.blocks + 2, np.int8)
@@ -239,7 +239,7 @@ class _Loading:
         return found
 
     def _places(self, rows: list[int]) -> list[Array]:
-        """Return the arrays that blobs are loaded into."""
+        """Return for each blob to load the array to read it into: its target, or a new one."""
         targets, types = self._targets, self._file.index.types
         kinds = [types[number] for number in self._types_of(rows)]
         return [
@@ -280,7 +280,7 @@ class _Loading:
             self._give(row, array)
 
     def _give(self, row: int, stored: Array) -> None:
-        """Keep the value decoded from a loaded array, which has no other use."""
+        """Decode a blob's stored array, and keep the loaded value, in its target if it has one."""
         index = self._file.index
         kind, target = index.type_of(row), self._targets.get(row)
         if target is stored:
@@ -303,7 +303,7 @@ class _Loading:
 
 
 def _has_buffer(dtype: np.dtype[Any]) -> bool:
-    """Return whether arrays of a dtype that is loaded have Python's buffer interface."""
+    """Return whether blobs of a dtype can be loaded directly: their arrays have a Python buffer."""
     return dtype.isnative and dtype.char in _BUFFERS
 
 

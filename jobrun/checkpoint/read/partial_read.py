@@ -31,7 +31,7 @@ class RowSpans:
         self._types = index.table["type"][self.rows]
 
     def touching(self, begin: int, end: int) -> range:
-        """Return the rows of the index that have data in this portion of the file."""
+        """Return which of these blobs, as a range of places, overlap a portion of the file."""
         low, high = np.searchsorted(self.end, begin, "right"), np.searchsorted(self.begin, end)
         return range(int(low), int(high))
 
@@ -137,7 +137,7 @@ class PortionReader:
         return starts, pieces, between
 
     def take_halves(self) -> None:
-        """Give out the blobs that lie in two portions, once all portions are read."""
+        """Load the blobs that two portions of the file share, once all portions are read."""
         for row, data in self._halves.items():
             self._take([row], data)
 
@@ -166,7 +166,7 @@ class PortionReader:
 
 
 def flat_memory(array: Array) -> Bytes:
-    """Return the memory of an array in C order as bytes, into which portions of a file are read."""
+    """Return a C-order array's memory as bytes, so that portions of a file can be read into it."""
     if array.ndim == 1 and array.dtype is _BYTE:
         return array
     flat: Any = array.reshape(-1)

@@ -72,7 +72,7 @@ class StateFile:
 
     @contextmanager
     def structure(self) -> Iterator[None]:
-        """Turn a ``StructureError`` in the block into an error that names the open file."""
+        """Turn a ``StructureError`` raised inside into E306, which names this verified file."""
         try:
             yield
         except StructureError as error:
@@ -84,7 +84,7 @@ class StateFile:
 
     @cached_property
     def digest(self) -> str:
-        """The digest of a verified file in its manifest: SHA-256 of the file's user block."""
+        """The SHA-256 of this verified file's user block: its digest in the manifest."""
         return userblock.sha256(self._block)
 
     def require_digest(self, digest: str) -> None:
@@ -231,7 +231,7 @@ def _require_length(path: str, size_bytes: int, header: Header) -> None:
 
 
 def _unfilled(buffers: Sequence[Any], count: int) -> list[memoryview]:
-    """Return what is left of buffers, as bytes, after so many were read into them."""
+    """Return the bytes of buffers that a short read of a verified file has not yet filled."""
     views = [memoryview(one).cast("B") for one in buffers if one.nbytes]
     first = 0
     while count >= len(views[first]):

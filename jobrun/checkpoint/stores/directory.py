@@ -238,7 +238,7 @@ class DirectoryStore:
         return tuple(path.name for path in leftovers)
 
     def _sync_names(self) -> None:
-        """Make durable which epochs exist; what was renamed away before may be deleted then."""
+        """Sync the names in this store's directory; renamed epochs may then be deleted."""
         # After a failure it is not known whether they are gone: they stay until the next sweep.
         renamed, self._renamed = self._renamed, []
         sync_directory(self._root)

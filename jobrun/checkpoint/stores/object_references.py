@@ -175,12 +175,12 @@ def local_path(path: str) -> str:
 
 
 def delete_fetched() -> None:
-    """Delete all local copies of fetched objects; open files stay readable."""
+    """Delete the local copies fetched for reference files; files that are open stay readable."""
     _copies.forget()
 
 
 def delete_objects(directory: Path) -> None:
-    """Delete the objects to which a removed epoch's reference files refer, its manifest first.
+    """Follow a removed epoch's reference files, and delete the objects they name, manifest first.
 
     Raises:
         EnvironmentFaultError: The store refuses.

@@ -134,7 +134,7 @@ class ObjectStore:
         return place
 
     def fetch(self, epoch: int, store: DirectoryStore) -> Manifest:
-        """Download an epoch into a store of this machine, durably, and commit it there.
+        """Download an epoch from this object store, and commit it in a directory store, durably.
 
         Raises:
             CheckpointError: It is not there, or damaged.
@@ -191,7 +191,7 @@ class ObjectStore:
             self._remove(epoch)
 
     def check(self) -> None:
-        """Check nothing, since a checkpoint object store is known by its name only."""
+        """Check nothing: an object store is known by its URL only, so it is always the same one."""
 
     def hold(self, epoch: int) -> EpochHold | None:
         """Hold nothing: an object store has no locks."""
@@ -209,7 +209,7 @@ class ObjectStore:
         self._local.remove(self._local.epochs())
 
     def sweep(self) -> tuple[str, ...]:
-        """Delete leftover objects, and those without a manifest; only while nothing is uploaded.
+        """Delete from an object store epochs without a manifest, and leftovers; not during uploads.
 
         A later upload would use them; this is for who will never make it.
         """
@@ -299,13 +299,13 @@ def _manifest_name(epoch: int) -> str:
 
 
 def object_name(epoch: int, file: StoredFile) -> str:
-    """Return the name of a checkpoint file in an object store, with part of its digest."""
+    """Return the name that an object store gives a checkpoint file, with part of its digest."""
     tag = file.digest.removeprefix("sha256:")[:_TAG_LENGTH]
     return f"{epoch_name(epoch)}/{file.node}.{tag}.h5"
 
 
 def upload_file(place: ObjectUrl, epoch: int, file: StoredFile, source: str) -> Reference:
-    """Upload one node's file as an object, unless it is there; read it back and compare it.
+    """Store one node's checkpoint file as an object of an object store, unless there; compare it.
 
     Of an epoch that has all its files there nothing is seen before it has its manifest.
 

@@ -44,7 +44,7 @@ class SlabPool:
         return min(SLAB_BYTES, parts * LEAST_PART_BYTES)
 
     def take(self, wanted_bytes: int) -> Bytes:
-        """Take a free slab (page-aligned buffer) from the pool; wait if all are in use."""
+        """Take a free slab to fill for direct I/O, page-aligned; wait if all are in use."""
         self._fit(self.slab_bytes(wanted_bytes))
         if self._made < MOST_SLABS and self._free.empty():
             self._made += 1
@@ -52,11 +52,11 @@ class SlabPool:
         return self._free.get()
 
     def give(self, slab: Bytes) -> None:
-        """Give a page-aligned buffer for direct I/O back to the pool; safe in any thread."""
+        """Give a slab back that direct I/O has written, page-aligned; safe in any thread."""
         self._free.put(slab)
 
     def _fit(self, size: int) -> None:
-        """Replace the pool's page-aligned buffers by larger ones, between files only."""
+        """Replace the slabs for direct I/O by larger ones, if need be; only between files."""
         if size > self._size:
             self._free = queue.SimpleQueue()
             self._made = 0
@@ -64,7 +64,7 @@ class SlabPool:
 
 
 def aligned(size: int) -> Bytes:
-    """Allocate memory that begins at a page, zeroed and touched, for direct writes.
+    """Allocate page-aligned memory, zeroed and touched, as direct I/O (``O_DIRECT``) requires it.
 
     Args:
         size: In bytes.

@@ -154,7 +154,7 @@ class FileEncoder:
         self._steps = self._plan(plain)
 
     def arrays(self, values: Mapping[str, Value]) -> list[Array] | None:
-        """Encode an epoch's values as arrays in the file's order; None if their layout is another.
+        """Encode an epoch's values as arrays in this encoder's layout; None if theirs is another.
 
         Raises:
             TaskFailedError: A blob holds what cannot be stored.
@@ -214,7 +214,7 @@ class FileEncoder:
         return self._fill_packed(filling, arrays, epoch)
 
     def _fill_packed(self, filling: BlockWriter, arrays: list[Array], epoch: int) -> EncodedFile:
-        """Encode compressed chunks, then the B-trees that find them, then the metadata."""
+        """Encode a file with compressed chunks: them first, then their B-trees and metadata."""
         offsets = self._offsets.copy()
         chunks: list[tuple[int, int]] = []
         for index in self.layout.packed:

@@ -88,7 +88,7 @@ class NodeWriter:
         self._may_share = True
 
     def prepare(self, values: Mapping[str, Value]) -> None:
-        """Prepare a file writer's layout for values of these names, kinds, dtypes and shapes.
+        """Prepare a node's writer for its first save of values of these names, types and shapes.
 
         Never needed: ``write`` does the same when the layout is another one than last time.
         Called while nothing waits for it, say during init, it takes that time from the first
@@ -206,7 +206,7 @@ class NodeWriter:
         return _Written(block, filled.end, digests, handed_bytes + len(block), sync_s)
 
     def _shared(self, descriptor: int, save: _Save) -> Sequence[bytes]:
-        """Start the writer's new file as a copy of its last one that shares disk blocks.
+        """Start the file that the node's writer writes now as a reflink copy of the one before it.
 
         Returns the digests of the blocks; empty without such a copy.
 
@@ -255,7 +255,7 @@ class NodeWriter:
         return filled, filling.digests, handed_bytes
 
     def _seal(self, descriptor: int, save: _Save, filled: EncodedFile) -> bytes:
-        """Write the user block, which completes a node's checkpoint file, and truncate it."""
+        """Finish a node's file in its writer: write its user block last, and truncate it."""
         reach("checkpoint.file-half-written")
         header = Header(
             node=self._node,

@@ -16,7 +16,7 @@ from jobrun.compile.plan.document import plan_json
 from jobrun.compile.plan.text import plan_text
 from jobrun.core.errors import SpecError, errors_only
 from jobrun.runner.preflight.header_types import infer_header_types
-from jobrun.runner.saving.cadence import measure_loss_bound
+from jobrun.runner.saving.time_budget import measure_loss_bound
 
 # Of the newest run of a job, below its folder.
 _EVENTS = Path("latest", "events.jsonl")

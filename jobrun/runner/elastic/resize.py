@@ -85,7 +85,7 @@ def plan_resize(
 
 
 def count_field(family: str) -> str:
-    """Return the field of the spec that gives the number of nodes of a resized family."""
+    """Return the spec's field ``nodes.FAMILY.count``, a change of which means a resize."""
     return f"nodes.{family}.count"
 
 
@@ -161,7 +161,7 @@ def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
 
 
 def _family_of(node: str, names: set[str]) -> str:
-    """Return the family of counted nodes that a node from before the resize belonged to."""
+    """Return, for the plan of a resize, the counted family of a node that may exist no more."""
     match = re.fullmatch(r"(.+)_\d+", node)
     return match[1] if node not in names and match and match[1] in names else node
 
@@ -171,7 +171,7 @@ def _index(node: str, family: str) -> int:
 
 
 def load_repartitioned(job: Job, manifest: Manifest, directory: str) -> TaskGroup:
-    """Build the group that loads an epoch, if need be resized to the present nodes.
+    """Build the group that loads an epoch for a resize: redistributed over the present nodes.
 
     Args:
         job: The job, perhaps on other nodes than before.

@@ -141,7 +141,7 @@ class FamilyPlan:
         return [node for node in self.family.before if name in self._there[node]]
 
     def _holders(self, name: str) -> list[str]:
-        """Return the nodes of the resized family that will have a blob of this name."""
+        """Return the nodes of the family whose rows are planned that will have this blob."""
         made = dict(self._job.constants)
         return [
             node
@@ -150,7 +150,7 @@ class FamilyPlan:
         ]
 
     def _stored(self, file: StoredFile) -> dict[str, BlobType | None]:
-        """Read which blobs a file of the resized family has, and types of single values."""
+        """Read, to plan the rows of a family, which blobs a node's file has and of which types."""
         with open_checkpoint(str(self._directory / file.name)) as opened:
             opened.require_digest(file.digest)
             index = opened.index
@@ -290,7 +290,7 @@ class FamilyPlan:
         self.faults.append(Fault(code, message, mend, where, path))
 
     def _place(self, name: str) -> tuple[str, Origin | None]:
-        """Return path and origin of the step in init that makes a blob of the resized family."""
+        """Return, for a fault of the row plan, path and origin of the step that makes a blob."""
         for node in self.family.after:
             for path, origin in iter_bindings(self._job, node, name):
                 return path, origin
@@ -308,7 +308,7 @@ _MOST_CHARACTERS = 40
 def find_first_difference(
     name: str, files: Sequence[tuple[str, str, str]], manifest: Manifest
 ) -> str:
-    """Compare a blob on all nodes of a resized family; describe the first difference, or return "".
+    """Find the first difference of a blob that a row plan requires equal on all nodes; "" for none.
 
     Two values at a time are in memory.
 
@@ -338,7 +338,7 @@ def find_first_difference(
 
 
 def describe_difference(first: Value, second: Value) -> str:
-    """Describe how a blob's values on two nodes of a resized family differ, or return ""."""
+    """Describe, for a row plan, how a blob differs on two nodes; return "" if it does not."""
     differs = compare.find_difference(first, second)
     if differs is None:
         return ""

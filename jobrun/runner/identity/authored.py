@@ -97,7 +97,7 @@ def recordable_params(authored: Authored) -> dict[str, Param]:
 
 
 def compile_authored(authored: Authored) -> Job:
-    """Compile an authored job, spec or Python, to a checked job.
+    """Compile the authored job of a run, whether a spec or one built in Python, to a checked job.
 
     Raises:
         SpecError: It does not compile.
@@ -112,7 +112,7 @@ def compile_authored(authored: Authored) -> Job:
 
 
 def stage_authored(run: Path, authored: Authored, job: Job) -> str:
-    """Write an authored job, a spec or a Python job, into ``spec/`` beside the recorded one.
+    """Record an authored job, a spec or a Python job, for a run: stage its files in ``spec/``.
 
     ``install_authored`` puts it in place.
 
@@ -173,7 +173,7 @@ def require_secrets(present: Authored) -> None:
 
 
 def hide_secrets(words: Iterable[str], present: Authored) -> tuple[str, ...]:
-    """Return a command line's words with the values of the authored job's secret params hidden."""
+    """Hide, in a command's words, the values of the secret params of an authored job."""
     found = tuple(words)
     for name in present.secrets if isinstance(present, LoadedSpec) else ():
         pattern = re.compile(rf"(params\b.*?\b{re.escape(name)}\b[^=]*=?).*", re.DOTALL)
@@ -189,7 +189,7 @@ def needs_recording(run: Run, present: Authored) -> bool:
 
 
 def check_record(present: Authored, run: Run | None = None) -> tuple[Fault, ...]:
-    """Return warnings about changed authored files (W185) or a changed record of them (W186)."""
+    """Check the authored job against its record: warn of changed files (W185) or record (W186)."""
     if not isinstance(present, LoadedSpec):
         return ()
     notes = tuple(fault for fault in present.warnings if fault.code == "W185")
@@ -249,7 +249,7 @@ def find_changes_since(run: Run, present: Authored) -> tuple[Change, ...]:
 
 
 def compare_graphs(before: str, after: str) -> tuple[Change, ...]:
-    """Compare the rendered graphs of two authored Python jobs; return stretches of changed lines.
+    """Compare an authored Python job with the recorded one, by rendered graphs, line by line.
 
     What ends a run, what is measured and what is kept may change; everything else is semantic.
     """
@@ -307,7 +307,7 @@ def _kind(lines: list[str]) -> Kind:
 
 
 def _section(lines: list[str], at: int) -> str:
-    """Return the task or group that a line of an authored job's rendered graph is about.
+    """Return which task or group of an authored Python job a line of its rendered graph is in.
 
     Such as ``graph.local/lloyd``.
     """

@@ -45,7 +45,7 @@ class Module:
 
 
 def find_source(module: str, folder: Path) -> Source | None:
-    """Find the source file that a module would be imported from, the spec's folder first.
+    """Find and hash a callable's source file by its module's name, without importing it.
 
     Returns:
         None when there is no such module.
@@ -137,7 +137,7 @@ def find_definition(path: Path, name: str) -> tuple[bool, tuple[str, ...]]:
 
 
 def digest_file(path: Path) -> str:
-    """Digest the bytes of one source file, of a callable or a script, as ``sha256:…``."""
+    """Hash one source file, of a callable or a script, as ``sha256:…``."""
     with path.open("rb") as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 

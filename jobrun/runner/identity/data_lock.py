@@ -48,7 +48,7 @@ def lock_path(authored: Authored) -> Path | None:
 
 
 def find_data_files(job: Job, folder: Path) -> dict[str, Load]:
-    """Find the data files to pin: those the job reads, does not write, and whose path is known.
+    """Find the data files that a lock file pins: those that the job reads and does not write.
 
     By path relative to the folder, with slashes; and the step, or the reader's, that reads each
     first.

@@ -179,7 +179,7 @@ def find_refused(
 def require_same_constants(
     recorded: Mapping[str, str], rebuilt: Mapping[str, str], accept: tuple[str, ...] = ()
 ) -> None:
-    """Require that no drift changed the constants that ``rebuild`` tasks make.
+    """Refuse drift of constants: what ``rebuild`` tasks made must equal the recorded digests.
 
     Raises:
         DriftError: They did not: the data, or the code, is another.

@@ -36,7 +36,7 @@ _GPU_VARIABLES = (
 
 
 def set_blas_threads(count: int) -> None:
-    """Set the number of BLAS threads in the environment of this process and in BLAS itself.
+    """Set how many threads BLAS uses in the environment of this process: variables and libraries.
 
     The variables count when numpy is first imported; where it has been, the libraries that are
     loaded are asked directly: OpenBLAS, MKL, BLIS and FlexiBLAS.
@@ -51,7 +51,7 @@ def set_blas_threads(count: int) -> None:
 
 
 def thread_variables(count: int) -> dict[str, str]:
-    """Return the environment variables that set each BLAS library to ``count`` threads."""
+    """Return the part of a process environment that sets BLAS libraries to ``count`` threads."""
     return dict.fromkeys(_THREAD_VARIABLES, str(count))
 
 

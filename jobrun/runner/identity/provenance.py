@@ -126,7 +126,7 @@ def _ask_git(top: Path, *words: str) -> tuple[bool, bytes, str]:
 
 
 def _hide_targets(words: Sequence[str]) -> list[str]:
-    """Hide the values of ``--notify`` in a recorded command line: paths are often passwords."""
+    """Hide the values of ``--notify``, often secret, in the command line of the provenance."""
     found = list(words)
     for index, word in enumerate(found):
         name, equals, value = word.partition("=")
@@ -138,7 +138,7 @@ def _hide_targets(words: Sequence[str]) -> list[str]:
 
 
 def iter_code_rows(record: RunRecord) -> Iterator[tuple[str, str]]:
-    """Yield a run's recorded provenance, its command and code, as rows of label and text."""
+    """Yield a run's provenance (command, commit, lock files) as rows of label and text."""
     facts = record.provenance
     command = facts.get("command")
     if isinstance(command, list | tuple) and command:

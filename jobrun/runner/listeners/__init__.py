@@ -3,5 +3,5 @@
 - ``listener``: what a listener is. ``registry``: find and check them by name.
 - ``fan_out``: turns events into what listeners get, in the run's process. ``host``: the program
   that a listener runs in.
-- ``tensorboard``, ``mlflow``, ``wandb``: those that are shipped.
+- ``tensorboard_listener``, ``mlflow``, ``wandb``: those that are shipped.
 """

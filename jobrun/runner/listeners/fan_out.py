@@ -131,7 +131,7 @@ class ListenerFanOut:
             one.finish(deadline)
 
     def _begin(self, epoch: int) -> None:
-        """Send listeners what the run's file of metrics holds now, with which they begin."""
+        """Begin the fan-out to all listeners' processes, with the metrics of the run so far."""
         self._epoch = epoch
         self._waiting.clear()
         self._begun.clear()
@@ -193,7 +193,7 @@ class _ListenerProcess:
         os.set_blocking(self._pipe.fileno(), False)
 
     def send(self, line: bytes) -> None:
-        """Send a line from the fan-out to a listener's process, or keep it until there is room."""
+        """Send a line from the fan-out into a listener's pipe, or keep it until there is room."""
         if self.failure:
             return
         self._waiting += line

@@ -78,7 +78,7 @@ class RunListener(Protocol):
         """
 
     def end(self, outcome: Outcome) -> None:
-        """End listening: write all metrics to the listener's destination, and close it.
+        """End this listener as the run ends: write what it still holds, and close its destination.
 
         A resume may follow in another process.
         """

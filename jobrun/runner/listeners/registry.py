@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 GROUP = "jobrun.listeners"
 # As text: a listener's own imports are made only in its process. Its class, and its package.
 SHIPPED: dict[str, tuple[str, str]] = {
-    "tensorboard": ("jobrun.runner.listeners.tensorboard:TensorBoardListener", "tensorboardX"),
+    "tensorboard": (
+        "jobrun.runner.listeners.tensorboard_listener:TensorBoardListener",
+        "tensorboardX",
+    ),
     "mlflow": ("jobrun.runner.listeners.mlflow:MlflowListener", "mlflow"),
     "wandb": ("jobrun.runner.listeners.wandb:WandbListener", "wandb"),
 }

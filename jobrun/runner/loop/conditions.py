@@ -61,7 +61,7 @@ def update_patience(
 
 
 def total_epochs(conditions: tuple[StopCondition, ...]) -> int | None:
-    """Return the most epochs that the loop can run under its stop conditions, or None."""
+    """Evaluate, for the loop, how many epochs the stop conditions allow at most; None: no limit."""
     totals = [one.epochs for one in conditions if isinstance(one, StopAfterEpochs)]
     return min(totals, default=None)
 

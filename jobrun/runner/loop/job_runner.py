@@ -198,7 +198,7 @@ class JobRunner:
     def _recover_from_loss(
         self, error: NodeLostError, first: ResumePoint | None
     ) -> ResumePoint | None:
-        """Replace lost nodes in the loop of a job; return where it restarts, None for init."""
+        """Let the loop recover from a lost node; return where it restarts, None for init."""
         losses = self._limits.losses
         if losses is None:
             raise error
@@ -342,7 +342,7 @@ class JobRunner:
         return metrics
 
     def _scored(self, progress: Progress) -> tuple[tuple[int, float], ...]:
-        """Return the loop's best scores of saved epochs, with the newest epoch considered."""
+        """Return the job runner's best scores (``keep_best``), with the newest epoch considered."""
         metric, mode, count = self._job.checkpoint.keep_best
         value = dict(progress.metrics).get(metric)
         if value is None or isinstance(value, str) or math.isnan(value):

@@ -88,7 +88,7 @@ def _check_data_file(
 
 
 def _suggest_file(path: Path) -> str:
-    """Suggest the nearest file in a folder, or list what data files are there."""
+    """Suggest, for a data file that the checks do not find, the nearest name in its folder."""
     if not path.parent.is_dir():
         return f"there is no folder {path.parent}"
     names = [item.name for item in path.parent.iterdir()]
@@ -185,7 +185,7 @@ def raise_errors(faults: tuple[Fault, ...]) -> None:
 
 
 def check_readers(job: Job, folder: Path) -> tuple[Fault, ...]:
-    """Collect faults of readers that the headers of their files already show.
+    """Check each reader of a job before it runs: its file must exist, and have a suitable header.
 
     Args:
         job: The job.
@@ -199,7 +199,7 @@ def check_readers(job: Job, folder: Path) -> tuple[Fault, ...]:
 
 
 def _count_shares(job: Job) -> dict[Reader, int]:
-    """Count the shares into which each reader's rows are cut, to check its file."""
+    """Count into how many shares each reader divides its rows, to check its file."""
     found: dict[Reader, int] = {}
     for group in job.groups:
         for task in group.tasks:
@@ -260,7 +260,7 @@ SPEC_CODES = frozenset({"E290", "E291", "E292", "E294", "E392"})
 
 
 def raise_spec_errors(faults: tuple[Fault, ...]) -> None:
-    """Raise those preflight faults that are errors of the spec, seen in data files and modules.
+    """Raise, of the faults that preflight checks found, those that are errors of the spec.
 
     Raises:
         SpecError: There are.

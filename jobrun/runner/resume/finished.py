@@ -19,7 +19,7 @@ from jobrun.runner.rundir.run_directories import Run
 def finished_result(
     run: Run, options: RunOptions, loaded: Authored | None, listen: Listener
 ) -> RunResult:
-    """Return the result of a finished run; warn if its newest checkpoint is damaged or missing.
+    """Answer the resume of a finished run with its result; warn if its newest epoch is damaged.
 
     Args:
         run: The run.

@@ -105,7 +105,7 @@ def read_events(
 
 
 def metric_name(one: Measured) -> str:
-    """Return the full name of a ``Measured`` event's metric, with its task and instance if any.
+    """Return a ``Measured`` event's name in lines of ``metrics.jsonl``, such as ``fit.2.loss``.
 
     >>> metric_name(Measured("loss", 0.5, 1)), metric_name(Measured("loss", 0.5, 1, "fit", "", 2))
     ('loss', 'fit.2.loss')

@@ -217,7 +217,7 @@ def _is_stopped(owner: Owner) -> bool:
 
 
 def _state_of(owner: Owner) -> list[bytes]:
-    """Read from /proc the state of the process that holds a run's lock; empty if it is remote."""
+    """Read from /proc the state of the process that owns a run lock; empty if it is remote."""
     if not owner.pid or owner.host != socket.gethostname():
         return []
     return read_process_stat(owner.pid)

@@ -212,7 +212,7 @@ class RunLogs:
 
 
 def append_left_output(run: Path, left: Iterable[LeftOutput]) -> None:
-    """Append what a process printed right before it crashed to the logs of its tasks."""
+    """Append to the logs of a run's tasks what a process printed just before it crashed."""
     for output in left:
         path = run / "logs" / f"{output.task}.{output.instance}.log"
         if not (output.instance or path.exists()):
@@ -289,7 +289,7 @@ def cut_metrics(run: Path, size_bytes: int) -> None:
 
 
 def trim_metrics(run: Path, epoch: int) -> int:
-    """Move metrics of later epochs out of the log ``metrics.jsonl``; return how many lines.
+    """Trim a run's log of metrics after an epoch: move later lines aside; return their count.
 
     A resumed run measures these epochs again; what the lost ones measured is kept in
     ``superseded/metrics.jsonl``. Lines that cannot be read, such as a torn last one, go with them.
@@ -327,7 +327,7 @@ def _unless_irregular() -> Iterator[None]:
 
 
 def read_last_usage(run: Path) -> UsageMeasured | None:
-    """Read the last whole line of a run's usage log, as ``UsageMeasured``; None without one."""
+    """Read the newest whole line of a run's log of used resources; None if there is none."""
     mark = b'{"event": "UsageMeasured"'
     try:
         line = find_last_line(run / USAGE_NAME, mark)
@@ -341,6 +341,6 @@ def read_last_usage(run: Path) -> UsageMeasured | None:
 
 
 def epoch_of_line(line: bytes) -> float:
-    """Return the epoch in a line of the run's log ``metrics.jsonl``; infinity if it has none."""
+    """Return the epoch of a line in the log of metrics, to trim the log; infinity for none."""
     found = _EPOCH.search(line)
     return int(found[1]) if found and line.rstrip(b"\n").endswith(b"}") else math.inf

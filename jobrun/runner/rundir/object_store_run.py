@@ -86,7 +86,7 @@ def upload_record(run: Run, url: ObjectUrl) -> None:
 
 
 def split_target(text: str) -> tuple[str, int | None]:
-    """Split off the epoch from the URL of an object store's run: ``URL@12``, ``URL/epoch-000012``.
+    """Split ``URL@12``, which names an epoch of a run that is in an object store, into its parts.
 
     Raises:
         UsageError: Behind the last ``@`` is no number.
@@ -121,7 +121,7 @@ def remote_run(text: str) -> RemoteRun:
 
 
 def parse_run_url(text: str) -> ObjectUrl:
-    """Parse the URL by which a user names a run in an object store; E335 if it is none.
+    """Parse the URL of a run that is in an object store; refuse another one (E335).
 
     Raises:
         UsageError: It is no URL of a place in an object store.
@@ -134,7 +134,7 @@ def parse_run_url(text: str) -> ObjectUrl:
 
 
 def epochs_below(url: ObjectUrl) -> dict[int, ObjectStore]:
-    """List an object store run's epochs of all generations, each with its generation's store."""
+    """List the epochs of a run whose directory is in an object store, over all its generations."""
     names = (_GENERATION.fullmatch(name) for name in Bucket(url).folders())
     numbers = sorted(int(found[1]) for found in names if found)
     stores = [ObjectStore(url), *(ObjectStore(url / f"g{one}") for one in numbers)]
@@ -149,7 +149,7 @@ def epochs_below(url: ObjectUrl) -> dict[int, ObjectStore]:
 
 
 def fetch_run(remote: RemoteRun, place: Path, epoch: int | None = None) -> Run:
-    """Download a run in an object store, with one epoch, as a new run directory.
+    """Fetch a run that is in an object store, with one epoch, as a run directory of this machine.
 
     Args:
         remote: The run.
@@ -216,7 +216,7 @@ def download_temporarily(remote: RemoteRun, epoch: int | None = None) -> tuple[R
 def verify_remote(
     target: str, on_verified: Callable[[int, Damage | None], None]
 ) -> tuple[str, dict[int, Damage | None]]:
-    """Verify one or all epochs of a run in an object store by downloading every byte.
+    """Verify epochs of a run that is in an object store, by downloading every byte of them.
 
     Args:
         target: The URL of a run: all its epochs. Or of one of its epochs.

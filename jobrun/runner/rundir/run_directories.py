@@ -55,7 +55,7 @@ class Run:
         return f"{self.record.job}/{self.path.name}"
 
     def handle(self, run_dir: Path) -> str:
-        """Return how a command names this run directory: by the run's name, or by its path."""
+        """Return how a command names this ``Run``: by name, or by path of its run directory."""
         try:
             known = Path(DEFAULT_RUN_DIR).resolve() == run_dir.resolve()
             return self.name if known else os.path.relpath(self.path)
@@ -65,7 +65,7 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """The absolute path of the spec's folder that this run directory refers to."""
+        """The absolute path of the spec's folder to which this run directory refers."""
         return Path(os.path.normpath(self.path / self.record.folder))
 
     @property
@@ -75,7 +75,7 @@ class Run:
 
     @property
     def epoch_without_journal(self) -> int:
-        """The newest saved epoch by ``run.json`` if this run directory lacks a journal; else -1."""
+        """The epoch that this ``Run`` says it saved, if its directory lacks a journal; else -1."""
         try:
             size_bytes = (self.path / JOURNAL_NAME).stat().st_size
         except FileNotFoundError:
@@ -99,7 +99,7 @@ class Run:
         return bool(self.record.parent) and not (self.has_saved or is_live(self.path))
 
     def write(self, **changes: object) -> Run:
-        """Change fields of the run directory's ``run.json`` durably; return the new ``Run``."""
+        """Change fields of this ``Run``, durably in its run directory; return the new ``Run``."""
         record = replace(self.record, **changes)  # type: ignore[arg-type]  # checked by replace
         write_record(self.path, record)
         return replace(self, record=record)
@@ -125,7 +125,7 @@ def create_directory(run_dir: Path, job: str) -> Path:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a run directory, which disappears whole.
+    """Remove one run directory so that it disappears at once; the caller holds its lock.
 
     Only under the run's lock.
 
@@ -158,7 +158,7 @@ def open_run(path: Path) -> Run:
 
 
 def runs(run_dir: Path, job: str = "") -> tuple[Run, ...]:
-    """List all runs below ``run_dir``, or those of one job, oldest first, without damaged ones."""
+    """Open the run directories below ``run_dir``, or of one job, oldest first, if undamaged."""
     found = (_try_open(path) for path in _run_paths(run_dir, job))
     return tuple(sorted((run for run in found if run), key=_rank_of))
 
@@ -178,7 +178,7 @@ def next_order(run_dir: Path) -> int:
 
 
 def unreadable_runs(run_dir: Path, job: str) -> tuple[Path, ...]:
-    """List directories of a job with saved epochs but no readable ``run.json``."""
+    """List the run directories of a job that have saved epochs but cannot be opened as a run."""
     paths = _list_directory(run_dir / job)
     indexed = indexed_runs(run_dir, _WORTH_AN_INDEX) if len(paths) >= _WORTH_AN_INDEX else ()
     readable = {one.path for one in indexed}
@@ -232,7 +232,7 @@ def newest_unfinished(run_dir: Path, job: str = "") -> Run:
 
 
 def find_run(text: str, run_dir: Path) -> Run:
-    """Find the run that a user's text names: a path, a name, part of one, or ``latest``.
+    """Find the run directory that a user's text names: path, name, part of one, or ``latest``.
 
     ``text`` is the path of a run's directory, ``latest``, a job's name (its newest run), a
     run's name (``brisk-heron`` or the whole), or the start of a run's name that only one
@@ -327,7 +327,7 @@ def _run_paths(run_dir: Path, job: str) -> Iterator[Path]:
 
 
 def _list_directory(directory: Path) -> list[Path]:
-    """List a directory that may hold runs; return [] where it is none, or may not be read."""
+    """List a directory of run directories, sorted; [] if there is none, or it is unreadable."""
     try:
         return sorted(directory.iterdir())
     except OSError:

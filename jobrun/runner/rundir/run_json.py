@@ -132,7 +132,7 @@ def write_record(run: Path, record: RunRecord) -> None:
 
 
 def _json_values(params: Mapping[str, Param]) -> dict[str, Param]:
-    """Replace params that JSON cannot hold by texts for ``run.json``: infinities, long integers."""
+    """Replace params that ``run.json`` cannot hold (infinities, long integers) by their texts."""
     return {name: _json_value(value) for name, value in params.items()}
 
 

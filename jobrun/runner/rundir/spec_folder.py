@@ -192,7 +192,7 @@ class _OriginsForm:
 
 
 def _recorded_origins(run: Run) -> Origins | None:
-    """Read from ``spec/origins.json`` where the author wrote each value; None if unknown."""
+    """Read ``origins.json`` of a run's ``spec/`` folder: where the author wrote each value."""
     folder = run.path / "spec"
     try:
         form = build(_OriginsForm, read_json(folder / ORIGINS_NAME))
@@ -278,12 +278,12 @@ def compile_recorded(loaded: LoadedSpec) -> Job:
 
 
 def plan_text(job: Job) -> str:
-    """Render a job's plan as the text of ``plan.json`` in a run's ``spec/`` folder."""
+    """Render the file ``plan.json`` that is written into a run's ``spec/`` folder."""
     return json.dumps(build_plan(job), indent=2) + "\n"
 
 
 def build_plan(job: Job) -> dict[str, Any]:
-    """Build the content of ``plan.json`` in a run's ``spec/`` folder, as JSON values."""
+    """Build what the file ``plan.json`` in a run's ``spec/`` folder says of the job."""
     return {
         "job": job.name,
         "nodes": [node.name for node in job.cluster],

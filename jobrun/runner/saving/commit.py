@@ -172,7 +172,7 @@ class Committer:
             handler.report(times)
 
     def retain(self, progress: Progress) -> None:
-        """Delete the epochs that are superfluous after a commit or a load.
+        """Delete old epochs, as the end of a commit or after a load; report or raise a failure.
 
         Raises:
             EnvironmentFaultError: It could not be deleted.

@@ -83,7 +83,7 @@ def _read_available_bytes(meminfo: Path) -> int:
 
 
 def _read_number(path: Path) -> int:
-    """Read an amount of memory from a control group's file; -1 for none."""
+    """Read a limit of the memory budget from a control group's file; -1 for none."""
     try:
         text = path.read_text().strip()
     except OSError:

@@ -244,7 +244,7 @@ class MidEpochSaver:
         remove_mid_epochs(self._root, tuple(others))
 
     def _scratch(self, point: SafePoint) -> dict[tuple[str, str], Any]:
-        """Return the blobs that only the mid-epoch saver writes: no state, no constants."""
+        """Return what a mid-epoch save adds to a node's state: blobs that no whole epoch saves."""
         return {
             (letter, name): value
             for letter, blobs in point.blobs.items()
@@ -272,7 +272,7 @@ def mid_epoch_store(store: CheckpointStore, records: int) -> MidEpochStore:
 
 
 def read_midpoint(job: Job, manifest: Manifest, directory: str) -> tuple[SafePoint, int]:
-    """Read what the mid-epoch saver wrote: the safe point, and the length of the run's metrics.
+    """Read a mid-epoch save back, to enter the run there: its safe point, and its metrics' length.
 
     The node's state is not in it: that is loaded as that of a whole epoch.
 

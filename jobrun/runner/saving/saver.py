@@ -29,10 +29,10 @@ from jobrun.graph.types import Job
 from jobrun.runner.progress import Progress, to_json
 from jobrun.runner.rundir.lock import RunLostError
 from jobrun.runner.saving.background_thread import AbandonedError, BackgroundThread, Permit
-from jobrun.runner.saving.cadence import SaveBudget
 from jobrun.runner.saving.commit import CheckpointTarget, Committer, RunIdentity, SaveRequest
 from jobrun.runner.saving.group_uploader import DEFAULT_UPLOAD, GroupUploader
 from jobrun.runner.saving.memory_budget import MemoryBudget, free_memory_bytes
+from jobrun.runner.saving.time_budget import SaveBudget
 from jobrun.runner.time_account import TimeAccount
 from jobrun.session.base import Outputs, Session
 
@@ -44,7 +44,7 @@ class Saver(Protocol):
     """How the loop of a job saves epochs."""
 
     def is_due(self, progress: Progress) -> bool:
-        """Return whether the saver has to save this epoch, by the policy (saver protocol)."""
+        """Return whether the saver is to save this epoch now that it has ended (saver protocol)."""
 
     def save(self, progress: Progress) -> Progress:
         """Save an epoch, or start to (saver protocol); return the progress with failed saves.
@@ -64,9 +64,9 @@ class Saver(Protocol):
         """Wait until the saver's save in progress is durable; handle its outcome."""
 
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
-        """Let the saver handle a load group's outputs (saver protocol).
+        """Report in the saver a load that succeeded, and delete replaced epochs (saver protocol).
 
-        It deletes epochs that the loaded one replaces.
+        What is reported is how long it took, by the load group's outputs.
 
         Raises:
             EnvironmentFaultError: What it makes superfluous could not be deleted.
@@ -202,7 +202,7 @@ class CheckpointSaver:
         return self._commits.saved
 
     def is_due(self, progress: Progress) -> bool:
-        """Return whether the saver must save an epoch, by number, time or budget; 0 always."""
+        """Return whether this saver is to save an epoch that has ended; epoch 0 always is."""
         policy = self._job.checkpoint
         if self._budget is not None and progress.epoch:
             return self._fits_budget(self._budget, progress.epoch, progress.epoch_s)
@@ -211,7 +211,7 @@ class CheckpointSaver:
         return progress.epoch == 0 or time.monotonic() - self._saved_at >= policy.every_s
 
     def _fits_budget(self, budget: SaveBudget, epoch: int, epoch_s: float) -> bool:
-        """Return whether the saver's ``every: auto`` allows a save; report the first refusal."""
+        """Ask the saver's budget (``every: auto``) whether to save; report the first refusal."""
         if budget.is_due(self.seconds if self._background.is_busy else 0.0):
             return True
         if not self._has_said_interval:

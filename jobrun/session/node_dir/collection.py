@@ -81,7 +81,7 @@ def collect_from_nodes(
 def upload_from_nodes(
     tickets: Sequence[Ticket], directory: str, objects: str, link: Callable[[str], WorkerHandle]
 ) -> tuple[NodeSave, ...]:
-    """Let nodes write and upload their files of a save, so that the master collects none.
+    """Ask nodes to upload their files of a save on their own, instead of collecting them.
 
     Args:
         tickets: Of one save.
@@ -156,7 +156,7 @@ def _collect_save(link: WorkerHandle, save: NodeSave, directory: Path) -> NodeSa
 
 
 def serve_chunk(part: Partition, path: str, offset: int) -> FileChunk:
-    """Serve to a loading node a chunk of a collected file, on the master's side.
+    """Serve a chunk of a stored file, from the master's collection, to a node that loads it.
 
     Raises:
         CheckpointError: It is not there, or cannot be read.
@@ -222,7 +222,7 @@ def is_visible(probe: Probe | None) -> bool:
 
 
 def require_visible(seen: Mapping[str, bool], directory: str) -> None:
-    """Refuse nodes that cannot see the epochs' directory where no files are collected (E397).
+    """Refuse nodes that cannot see the master's directory, where it collects no files (E397).
 
     Raises:
         EnvironmentFaultError: E397.

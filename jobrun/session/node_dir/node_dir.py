@@ -73,7 +73,7 @@ class NodeDirectory:
         return str(path)
 
     def read_chunk(self, token: str, name: str, offset: int) -> FileChunk:
-        """Read for the master a chunk of a file that a save wrote in the node directory.
+        """Read a chunk of a saved file that this node directory holds, as the master asks.
 
         Raises:
             EnvironmentFaultError: E327, it is not there any more, or cannot be read.
@@ -120,7 +120,7 @@ class NodeDirectory:
         return replace(save, file=replace(file, seconds=seconds))
 
     def forget(self, token: str) -> None:
-        """Delete a node's local files of a save. Any thread, any number of times."""
+        """Delete from the node directory the files of a save. Any thread, any number of times."""
         if self._root is not None:
             shutil.rmtree(self._staged(token), ignore_errors=True)
 
@@ -128,7 +128,7 @@ class NodeDirectory:
     def local_copy(
         self, path: str, ask: Callable[[int], Reply], where: Callable[[], Reply]
     ) -> Iterator[str]:
-        """Copy one of the master's files into the node directory while inside; yield its path.
+        """Fetch a file of the master into the node directory while inside; yield its path.
 
         Args:
             path: There.
@@ -197,7 +197,7 @@ def _make_locked(root: Path) -> int:
 
 
 def _remove_abandoned(node: Path) -> None:
-    """Remove old node directories whose processes have ended."""
+    """Remove directories that ended processes of a node left beside its own node directory."""
     for left in node.iterdir():
         if not is_locked(left):
             shutil.rmtree(left, ignore_errors=True)

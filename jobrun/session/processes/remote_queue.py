@@ -88,7 +88,7 @@ class RemoteQueue:
         return self._incoming.gather(most, scope)
 
     def take_waited_s(self) -> float:
-        """Return how long tasks here have waited for the queue since the last call, in seconds."""
+        """Return how many seconds tasks have waited for this remote queue since the last call."""
         waited_s = self._waited_s
         if self._incoming is not None:
             waited_s += self._incoming.waited_s()[0]

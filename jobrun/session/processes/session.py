@@ -259,7 +259,7 @@ class ProcessesSession:
     def task_ended(
         self, node: str, run: int, task: str, outputs: Mapping[OutputRef, Value]
     ) -> None:
-        """Forward a task's end in the processes session to the other processes that need it."""
+        """Forward, in the ``processes`` session, the end of a task to the nodes that need it."""
         run_ = self._active_run
         if run_ is None or run_.number != run:
             return
@@ -316,7 +316,7 @@ class ProcessesSession:
         return LocalProcess(node)
 
     def _emitter(self, node: str) -> Listener:
-        """Return a listener that passes a process's events to the processes session's run."""
+        """Return the listener by which the ``processes`` session gets the events of a node."""
         emit = self._require_open().emit
 
         def forward(event: Event) -> None:
@@ -363,7 +363,7 @@ class ProcessesSession:
         return self._workers[self._worker_name(node)]
 
     def _partition(self, group: TaskGroup) -> tuple[int, PartitionedGroup]:
-        """Return the partition of a group over this session's processes, cached."""
+        """Return how the ``processes`` session divides a group over its processes; cached."""
         found = self._groups.get(id(group))
         if found is None:
             require_valid_needs(group.tasks)

@@ -254,7 +254,7 @@ class Worker:
         self._run_in_thread(number, work)
 
     def on_chunk(self, number: int, token: str, name: str, offset: int) -> None:
-        """Send the master a chunk of a file that a node of this worker has saved."""
+        """Handle, inside a worker, the master's message that asks for a chunk of a saved file."""
         self._run_in_thread(number, lambda: self.files.read_chunk(token, name, offset))
 
     def on_forget_save(self, token: str) -> None:
@@ -353,7 +353,7 @@ class PartitionRun:
             self._worker.measure()
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Iterate over copies of a blob of any nodes: of this worker process, or from its peers."""
+        """Iterate, inside a worker, over several nodes' copies of a blob: own, or of peers."""
         here, placement = self._worker.here, self._partition.placement
         others = [node for node in nodes if node not in here]
         if placement.keys().isdisjoint(others):
@@ -380,7 +380,7 @@ class PartitionRun:
         )
 
     def notify_task_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Report a task's end to the master, once it ended on this worker's nodes."""
+        """Report from inside a worker to the master that a task ended on all its nodes here."""
         with self._lock:
             made = self._made.setdefault(task, {})
             made.update(outputs)
@@ -390,11 +390,11 @@ class PartitionRun:
         self._worker.send("ended", self.number, task, made)
 
     def notify_failure(self) -> None:
-        """Report to the master that a task failed in this worker process."""
+        """Report from inside a worker process to the master that one of its tasks has failed."""
         self._worker.send("failing", self.number)
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue | None:
-        """Return this worker process's end of a queue shared with other nodes, or None."""
+        """Open, inside a worker, its end of a queue that other nodes use too; None if none do."""
         if plan.key not in self._queues:
             return None
         return RemoteQueue(

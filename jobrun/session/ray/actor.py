@@ -89,13 +89,13 @@ class ActorChannel:
                 self._change.wait_for(lambda: self._counts[2] >= number or self._is_over, _ARRIVE_S)
 
     def receive(self) -> tuple[Any, ...] | None:
-        """Wait, inside the actor, for the next message that the master delivers."""
+        """Wait, as the node inside an actor, for the next message from the master."""
         frame = self._inbox.get()
         message: tuple[Any, ...] | None = None if frame is None else decode_frame(frame)
         return message
 
     def close(self) -> None:
-        """Close the channel inside the actor; a waiting thread wakes up."""
+        """Close, inside an actor, the node's end of the channel; waiting threads wake up."""
         with self._change:
             self._is_over = True
             self._change.notify_all()

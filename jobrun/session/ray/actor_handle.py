@@ -61,7 +61,7 @@ class RayChannel:
                 self._actor.deliver.remote(next(self._numbers), frame)
 
     def receive(self) -> tuple[Any, ...] | None:
-        """Wait in the master for the actor's next message; None when the node has ended."""
+        """Poll the actor of this handle, from the master, for its next message; None at its end."""
         while not self._arrived:
             if self._asked is None and not self._begin():
                 break
@@ -177,7 +177,7 @@ class RayWorker:
         return self._wire.how or "was closed"
 
     def take_output(self, emit: Listener) -> None:
-        """Do nothing: what the handle's actor left is gone with it."""
+        """Emit nothing: unsent output of an actor is lost with the actor of this handle."""
 
     def release(self) -> None:
         """Give the handle's actor back to the factory that made it."""

@@ -66,7 +66,7 @@ class ActorFactory:
         self._made = ray.remote(num_cpus=0, concurrency_groups=THREADS)(NodeActor)
 
     def create(self, place: ResourceRequest) -> Any:
-        """Create the Ray actor of a node for the Ray session; Ray never restarts it."""
+        """Create an actor for a node of the ``ray`` session; Ray itself never restarts it."""
         asks = dict(place.asks)
         options: dict[str, Any] = {
             "num_cpus": asks.pop("CPU", 0), "num_gpus": asks.pop("GPU", 0),
@@ -197,7 +197,7 @@ def _connect(address: str, folder: Path, digest: str) -> None:
 
 
 def _wait_for_hosts(address: str, count: int) -> None:
-    """Wait, as the Ray session connects, until the cluster has its number of hosts.
+    """Wait, before the ``ray`` session starts any actor, until all its hosts have joined.
 
     Nodes of the job that are placed before would all be on the first ones.
 
@@ -277,7 +277,7 @@ def _environment() -> Mapping[str, str]:
 
 
 def _set_at_start() -> dict[str, str]:
-    """Return the environment variables with which the Ray session starts each actor."""
+    """Return the environment variables that the ``ray`` session sets in each actor at its start."""
     return {
         name: value
         for name, value in os.environ.items()

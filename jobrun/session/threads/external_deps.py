@@ -118,7 +118,7 @@ class ExternalDeps:
             self._run = None
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue:
-        """Open a queue of the run: as an external dependency if other nodes use it."""
+        """Open a queue: as an external dependency if other nodes use it, else in this process."""
         shared = self._notifier.open_queue(plan, run) if self._notifier is not None else None
         return plan.open() if shared is None else shared
 

@@ -328,7 +328,7 @@ class ThreadsSession:
         self._last = (None, None)
 
     def _preserve_process_state(self, plan: GroupPlan) -> AbstractContextManager[None]:
-        """Return a context after which the threads session undoes what callables changed."""
+        """Return a context after which the ``threads`` session restores the process's state."""
         may_call = any(task.may_block for task in plan.tasks)
         may_call = may_call or any(one.setup or one.reports for one in plan.nodes)
         return self._surroundings.preserve() if may_call else nullcontext()
@@ -350,7 +350,7 @@ class ThreadsSession:
         return plan
 
     def _build_items(self, plan: GroupPlan, run: GroupRun, deps: ExternalDeps) -> list[WorkItem]:
-        """Build what the threads session executes of a group: tasks, and nodes' begins and ends."""
+        """Build, in the ``threads`` session, the work items of a group run from its plan."""
         begins: dict[str, WorkItem] = {}
         ends: dict[str, WorkItem] = {}
         groups: dict[str, Blobs] = {}
@@ -444,7 +444,7 @@ NodeNames = Mapping[str, frozenset[str]]
 
 
 def collect_changes(plans: Sequence[GroupPlan]) -> tuple[tuple[NodeNames, ...], NodeNames]:
-    """Return which blobs group runs of the threads session change in place, or expose."""
+    """Collect, over the ``threads`` session's plans of a run, which blobs they change or expose."""
     opaque: dict[str, frozenset[str]] = {}
     for plan in plans:
         for node, names in plan.opaque.items():
@@ -495,7 +495,7 @@ def copy_for_reading(value: Value, name: str) -> Value:
 
 
 def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
-    """Raise the thresholds of the C library's allocator; return whether it has taken them.
+    """Let the C library keep freed memory for the ``threads`` session; return whether it does.
 
     Args:
         environment: Where a user may have set the thresholds; then they are left as they are.

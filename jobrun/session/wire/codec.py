@@ -177,7 +177,7 @@ class _Writer:
         self.integer(value.value)
 
     def array(self, value: Array) -> None:
-        """Encode an array; the order of its axes is kept, gaps and negative strides are not."""
+        """Encode an array into a message; axis order is kept, gaps and negative strides are not."""
         if not is_dense(value):
             value = dense_copy(value)
         order = axis_order(value)
@@ -382,7 +382,7 @@ class _Reader:
         return value[0]
 
     def listed(self) -> Any:
-        """Decode an instance of a listed class from the bytes of a message."""
+        """Decode from a message an object of one of the codec's listed classes, field by field."""
         cls = self._table.classes[self._unpack(_U16)[0]]
         values = [self.read() for _ in range(self._table.counts[cls])]
         names = self._table.keywords.get(cls)

@@ -23,17 +23,17 @@ class WorkerListener(Protocol):
     """Receives what a node sends unasked, in the handle's own thread; must not wait for nodes."""
 
     def part_failed(self, node: str, run: int) -> None:
-        """Handle, as listener of a worker handle, that its part of the group run has failed."""
+        """Receive from a ``WorkerHandle`` that its node's part of the group run has failed."""
 
     def task_ended(
         self, node: str, run: int, task: str, outputs: Mapping[OutputRef, Value]
     ) -> None:
-        """Handle, as listener of a worker handle, that a task has ended which other nodes need."""
+        """Receive from a ``WorkerHandle`` that its node has ended a task which other nodes need."""
 
     def handle_request(
         self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
     ) -> None:
-        """Handle, as listener of a worker handle, a request of the node.
+        """Receive from a ``WorkerHandle`` a request of its node, and have it answered.
 
         ``WorkerHandle.answer`` sends the reply.
         """
@@ -45,7 +45,7 @@ class WorkerListener(Protocol):
         """
 
     def worker_lost(self, node: str) -> None:
-        """Handle, as listener of a worker handle, that the process has ended unexpectedly."""
+        """Receive from a ``WorkerHandle`` that its process has ended unexpectedly."""
 
 
 class WorkerHandle:
@@ -94,7 +94,7 @@ class WorkerHandle:
             self._process.channel.send(*message)
 
     def send_partition(self, key: int, partition: Partition) -> None:
-        """Send the worker process its part of a group, through its handle, once."""
+        """Send through this ``WorkerHandle`` its process's part of a group, unless it has it."""
         if key not in self._known:
             self._known.add(key)
             self.send("partition", key, partition)
@@ -117,7 +117,7 @@ class WorkerHandle:
         self._process.connect_peer(self.node, other.node, other._process)
 
     def kill(self) -> None:
-        """Kill the process of this worker handle; the handle's listener is notified of the loss."""
+        """Kill the process that this ``WorkerHandle`` controls; its listener is notified."""
         self._process.kill()
 
     def abort(self) -> None:

@@ -57,29 +57,29 @@ class WorkerProcess(Protocol):
 
     @property
     def channel(self) -> MessageChannel:
-        """The master's end of the message channel to the process (worker protocol)."""
+        """The worker protocol's field for the master's end of the channel to a process."""
 
     @property
     def pid(self) -> int:
-        """The process ID on its machine; 0 until it is known (worker protocol)."""
+        """The worker protocol's field for a process ID; 0 until it is known."""
 
     def kill(self) -> None:
         """Kill the process at once, however it was made (worker protocol)."""
 
     def abort(self) -> None:
-        """Kill a process that does not answer, after it prints its stacks (worker protocol)."""
+        """Kill an unresponsive process after it prints its stacks: a worker protocol's method."""
 
     def wait_for_exit(self) -> None:
-        """Wait until the process has ended, in whatever way (worker protocol)."""
+        """Wait until a process has ended, in whatever way: a worker protocol's method."""
 
     def join(self) -> str:
         """Wait for the process to end, by force if needed; return how (worker protocol)."""
 
     def take_output(self, emit: Listener) -> None:
-        """Emit as ``Logged`` what a worker that has ended printed and did not emit (protocol)."""
+        """Emit what an ended process printed and did not send: a worker protocol's method."""
 
     def release(self) -> None:
-        """Free what the master holds of a process, once no thread uses it (worker protocol)."""
+        """Free what the master holds of an ended process: a worker protocol's method."""
 
     def connect_peer(self, asker: str, owner: str, other: Any) -> None:
         """Connect this process, which asks, with the owner of blobs ``other`` (worker protocol)."""

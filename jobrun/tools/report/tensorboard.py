@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from jobrun.core.files.disk import disk_faults, replace_file
-from jobrun.runner.listeners.tensorboard import (
+from jobrun.runner.listeners.tensorboard_listener import (
     FILE_PREFIX,
     EventFormat,
     load_event_format,

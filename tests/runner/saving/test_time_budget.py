@@ -5,15 +5,15 @@ from itertools import pairwise
 import pytest
 
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
-from jobrun.runner.saving import cadence
-from jobrun.runner.saving.cadence import LONGEST_S, SaveBudget, loss_bound_s
+from jobrun.runner.saving import time_budget
+from jobrun.runner.saving.time_budget import LONGEST_S, SaveBudget, loss_bound_s
 from tests.conftest import ALLOWANCE_S
 
 
 @pytest.fixture(autouse=True)
 def allowance(monkeypatch):
     """What saves may cost for users; other tests have more."""
-    monkeypatch.setattr(cadence, "ALLOWANCE_S", ALLOWANCE_S)
+    monkeypatch.setattr(time_budget, "ALLOWANCE_S", ALLOWANCE_S)
 
 
 class Clock:

@@ -5,7 +5,7 @@ from collections import defaultdict
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from jobrun.runner.listeners.tensorboard import TensorBoardListener
+from jobrun.runner.listeners.tensorboard_listener import TensorBoardListener
 from jobrun.testing import listeners
 from jobrun.testing.listeners import ListenerContract, listened_run
 

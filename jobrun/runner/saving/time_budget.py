@@ -1,4 +1,4 @@
-"""Decide which epochs ``checkpoint.every: auto`` saves, and how much work a kill can lose."""
+"""Budget the time of saves: which epochs ``every: auto`` saves, what work a kill can lose."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SaveBudget:
         return min(LONGEST_S, self._last_wait_s / self._share)
 
     def is_due(self, busy_s: float = 0.0) -> bool:
-        """Return whether an epoch that ends now is to be saved.
+        """Return whether the time budget of ``every: auto`` lets an epoch that ends now be saved.
 
         Args:
             busy_s: How long the run would have to wait for the save before, which is still being

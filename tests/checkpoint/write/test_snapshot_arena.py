@@ -7,7 +7,7 @@ import mmap
 
 import numpy as np
 
-from jobrun.checkpoint.write.arena import Arena
+from jobrun.checkpoint.write.snapshot_arena import Arena
 from jobrun.values.axis_order import axis_order
 from jobrun.values.compare import same_bits
 

@@ -72,7 +72,7 @@ class TensorBoardListener:
         self._writer: Any = None
 
     def begin(self, run: ListenedRun, history: Sequence[EpochMetrics]) -> None:
-        """Write a new event file with the history, and empty the older ones."""
+        """Begin the TensorBoard listener's event file with past metrics; empty its older files."""
         self._close()
         folder = run.directory / FOLDER
         folder.mkdir(exist_ok=True)
@@ -96,7 +96,7 @@ class TensorBoardListener:
             os.truncate(file, 0)
 
     def record(self, metrics: EpochMetrics) -> None:
-        """Append the metrics of an epoch to the event file."""
+        """Append an epoch's metrics to the TensorBoard listener's event file during the run."""
         self._add(metrics)
         self._writer.flush()
 
@@ -126,7 +126,7 @@ class TensorBoardListener:
 
 
 def _next_number(names: Sequence[str]) -> str:
-    """Return the number of the live run's next TensorBoard file: a time, above all older ones."""
+    """Return the number of the TensorBoard listener's next event file, above older ones."""
     known = []
     for name in names:
         with contextlib.suppress(ValueError):
