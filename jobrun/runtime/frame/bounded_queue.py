@@ -351,7 +351,7 @@ class SpscQueue(FifoQueue):
         return True
 
     def take(self, scope: CancelScope) -> tuple[int, Values] | None:
-        """Take a record out of a bounded queue that has one writer and one reader."""
+        """Take a record out of a bounded queue; only in the thread of its single reader."""
         try:
             values = self._records.popleft()
         except IndexError:
