@@ -13,7 +13,7 @@ from typing import Any
 from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE, part_name, path_in_blob, quote_name
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.files.json_files import parse_json
-from jobrun.values import containers as trees
+from jobrun.values import container_flattening as trees
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.blob_kinds import Value, may_be_compound
 from jobrun.values.copies import require_adapted

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable
 from typing import NoReturn
 
-from jobrun.core.descriptor_output import open_output_files
+from jobrun.core.output_file import open_output_files
 from jobrun.core.printed_output import STREAMS
 from jobrun.core.system_calls import open_anonymous_file
 

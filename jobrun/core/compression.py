@@ -21,12 +21,12 @@ PLUGIN = "hdf5plugin"
 
 
 def needs_plugin(rules: Rules) -> str:
-    """Return the first compression codec of the rules that needs ``hdf5plugin``, or ""."""
+    """Return the first codec named in compression rules that needs ``hdf5plugin``, or ""."""
     return next((codec for _, codec in rules if codec not in {NONE, "deflate"}), "")
 
 
 def codec_for(name: str, rules: Rules) -> str:
-    """Return the compression codec for a blob, or "" if it is stored uncompressed."""
+    """Choose a blob's codec by its name and the compression rules; "" for uncompressed."""
     for pattern, codec in rules:
         if fnmatchcase(name, pattern):
             return "" if codec == NONE else codec

@@ -31,5 +31,5 @@ def format_of(ending: str) -> FileFormat | None:
 
 
 def suffix_of(path: str) -> str:
-    """Return the suffix of a path, in lower case, which decides the format of a data file."""
+    """Return the file name ending of a path in lower case, which names its file format."""
     return Path(path).suffix.lower()

@@ -32,7 +32,7 @@ class Origin:
         return f"{self.file}:{self.line}:{self.column}"
 
     def inside(self, offset: int, length: int = 1) -> Origin:
-        """Return the ``Origin`` of a part of a declared scalar, such as a name inside it.
+        """Return the ``Origin`` (file, line, column) of a part of a scalar, such as one name.
 
         Falls back to the whole scalar where columns do not map.
         """

@@ -3,7 +3,7 @@
 While a session is open, ``sys.stdout`` and ``sys.stderr`` pass on what is written to them, and give
 it to the ``PrintedLines`` of the call that runs in the same context: ``print``, ``logging``,
 ``warnings``, progress bars. What C code and programs write to the descriptors 1 and 2 arrives in an
-``OutputFile``, from which it is passed on in the same way (see ``descriptor_output``); it is given
+``OutputFile``, from which it is passed on in the same way (see ``output_file``); it is given
 to the call that began last of those that run.
 """
 
@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from jobrun.core.descriptor_output import OutputFile, line_buffer_c_output, open_output_files
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.output_file import OutputFile, line_buffer_c_output, open_output_files
 
 Listener = Callable[[Any], None]
 # A line that is longer is passed on in parts.
@@ -95,7 +95,7 @@ def collect(lines: PrintedLines) -> Iterator[None]:
 
 
 def without_collecting(listen: Listener) -> Listener:
-    """Return a listener whose own printed output does not get into the log lines of a task."""
+    """Wrap a listener so that its own printed output gets into no task's log lines."""
 
     def act(event: Any) -> None:
         if _printing.get() is None:
@@ -134,7 +134,7 @@ class StandardStreams:
         self._looking: tuple[threading.Event, threading.Thread] | None = None
 
     def use_files(self, files: Sequence[OutputFile]) -> None:
-        """Let the descriptors lead to files that a watching process reads, too, after a crash."""
+        """Use files for printed output that a watching process reads, too, after a crash."""
         self._files = files
 
     def install(self) -> None:
@@ -175,7 +175,7 @@ class StandardStreams:
         return next(found, number)
 
     def begin(self, lines: PrintedLines) -> None:
-        """Give what arrives on the descriptors to these lines, until a call begins or ``end``."""
+        """Begin to add printed output to these lines, until another call begins or ``end``."""
         if self._captures:
             self.pass_on()
         self._running.append(lines)
@@ -185,7 +185,7 @@ class StandardStreams:
                 self._look_from_now_on()
 
     def end(self, lines: PrintedLines) -> None:
-        """Add what arrived on the descriptors by now, and give no more to these lines."""
+        """Add the printed output that has arrived to these lines, and end adding to them."""
         if self._captures:
             self.pass_on(is_all=True)
         with contextlib.suppress(ValueError):
@@ -194,7 +194,7 @@ class StandardStreams:
             self._captures[0].file.write_label(self._running[-1].label)
 
     def pass_on(self, *, is_all: bool = False, adds: bool = True) -> None:
-        """Pass on what has arrived on the descriptors: to the terminal, and to lines of a call.
+        """Pass on printed output that has arrived: to the terminal, and to lines of a call.
 
         Args:
             is_all: Wait for another thread that is just adding to lines. Not within a lock that
@@ -290,7 +290,7 @@ class _Capture:
             os.dup2(file.writing, number)
 
     def pass_on(self, *, is_shown: bool) -> str:
-        """Read what has arrived; return it as text, and write it to the terminal if wanted."""
+        """Read the printed output that has arrived; return its text, and show it if wanted."""
         text = ""
         while data := self.file.read():
             if is_shown:
@@ -299,7 +299,7 @@ class _Capture:
         return text
 
     def close(self) -> None:
-        """Let the descriptors lead to where they led before."""
+        """Stop capturing printed output: let descriptors lead to where they led before."""
         self.flush()
         for number, kept in self.kept.items():
             os.dup2(kept, number)
@@ -328,7 +328,7 @@ class LeftOutput:
 
 
 def take_left_output(files: Iterable[OutputFile]) -> list[LeftOutput]:
-    """Read what a process that has ended left in its files, and show it on the terminal."""
+    """Divide printed output that a dead process left in its files into lines, and show it."""
     found = []
     for file in files:
         lines: list[str] = []
@@ -346,7 +346,7 @@ def take_left_output(files: Iterable[OutputFile]) -> list[LeftOutput]:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write bytes to a terminal or pipe; those are lost that it does not take."""
+    """Write printed output to a terminal or pipe; what that does not take is lost."""
     view = memoryview(data)
     with contextlib.suppress(OSError):
         while view:
@@ -376,12 +376,12 @@ class CollectingStream:
         return getattr(self._target, name)
 
     def fileno(self) -> int:
-        """Return the standard descriptor: a program that gets it is collected, too."""
+        """Return the standard descriptor; what a program prints there is collected, too."""
         return int(self._stream.fileno())
 
     @property
     def _target(self) -> Any:
-        """What gets what is written: in a forked process the descriptor, which its parent reads."""
+        """What printed text goes to: in a forked process, a descriptor that its parent reads."""
         return self._shown if STREAMS.is_collecting else self._stream
 
     @property

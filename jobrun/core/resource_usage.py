@@ -55,11 +55,11 @@ class TimeUse:
         return self.computing + self.saves + self.data + self.nodes + self.startup + self.upload
 
     def add(self, other: TimeUse) -> TimeUse:
-        """Add two accounts of where the time of a run went, row by row (computing, saves, …)."""
+        """Add two ``TimeUse`` records of resource usage, row by row (computing, saves, …)."""
         return TimeUse(*(getattr(self, row) + getattr(other, row) for row in TIME_ROWS))
 
     def rows(self) -> list[tuple[str, float]]:
-        """List where the time of a run went: rows in seconds that are not zero, longest first."""
+        """List the rows of a ``TimeUse``: seconds of usage that are not zero, longest first."""
         found = [(label, getattr(self, row)) for row, label in TIME_ROWS.items()]
         return sorted((one for one in found if one[1] > 0), key=lambda one: -one[1])
 
@@ -156,7 +156,7 @@ class MemoryWatch:
             threading.Thread(target=self._watch, name="jobrun-memory", daemon=True).start()
 
     def close(self) -> None:
-        """End the thread that watches the memory that processes use; may be called twice."""
+        """End measuring the memory usage of processes in a thread; may be called twice."""
         self._closing.set()
 
     def _watch(self) -> None:

@@ -59,7 +59,7 @@ def wait_for_signal(numbers: Set[int], limit_s: float) -> ReceivedSignal | None:
 
 
 def _is_in_foreground() -> bool:
-    """Return whether the terminal sends Ctrl-C to this process's group (``tcgetpgrp``)."""
+    """Return by a system call (``tcgetpgrp``) whether Ctrl-C reaches this process's group."""
     for descriptor in (0, 1, 2):
         try:
             return os.tcgetpgrp(descriptor) == os.getpgrp()
@@ -122,7 +122,7 @@ def find_c_function(name: str) -> Callable[..., int] | None:
 
 
 def read_proc(*path: object) -> bytes:
-    """Read a file below ``/proc``, such as ``read_proc("self", "maps")``; empty if it cannot be."""
+    """Read what the operating system shows in a file below ``/proc``; empty if it cannot be."""
     try:
         # Opening through pathlib takes longer than the read.
         with open("/".join(("/proc", *map(str, path))), "rb") as file:  # noqa: PTH123
@@ -132,7 +132,7 @@ def read_proc(*path: object) -> bytes:
 
 
 def list_gpus() -> list[str]:
-    """List the models of this machine's NVIDIA GPUs, from ``/proc``; none without a driver."""
+    """Ask the operating system (``/proc``) for the models of NVIDIA GPUs; none if no driver."""
     folder = "/proc/driver/nvidia/gpus"
     with contextlib.suppress(OSError):
         texts = [
@@ -145,12 +145,12 @@ def list_gpus() -> list[str]:
 
 
 def read_process_stat(pid: int) -> list[bytes]:
-    """Read the fields of ``/proc/PID/stat`` from the state on; none if that is impossible."""
+    """Ask the operating system for the fields of ``/proc/PID/stat``, state first; or none."""
     return read_proc(pid, "stat").rpartition(b") ")[2].split()
 
 
 def list_processes() -> list[int]:
-    """List the IDs of all processes, from ``/proc``; none without it."""
+    """Ask the operating system (``/proc``) for the IDs of all processes; none without it."""
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
     except OSError:

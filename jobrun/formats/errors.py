@@ -106,7 +106,7 @@ def lengths(path: str, name: str, why: str, mend: str) -> EnvironmentFaultError:
 
 
 def flat_values(path: str, values: str, name: str) -> EnvironmentFaultError:
-    """Build the error for values of ragged rows in a data file that would be read one row each."""
+    """Build the data file error E515: values of ragged rows would be read as one row each."""
     return EnvironmentFaultError.of(
         "E515",
         f"'{values}' of {path} would be read row by row, but '{name}' adds up to as many values: "

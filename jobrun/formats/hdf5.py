@@ -81,7 +81,7 @@ def read(path: str, member: str) -> Array:
 
 
 def row_dataset(file: h5py.File, path: str, member: str) -> h5py.Dataset:
-    """Return a dataset of an HDF5 file that can be read row by row: of numbers, in this file.
+    """Look up a dataset in an HDF5 file; refuse one whose items have no fixed length.
 
     Raises:
         EnvironmentFaultError: It is not there, leads elsewhere, or holds other things.

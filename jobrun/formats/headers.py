@@ -106,7 +106,7 @@ def describe(path: str, member: str = "") -> MemberInfo:
 def split_field_name(
     path: str, member: str, error: EnvironmentFaultError
 ) -> tuple[str, tuple[str, ...]]:
-    """Split a name that a file's header lacks into a member and the fields inside it.
+    """Find by a data file's header which member, and which fields in it, a name means.
 
     Args:
         path: The file.
@@ -219,7 +219,7 @@ def _hdf5() -> Any:
 
 
 def rows_module(file_format: FileFormat) -> Any:
-    """Import the module that reads the headers and rows of files of a format, at its first use.
+    """Import the module that reads headers (and rows) of a file format, at its first use.
 
     One that ``headers`` has no rule of its own for has ``members`` and ``describe`` there.
     """

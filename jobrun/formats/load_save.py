@@ -35,7 +35,7 @@ from jobrun.formats.rows.open_rows import open_rows
 from jobrun.formats.rows.record_fields import extract_field
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value
-from jobrun.values.containers import describe_tree, is_tree
+from jobrun.values.container_flattening import describe_tree, is_tree
 
 Array = np.ndarray[Any, Any]
 
@@ -77,7 +77,7 @@ def _read_member(path: str, member: str) -> Array:
 
 
 def write_member(path: str, member: str, value: Value) -> None:
-    """Save a data file that holds one value alone. See ``write_members``."""
+    """Save one value alone as a data file, in the format of its suffix."""
     write_members(path, {member: value})
 
 

@@ -109,7 +109,7 @@ def expect_data(path: str, member: str, header: NpyHeader, size: int) -> None:
 
 
 def descr(header: NpyHeader) -> Any:
-    """Return the dtype in an npy file's header in the form that ``descr_to_dtype`` takes."""
+    """Return the dtype of an npy file as ``descr_to_dtype`` takes it, to read its data."""
     text = header.info.dtype
     return ast.literal_eval(text) if text.startswith(("[", "(")) else text
 

@@ -70,7 +70,7 @@ def open_zip(path: str) -> zipfile.ZipFile:
 
 
 def npz_members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Map the names of an npz file's members to zip entries, which begin with npy headers."""
+    """Map each member's name to the zip entry in an npz file whose npy header is read."""
     return {
         info.filename.removesuffix(".npy"): info
         for info in archive.infolist()

@@ -102,7 +102,7 @@ def items_in(shape: Shape) -> int | None:
 
 
 def promote(left: Known, right: Known) -> str | None:
-    """Compute the dtype of an elementwise result of two abstract values; None if not sure."""
+    """Combine the dtypes of two abstract values as numpy would; None if not sure."""
     if left.dtype not in CODES or right.dtype not in CODES:
         return None
     if None in (left.weak, right.weak):
@@ -122,7 +122,7 @@ def _either(known: Known) -> tuple[Known, ...]:
 
 
 def broadcast(left: Shape | None, right: Shape | None) -> Shape | None:
-    """Broadcast two known shapes; None where one is unknown or they do not fit."""
+    """Combine the shapes of two abstract values by broadcasting; None if it is not sure."""
     if left is None or right is None:
         return None
     rank = max(len(left), len(right))
@@ -139,7 +139,7 @@ def broadcast(left: Shape | None, right: Shape | None) -> Shape | None:
 
 
 def elementwise(left: Known, right: Known) -> Known:
-    """Infer the abstract value of an elementwise result, such as ``left + right``, from two."""
+    """Combine two abstract values into that of their elementwise result, such as a sum."""
     return Known(
         promote(left, right),
         broadcast(left.shape, right.shape),
@@ -164,7 +164,7 @@ def join(left: Known, right: Known) -> Known:
 
 
 def without_value(known: Known) -> Known:
-    """Forget the value of a known constant that will change; dtype and shape stay."""
+    """Return an abstract value without the constant known of it; dtype and shape stay."""
     if known.items is not None:
         return replace(known, items=tuple(map(without_value, known.items)))
     return known if known.value is None else replace(known, value=None)

@@ -63,7 +63,7 @@ class Arguments:
         return self.given.get(name, UNKNOWN)
 
     def array(self, name: str) -> Known:
-        """Return the abstract value of a call's argument as an array; a list is converted."""
+        """Return what is known of one of a call's ``Arguments`` as an array, also of a list."""
         return as_array(self.get(name))
 
     def shape(self, name: str) -> Shape:
@@ -129,7 +129,7 @@ Rule = Callable[[Arguments], Result]
 
 
 def sure(value: _T | None) -> _T:
-    """Return what is known of a call's argument; if None, end the rule by ``UnclearError``."""
+    """Require that a fact about a call's arguments is known; else raise ``UnclearError``."""
     if value is None:
         raise UnclearError
     return value
@@ -158,7 +158,7 @@ def axis_of(axis: int, rank: int) -> int:
 
 
 def joint_shape(left: Shape, right: Shape) -> Shape:
-    """Broadcast the shapes of two arguments of a call, or refuse those that do not fit.
+    """Broadcast the shapes of two of a call's arguments together, or refuse the arguments.
 
     Raises:
         MisfitError: They cannot be.
@@ -185,7 +185,7 @@ def clash(left: int | None, right: int | None) -> bool:
 def typed(
     dtype: Callable[[Arguments], str | None], shape: Callable[[Arguments], Shape | None]
 ) -> Rule:
-    """Build a type rule from two functions of a call's arguments: one for dtype, one for shape."""
+    """Make a type rule of two functions of a call's ``Arguments``: for dtype and for shape."""
 
     def rule(arguments: Arguments) -> Known:
         return Known(_attempt(dtype, arguments), _attempt(shape, arguments))

@@ -9,7 +9,7 @@ from jobrun.values.atomic_counter import Counter
 
 
 def counter(value: SupportsIndex = 0) -> Counter:
-    """Implement the operator ``counter``: create a counter with a start value.
+    """Implement the counter function ``counter``, which makes a counter with a start value.
 
     Raises:
         TypeError: ``value`` is no integer.

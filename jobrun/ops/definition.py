@@ -106,7 +106,7 @@ def _typed(function: str, text: str) -> str:
 
 
 def ruled(definitions: Iterable[_Definition], rules: Mapping[str, Rule]) -> tuple[_Definition, ...]:
-    """Attach to the definition of each operator the type rule of its name, if there is one.
+    """Complete operator definitions (``OpDef``) by the type rules of their names, if any.
 
     Raises:
         ValueError: A rule is for none of them.
@@ -119,7 +119,7 @@ def ruled(definitions: Iterable[_Definition], rules: Mapping[str, Rule]) -> tupl
 
 
 def by_name(*families: Iterable[OpDef]) -> dict[str, OpDef]:
-    """Index operator definitions of several families by name.
+    """Index operator definitions (``OpDef``) of families by name; refuse a name used twice.
 
     Raises:
         ValueError: Two have one name.

@@ -30,7 +30,7 @@ def kind_of(dtype: str | None) -> str:
 
 
 def width_of(dtype: str) -> int:
-    """Return the bytes of one item of a dtype by the dtype's name, without numpy.
+    """Return a dtype's bytes per item by its name, from the table for dtype promotion.
 
     Raises:
         KeyError: It is no dtype of numbers.
@@ -99,7 +99,7 @@ def join_pair(left: str, right: str) -> str:
 
 
 def as_float(dtype: str | None) -> str | None:
-    """Compute the dtype of ``exp`` and similar functions by the operand's dtype."""
+    """Compute to which float dtype numpy promotes an operand of ``exp`` and similar."""
     if dtype not in CODES:
         return None
     kind, size = CODES[str(dtype)]
@@ -119,7 +119,7 @@ def as_sum(dtype: str | None) -> str | None:
 
 
 def as_mean(dtype: str | None) -> str | None:
-    """Compute the dtype of ``mean``, ``var`` and ``std`` by the operand's dtype."""
+    """Compute to which dtype numpy promotes the operand of ``mean``, ``var`` or ``std``."""
     if dtype not in CODES:
         return None
     return dtype if CODES[str(dtype)][0] in "fc" else "float64"

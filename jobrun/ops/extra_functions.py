@@ -83,7 +83,7 @@ def array(object: Any, dtype: Any = None) -> np.ndarray[Any, Any]:  # noqa: A002
 
 
 def astype(x: Any, dtype: Any) -> Any:
-    """Implement the function ``astype``: a new array of another dtype in the same axis order.
+    """Implement the extra function ``astype``: an array of another dtype in its axis order.
 
     Raises:
         TypeError: The dtype holds Python objects.

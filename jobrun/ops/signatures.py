@@ -152,11 +152,11 @@ class Signature:
         return self.positional[self.unnamed :] + self.named
 
     def too_many(self, count: int) -> bool:
-        """Return whether a call has more positional arguments than the signature takes."""
+        """Return whether so many positional arguments exceed this operator signature."""
         return not self.variadic and count > len(self.positional)
 
     def missing(self, count: int, keywords: Iterable[str]) -> tuple[str, ...]:
-        """Return the parameters that the signature requires and a call does not pass."""
+        """Return which parameters required by this operator signature a call leaves out."""
         given = {*self.positional[:count], *keywords}
         return tuple(
             name
@@ -165,7 +165,7 @@ class Signature:
         )
 
     def parameter(self, position: int) -> str:
-        """Return the name of the parameter at a position of the signature, or ""."""
+        """Return this operator signature's parameter at a position by name, or ""."""
         return self.positional[position] if position < len(self.positional) else ""
 
 

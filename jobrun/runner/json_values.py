@@ -16,7 +16,7 @@ import numpy as np
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.text.big_integers import is_long
 from jobrun.values.adapters.registry import UnsavableError
-from jobrun.values.containers import flatten, is_tree, unflatten
+from jobrun.values.container_flattening import flatten, is_tree, unflatten
 
 LIMIT_BYTES = 1 << 20
 

@@ -32,7 +32,7 @@ _SHAPES = "look at the shapes and dtypes of the blobs it reads; a log step befor
 
 
 def run_block(block: Block, frame: Frame) -> bool:
-    """Run a block, and explain an exception as a fault of its step; return whether it stopped.
+    """Run a block; explain an error at run time as a fault of its step; return if it stopped.
 
     Raises:
         JobrunError: A step failed; every fault says where.
@@ -54,12 +54,12 @@ def run_block(block: Block, frame: Frame) -> bool:
 
 
 def gate_of(block: Block, frame: Frame) -> Snapshot | None:
-    """Return the snapshot in progress that a block must wait for before its changes, or None."""
+    """Return the snapshot for which ``run_block`` waits before a block's changes, or None."""
     return frame.run.gates.get(frame.node.name) if block.changes else None
 
 
 def raise_explained(error: Exception, block: Block, frame: Frame) -> NoReturn:
-    """Raise a block's error as a fault of its step; a cancel, and what has a place, unchanged.
+    """Raise a step's error explained as a fault; a cancel or an explained error as it is.
 
     Raises:
         JobrunError: The fault, which says where.
@@ -108,7 +108,7 @@ def explain_at(
 
 
 def is_only_missing_blobs(error: JobrunError) -> bool:
-    """Return whether an error has only faults of missing blobs, E201."""
+    """Return whether all faults of a step's error are about missing blobs (E201)."""
     return all(fault.code == "E201" for fault in error.faults)
 
 
@@ -160,7 +160,7 @@ def _missing(error: Exception, variables: Mapping[str, str]) -> str | None:
 
 
 def attempt(run: GroupRun, work: Work) -> bool:
-    """Execute a part of a task and return whether it succeeded; an error cancels the group run."""
+    """Run a part of a task; keep its error, which cancels the group run, and return False then."""
     try:
         return work()
     except CancelledError:
@@ -171,7 +171,7 @@ def attempt(run: GroupRun, work: Work) -> bool:
 
 
 def attempt_after_failure(run: GroupRun, work: Work, *, failed: bool) -> bool:
-    """Execute an exit or last report, where missing blobs after an error are no further error."""
+    """Run an exit or last report; ignore an error of blobs missing since an earlier error."""
 
     def quiet() -> bool:
         try:

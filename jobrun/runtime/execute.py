@@ -48,7 +48,7 @@ _NO_STREAMS = Streams()
 
 
 def run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: Blobs) -> None:
-    """Execute a task to its end, emit the event of that, and put its outputs in ``run.outputs``.
+    """Execute one task on its node, emit its events, and put its outputs in ``run.outputs``.
 
     Errors are in ``run.errors`` afterwards; none is raised.
     """
@@ -69,7 +69,7 @@ def run_task(plan: TaskPlan, run: GroupRun, node: Node, group: Blobs, globals_: 
 
 
 def _report_waits(plan: TaskPlan, run: GroupRun, node: Node) -> None:
-    """Emit an event of how long an executed task has waited for data, nodes and queues."""
+    """Emit how long a task, now executed, has waited for data, nodes and queues."""
     task = plan.task
     waited = {"data": 0.0, "nodes": 0.0, "queue": 0.0}
     for what, seconds in tuple(run.waits.get((task.name, node.name), ())):
@@ -180,7 +180,7 @@ class NodeRun:
         attempt(self.frame.run, work)
 
     def end(self) -> None:
-        """Execute what is after all tasks of a node: last reports, then exits in reverse order."""
+        """Execute what ends a node after all tasks: last reports, then exits in reverse."""
         run = self.frame.run
         went_well = not run.body.cancelled
         went_well = finish_reports(self._reporters, run, failed=not went_well) and went_well
@@ -245,7 +245,7 @@ def _attempt_cleanup(setup: SetupPlan, frame: Frame, *, failed: bool) -> bool:
 
 
 def _take_outputs(plan: TaskPlan, frames: list[Frame], run: GroupRun) -> bool:
-    """Copy the outputs of a task that was executed, so that no later change reaches them."""
+    """Copy a task's outputs as its execution ends, so that no later change reaches them."""
 
     def work() -> bool:
         gate = run.gates.get(plan.task.node)

@@ -168,7 +168,7 @@ def current_locations(run: GroupRun) -> tuple[StepLocation, ...]:
 
 
 def render_stacks(run: GroupRun, *, all_tasks: bool = False) -> tuple[str, ...]:
-    """Render the stacks of a late task's threads: lines of the spec and of the user's code.
+    """Render the stacks of threads of a task beyond its time limit: spec and user's code.
 
     Args:
         run: As the task sees it.

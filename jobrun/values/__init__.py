@@ -1,6 +1,6 @@
 """Define the values of blobs: their kinds, copies, comparison and sharing.
 
-- ``blob_kinds``: which values there are. ``containers``, ``named_tuples``: trees of them.
+- ``blob_kinds``: which values there are. ``container_flattening``, ``named_tuples``: trees of them.
   ``atomic_counter``: counters.
 - ``adapters``: trees of the values and objects of other libraries, and of a user's own.
 - ``torch_tensors``, ``objects``, ``torch_modules``, ``estimators``: values of other libraries.

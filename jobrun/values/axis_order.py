@@ -125,7 +125,7 @@ def copy_with_strides(array: Array, strides: Sequence[int]) -> Array:
 
 
 def dense_copy(array: Array) -> Array:
-    """Copy an array into memory of its own, without gaps, in the axis order that it had."""
+    """Copy an array without gaps, and keep the order of its axes in memory."""
     order = axis_order(array)
     if not order:
         return array.copy(order="C")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from jobrun.core.errors import Fault, TaskFailedError
-from jobrun.values import containers as trees
+from jobrun.values import container_flattening as trees
 from jobrun.values import objects
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.atomic_counter import Counter
@@ -98,7 +98,7 @@ def require_storable(value: Value, name: str) -> Value:
 
 
 def describe(value: Value) -> str:
-    """Describe a value's kind, dtype and shape, such as ``float32 array of shape (3, 4)``."""
+    """Describe a blob's value by kind, dtype and shape: ``float32 array of shape (3, 4)``."""
     if trees.is_tree(value):
         return trees.describe_tree(value)
     if isinstance(value, objects.ObjectState | objects.ObjectFacts):
@@ -115,7 +115,7 @@ def describe(value: Value) -> str:
 
 
 def size_bytes(values: Sequence[Value]) -> int:
-    """Sum the memory of blobs' values of all kinds in bytes; scalars count as 8."""
+    """Sum the bytes of blobs' values of every kind; a scalar counts as 8."""
     return sum(int(getattr(value, "nbytes", 8)) for value in values)
 
 
@@ -139,7 +139,7 @@ def _array_refusal(value: Value, name: str) -> Fault | None:
 
 
 def find_tree_fault(value: Value, name: str) -> Fault | None:
-    """Return the fault if the blob ``name`` cannot hold a part of this container, or None."""
+    """Return a fault if a container has a value of a kind that no blob may hold, or None."""
     try:
         parts = trees.flatten(value)
     except UnsavableError as error:

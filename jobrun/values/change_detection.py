@@ -19,7 +19,7 @@ import xxhash
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integers_in_hex, key_text
-from jobrun.values import containers as trees
+from jobrun.values import container_flattening as trees
 from jobrun.values import named_tuples
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import Path, UnboundValue, find_adapter
@@ -119,7 +119,7 @@ def _lent(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Value:
 
 
 def read_only_row(value: Value) -> Value:
-    """Return a numpy scalar with fields as a view that refuses to have them set."""
+    """Lend a numpy scalar with fields as a read-only view, which refuses changes."""
     row = np.asarray(value).view()
     row.flags.writeable = False
     return row[()]
@@ -156,7 +156,7 @@ def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Val
 
 
 def _bound(value: Value, path: Path) -> Value:
-    """Return a container to lend; refuse a record whose class is not loaded.
+    """Require that a value to be lent read only is of a loaded class; return it.
 
     Raises:
         TaskFailedError: E249, its class is not loaded.
@@ -167,7 +167,7 @@ def _bound(value: Value, path: Path) -> Value:
 
 
 def unbound_class_error(class_name: str, place: str) -> TaskFailedError:
-    """Build the error for a record that cannot be lent, since its class is not loaded."""
+    """Build the error for lending a value whose class is not loaded (E249)."""
     module = class_name.partition(":")[0]
     at = f", at '{place}'" if place else ""
     return TaskFailedError.of(
@@ -311,7 +311,7 @@ class ChangeDetector:
             self.require_same(name, value)
 
     def note_change(self, value: Any) -> None:
-        """Note that a callable that may change an object begins or ends: no change to detect."""
+        """Note when a callable that may change an object begins or ends: detect no change then."""
         self._changes[id(value)] = self._changes.get(id(value), 0) + 1
         self._known.pop(id(value), None)
 
@@ -324,7 +324,7 @@ class ChangeDetector:
         return ObjectLoan(value, self.require_same(name, value), self._changes.get(id(value), 0))
 
     def is_changed(self, borrowed: ObjectLoan) -> bool:
-        """Return whether a callable has changed the state of an object that it was lent."""
+        """Detect whether a callable changed the state of an object lent to be read only."""
         value = borrowed.value
         if borrowed.digest is None or borrowed.changes != self._changes.get(id(value), 0):
             # Another task may change it at the same time: that is a matter of ``hogwild``.

@@ -10,12 +10,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from jobrun.values import containers as trees
+from jobrun.values import container_flattening as trees
 from jobrun.values.adapters.registry import Path, UnsavableError
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import axis_order, has_gaps
 from jobrun.values.blob_kinds import Value, describe, kind_of
-from jobrun.values.containers import Parts
+from jobrun.values.container_flattening import Parts
 from jobrun.values.dtypes import same_dtype, value_bytes
 from jobrun.values.objects import ObjectState
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.values import containers as trees
+from jobrun.values import container_flattening as trees
 from jobrun.values import objects
 from jobrun.values.adapters.registry import Path, UnsavableError
 from jobrun.values.atomic_counter import Counter
@@ -80,7 +80,7 @@ def detach_state(state: Value) -> Value:
 
 
 def boundary_form(value: Value, name: str = "?") -> Value:
-    """Return a blob's value as it is at epoch boundaries: arrays dense, with their own memory.
+    """Copy a blob's value to the form of epoch boundaries, unless it has that form.
 
     That is, of an array: memory of its own, aligned, writable, without gaps, in the axis order that
     it had, because sums and products add in the order of memory. An array that has this form is
@@ -101,7 +101,7 @@ def boundary_form(value: Value, name: str = "?") -> Value:
 
 
 def has_boundary_form(array: np.ndarray[Any, Any]) -> bool:
-    """Return whether a blob's array is as at epoch boundaries: dense, with its own memory."""
+    """Return whether an array needs no copy to have the form of epoch boundaries."""
     flags = array.flags
     return bool(flags.behaved and flags.owndata and is_dense(array))
 
@@ -157,7 +157,7 @@ def _copied(
 def require_adapted(
     structure: Any, leaves: Mapping[Path, Value], made: Value, *, gaps: bool = False
 ) -> None:
-    """Require that a copy made by adapters comes apart into the parts that it was made of.
+    """Compare a copy made by adapters with what it was copied from; refuse a difference.
 
     Raises:
         ValueError: It differs, with the place.

@@ -45,7 +45,7 @@ def iterate_fields(dtype: DType) -> Iterator[tuple[DType, int, Any]]:
 
 
 def value_bytes(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield an array's bytes without the padding in its dtype, field by field, as uint8.
+    """Yield an array's bytes as its dtype defines them, field by field, without padding.
 
     Left out is the padding between the fields of a record dtype and behind an x86 long double (10
     bytes of number in 16 of memory): it holds whatever was there, and a copy need not keep it.
@@ -64,7 +64,7 @@ def value_bytes(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def explain_unsavable_dtype(dtype: DType) -> str:
-    """Explain why a dtype cannot be saved with all its properties; empty when it can."""
+    """Explain which property of a dtype cannot be saved; empty if all can."""
     if dtype.metadata and not _is_plain(dict(dtype.metadata)):
         return (
             f"the metadata {str(dict(dtype.metadata))[:60]}, which are not plain text and numbers"

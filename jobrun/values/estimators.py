@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.values.adapters.registry import UnsavableError
-from jobrun.values.containers import flatten, is_tree
+from jobrun.values.container_flattening import flatten, is_tree
 
 _PLAIN, _GENERATORS, _INSIDE = "attributes", "generators", "estimators"
 

@@ -44,7 +44,7 @@ class UnboundRecord:
 
     @property
     def title(self) -> str:
-        """The words for a named tuple or dataclass whose class is not loaded."""
+        """The words for a record (named tuple or dataclass) whose class is not loaded."""
         kind = "named tuple" if self.form == "tuple" else "dataclass"
         return f"{kind} {self.class_name.partition(':')[2]}"
 
@@ -87,7 +87,7 @@ def record_items(value: Any) -> dict[str, Any]:
 
 
 def class_and_form(value: Any) -> tuple[str, Form]:
-    """Return the class name of a named tuple or dataclass, and which of the two it is."""
+    """Return a record's class name and its form, named tuple or dataclass."""
     if type(value) is UnboundRecord:
         return value.class_name, value.form
     return class_name(type(value)), cast("Form", record_form(type(value)))
@@ -155,7 +155,7 @@ def begin_dataclass(name: str, names: Sequence[str]) -> Any:
 
 
 def fill_fields(made: Any, items: Mapping[str, Any]) -> None:
-    """Set the named fields of a dataclass instance that ``begin_dataclass`` made."""
+    """Set the fields of a dataclass (a record) that is being rebuilt from a tree."""
     if type(made) is UnboundRecord:
         cast("dict[str, Any]", made.items).update(items)
         return
@@ -184,7 +184,7 @@ def _field_names(kind: Any) -> tuple[str, ...]:
 
 
 def _own(value: Any, name: str, missing: object) -> Any:
-    """Return the value of a dataclass field in the instance itself, not the class's default."""
+    """Read a record's field from the dataclass instance itself, not its class's default."""
     inside = getattr(value, "__dict__", {})
     if name in inside:
         return inside[name]

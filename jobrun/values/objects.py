@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.values import containers as trees
+from jobrun.values import container_flattening as trees
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import find_object_adapter
 from jobrun.values.estimators import estimator_state, is_estimator, set_estimator_state
@@ -61,7 +61,7 @@ _TORCH = _Accessors(lambda one: one.get_state(), lambda one, tree: one.set_state
 
 
 def generator_state(generator: np.random.Generator) -> dict[str, Any]:
-    """Take the state of a numpy generator object, with its seed, which counts children."""
+    """Take the state of a random generator, an object in a blob, with its seed sequence."""
     bits = generator.bit_generator
     return {**bits.state, "seed": bits.seed_seq}
 

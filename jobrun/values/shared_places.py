@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.core.text.big_integers import key_text
-from jobrun.values import containers as trees
+from jobrun.values import container_flattening as trees
 from jobrun.values import named_tuples, objects
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import find_adapter
@@ -76,7 +76,7 @@ def _is_view(value: Any) -> bool:
 
 
 def find_shared_parts(roots: Mapping[str, Any]) -> list[Pair]:
-    """Find generators and objects that are reached at several places in values.
+    """Find the generators and objects that several places in values share.
 
     Args:
         roots: Objects by name. Followed are the attributes of objects, and what is in containers.
@@ -126,7 +126,7 @@ def _is_random(thing: Any, name: str) -> bool:
 
 
 def _parts(roots: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """Iterate over all parts of objects that could be shared, the shortest way first."""
+    """Iterate over all that several places in values could share, the shortest path first."""
     # An object is looked into once; each path to it is found.
     seen: set[int] = set()
     kept: list[Any] = []

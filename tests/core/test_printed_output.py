@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from jobrun.core.descriptor_output import open_output_files
+from jobrun.core.output_file import open_output_files
 from jobrun.core.printed_output import (
     STREAMS,
     CollectingStream,

@@ -14,7 +14,7 @@ from jobrun.values import named_tuples
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.blob_kinds import describe
 from jobrun.values.compare import same_bits
-from jobrun.values.containers import flatten, unbound_classes, unflatten
+from jobrun.values.container_flattening import flatten, unbound_classes, unflatten
 from jobrun.values.copies import detach
 from jobrun.values.named_tuples import UnboundRecord
 from tests.support.tables import each_case

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobrun.values.adapters.registry import UnsavableError
-from jobrun.values.containers import flatten
+from jobrun.values.container_flattening import flatten
 from jobrun.values.copies import detach_state
 from jobrun.values.objects import ObjectState, put_state, take_state
 

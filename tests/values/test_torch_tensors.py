@@ -13,7 +13,7 @@ from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.blob_kinds import describe
 from jobrun.values.compare import same_bits
-from jobrun.values.containers import flatten, unflatten
+from jobrun.values.container_flattening import flatten, unflatten
 from jobrun.values.copies import boundary_form, detach
 
 

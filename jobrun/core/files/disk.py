@@ -397,7 +397,7 @@ def rename_noreplace(source: str, target: str) -> None:
 
 
 def _renameat2(source: str, target: str) -> int:
-    """Rename a file on disk unless the target exists (``renameat2``); return the errno, or 0."""
+    """Rename a file on disk only if the target does not exist; return the errno, or 0."""
     # Costs milliseconds, which commands that rename nothing should not pay.
     import ctypes  # noqa: PLC0415
 

@@ -38,7 +38,7 @@ def integer_text(value: int) -> str:
 
 
 def key_text(key: object) -> str:
-    """Write a dict's key as text; an integer of too many digits for Python is shortened."""
+    """Write a dict's key as text, even a big integer, which Python's ``str`` refuses."""
     try:
         return str(key)
     except ValueError:

@@ -149,7 +149,7 @@ def _property(text: str) -> str:
 
 
 def as_json(faults: Iterable[Fault]) -> dict[str, Any]:
-    """Render faults as a JSON document with a stable schema, which counts errors and warnings."""
+    """Render faults as JSON instead of text, with a stable schema and counts by severity."""
     listed = list(faults)
     return {
         "schema": "jobrun.faults/1",

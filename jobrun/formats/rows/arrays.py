@@ -301,13 +301,13 @@ class _RecordingFile:
         self.last = b""
 
     def read(self, count: int) -> bytes:
-        """Read the next bytes at the start of a file's array, its npy header, and remember them."""
+        """Read the bytes (a header) before the rows of a file's array, and remember them."""
         self.last = self._file.read(count)
         return self.last
 
 
 def _data_offset(path: str, info: zipfile.ZipInfo) -> int:
-    """Return the offset in an npz file of a member's array, behind its local zip header."""
+    """Return the offset at which the rows of an npz file's array begin."""
     with Path(path).open("rb") as file:
         file.seek(info.header_offset)
         header = file.read(_LOCAL_HEADER_BYTES)

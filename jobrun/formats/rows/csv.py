@@ -38,7 +38,7 @@ class _Known:
     width: int = 1
 
     def see(self, fields: list[str]) -> None:
-        """Take note of the fields of a csv column in more rows, to determine its dtype."""
+        """Look at a csv column's fields in more rows, while they are indexed, for its dtype."""
         self.width = max(self.width, *map(len, fields))
         kind = tables.convert_column(fields).dtype.kind if self.kind != "text" else "U"
         if kind == "U":
@@ -162,7 +162,7 @@ class TableRows:
             raise faults.unreadable(self._path, error) from error
 
     def _parsed(self, file: IO[bytes]) -> Iterator[tuple[int, int, list[str]]]:
-        """Yield the rows of a csv table: line number, offset, fields of each nonempty line."""
+        """Iterate over a csv file's rows to index them: line number, offset, fields of each."""
         offset, waiting = 0, b""
         for number, line in enumerate(file, 1):
             waiting += line

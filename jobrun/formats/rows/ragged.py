@@ -184,7 +184,7 @@ def open_ragged(
 def _refuse_flat_values(
     open_members: OpenMembers, what: str, plain: tuple[str, ...], lengths: Sequence[str]
 ) -> None:
-    """Refuse values of ragged rows that are read row by row, as many as there are rows.
+    """Refuse ragged rows' values that would be read as one row each (E515).
 
     Names alone prove nothing, for each record may have a length besides; and numbers alone prove
     nothing: the labels 0, 1 and 2 of 150 rows, 50 each, add up to 150, too.

@@ -15,7 +15,7 @@ from jobrun.formats.rows.rows_protocol import Array, Column, Piece, Rows
 def open_fields(
     module: Any, path: str, members: Sequence[str], error: EnvironmentFaultError
 ) -> Rows:
-    """Open a data file to read nested fields of its records as columns, beside whole columns."""
+    """Open a data file whose rows are records, to read some of their fields as columns."""
     parts = []
     bases: dict[str, int] = {}
     for member in members:
@@ -63,7 +63,7 @@ class FieldRows:
         return self._chosen(self._rows.pick(rows))
 
     def close(self) -> None:
-        """Close the data file from whose records nested fields were read."""
+        """Close the data file with rows of records of which fields were read as columns."""
         self._rows.close()
 
     def _chosen(self, piece: Piece) -> Piece:

@@ -36,7 +36,7 @@ class Rows(Protocol):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns of the rows, in the order in which they were requested."""
+        """The columns that each row has, in the order of the request (protocol)."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -58,7 +58,7 @@ class Rows(Protocol):
 
 
 def common_length(path: str, lengths: Sequence[tuple[str, int]]) -> int:
-    """Return the number of rows of all members of a data file; refuse different ones.
+    """Return the number of ``Rows`` of a data file: all its members must have as many.
 
     Raises:
         EnvironmentFaultError: E288, they differ.
@@ -71,7 +71,7 @@ def common_length(path: str, lengths: Sequence[tuple[str, int]]) -> int:
 
 
 def sort_rows(rows: Array) -> tuple[Array, Array]:
-    """Sort row numbers into the order of the data file; return also the place of each."""
+    """Sort requested row numbers into file order for ``Rows``; return also each one's place."""
     order = np.argsort(rows, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))

@@ -19,7 +19,7 @@ from jobrun.ops.type_rules.searching import index_kind
 
 
 def _rows(given: Arguments) -> tuple[Known, int | None]:
-    """Infer the rows and the number of segments of a segment function, and refuse misfits."""
+    """Infer rows and segment count for the type rules of segment functions; refuse misfits."""
     values, segments = given.array("values"), given.array("segments")
     if segments.shape != (0,):
         index_kind(segments, "segments")

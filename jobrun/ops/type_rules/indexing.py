@@ -33,7 +33,7 @@ def _joint(parts: list[Known]) -> Shape:
 
 
 def _one_dtype(parts: list[Known]) -> str:
-    """Infer the dtype of what ``select`` selects: the one that all its choices have."""
+    """Infer, for the type rule of indexing with ``select``, the one dtype of its choices."""
     dtypes = {one.dtype for one in parts}
     if len(dtypes) != 1 or any(one.weak is not False for one in parts):
         raise UnclearError

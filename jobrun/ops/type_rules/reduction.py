@@ -71,7 +71,7 @@ def _range(dtype: str) -> str | None:
 
 
 def _index(given: Arguments) -> Known:
-    """Infer the result of ``argmin``, ``argmax`` and similar, which reduce one axis."""
+    """Infer dtype and shape of reductions to an index: ``argmin``, ``argmax`` and similar."""
     return Known("int64", _attempted(reduced, given))
 
 

@@ -12,7 +12,7 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.graph.types import Job
 from jobrun.runner.json_values import encode_json
 from jobrun.session.base import Session
-from jobrun.values.containers import flatten, is_tree
+from jobrun.values.container_flattening import flatten, is_tree
 from jobrun.values.objects import ObjectFacts
 
 

@@ -20,12 +20,12 @@ def store(name: str) -> ast.Name:
 
 
 def assign(name: str, value: ast.expr) -> ast.stmt:
-    """Build the node of the statement ``name = value``."""
+    """Build the Python ``ast`` node of the statement ``name = value``."""
     return ast.Assign([store(name)], value)
 
 
 def call(function: ast.expr, *args: ast.expr) -> ast.expr:
-    """Build the node of the call ``function(*args)``."""
+    """Build the Python ``ast`` node of the call ``function(*args)``."""
     return ast.Call(function, list(args), [])
 
 

@@ -15,7 +15,7 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.frame.workspace import Blobs
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import PLAIN_KINDS, Value, check_storable, describe
-from jobrun.values.containers import is_tree
+from jobrun.values.container_flattening import is_tree
 from jobrun.values.copies import detach
 
 # Beyond this many bits an integer is a slip: a power would not come back for minutes, nor would a
@@ -200,7 +200,7 @@ def as_count(value: Value) -> int:
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Compute ``base ** exponent`` at run time, after a check that no huge integer results.
+    """Check values at run time so that ``base ** exponent`` is no huge integer; return it.
 
     Raises:
         OverflowError: The result would have more than a million bits.
@@ -239,7 +239,7 @@ def are_scalars(*values: Any) -> bool:
 
 
 def shift_left(value: Any, bits: Any) -> Any:
-    """Compute ``value << bits`` at run time, after a check that no huge integer results.
+    """Check values at run time so that ``value << bits`` is no huge integer; return it.
 
     Raises:
         OverflowError: The result would have more than a million bits.
@@ -249,7 +249,7 @@ def shift_left(value: Any, bits: Any) -> Any:
 
 
 def modulo(value: Any, divisor: Any) -> Any:
-    """Compute ``value % divisor`` at run time, after a check that the value is no text.
+    """Check at run time that ``value`` is no text, and return ``value % divisor``.
 
     Raises:
         TypeError: ``value`` is text: a width in it may be of any size.
@@ -333,7 +333,7 @@ def _is_container(value: Value) -> bool:
 
 
 def _root(value: Any) -> Any:
-    """Return the array that owns the memory of a view, to see at run time what shares it."""
+    """Return the array that owns a view's memory, to check at run time what shares it."""
     while value.base is not None:
         value = value.base
         if not isinstance(value, np.ndarray):
@@ -357,7 +357,7 @@ def _bound(bits: int) -> None:
 
 
 def metric_number(value: Value, name: str) -> float | int | bool | str:
-    """Coerce the value of a metric at run time to one Python number or text, or refuse it.
+    """Coerce a value at run time to one Python number or text for a metric, or refuse it.
 
     Raises:
         TaskFailedError: E212, if it is neither.

@@ -119,7 +119,7 @@ def _transfer_variables(
     spares: list[tuple[int, str, str]],
     views: Views,
 ) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Build the code before a compiled block's body, and the body with the code after it."""
+    """Build what the compiler puts around a block's body: code to load and store variables."""
     fetched = kept - (outer.first - outer.deleted)
     old = {name: variable for _, name, variable in spares}
     first = load_variables(statements, fetched) + take_spares(statements, old)
@@ -135,7 +135,7 @@ def _transfer_variables(
 def compile_expression(
     expr: Expr, names: BlockNames, *, in_exit: bool = False
 ) -> Callable[[Any], Value]:
-    """Compile one expression to a Python function of a frame, as a block of steps is compiled."""
+    """Compile one expression as blocks of steps are: to a Python function of a frame."""
     statements = StatementBuilder(names, (), in_exit=in_exit)
     body = statements.statement(lambda: [ast.Return(statements.expressions.of(expr))])
     levels = [assign(level, load(f"f.{level}")) for level in sorted(statements.levels)]
@@ -194,7 +194,7 @@ def _find_outer_names(steps: tuple[Step, ...], kept: frozenset[str]) -> _OuterNa
 def _find_reusable_arrays(
     steps: tuple[Step, ...], outer: _OuterNames
 ) -> list[tuple[int, str, str]]:
-    """Find assignments in a block to compile that may reuse the array that their name holds.
+    """Find the assignments that the compiler of a block lets overwrite their name's array.
 
     With each a name, and a variable for what it held before: nothing ever looks at that.
     """
@@ -209,7 +209,7 @@ def _find_reusable_arrays(
 
 
 def _bound_first(steps: tuple[Step, ...]) -> set[str]:
-    """Collect the names that a block to compile binds before it reads them."""
+    """Collect for the compiler of a block the names that it binds before it reads them."""
     look = access_finder()
     seen: set[str] = set()
     first: set[str] = set()

@@ -232,7 +232,7 @@ class ControlFlow:
     def _body(
         self, step: Loop | While, head: list[ast.stmt], number: str, *, ahead: bool
     ) -> list[ast.stmt]:
-        """Generate the control flow inside a loop: head, steps, and the next pass number."""
+        """Generate the control flow inside of a loop: head, nested steps, next pass number."""
         self._around.append(step.path)
         self._depth += 1
         body = self._steps(step.steps)
@@ -321,7 +321,7 @@ class ControlFlow:
         return ast.Raise(call(kind, ast.Constant(target)), None)
 
     def _pass_number(self, step: Loop | While) -> str:
-        """Return the variable of generated control flow that counts a loop's passes, or ""."""
+        """Return the variable in which control flow statements count loop passes, or ""."""
         has_actions = _has_actions(step.steps, len(self._around) + 1)
         if not (has_actions or loops.reads_pass(step)):
             self._loops += 1
@@ -346,14 +346,14 @@ class ControlFlow:
     def _with_location(
         self, made: list[ast.stmt], path: str, origin: Origin, blob: str = ""
     ) -> list[ast.stmt]:
-        """Record the location of a step with the control flow that is generated for it."""
+        """Mark the statements of a step's generated control flow with the step's location."""
         self.places.append(StepLocation(path, origin, blob))
         locate(made, origin, len(self.places) - 1)
         return made
 
 
 def inlined_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
-    """Iterate over the steps whose control flow becomes code of the block's own function."""
+    """Iterate over the steps whose control flow is generated inline, in a block's function."""
     for step in steps:
         if isinstance(step, Net | Stop):
             yield step
@@ -369,7 +369,7 @@ def inlined_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
 
 
 def called_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
-    """Iterate over the steps that a block's control flow calls as functions, not inlined."""
+    """Iterate over the steps that generated control flow calls as functions, not inline."""
     for step in steps:
         if isinstance(step, Net | Stop):
             continue

@@ -61,7 +61,7 @@ _HARMLESS_EXPONENT = 64
 
 
 def import_numpy_module(name: str, *_: object) -> ModuleType:
-    """Import a submodule of numpy that a generated Python expression names.
+    """Import the numpy submodule that an expression's Python syntax tree names.
 
     Raises:
         ImportError: It is no module of numpy's.
@@ -80,7 +80,7 @@ class Globals:
         self._names: dict[int, str] = {}
 
     def bind(self, value: object, hint: str) -> ast.expr:
-        """Bind an object to a global name for generated expressions, and generate its read."""
+        """Bind an object to a global name for expressions' syntax trees; return its node."""
         name = self._names.get(id(value))
         if name is None:
             name = f"_{hint}_{len(self._names)}"
@@ -116,7 +116,7 @@ class ExpressionBuilder:
         self._standing: dict[int, str] = {}
 
     def value_of(self, name: str, expr: e.Expr, spare: str = "") -> ast.expr:
-        """Generate the Python expression of a blob's new value, which may reuse ``spare``."""
+        """Build the syntax tree of an expression for a blob's new value; reuse ``spare``."""
         self._replaced = (expr, name, spare)
         made = self.of(expr)
         self._replaced = None
@@ -168,7 +168,7 @@ class ExpressionBuilder:
         return self.worth is not None and id(expr) not in self._inside and is_fusible(expr)
 
     def _chained(self, expr: e.Expr) -> ast.expr:
-        """Generate the Python expression that calls a fused kernel where that costs less."""
+        """Build an expression's syntax tree: a call of a fused kernel where that costs less."""
         assert self.worth is not None  # noqa: S101 - for the type checker
         chain, replaced, spare = build_chain(expr), -1, ""
         if self._replaced is not None and expr is self._replaced[0]:
@@ -187,7 +187,7 @@ class ExpressionBuilder:
         return None if is_plain else find_reuse_chain(expr)
 
     def _over(self, expr: e.Expr, reuse: ReuseChain) -> ast.expr:
-        """Generate a Python expression that writes over its operand if that is a float64 array.
+        """Build an expression's Python syntax tree that overwrites its operand if float64.
 
         And ``v`` lets go of the array at once: numpy reuses such temporaries.
         """
@@ -311,7 +311,7 @@ class ExpressionBuilder:
 
 
 def output_ref(read: e.OutputRead) -> OutputRef:
-    """Return the key, in a run's outputs, of the task's output that a Python expression reads."""
+    """Return the key under which the code of an expression finds a task's output in a run."""
     return OutputRef(read.task, read.node, read.output)
 
 
@@ -327,7 +327,7 @@ def _is_harmless(exponent: e.Expr) -> bool:
 
 
 def _may_be_text(value: e.Expr) -> bool:
-    """Return whether the Python expression of an operand may give text rather than a number."""
+    """Return whether code of an expression must expect text as an operand, not a number."""
     match value:
         case e.Const():
             return isinstance(value.value, str)
@@ -408,12 +408,12 @@ _DIRECT: dict[Function, Function] = {
 
 
 def _has_name(tree: ast.expr) -> bool:
-    """Return whether a generated Python expression reads any variable."""
+    """Return whether an expression's Python syntax tree reads any variable."""
     return any(isinstance(node, ast.Name) for node in ast.walk(tree))
 
 
 def format_value(value: Value, spec: str) -> str:
-    """Interpolate one value into a text: format it; the items of an array one by one.
+    """Format a value, or an array's items, for an expression that interpolates it in a text.
 
     Raises:
         TaskFailedError: E213, if the format does not suit the value.

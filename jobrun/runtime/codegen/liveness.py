@@ -110,11 +110,11 @@ class BlockNames:
     apart: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
     def scope(self, name: str) -> Scope:
-        """Return the scope in which a name of a block lives: instance, task, group or node."""
+        """Return the scope in which a block's name is live: instance, task, group or node."""
         return self.scopes.get(name, Scope.TASK)
 
     def is_outer(self, name: str) -> bool:
-        """Return whether a block's name is live for others: in the group's or node's workspace."""
+        """Return whether a name is live outside of its task: in a group's or node's workspace."""
         return self.scope(name) in {Scope.GROUP, Scope.NODE}
 
     def outlives(self, name: str) -> bool:
@@ -145,7 +145,7 @@ class GroupUsage:
         self._changed.setdefault(node, set()).update(seen.changed)
 
     def changed(self, node: str) -> frozenset[str]:
-        """Return the names of a node that several tasks see live, and that change in place."""
+        """Return the names of a node that are live in several tasks and change in place."""
         return frozenset(self._changed.get(node, ()))
 
     def task_block(self, task: Task, block: Steps, beside: Iterable[Steps] = ()) -> BlockNames:
@@ -225,7 +225,7 @@ def _blocks(task: Task) -> Iterator[Steps]:
 
 
 def _carried(task: Task) -> set[str]:
-    """Collect the names that a task's records bind or send, which live beyond its blocks."""
+    """Collect the names that are live beyond a task's blocks, as records bind or send them."""
     names = {name for one in task.write for name in one.names}
     match task.read:
         case ReadRecords(reader=reader):
@@ -245,7 +245,7 @@ def _task_usage(task: Task) -> Usage:
 
 
 def _outer_part(found: Usage, scopes: Scopes) -> Usage:
-    """Restrict a task's use of names to those that live beyond the task, in node or group."""
+    """Restrict a task's usage of names to those that are live outside of the task."""
     outer = {name for name, scope in scopes if scope in {Scope.GROUP, Scope.NODE}}
     return Usage(found.used & outer, found.changed & outer)
 

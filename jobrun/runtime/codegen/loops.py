@@ -80,7 +80,7 @@ def _chunk(source: ast.expr, body: list[ast.stmt], ended: list[ast.stmt]) -> ast
 
 
 def find_inputs(steps: tuple[Step, ...], variables: Collection[str]) -> tuple[str, ...] | None:
-    """Find the names whose values a single loop computes with, if it is plain arithmetic only.
+    """Find the names that a generated single loop reads, if its body is plain arithmetic.
 
     Args:
         steps: Of the loop's body.

@@ -82,7 +82,7 @@ class StepTimers:
         return now
 
     def add_unfinished_chunk(self, loop: int, last: float) -> float:
-        """Add the measured time of a loop's chunk that was left at an unknown pass."""
+        """Add to the profile meter's timers a loop's chunk left at an unknown pass."""
         now = time.perf_counter()
         self._unfinished[loop] += now - last
         return now
@@ -156,7 +156,7 @@ class Meter:
     def instrument(
         self, body: list[ast.stmt], places: Sequence[StepLocation], path: str, table: Globals
     ) -> list[ast.stmt]:
-        """Put into a block's statements the clock reads that report to the profile meter."""
+        """Put the profile meter's clock reads into the statements of a block."""
         instrumentation = Instrumentation([place.path for place in places])
         block = _MeteredBlock(self, path, tuple(places), instrumentation)
         self._blocks.append(block)
@@ -188,7 +188,7 @@ class Meter:
 
 
 def _taken(spans: list[Span]) -> list[Span]:
-    """Take the time spans out of a list of the profile meter, and return them."""
+    """Take the time spans that a profile meter has measured out of a list."""
     found = list(spans)
     spans.clear()
     return found
@@ -309,7 +309,7 @@ class RemoteTimes:
                     spans[one.owner, one.path] += one.spans
 
     def times(self) -> Iterator[BlockTime]:
-        """Iterate over what the profile meters of other processes measured, with time spans."""
+        """Iterate over step times that profile meters of other processes measured."""
         with self._lock:
             newest = dict(self._newest)
             left = {teller: dict(spans) for teller, spans in self._spans.items()}

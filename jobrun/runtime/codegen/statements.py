@@ -127,7 +127,7 @@ class StatementBuilder:
         return made
 
     def level(self, name: str) -> str:
-        """Return the variable that names a blob's workspace in generated statements."""
+        """Return the variable by which operators' statements reach a blob's workspace."""
         level = LEVELS[self._names.scope(name)]
         self.levels.add(level)
         return level
@@ -319,7 +319,7 @@ class StatementBuilder:
         return made
 
     def _is_float_or_array(self, variable: str) -> ast.expr:
-        """Generate the test, for an operator's statement, whether a blob is a float or an array.
+        """Generate, in an operator's Python statement, the test for a float or an array.
 
         Then a sum or product with it is no list, tuple or int, and there is nothing to check: a
         check takes longer than a small operator itself.
@@ -345,7 +345,7 @@ def _has_slice(index: ast.expr) -> bool:
 
 
 def _multiplies(expr: Expr) -> bool:
-    """Return whether an operator's statement may double an integer's bits, as ``n * m``."""
+    """Return whether a generated statement may double an integer's bits, as ``n * m`` does."""
     return any(
         isinstance(one, Binary)
         and (
@@ -357,7 +357,7 @@ def _multiplies(expr: Expr) -> bool:
 
 
 def _build_deletion(variables: list[str]) -> ast.stmt:
-    """Generate the Python statement ``del``, which frees the memory of variables at once."""
+    """Generate, among operators' Python statements, a ``del`` that frees variables' memory."""
     return ast.Delete([ast.Name(variable, ast.Del()) for variable in variables])
 
 

@@ -76,10 +76,10 @@ class Instrumenter(Protocol):
     def instrument(
         self, body: list[ast.stmt], places: Sequence[StepLocation], path: str, table: Globals
     ) -> list[ast.stmt]:
-        """Add what measures ``StepTime`` values to the statements of a block (protocol)."""
+        """Put what measures step times into the statements of a block (protocol)."""
 
     def merge_times(self, teller: str, times: Sequence[BlockTime]) -> None:
-        """Add the ``BlockTime`` values that another process measured (protocol).
+        """Add step times (``BlockTime``) that another process measured (protocol).
 
         Args:
             teller: No two processes of an invocation have the same.
@@ -91,4 +91,4 @@ class StepProfiler(Protocol):
     """A profiler that measures the steps of a job."""
 
     def meter_for(self, job: Job) -> Instrumenter:
-        """Return the ``Instrumenter`` that measures the step times of a job (protocol)."""
+        """Return the ``Instrumenter`` that measures a job's step times (protocol)."""

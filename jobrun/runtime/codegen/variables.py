@@ -54,7 +54,7 @@ def release_workspaces(statements: StatementBuilder, names: Collection[str]) -> 
 
 
 def take_spares(statements: StatementBuilder, spares: Mapping[str, str]) -> list[ast.stmt]:
-    """Generate statements that take dead blobs out of workspaces into variables, for reuse."""
+    """Generate statements that move dead blobs from workspaces into a block's variables."""
     return [
         assign(variable, call(load("f.spare"), statements.workspace(name), ast.Constant(name)))
         for name, variable in spares.items()

@@ -40,10 +40,10 @@ class RecordQueue(Protocol):
     """What tasks use of a queue of records, on whichever node it is; see ``BoundedQueue``."""
 
     def put(self, number: int, values: Values | None, scope: CancelScope) -> bool:
-        """Put a numbered record, or None for a skipped one, into a bounded queue (protocol)."""
+        """Put a numbered record into a bounded queue; None if it is skipped (protocol)."""
 
     def take(self, scope: CancelScope) -> tuple[int, Values] | None:
-        """Take the next record and its number out of the queue (protocol)."""
+        """Take the next record and its number out of a bounded queue (protocol)."""
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
         """Take the next ``most`` records out of the queue, and the number of the batch."""
@@ -52,10 +52,10 @@ class RecordQueue(Protocol):
         """Return how long tasks have waited for the queue since the last call, in seconds."""
 
     def leave_writer(self) -> None:
-        """Leave a bounded queue as one of its writers, the last of which closes it (protocol)."""
+        """Note that a writer leaves a bounded queue, which the last one closes (protocol)."""
 
     def leave_reader(self) -> None:
-        """Leave a bounded queue as one of its readers (protocol)."""
+        """Note that one of the readers of a bounded queue leaves it (protocol)."""
 
 
 class BoundedQueue(ABC):
@@ -130,7 +130,7 @@ class BoundedQueue(ABC):
         return found
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
-        """Take up to ``most`` records from a bounded queue, as one batch with its number.
+        """Take up to ``most`` records at once out of a bounded queue, with the batch's number.
 
         One reader at a time, or each would end with a few. None as of ``take``.
 
@@ -351,7 +351,7 @@ class SpscQueue(FifoQueue):
         return True
 
     def take(self, scope: CancelScope) -> tuple[int, Values] | None:
-        """Take a record as ``BoundedQueue.take`` does; from the single consumer thread only."""
+        """Take a record out of a bounded queue; only in the thread of its single reader."""
         try:
             values = self._records.popleft()
         except IndexError:

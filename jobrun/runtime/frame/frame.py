@@ -103,12 +103,12 @@ class GroupRun:
             self.parent.fail(error, self.task)
 
     def note_wait(self, task: str, node: str, waited: Waited, seconds: float) -> None:
-        """Note in the frames' group run how long a task's threads waited. Any thread."""
+        """Note how long the threads waited that run a task's frames. Any thread."""
         if seconds:
             self.waits.setdefault((task, node), []).append((waited, seconds))
 
     def for_task(self, task: str, whole: GroupRun | None) -> GroupRun:
-        """Return the group run as the frames of one task see it, with their own scope."""
+        """Return the group run for the frames of one task, with a cancel scope of its own."""
         return replace(
             self,
             body=CancelScope(),
@@ -220,13 +220,13 @@ class Frame:
         self.cancel.check()
 
     def take(self, workspace: Blobs, *names: str) -> None:
-        """Remove blobs from one of the frame's workspaces, unless another thread may read them."""
+        """Remove blobs through a frame from a workspace, unless other threads may read it."""
         if self.run.is_alone:
             for name in names:
                 workspace.pop(name, None)
 
     def spare(self, workspace: Blobs, name: str) -> Value:
-        """Take a blob out of a frame's workspace to reuse its memory; None if that is unsafe."""
+        """Remove a blob through a frame for its memory; None if other threads may read it."""
         return workspace.pop(name, None) if self.run.is_alone else None
 
     def output(self, ref: OutputRef) -> Value:

@@ -51,5 +51,5 @@ class Blobs(dict[str, Value]):
 
 
 def display_name(name: str) -> str:
-    """Return a blob's name as its author wrote it, from its name in the workspace."""
+    """Return a blob's name as the spec has it, from its name in a workspace."""
     return name.rpartition(":")[2]

@@ -236,7 +236,7 @@ class Cursor:
         return found
 
     def _stored_position(self, stored: Sequence[Position]) -> Position:
-        """Choose the stored position from which a cursor continues: its share's, or the first."""
+        """Choose the stored position at which this cursor begins: its share's, or the first."""
         same = (one for one in stored if (one.part, one.parts) == self.share)
         return next(same, stored[0] if stored else Position())
 
@@ -265,7 +265,7 @@ class ZipCursor:
         return self._allowance.given
 
     def begin(self, stored: Position, given: int = 0) -> None:
-        """Begin a run of the zipped cursors, which have begun theirs, after so many records."""
+        """Begin a run of a ``zip``'s cursor, whose cursors have begun, after some records."""
         first = self.cursors[0].position
         is_new = self.reader.restart == "epoch" or not stored.passes
         now = replace(stored, part=first.part, parts=first.parts, finished=0)

@@ -47,7 +47,7 @@ from jobrun.runtime.steps.data_files import resolve_folder
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value, describe
 from jobrun.values.change_detection import lend
-from jobrun.values.containers import is_tree
+from jobrun.values.container_flattening import is_tree
 
 Getter = Callable[[Frame], Value]
 # Files whose members may differ in length.
@@ -82,7 +82,7 @@ class OpenSource:
         self._unsteady = bool(used & names.changed)
 
     def open(self, frame: Frame) -> bool:
-        """Open the reader's source as it is now; return whether its rows are not the last run's.
+        """Open this data source as it is now; return whether its rows are not the last run's.
 
         Raises:
             JobrunError: The data cannot be read.
@@ -106,7 +106,7 @@ class OpenSource:
         return True
 
     def iterator_factory(self, frame: Frame, share: tuple[int, int]) -> MakeIterator:
-        """Return a function that makes the iterator over one share of the opened source.
+        """Return a function that makes an iterator over one share of this open source.
 
         Args:
             frame: The task's.

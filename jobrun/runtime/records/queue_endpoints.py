@@ -32,7 +32,7 @@ from jobrun.runtime.frame.frame import Frame, GroupRun, Waited
 from jobrun.runtime.frame.workspace import LEVELS, Blobs
 from jobrun.runtime.records.record_loop import Numbered, Read, Record, Write
 from jobrun.values.blob_kinds import PLAIN_KINDS, Value, describe
-from jobrun.values.containers import is_tree
+from jobrun.values.container_flattening import is_tree
 from jobrun.values.copies import detach
 
 _ARRAY = np.ndarray
@@ -55,7 +55,7 @@ class QueuePlan:
     is_spsc: bool = False
 
     def open(self) -> BoundedQueue:
-        """Create a queue, empty, to be connected with its writing and reading ends."""
+        """Create the empty queue to which the planned endpoints of tasks are connected."""
         queue = self.queue
         if self.is_spsc:
             return SpscQueue(queue.capacity)
@@ -64,12 +64,12 @@ class QueuePlan:
 
 
 def queue_key(queue: Queue, node: str) -> QueueKey:
-    """Return the key of the queue to which a task's end on a node is connected."""
+    """Return the key by which a task's endpoint on a node finds its queue."""
     return queue.name, "" if queue.shared else node
 
 
 def plan_queues(group: TaskGroup) -> tuple[QueuePlan, ...]:
-    """Plan the queues of a group, with the numbers of their writing and reading ends."""
+    """Plan the queues of a group, each with its number of writing and reading endpoints."""
     queues: dict[QueueKey, Queue] = {}
     writers: Counter[QueueKey] = Counter()
     readers: Counter[QueueKey] = Counter()
@@ -97,13 +97,13 @@ def plan_queues(group: TaskGroup) -> tuple[QueuePlan, ...]:
 
 
 def _queues_of(task: Task) -> list[Queue]:
-    """List the queues of which a task has an end: the written ones, then the one it reads."""
+    """List the queues of which a task has endpoints: written ones, then the one it reads."""
     found = [one.queue for one in task.write]
     return [*found, task.read.queue] if isinstance(task.read, ReadQueue) else found
 
 
 def add_moved_names(task: Task, names: BlockNames) -> BlockNames:
-    """Add to the names that a body changes those that a writing end of a queue moves.
+    """Add names whose values a queue's writing endpoint moves to those that a body changes.
 
     They count as changed, so that no other name of the body shares memory with them.
     """
@@ -112,7 +112,7 @@ def add_moved_names(task: Task, names: BlockNames) -> BlockNames:
 
 
 def find_moved_names(task: Task, names: BlockNames) -> frozenset[str]:
-    """Find the names whose values the writing end of a queue may move instead of copying.
+    """Find the names whose values a queue's writing endpoint may move instead of copying.
 
     A name that only the body knows has certainly got another value there before the body looks
     at it again: that nothing is read before it is made, the compiler has proven.
@@ -130,7 +130,7 @@ def find_moved_names(task: Task, names: BlockNames) -> frozenset[str]:
 
 
 def _seen_beside(task: Task) -> set[str]:
-    """Collect the names that something besides a body reads: a writing end must copy them."""
+    """Collect names read beside a task's body, whose values its queue endpoints must copy."""
     seen = set(collect_expression_usage(one.value for one in task.outputs).used)
     for nets in (*task.setup, *task.instance_setup):
         seen |= collect_usage(nets.init).used | collect_usage(nets.exit).used
@@ -173,7 +173,7 @@ class QueueSource:
             raise explain_at(error, place, frame) from error
 
     def close(self) -> None:
-        """Leave the reading end of a queue, as one of the tasks there."""
+        """Close a task's reading endpoint of a queue, and note how long it waited there."""
         self._queue.leave_reader()
         _note_wait(self._run, self._task, self._read.queue, self._queue)
 
@@ -198,7 +198,7 @@ class SinkPlan:
 
 
 def plan_sinks(task: Task, names: BlockNames) -> tuple[SinkPlan, ...]:
-    """Plan the writing ends of the queues that a task writes to, in their order."""
+    """Plan the queue endpoints through which a task writes its records, in their order."""
     given = find_moved_names(task, names)
     return tuple(
         SinkPlan(
@@ -249,7 +249,7 @@ class QueueSink:
             self._queue.put(number, None, self._scope)
 
     def close(self) -> None:
-        """Leave the writing end of a queue, as one of the tasks there."""
+        """Close a task's writing endpoint of a queue, and note how long it waited there."""
         self._queue.leave_writer()
         _note_wait(self._run, self._plan.task, self._plan.write.queue, self._queue)
 
@@ -270,7 +270,7 @@ def _sent(part: tuple[Blobs, str, bool]) -> Value:
 
 
 def _note_wait(run: GroupRun, task: Task, queue: Queue, line: RecordQueue) -> None:
-    """Note how long a task waited at its end of a queue, when it leaves that end."""
+    """Note how long a task waited at a queue endpoint that it closes."""
     waited: Waited = "nodes" if queue.shared else "queue"
     run.note_wait(task.name, task.node, waited, line.take_waited_s())
 

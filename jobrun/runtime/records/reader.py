@@ -48,7 +48,7 @@ class ReaderPlan:
         return ReaderSource(self, self._cursors, frame)
 
     def share(self, at: int) -> tuple[int, int]:
-        """Return the number of one share of a reader's rows on this node, out of how many."""
+        """Return the number of a share of the reader's rows, and how many shares there are."""
         return self.read.part * self.shares + at, self.read.parts * self.shares
 
     def _cursor(self, at: int) -> Cursor | ZipCursor:
@@ -70,7 +70,7 @@ class ReaderPlan:
         return (0, 1) if reader.shard == "none" else self.share(at)
 
     def _limit(self, reader: Reader, at: int) -> int | None:
-        """Divide a reader's record limit among its shares, so that speed does not decide."""
+        """Divide the record limit of a task's reader equally, so that speed does not decide."""
         if reader.limit is None:
             return None
         return reader.limit // self.shares + (at < reader.limit % self.shares)
@@ -100,17 +100,17 @@ class ReaderSource:
         return self._cursors[0].given
 
     def places(self) -> tuple[tuple[int, int], ...]:
-        """Return the records and rows that a reader, or each behind a ``zip``, gave in this run."""
+        """Return the counts of records and rows that a reader, or each in a ``zip``, gave."""
         cursor = self._cursors[0]
         leaves = cursor.cursors if isinstance(cursor, ZipCursor) else (cursor,)
         return tuple(one.place for one in leaves)
 
     def enter(self, records: int, gone: tuple[tuple[int, int], ...]) -> None:
-        """Continue a task's run of a reader after so many records; call before ``begin``."""
+        """Resume a task's reader after so many records of its run; call before ``begin``."""
         self._records, self._gone = records, gone
 
     def begin(self, frame: Frame) -> None:
-        """Open the data of a task's reader, and move to the position that its state blob stores.
+        """Begin a task's reader: open its data, and move to the position in its state blob.
 
         Raises:
             JobrunError: The data cannot be read, or are not those of the position.
@@ -128,7 +128,7 @@ class ReaderSource:
         self._has_begun = True
 
     def connect(self, frame: Frame) -> Read:
-        """Return the function by which a reader gives one instance the records of its share.
+        """Return the function by which an instance gets the next record of a task's reader.
 
         It raises JobrunError where the data cannot be read.
         """

@@ -89,7 +89,7 @@ def encode_positions(positions: Iterable[Position]) -> Array:
 
 
 def share_bounds(count: int, part: int, parts: int) -> Stretch:
-    """Return the first row of one of so many equal shares of a reader's rows, and its end."""
+    """Compute the position of one of equal shares of a reader's rows: first row and end."""
     return count * part // parts, count * (part + 1) // parts
 
 
@@ -125,7 +125,7 @@ def _left(one: Position) -> Iterator[Stretch]:
 
 
 def slice_stretches(stretches: Iterable[Stretch], first: int, last: int) -> Iterator[Stretch]:
-    """Iterate over parts of the stretches of rows that positions of a reader have left."""
+    """Iterate over a slice of the row stretches that a reader's positions leave unread."""
     at = 0
     for start, stop in stretches:
         begin, end = max(first - at, 0), min(last - at, stop - start)

@@ -81,7 +81,7 @@ class RecordSink(Protocol):
         """
 
     def skip(self, number: int) -> None:
-        """Skip the record of a record loop's pass that was left by a ``stop`` (protocol)."""
+        """Skip a record whose pass of the record loop was left by a ``stop`` (protocol)."""
 
     def close(self) -> None:
         """End a sink of a record loop, whose task has ended (protocol)."""
@@ -132,12 +132,12 @@ class RecordPlan:
 
 
 def record_block(task: Task) -> str:
-    """Return the block that a ``stop`` in a record loop leaves: the task, or one pass."""
+    """Return the block that a ``stop`` leaves at run time: a record loop's pass, or the task."""
     return task.path if task.read is None else record_path(task.path)
 
 
 def field_levels(task: Task, names: BlockNames) -> tuple[tuple[str, str], ...]:
-    """Return the workspace level and the name of each field that a record loop binds."""
+    """Return the fields that a task's record loop binds, each with its workspace level."""
     return tuple((LEVELS[names.scope(name)], name) for name in field_names(task))
 
 

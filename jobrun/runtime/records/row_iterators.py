@@ -17,7 +17,7 @@ from jobrun.runtime.records.reader_position import slice_stretches
 from jobrun.runtime.records.shuffle import Order
 from jobrun.runtime.steps.call import explain_exception
 from jobrun.values.blob_kinds import Value, describe, require_storable
-from jobrun.values.containers import is_tree
+from jobrun.values.container_flattening import is_tree
 from jobrun.values.copies import detach
 
 _Result = TypeVar("_Result")
@@ -168,18 +168,18 @@ class CounterRows:
         return len(range(source.start, source.stop, source.step))
 
     def take(self, start: int, stop: int) -> tuple[Any, ...]:
-        """Return consecutive rows of a counter, for an iterator over rows."""
+        """Return a stretch of a counter's rows, to iterate over it as records or batches."""
         first, step = self._source.start, self._source.step
         numbers = range(first + start * step, first + stop * step, step)
         return (numbers if self._single else np.arange(numbers.start, numbers.stop, step),)
 
     def pick(self, rows: Array) -> tuple[Any, ...]:
-        """Return rows of a counter by number, for an iterator over rows in any order."""
+        """Return the rows of a counter with these numbers, to iterate over it in any order."""
         numbers = self._source.start + self._source.step * rows
         return (numbers.tolist() if self._single else numbers,)
 
     def close(self) -> None:
-        """Do nothing: the rows of a counter are in no file to close."""
+        """Do nothing after iterating over a counter's rows: there is no file to close."""
 
 
 class ObjectIterator:

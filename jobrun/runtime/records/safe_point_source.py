@@ -98,7 +98,7 @@ def _capture_safe_point(frame: Frame, source: ReaderSource) -> SafePoint:
 
 
 def _stream_state(generator: np.random.Generator) -> dict[str, Any]:
-    """Return the state of a random stream at a safe point, with its seed's count of children."""
+    """Return a random stream's state between two records, to store it in a safe point."""
     state = generator_state(generator)
     return {**state, "seed": dict(state["seed"].state)}
 
@@ -110,7 +110,7 @@ def _restore_stream(state: Mapping[str, Any]) -> np.random.Generator:
 
 
 def _workspaces(frame: Frame) -> Iterator[tuple[str, Blobs]]:
-    """Iterate over the workspaces that are stored at a safe point between records; each once."""
+    """Iterate over the workspaces that a safe point between two records stores; each once."""
     yield "t", frame.t
     if frame.g is not frame.n:
         yield "g", frame.g

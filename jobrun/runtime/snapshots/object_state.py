@@ -12,7 +12,7 @@ from typing import Any
 
 from jobrun.checkpoint.flatten import capture_object, flatten_values
 from jobrun.core.errors import CheckpointError, TaskFailedError
-from jobrun.values import containers as trees
+from jobrun.values import container_flattening as trees
 from jobrun.values.blob_kinds import Value, is_object, may_be_compound
 from jobrun.values.change_detection import ChangeDetector
 from jobrun.values.compare import find_difference
@@ -32,7 +32,7 @@ def collect_state(
     origins: Iterable[tuple[str, str]] = (),
     detector: ChangeDetector | None = None,
 ) -> tuple[dict[str, Value], frozenset[str]]:
-    """Collect the values that a save of a node writes: states of objects, flat containers.
+    """Collect a node's values for a save: states of Python objects, flat containers.
 
     Shares memory with the blobs, and with what is in the objects.
 

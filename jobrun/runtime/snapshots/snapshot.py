@@ -310,7 +310,7 @@ class Snapshots:
         self._numbers = count(1)
 
     def begin(self, step: SaveState, node: str, epoch: int, blobs: Mapping[str, Value]) -> Ticket:
-        """Take a snapshot of the blobs that a save step names, which begins the save of a node."""
+        """Take a copy-on-write snapshot of the blobs that a save names; return its ticket."""
         values, parts = collect_state(step.names, step.objects, blobs, step.origins, self.objects)
         objects = {name: blobs[name] for name in step.objects if is_object(blobs[name])}
         if objects and self.sharing.require_kept(node, objects, values, step.origins):
@@ -350,7 +350,7 @@ class Snapshots:
         return self._held[ticket].write(directory)
 
     def release(self, tickets: Iterable[Ticket]) -> None:
-        """Release the snapshots behind the tickets; a ticket already released is ignored."""
+        """Release copy-on-write snapshots by tickets; one already released is ignored."""
         for ticket in tickets:
             self._held.pop(ticket, None)
 

@@ -44,7 +44,7 @@ from jobrun.values.change_detection import (
     read_only_row,
     unbound_class_error,
 )
-from jobrun.values.containers import (
+from jobrun.values.container_flattening import (
     flatten,
     is_numpy_scalar,
     is_structured_scalar,
@@ -292,7 +292,7 @@ class _Call:
         return f"add inout: [{display_name(blob)}] to the step; or change a copy, and return that"
 
     def _source_text(self, name: str) -> str:
-        """Return an argument of a ``call`` step as the spec has it: a blob's name or expression."""
+        """Render an argument of a running ``call`` step as the spec has it."""
         blob = self._sources.get(name)
         if blob is not None:
             return display_name(blob)
@@ -493,7 +493,7 @@ def _own_value(value: Any, blob: str, note_gaps: Callable[[str], None]) -> Value
 
 
 def _refused_arguments(error: BaseException, values: Mapping[str, Value]) -> list[str]:
-    """Guess the read-only arguments of a ``call`` step that the callable tried to change."""
+    """Guess which read-only arguments a running ``call`` step's callable tried to change."""
     arrays = {name: list(_arrays_in(value)) for name, value in values.items()}
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     for frame in reversed(frames):

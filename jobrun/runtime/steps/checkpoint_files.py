@@ -30,7 +30,7 @@ from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.axis_order import axis_order, dense_copy, empty_in_order
 from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.change_detection import unbound_class_error
-from jobrun.values.containers import is_tree, unbound_classes
+from jobrun.values.container_flattening import is_tree, unbound_classes
 from jobrun.values.copies import detach
 from jobrun.values.objects import ObjectState
 
@@ -88,7 +88,7 @@ def _read(step: LoadState, frame: Frame) -> tuple[dict[str, Value], int]:
 
 
 def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) -> dict[str, Value]:
-    """Resolve the classes of values that a step has loaded from a checkpoint file.
+    """Find the classes of values that a step has read from a checkpoint file; import modules.
 
     Modules of the step's callables are imported for that.
 
@@ -121,7 +121,7 @@ def _adopt(step: AdoptState, frame: Frame) -> None:
 def _bind_values(
     frame: Frame, values: Mapping[str, Value], there: Blobs, *, put_in: bool = True
 ) -> None:
-    """Bind the values of a loaded checkpoint file; states are put into the node's objects."""
+    """Bind the values that a step has read from a checkpoint file; set states of objects."""
     states = {n: v for n, v in values.items() if put_in and isinstance(v, ObjectState)}
     if states:
         objects = {name: one for name, one in frame.n.items() if is_object(one)}

@@ -68,7 +68,7 @@ class Actions:
                 return self._nested(step)
 
     def text(self, text: Text) -> Callable[[Frame], str]:
-        """Build the function of a step that fills the values into one of its texts."""
+        """Build the function that fills values into one of a step's texts."""
         return self._getter(text)
 
     def condition(self, expr: Expr) -> Callable[[Frame], bool]:
@@ -77,7 +77,7 @@ class Actions:
         return lambda frame: as_bool(value(frame))
 
     def number(self, expr: Expr, name: str) -> Callable[[Frame], float | int | bool | str]:
-        """Build the function of a step that evaluates a metric; it raises E212."""
+        """Build the function that computes a step's metric: number, text, or error E212."""
         value = self._getter(expr)
         return lambda frame: metric_number(value(frame), name)
 
@@ -132,7 +132,7 @@ def _branch(block: Any, frame: Frame) -> Callable[[], None]:
 
 
 def _raise_first_error(outcomes: list[BaseException | None]) -> None:
-    """Raise the most important error of a step's parallel branches, the first of equal ones."""
+    """Raise the most important error of the branches that a step's function ran in parallel."""
     raised = [one for one in outcomes if one is not None]
     if not raised:
         return

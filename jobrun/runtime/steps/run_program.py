@@ -374,7 +374,7 @@ class LineSplitter:
             self._rest = self._rest[_LONGEST_LINE:]
 
     def end(self) -> None:
-        """Pass on what a program has printed after its last newline."""
+        """End splitting the output of an external program: pass on what has no newline."""
         if self._rest:
             self._say(self._rest)
             self._rest = b""

@@ -21,7 +21,7 @@ import numpy as np
 
 from jobrun.checkpoint.hdf5.dtypes import dtype_text, parse_dtype
 from jobrun.core.errors import TaskFailedError
-from jobrun.values import containers as trees
+from jobrun.values import container_flattening as trees
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.atomic_counter import Counter

@@ -82,7 +82,7 @@ def object_tree(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def new_object(kind: type, tree: Any, packages: Iterable[str]) -> Any:
-    """Make a Python object, without its state, from the first tree of ``object_tree``.
+    """Make a Python object again, without its state, from what ``__reduce_ex__`` gave.
 
     Raises:
         ValueError: The tree fits no such object, or a function of another package would make it.
@@ -110,7 +110,7 @@ def new_object(kind: type, tree: Any, packages: Iterable[str]) -> Any:
 
 
 def fill_object(made: Any, rest: Any) -> None:
-    """Set the items and the state of a new object, as ``copy`` would."""
+    """Fill a new Python object with its items and its state, as ``copy`` does."""
     if rest.get("items"):
         made.extend(rest["items"])
     for key, one in rest.get("pairs", ()):
@@ -130,7 +130,7 @@ def fill_object(made: Any, rest: Any) -> None:
 
 
 def named_tree(value: Any) -> str:
-    """Return the name by which Python finds a function or class again, or refuse it.
+    """Return ``module:name`` as the tree of a Python function or class, or refuse it.
 
     Raises:
         UnsavableError: It is not found there: a lambda, or one defined inside a function.
@@ -148,7 +148,7 @@ def named_tree(value: Any) -> str:
 
 
 def find_name(value: Any) -> str:
-    """Return ``module:name`` if Python finds a function or class again by it; else empty."""
+    """Return ``module:name`` if Python finds an object (function or class) by it, or ""."""
     if isinstance(value, np.ufunc):
         name = f"numpy:{value.__name__}"
     else:

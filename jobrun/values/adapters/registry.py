@@ -117,7 +117,7 @@ _MOST_FOUND = 4096
 
 
 def find_adapter(kind: type) -> Adapter | None:
-    """Find the adapter of a class, or None."""
+    """Find the adapter that is registered for a class; None if there is none."""
     try:
         return _found[kind]
     except KeyError:
@@ -145,7 +145,7 @@ def adapt(
     set: Callable[[Any, Tree], object] | None = None,  # noqa: A002 - the word of the manual
     version: int = 1,
 ) -> Any:
-    """Say how values of a class of yours, or one object, are kept in checkpoints.
+    """Register an adapter of a class of yours, or of one object, for checkpoints.
 
     Call it for a class at the top level of the module that defines or imports it, so that it is
     known before a checkpoint is loaded; for one object where it is made.
@@ -203,7 +203,7 @@ def class_name(kind: Any) -> str:
 
 
 def find_by_name(name: str) -> Any:
-    """Find a class or function by ``module:qualified.name``, as adapters keep it, or return None.
+    """Find a class or function by name, for the registry of adapters, or return None.
 
     Modules of libraries that are adapted here are imported; of all others those that are loaded
     are looked at, because what a file names is not run.
@@ -229,7 +229,7 @@ def package_of(kind: Any) -> str:
 
 
 def class_text(value: Any) -> str:
-    """Describe the class of a value that adapters cannot keep, for a message."""
+    """Describe the class of a value that no registered adapter can keep, for a message."""
     kind = type(value)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     return f"a value of class {module}{kind.__qualname__}"
@@ -286,7 +286,7 @@ def _entry_points() -> dict[str, list[Any]]:
 
 
 def is_makeable(value: Any) -> bool:
-    """Return whether a value's adapter makes it again, alone or as a part of something."""
+    """Return whether a registered adapter can make this value again from its tree."""
     adapter = find_adapter(type(value))
     return adapter is not None and adapter.make is not None
 
@@ -298,7 +298,7 @@ def is_adapted(value: Any) -> bool:
 
 
 def take_tree(adapter: Adapter, value: Any, path: Path = ()) -> Any:
-    """Take a value apart by its adapter; refuse what the adapter cannot keep, with its place.
+    """Take a value apart by its registered adapter; refuse what cannot be kept, with place.
 
     Raises:
         UnsavableError: It has something that cannot be kept, or its adapter fails.
@@ -320,7 +320,7 @@ _HASHED = (set, frozenset)
 def make_adapted(
     name: str, version: int, tree: Any, list_unbound: Callable[[Any], list[str]]
 ) -> Any:
-    """Make a value by its adapter from its tree, or an ``UnboundValue`` without adapter.
+    """Make a value by the adapter registered for its class, or an ``UnboundValue``.
 
     Args:
         name: The value's class, ``module:qualified.name``.
@@ -353,7 +353,7 @@ def make_adapted(
 
 
 def find_named_value(name: str) -> Any:
-    """Find the function or class that an adapter has kept by its name, or a stand-in."""
+    """Find by name a function or class whose registered adapter keeps names, or a stand-in."""
     found = find_by_name(name)
     adapter = find_adapter(type(found))
     return found if adapter is not None and adapter.by_name else UnboundValue(name, 0, None)

@@ -34,7 +34,7 @@ def find(kind: type) -> Adapter | None:
 
 
 def find_named(kind: type) -> Adapter | None:
-    """Find the adapter of Python's functions and classes, which are kept by their names."""
+    """Find the standard adapter for a function or class, kept by its name; None for others."""
     return NAMED if is_named(kind) else None
 
 

@@ -14,7 +14,7 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.snapshots.object_state import copy_object_state
 from jobrun.testing.adapters import Adapted, AdapterContract
 from jobrun.values.blob_kinds import check_storable
-from jobrun.values.containers import flatten, unflatten
+from jobrun.values.container_flattening import flatten, unflatten
 from jobrun.values.copies import detach
 
 # The libraries' own warnings are no matter of these tests.

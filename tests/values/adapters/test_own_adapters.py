@@ -14,11 +14,11 @@ import jobrun
 from jobrun.core.errors import CheckpointError, TaskFailedError
 from jobrun.runtime.snapshots.object_state import load_object_state
 from jobrun.testing.adapters import Adapted, AdapterContract
-from jobrun.values import containers
+from jobrun.values import container_flattening
 from jobrun.values.adapters import registry
 from jobrun.values.blob_kinds import check_storable, is_object
 from jobrun.values.compare import same_bits
-from jobrun.values.containers import flatten, is_tree, unflatten
+from jobrun.values.container_flattening import flatten, is_tree, unflatten
 from jobrun.values.copies import detach
 from jobrun.values.objects import ObjectState
 
@@ -192,9 +192,9 @@ def test_a_value_whose_class_is_not_loaded_is_passed_on_and_made_when_it_is(monk
     monkeypatch.setattr(registry, "find_by_name", lambda _: None)
     unbound = unflatten(parts.structure, parts.leaves)
 
-    assert containers.unbound_classes(unbound) == [registry.class_name(Value)]
+    assert container_flattening.unbound_classes(unbound) == [registry.class_name(Value)]
     assert flatten(unbound).structure == parts.structure
-    assert "not loaded" in containers.describe_tree(unbound["a"][0])
+    assert "not loaded" in container_flattening.describe_tree(unbound["a"][0])
     monkeypatch.undo()
     assert same_bits(detach(unbound), value)
 

@@ -23,7 +23,7 @@ import pytest
 from jobrun.testing.adapters import Adapted, AdapterContract
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.compare import same_bits
-from jobrun.values.containers import flatten
+from jobrun.values.container_flattening import flatten
 from jobrun.values.copies import detach
 
 

@@ -72,7 +72,7 @@ def _nets_with_own_names(steps: tuple[Step, ...]) -> Iterator[tuple[Net, set[str
 
 
 def _last_uses(net: Net, names: set[str]) -> dict[str, Op]:
-    """Find each name's last use in a net, at which its array may be moved instead of copied."""
+    """Find each name's last use in a net, where the copy of its array may be elided."""
     if len({id(op) for op in net.ops}) < len(net.ops):
         # Made by hand: an operator that occurs twice has no last use.
         return {}

@@ -65,7 +65,7 @@ def find_views(
     handed: Collection[str],
     moves: Moves,
 ) -> Views:
-    """Find the assignments of a block that may bind a view, as no write through it is seen.
+    """Find the assignments of a block that may share a view, as no write through it is seen.
 
     Args:
         steps: The block.
@@ -103,7 +103,7 @@ def find_views(
 def is_never_changed(
     expr: Expr, target: str, names: BlockNames, shareable: Collection[str], moves: Moves
 ) -> bool:
-    """Return whether an assignment may bind a shared view, as neither name is ever changed.
+    """Return whether sharing a view is safe in an assignment: neither name ever changes.
 
     Only for names that die with the task, and so before anything else can change.
 
@@ -185,7 +185,7 @@ class _Block:
         return _Part(target)
 
     def _is_steady(self, name: str) -> bool:
-        """Return whether only this block changes in place what a name, perhaps a view, holds."""
+        """Return whether views may share a name's array: only this block changes it."""
         return name in self._private or name not in self._names.changed
 
 
@@ -219,7 +219,7 @@ class _Analysis:
         self._visits = 0
 
     def settle(self) -> bool:
-        """Remove assignments from those that may share a view until no write is seen."""
+        """Remove assignments from those sharing views until no write through a view is seen."""
         while True:
             if not self._propagate():
                 return False
@@ -346,7 +346,7 @@ class _Analysis:
         return found
 
     def _let_out(self, made: _Sharing, point: Point, before: _Sharing) -> None:
-        """Note that a step outside of generated code may share what it reads, and return views."""
+        """Note that a step that is no generated code may share views of what it reads or makes."""
         reads, makes = point.reads & self._relevant, point.makes & self._relevant
         self._visits += len(reads) * len(makes)
         for name in reads:
@@ -377,7 +377,7 @@ class _Analysis:
                     yield self._chosen(name, other, present)
 
     def _chosen(self, written: str, other: str, sites: _Sites) -> Site:
-        """Choose which assignment copies instead of sharing a view."""
+        """Choose which assignment must not share a view, since a write through it is seen."""
 
         def rank(site: Site) -> tuple[int, Site]:
             target = self._targets[site]
@@ -394,7 +394,7 @@ def _add(made: _Sharing, first: str, second: str, sites: _Sites) -> None:
 
 
 def _reads_while_writing(op: Op | None) -> bool:
-    """Return whether an operator may read an array while it writes to a shared view of it."""
+    """Return whether an operator would read a shared view's memory while it writes there."""
     match op:
         case Assign(targets=targets):
             if len(targets) > 1:
@@ -410,7 +410,7 @@ def _reads_while_writing(op: Op | None) -> bool:
 
 
 def _visible_layouts(steps: tuple[Step, ...], parts: Mapping[int, tuple[_Part, ...]]) -> set[str]:
-    """Collect the names of which a view would be noticed, since a step sees their layout."""
+    """Collect names that must not share a view, since a step sees their memory layout."""
     visible: set[str] = set()
     for step in walk(steps):
         if isinstance(step, Net):

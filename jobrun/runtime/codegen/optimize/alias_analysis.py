@@ -42,7 +42,7 @@ _REDUCTIONS = frozenset(
 
 
 def aliased_leaves(expr: Expr) -> Iterator[Leaf]:
-    """Iterate over the blobs and outputs with which an expression's value may share memory."""
+    """Analyse of which blobs and outputs an expression's value may be an alias."""
     match expr:
         case Name() | OutputRead() | NodeBlob():
             yield expr
@@ -83,7 +83,7 @@ def aliased_leaves(expr: Expr) -> Iterator[Leaf]:
 
 
 def is_fresh(expr: Expr) -> bool:
-    """Return whether an expression's value is no alias: it surely shares memory with no blob."""
+    """Return whether alias analysis proves that an expression's value is no blob's alias."""
     match expr:
         case Builtin() | LoopIndex() | Unary() | Compare() | Text():
             return True
@@ -112,7 +112,7 @@ def _is_number(argument: Expr) -> bool:
 
 @cache
 def _fresh_operators() -> frozenset[str]:
-    """Return the built-in operators of which no result is an alias of an operand."""
+    """Return the operators that alias analysis knows to return no alias of an operand."""
     elementwise = {
         name
         for name, known in OPERATORS.items()
@@ -166,7 +166,7 @@ def _may_be_sequence(expr: Expr) -> bool:
 
 
 def may_join_lists(expr: Expr) -> bool:
-    """Return whether an expression may join or repeat lists, so that their items are aliases."""
+    """Return whether an expression may join or repeat lists, which makes items aliases."""
     match expr:
         case Binary(operator="+"):
             return _may_be_list(expr.left) and _may_be_list(expr.right)
@@ -206,7 +206,7 @@ def _may_be_list_or_count(expr: Expr) -> bool:
 
 
 def permuted_names(op: Op) -> set[str]:
-    """Return the names of a swap such as ``a, b = b, a``, after which none is an alias.
+    """Return the names that a swap such as ``a, b = b, a`` leaves without alias; else none.
 
     Empty for any other operator.
     """

@@ -100,7 +100,7 @@ def find_reuse_chain(expr: Expr) -> ReuseChain | None:
 
 
 def _beside_a_number(expr: Expr) -> ReuseChain | None:
-    """Return an operator beside a number as a chain: it has a constant, but no buffer to reuse."""
+    """Return an operator beside a number as a ``ReuseChain`` without a buffer, or None."""
     match expr:
         case Compare(left=left, operators=(one,), rest=(right,)):
             ufunc, operands, is_dear = _COMPARE[one], (left, right), False
@@ -152,7 +152,7 @@ def _with_number(
 
 
 def _number(expr: Expr) -> float | None:
-    """Return the value of a literal that can be prepared as a float64 constant, or None."""
+    """Return a literal's value if it can be a prepared constant beside a reused buffer."""
     match expr:
         case Const(value=value) if type(value) is float:
             return value
@@ -205,7 +205,7 @@ def _ufunc(name: str) -> np.ufunc:
 
 @cache
 def _takes_float64(ufunc: np.ufunc) -> bool:
-    """Return whether an operator gives float64 from a float64 buffer and a prepared constant."""
+    """Return whether an operator's result fits the float64 buffer that it is to reuse."""
     try:
         wanted = [
             ufunc.resolve_dtypes((*kinds, None))
@@ -230,7 +230,7 @@ def keeps_float64(ufunc: np.ufunc) -> bool:
 
 @cache
 def float64_constant(text: str) -> np.ndarray[Any, Any]:
-    """Prepare a constant operand: a read-only float64 array of a number's ``float.hex``."""
+    """Prepare a constant for buffer reuse: a read-only float64 array of a ``float.hex``."""
     made = np.array(float.fromhex(text))
     made.flags.writeable = False
     return made

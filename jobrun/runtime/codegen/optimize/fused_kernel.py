@@ -313,7 +313,7 @@ def _assign_arrays(
     numbers: tuple[_Number, ...],
     into: int,
 ) -> _Plan:
-    """Assign each result in a fused kernel an array: of a dead operand, or a free buffer."""
+    """Plan into which array each result goes when a fused kernel runs: operand or buffer."""
     last = {index: at for at, one in enumerate(instructions) for index in one.operands}
     result = leaves
     # The result's own piece serves as a buffer until its turn; if a leaf has its memory, from
@@ -411,7 +411,7 @@ def _rows(shape: tuple[int, ...]) -> int:
 
 @cache
 def _elides() -> bool:
-    """Return whether numpy, without a fused kernel, writes results into temporary operands.
+    """Return whether numpy writes results into temporaries, which a fused kernel must imitate.
 
     Then the result has that operand's axis order, which is seen in sums.
     """
@@ -420,7 +420,7 @@ def _elides() -> bool:
 
 
 def _is_elided(one: Instruction, operand: Any, other: Any) -> bool:
-    """Return whether numpy, without a fused kernel, would write a result into this operand."""
+    """Return whether numpy would write into this operand, which a fused kernel must imitate."""
     if type(operand) is not np.ndarray or operand.nbytes < _ELIDED_BYTES:
         return False
     kind, dtype = operand.dtype.kind, operand.dtype
@@ -537,7 +537,7 @@ def run_in_two_threads(work: Work, start: Start) -> None:
 
 
 def probe_arithmetic() -> bytes:
-    """Compute a probe of a thread's floating-point mode, which two of a kernel must share.
+    """Compute bytes that show the floating-point mode of a thread that runs a fused kernel.
 
     A library that was built with ``-ffast-math``, or ``torch.set_flush_denormal``, changes it for
     the thread in which it is imported or called.

@@ -134,7 +134,7 @@ def _operator(expr: Expr) -> tuple[np.ufunc, Callable[..., Any], tuple[Expr, ...
 
 @cache
 def elementwise() -> frozenset[str]:
-    """Return the built-in operators that can be fused: those that are one ufunc with one result."""
+    """Return the built-in operators that fusion takes into chains: one ufunc, one result."""
     return frozenset(
         name
         for name, known in OPERATORS.items()
@@ -146,7 +146,7 @@ def elementwise() -> frozenset[str]:
 
 
 def square(value: Any) -> Any:
-    """Compute ``value ** 2``: the function that fusion puts into a chain for this power."""
+    """Compute ``value ** 2``, which replaces this power in the chains that fusion finds."""
     return value**2
 
 

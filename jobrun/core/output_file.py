@@ -55,11 +55,11 @@ class OutputFile:
 
     @property
     def inheritable(self) -> tuple[int, int, int]:
-        """The descriptors that a process needs that shall write to the file."""
+        """The output file's descriptors that a child process inherits to write to it."""
         return self.writing, self.reading, self._label
 
     def read(self) -> bytes:
-        """Read what was written since the last call, in any process; at most a MiB or so."""
+        """Read what was written to the output file since the last call; about 1 MiB at most."""
         # Usually there is nothing, at the begin and the end of each call: no memory is allocated.
         count = os.readv(self.reading, self._buffers)
         if count < _CHUNK_BYTES:
@@ -76,16 +76,16 @@ class OutputFile:
             self._freed_bytes = 0
 
     def decode(self, data: bytes) -> str:
-        """Return as text what was read, without a character of which only a part was written."""
+        """Decode what was read from the output file; an incomplete character waits."""
         return self._decoder.decode(data)
 
     def write_label(self, text: str) -> None:
-        """Record of which task the output is from now on, for the reader of what a crash leaves."""
+        """Write into the output file the label of the task that is printing from now on."""
         data = text.encode(errors="replace")[: _LABEL_BYTES - 1] + b"\0"
         self._page[: len(data)] = data
 
     def read_label(self) -> str:
-        """Return the last label, or an empty text."""
+        """Return the label of the printing task that the output file holds last; or ""."""
         return self._page[:].partition(b"\0")[0].decode(errors="replace")
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class OutputFile:
             os.close(number)
 
     def _free(self) -> None:
-        """Free the memory of what has been read."""
+        """Free the memory of the part of the output file that has been read."""
         position = os.lseek(self.reading, 0, os.SEEK_CUR)
         if position - self._freed_bytes >= _FREE_EVERY_BYTES:
             free_beginning(self.reading, position)
@@ -122,7 +122,7 @@ def open_output_files() -> tuple[OutputFile, ...]:
 
 @functools.cache
 def line_buffer_c_output() -> Callable[[], None]:
-    """Let the C library write whole lines to its ``stdout``; return what flushes it.
+    """Let C code's ``stdout`` write whole lines to the output file; return its flush function.
 
     It would keep 4 KiB of them otherwise, as the descriptor leads to no terminal.
     """

@@ -90,7 +90,7 @@ def is_tree(value: Value) -> bool:
 
 
 def is_record(value: Value) -> bool:
-    """Return whether a value is a container with named fields: a named tuple or a dataclass."""
+    """Return whether a container to flatten has named fields: a named tuple or dataclass."""
     return (
         named_tuples.record_form(type(value)) is not None
         or type(value) is named_tuples.UnboundRecord
@@ -483,7 +483,7 @@ def is_numpy_scalar(value: Any) -> bool:
 
 
 def is_structured_scalar(value: Any) -> bool:
-    """Return whether a value is a numpy scalar with fields, such as ``table[0]``.
+    """Return whether a numpy scalar has fields, such as ``table[0]``, and so is no plain leaf.
 
     Other scalars never change; the fields of this one can be set, and its memory may be that of an
     array: ``np.asarray(value)`` is a view of it.
@@ -508,7 +508,7 @@ def _packed(items: Any) -> np.ndarray[Any, Any] | None:
 
 
 def _versions(metadata: Any, path: Path) -> list[Any]:
-    """Flatten the versions (``_metadata``) of a container that is a module's state dict."""
+    """Flatten the versions of parts (``_metadata``) in a container that is a state dict."""
     form = [[part, dict(facts)] for part, facts in dict(metadata).items()]
     try:
         same = json.loads(json.dumps(form, allow_nan=False)) == form

@@ -9,7 +9,7 @@ import pytest
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.compare import same_bits
-from jobrun.values.containers import (
+from jobrun.values.container_flattening import (
     describe_tree,
     flatten,
     is_tree,
