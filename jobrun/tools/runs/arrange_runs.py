@@ -282,7 +282,7 @@ def _differs(runs: Sequence[RunSummary], column: str) -> bool:
 
 
 def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
-    """List the columns of a table for params or metrics that any of the runs has."""
+    """List, for the arranged runs, every column of params or metrics that at least one has."""
     # Most runs of a job have the same: a set of their keys is compared before each is looked at.
     found: dict[str, None] = {}
     for run in runs:
@@ -293,7 +293,7 @@ def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
 
 
 def render_csv(runs: Sequence[RunSummary]) -> str:
-    """Render arranged runs as CSV text, with all params and metrics and all digits."""
+    """Arrange runs as CSV text, with all params and metrics and all digits."""
     columns = [*_union(runs, PARAMS), *_union(runs, METRICS)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
