@@ -124,7 +124,7 @@ class _Parameters:
         return self.counted - self.changed.keys() - self.bound.keys()
 
     def dropped(self) -> dict[str, Place]:
-        """Return a used net's parameters that its steps overwrite before using them, and where."""
+        """Return a used net's parameters that its steps only bind again, without use, and where."""
         return {name: place for name, place in self.bound.items() if place is not None}
 
 
