@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _is_supervised(given: Sequence[str]) -> bool:
-    """Return whether ``__main__`` runs this command line in a supervised child process.
+    """Decide at the entry point ``__main__.py`` whether a command gets a supervised child process.
 
     Options before the command take no values.
     """
@@ -57,13 +57,13 @@ def _is_supervised(given: Sequence[str]) -> bool:
 
 
 def _fix_hash_seed() -> None:
-    """Restart ``python -m jobrun`` with a fixed hash seed unless ``PYTHONHASHSEED`` gives one."""
+    """Start the entry point ``__main__.py`` again where ``PYTHONHASHSEED`` is random, with 0."""
     if os.environ.get("PYTHONHASHSEED", "random") in {"", "random"} and _can_start_again():
         start_again("0")
 
 
 def _can_start_again() -> bool:
-    """Return whether ``__main__`` can restart Python with this command line and a hash seed.
+    """Return whether the entry point ``__main__.py`` may start its own command line again.
 
     Else the program that called ``main`` would be started again, or this one without end.
     """
@@ -73,7 +73,7 @@ def _can_start_again() -> bool:
 
 
 def start_again(hash_seed: str) -> None:
-    """Replace the process of ``__main__`` by one with equal ``sys.argv`` and another hash seed."""
+    """Start the entry point ``__main__.py`` again in this process, with the given hash seed."""
     os.environ["PYTHONHASHSEED"] = hash_seed
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - ourselves
 
@@ -107,7 +107,7 @@ def _run_supervised(given: list[str]) -> int:
 
 
 def _killed_for_memory() -> int:
-    """Count the kernel's OOM kills, which ``__main__`` compares before and after a command."""
+    """Count, for the entry point ``__main__.py``, the kernel's OOM kills since the last boot."""
     from jobrun.core.system_calls import read_proc  # noqa: PLC0415 - other commands do without
 
     counts = dict(line.split() for line in read_proc("vmstat").splitlines())
@@ -115,7 +115,7 @@ def _killed_for_memory() -> int:
 
 
 def _open_standard_streams() -> None:
-    """Open the null device, when ``__main__`` starts, for each standard stream that is closed.
+    """Open the null device for each closed standard stream, at the entry point ``__main__.py``.
 
     Else the next file opened, which may be a checkpoint, gets its number, and whatever a
     library prints goes into that file.

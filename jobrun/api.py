@@ -84,7 +84,7 @@ def load(
 
 
 def prepare(source: Source) -> Prepared:
-    """Check a spec, or a job built in Python, as a whole; execute nothing of it.
+    """Provide ``prepare()`` of the Python API ``import jobrun``: check a spec or job, run nothing.
 
     Args:
         source: A spec's path, a loaded spec, a ``Job`` made by plain constructors, or what
@@ -231,7 +231,7 @@ def fork_from(
 def inspect_checkpoint(
     target: str | os.PathLike[str], run_dir: str | os.PathLike[str] = _RUNS
 ) -> Inspection:
-    """Provide ``jobrun.inspect()``: verify a checkpoint, and return what it holds.
+    """Provide ``inspect()`` of the Python API ``import jobrun``: verify a checkpoint and return it.
 
     Args:
         target: A ``.h5`` file, an epoch's directory, a run, or ``RUN@EPOCH``; or the URL of a
@@ -250,7 +250,7 @@ def inspect_checkpoint(
 
 
 def list_stored_runs(run_dir: str | os.PathLike[str] = _RUNS, job: str = "") -> StoredRuns:
-    """Provide ``jobrun.runs()``: list stored runs, to read their params, metrics, blobs and logs.
+    """Provide ``runs()`` of the Python API ``import jobrun``: list the stored runs of a directory.
 
     Args:
         run_dir: The directory of the runs.
@@ -284,7 +284,7 @@ def list_stored_runs(run_dir: str | os.PathLike[str] = _RUNS, job: str = "") -> 
 
 
 def steps(*parts: str | Step) -> tuple[Step, ...]:
-    """Provide ``jobrun.steps()``: build a task's steps from statements and constructed steps.
+    """Provide ``steps()`` of the Python API ``import jobrun``: build steps from texts and steps.
 
     Statements next to each other become one net.
 
@@ -334,7 +334,7 @@ def _with_news(
 
 
 def _usable(options: RunOptions) -> RunOptions:
-    """Check the limits in options given to ``import jobrun``, and make their ``run_dir`` a path.
+    """Check the limits that a caller of the Python API gives, and make its ``run_dir`` a path.
 
     Raises:
         UsageError: E403, a limit is negative or no number.

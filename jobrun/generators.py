@@ -33,7 +33,7 @@ class Generators:
     """
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of the global random generators (Python, numpy, PyTorch) for a blob."""
+        """Return what ``jobrun.generators`` saves: the states of Python, numpy and PyTorch."""
         state: dict[str, Any] = {
             "python": random.getstate(),
             "numpy": np.random.get_state(legacy=False),  # noqa: NPY002 - it is this state that is kept
@@ -46,7 +46,7 @@ class Generators:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the global random generators (Python, numpy, PyTorch) to states from a blob.
+        """Restore what ``jobrun.generators`` saved: the states of Python, numpy and PyTorch.
 
         Raises:
             RuntimeError: There are other devices than those that were saved.
@@ -60,7 +60,7 @@ class Generators:
 
 
 def seeded(rng: np.random.Generator, *, torch: bool = False) -> Generators:
-    """Seed the global random generators of Python, numpy, PyTorch; return an object of them.
+    """Provide ``jobrun.generators.seeded``: seed the generators of Python, numpy and PyTorch.
 
     Args:
         rng: Where the seeds come from; a step has one, from the seed of the job.

@@ -108,7 +108,7 @@ class CommandGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete the name of a command of the app, or an option in front of it."""
+        """Complete a command's name from the app's table of commands, or an option before it."""
         found = [
             CompletionItem(name, help=text)
             for name, (_, text) in COMMANDS.items()
@@ -128,7 +128,7 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that ``args[0]`` names in the table, or suggest the nearest.
+        """Look ``args[0]`` up in the app's table of commands; if missing, suggest the nearest.
 
         Raises:
             UsageError: There is no such command.

@@ -106,7 +106,7 @@ def _metrics(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
 
 
 def _settings(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    """List completions of ``--set``: the params of the spec named earlier on the line."""
+    """List the names that complete ``--set``: params of the spec given earlier on the line."""
     from jobrun.spec.load import load_spec  # noqa: PLC0415
 
     del incomplete

@@ -101,7 +101,7 @@ _MOST_PROCESSES = 6
 
 
 def list_times(times: TimeUse) -> list[str]:
-    """Format a breakdown of a run's time for commands, a line a row: ``91 % 5.3 s computing``."""
+    """Format a run's times as output of commands, a line per activity: ``91 % 5.3 s computing``."""
     whole = times.total_s or 1.0
     rows = [one for one in times.rows() if one[1] >= _LEAST_PART * whole]
     spans = [span(seconds) for _, seconds in rows]

@@ -56,7 +56,7 @@ class Duration(_SecondsType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Convert a duration, the text of an option of executing commands, to seconds.
+        """Convert an option's duration, such as ``90s``, to seconds.
 
         Raises:
             click.BadParameter: It has no unit, or is no number.
@@ -108,7 +108,7 @@ class Command(click.Command):
                 )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the options of one command; for an unknown option, suggest the nearest one.
+        """Parse a command's options; for one that it does not have, suggest its nearest option.
 
         Raises:
             UsageError: An option is not known.
@@ -132,7 +132,7 @@ def _heading(param: click.Option) -> str:
 
 @contextmanager
 def suggesting_nearest_option(context: click.Context) -> Iterator[None]:
-    """Turn click's error for an unknown option into one that suggests the nearest.
+    """Suggest, for an unknown option, the nearest of the options that the command has.
 
     Raises:
         UsageError: An option is not known.

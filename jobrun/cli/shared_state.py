@@ -88,7 +88,7 @@ class SharedState:
         return os.fstat(self._news).st_size > self._news_read
 
     def run(self, work: Callable[[], int]) -> int:
-        """Run the command in the child, and record its exit code in the shared state."""
+        """Run the command in the child; write its exit code to memory shared with the parent."""
         self._pid = os.getpid()
         STREAMS.use_files(self.output)
         faulthandler.enable(self._stacks)
@@ -106,7 +106,7 @@ class SharedState:
         return code
 
     def _record_caller(self, leave: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
-        """Wrap ``os._exit`` in the supervised child so that shared state records who called it."""
+        """Wrap ``os._exit`` to write its caller into the memory that child and parent share."""
 
         def _exit(status: int) -> NoReturn:
             if os.getpid() == self._pid and self.exit_code is None:

@@ -216,14 +216,14 @@ class _Supervisor:
                 self._end_at = time.monotonic() + _REACTION_S
 
     def _grace_deadline(self) -> str:
-        """Render the deadline that the supervisor sets after a grace period, and the group's name.
+        """Render the supervisor's deadline after a grace period, and the running group.
 
         Between groups there is nothing: a save that has begun is waited for.
         """
         return f"{self._grace_ends_at + _ENDING_S}\n{self._shared.read('group')}"
 
     def _end(self) -> None:
-        """Kill the child from the supervisor: by SIGABRT, for its stacks, and later by SIGKILL."""
+        """Kill, as its supervisor, a child that does not end: by SIGABRT, later by SIGKILL."""
         late_s = time.monotonic() - self._end_at
         self._send(signal.SIGABRT if late_s < _REACTION_S else signal.SIGKILL)
 
@@ -257,7 +257,7 @@ class _Supervisor:
 
 
 def _is_not_ignored(number: int) -> bool:
-    """Return whether the supervisor is to relay a signal: not one it ignores, as with ``nohup``."""
+    """Return whether the supervisor forwards a signal to its child: not if ignored (``nohup``)."""
     return signal.getsignal(number) is not signal.SIG_IGN
 
 

@@ -48,7 +48,7 @@ class LimitRecorder:
         self._lock = Lock()
 
     def listen(self, event: Event) -> None:
-        """Record for the watchdog in the parent process which task reaches its time limit first."""
+        """Note for the watchdog when a running task will be far over its time limit."""
         match event:
             case TaskLimited() if event.pid == self._pid:
                 over_s = time.monotonic() + event.limit_s + event.grace_s + _LAST_S

@@ -86,7 +86,7 @@ class Analysis:
         return kept
 
     def check_other_groups(self, kept: Mapping[str, KeptNames]) -> None:
-        """Check the groups after init while groups are analysed; they start with the kept names."""
+        """Analyse the groups after init, which begin with the names that each node keeps."""
         names = self._kept = names_of(kept)
         owned = {
             node: ProtectedNames(
@@ -112,7 +112,7 @@ class Analysis:
         )
 
     def _unshared_pairs(self, node: str) -> UnsharedPairs:
-        """Return, by the analysis of a group, blobs that callables must not let share memory."""
+        """Cache, in the ``Analysis`` of a job's groups, the blobs that must not share memory."""
         if node not in self._apart:
             kept = self._kept.get(node, frozenset())
             objects = self._callables.get(node, frozenset())
@@ -122,7 +122,7 @@ class Analysis:
         return self._apart[node]
 
     def exactness(self, stop: Iterable[StopCondition], *probes: Probe) -> Exactness:
-        """Find, after groups are analysed, what makes each of them inexact, or the given probes."""
+        """Determine, by the ``Analysis`` of a job's groups, what makes groups or probes inexact."""
         return add_probes(find_inexactness(self._groups, self._views), stop, *probes)
 
     def _check_group(

@@ -67,7 +67,7 @@ def compile_job(loaded: LoadedSpec) -> Compiled:
 
 
 def complete(job: Job) -> Compiled:
-    """Compile a job that was built in Python: run the whole pipeline, from its own lowering on.
+    """Complete a ``Job`` built in Python by the pipeline that compiles specs, from lowering on.
 
     Filled in are the paths of tasks and steps, the workspace of every name, the node of every
     blob and output that is read, state and constants, the nodes to checkpoint, and whether the
@@ -116,7 +116,7 @@ class _Analysed:
 
 
 def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
-    """Run the analysis stage of compiling a job: which names exist where, and which are state."""
+    """Analyse the groups, a stage in the pipeline that compiles a job: find names and state."""
     analysis = Analysis(draft, faults)
     analysis.check_tasks()
     state_dirs = find_state_dirs(draft.groups)
@@ -132,7 +132,7 @@ def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
 
 
 def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
-    """Run the checks stage of compiling a job: of the whole; analysis has checked its groups."""
+    """Run the checks of the whole job, a stage in the pipeline that compiles it."""
     policy, saved_at = analysed.policy, draft.saved_nodes_at
     check_pipelines(draft.groups, draft.job.queues, faults)
     check_reader_order(draft.groups, faults)
@@ -143,7 +143,7 @@ def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
 
 
 def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) -> Conditions:
-    """Run the stage of compiling a job that resolves conditions, and add the end of all data."""
+    """Resolve the job's conditions and end of data, a stage in the pipeline that compiles it."""
     found = resolve_conditions(draft, names_of(analysed.kept), analysed.analysis.outputs, faults)
     check_readers_end(draft.groups, found.stop, faults)
     stop = (*found.stop, *find_end_of_data(draft.groups, found.stop))
@@ -153,7 +153,7 @@ def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) ->
 
 
 def _assemble(draft: JobDraft, analysed: _Analysed, conditions: Conditions) -> Job:
-    """Run the last stage of the compiler: assemble the job from its draft, which has no faults."""
+    """Assemble the ``Job`` from its draft, the last stage in the pipeline that compiles it."""
     analysis, cluster = analysed.analysis, draft.job.cluster
     init = add_position_setup(analysis.assemble_group("init"), draft.groups)
     kept = analysed.kept

@@ -81,7 +81,7 @@ class AccessFinder:
         return tuple(one.name for one in arguments if isinstance(one, Name))
 
     def of_op(self, op: Op) -> Access:
-        """Find the blobs that one operator of a net reads, binds, changes and deletes."""
+        """Return an operator's access to blobs: those it reads, binds, changes and deletes."""
         access = Access()
         match op:
             case Assign():
@@ -102,7 +102,7 @@ class AccessFinder:
         return access
 
     def of_step(self, step: Step) -> Access:
-        """Find the blobs that one step reads, binds and changes, without the steps inside it."""
+        """Return a step's access to blobs: those it reads, binds, changes; not of inner steps."""
         if isinstance(step, Net):
             return _join(self.of_op(op) for op in step.ops)
         access = self.of_expr(*expressions(step))

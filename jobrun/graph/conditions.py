@@ -95,5 +95,5 @@ class Exactness:
 
     @property
     def exact(self) -> bool:
-        """Whether there is no reason why a resumed run of the job may differ in its bits."""
+        """Whether this ``Exactness`` has no reason why a resumed run may differ in its bits."""
         return not self.reasons

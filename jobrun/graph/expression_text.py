@@ -62,7 +62,7 @@ def render_expr(expr: Expr) -> str:
 
 
 def render_text(text: Text) -> str:
-    """Render a text with ``{holes}`` for expressions as it is written in a spec, without quotes."""
+    """Render a ``Text`` expression as written in a spec, with ``{holes}``, without quotes."""
     return "".join(_part(part, braces=True) for part in text.parts)
 
 

@@ -85,7 +85,7 @@ def _build_round(tasks: list[Task]) -> Step:
 
 
 def _wrap_body(task: Task) -> Loop:
-    """Wrap what was a task's body in a loop of one iteration, which its stops leave."""
+    """Wrap each former task of a group in a loop of one iteration, which its stops leave."""
     return Loop(Const(1), task.steps, task.path)
 
 

@@ -27,7 +27,7 @@ _Part = TypeVar("_Part", NodeSetup, NodeReport, RemoteNet)
 
 
 def remap_nodes(group: TaskGroup, remap: Remap) -> TaskGroup:
-    """Map the tasks of a group to other nodes; those on one node remain separate.
+    """Apply a mapping of nodes to a group: its tasks move; those on one node remain separate.
 
     Equal set-up and reports that are moved to one node run once there; remote nets follow their
     node.
@@ -75,7 +75,7 @@ def remap_nodes(group: TaskGroup, remap: Remap) -> TaskGroup:
 
 
 def tasks_by_node(group: TaskGroup, remap: Remap | None = None) -> dict[str, tuple[Task, ...]]:
-    """Group the tasks of a graph's group by node, in the order of first use.
+    """Group tasks by node, after a mapping of nodes if one is given, in order of first use.
 
     Args:
         group: The tasks.

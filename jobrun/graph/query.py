@@ -73,7 +73,7 @@ def find_objects(job: Job) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def kept_names(job: Job) -> dict[str, tuple[str, ...]]:
-    """List the names of state and constants that each node of a job keeps between epochs."""
+    """Query a job for the names of state and constants that each node keeps between epochs."""
     kept: dict[str, set[str]] = {node.name: set() for node in job.cluster}
     for node, names in (*job.state, *job.constants):
         kept[node].update(names)

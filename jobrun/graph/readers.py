@@ -171,7 +171,7 @@ class Queue:
 
 
 def record_path(task: str) -> str:
-    """Return the path of a task's block for each record of the reader or queue that it reads."""
+    """Return the path ``task/record`` of the steps run for each record of a reader or queue."""
     return f"{task}/record"
 
 

@@ -256,7 +256,7 @@ class DataFile:
     folder: str = ""
 
     def place(self) -> str:
-        """Describe the data file of a ``load`` or ``save`` step: its path and its member."""
+        """Return the path and member of a ``DataFile``, which a ``load`` or ``save`` step uses."""
         member = f"::{self.member}" if self.member else ""
         return f"{render_text(self.path)}{member}"
 
@@ -462,7 +462,7 @@ class PulledBlob:
     reduce: Reduction = "first"
 
     def line(self) -> str:
-        """Describe a blob that a ``pull`` step copies: names, nodes, how they are combined."""
+        """Describe a ``PulledBlob`` of a ``pull`` step: names, nodes, how values are combined."""
         first, last = self.nodes[0], self.nodes[-1]
         nodes = first if len(self.nodes) == 1 else f"{first} … {last}"
         return f"{self.blob} <- {self.reduce} of {self.name} on {nodes}"

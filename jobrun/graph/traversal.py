@@ -48,7 +48,7 @@ _PLAIN = frozenset(
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """Return the expressions directly inside one, to traverse its tree in the order of the text.
+    """Traverse an expression one level: return the expressions directly inside it, in order.
 
     Those of a ``Text`` are the values filled in; its ``Builtin`` parts are not expressions.
     """

@@ -298,5 +298,5 @@ class Job:
 
     @property
     def groups(self) -> tuple[TaskGroup, ...]:
-        """The task groups of a ``Job`` as one tuple: init, epoch, download and exit."""
+        """The groups of this ``Job`` as one tuple: init, epoch, download and exit."""
         return (self.init, self.epoch, self.download, self.exit)

@@ -204,7 +204,7 @@ def _put_together(reader: SpecReader, request: _Request) -> Mapping:
 
 
 def _substituted(root: Mapping, substitution: Substitution, params: ParamValues) -> dict[str, Any]:
-    """Run the stage of loading that substitutes ``${…}``: params in order, the seed, the rest."""
+    """Run the substitution stage of loading a spec: ``${…}`` in params, the seed, then the rest."""
     data: dict[str, Any] = {}
     declared = root.values.get("params")
     seed = root.values.get("seed")
@@ -228,7 +228,7 @@ def _substituted(root: Mapping, substitution: Substitution, params: ParamValues)
 def _without_secrets(
     root: Mapping, secrets: MappingType[str, Scalar | None], files: dict[str, str]
 ) -> Mapping:
-    """Remove secret params from the tree, and from the options, of a spec being loaded."""
+    """Remove, on loading a spec, its secret params from the tree and from the options."""
     declared = root.values.get("params")
     for name, given in secrets.items():
         node = declared.values[name] if isinstance(declared, Mapping) else None
@@ -329,7 +329,7 @@ MOST_NODES = 100_000
 
 
 def check_nodes(spec: JobSpec, source: SourceMap) -> list[Fault]:
-    """Check the nodes of a spec that is loaded: their number, names that differ only in case."""
+    """Check, on loading a spec, the number of its nodes, and names that differ only in case."""
     total = sum(node.count or 1 for node in spec.nodes.values())
     if total > MOST_NODES:
         message = f"{total:,} nodes; a job has at most {MOST_NODES:,}"

@@ -49,7 +49,7 @@ def expr(text: str) -> e.Expr:
 
 
 def op(text: str, path: str = "e/t/steps[0]") -> s.Op:
-    """Parse one statement into an operator, for a test's graph."""
+    """Build an operator of a test's graph from a statement: ``x += 1`` gives an ``Augment``."""
     node: Any = ast.parse(text).body[0]
     match node:
         case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):

@@ -113,7 +113,7 @@ def facts(rng, epoch, node, instance, run_dir):
 
 
 def forever(*parts: str | Step) -> Loop:
-    """Build an endless loop, to test that a session cancels it."""
+    """Build an endless loop for the contract tests of sessions, which cancel it."""
     return Loop(None, steps(*parts or ("spin = 1",)), "e/t/forever")
 
 
@@ -142,7 +142,7 @@ def read_saved(folder: Path, file: StoredFile, state: dict[str, tuple[str, ...]]
 
 
 def failing(said: str) -> Assert:
-    """Build a step that fails with a message, to test that a session reports it."""
+    """Build a failing step for the contract tests of sessions: its message must be reported."""
     return Assert(Const(False), text(said), "", path=f"e/{said}")
 
 
@@ -187,11 +187,11 @@ class SessionHarness:
         return repr(str(self.folder / name))
 
     def wait_for(self, name: str) -> Step:
-        """Build a step that waits for a file by that name, to order tasks in a session's test."""
+        """Build a step for the contract tests of sessions: it waits for a file of that name."""
         return call("contract_library:wait_for", path=self.flag(name))
 
     def touch(self, name: str) -> Step:
-        """Build a step that creates a file, to order tasks in tests of a session."""
+        """Build a step for the contract tests of sessions: it creates a file of that name."""
         return call("contract_library:touch", path=self.flag(name))
 
 

@@ -88,7 +88,7 @@ class SavedEpoch:
 
 
 def list_epochs(run: Run) -> list[SavedEpoch]:
-    """List the checkpoints of a run with their ages, sizes and metrics, without reading them.
+    """List a run's checkpoints for maintenance, by age, size and metrics, without reading them.
 
     One that a live run deletes meanwhile is left out.
 
@@ -251,7 +251,7 @@ def plan_pruning(found: Checkpoints, last: int = 0) -> Pruning:
 
 
 def prune(found: Checkpoints, last: int = 0) -> Pruning:
-    """Delete the checkpoints that ``plan_pruning`` returns; each disappears whole.
+    """Prune as maintenance of a run: delete the checkpoints that ``plan_pruning`` returns.
 
     Raises:
         LockedError: The run lives: it looks after its epochs itself.

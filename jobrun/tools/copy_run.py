@@ -127,7 +127,7 @@ def _copy_state(found: Checkpoints, epoch: int, place: Path) -> int:
 
 
 def _copy_lines(run: Path, staged: Path, name: str, epoch: int) -> None:
-    """Copy the lines of one of a run's logs up to an epoch; unreadable ones are left out."""
+    """Copy the lines of a log into the copied run, as far as its epoch; omit unreadable ones."""
 
     def write(file: IO[bytes]) -> None:
         for line in read_lines(run / name):

@@ -52,7 +52,7 @@ class Finding:
 
 
 def examine(run_dir: Path) -> tuple[Finding, ...]:
-    """Examine whether this machine, and the directory for runs, are fit for them.
+    """Measure the software, machine and directory for runs, and return the doctor's findings.
 
     The directory is made if it is missing, and taken away again; what is tried in it leaves
     nothing behind.

@@ -204,7 +204,7 @@ def _streams(form: Any) -> dict[str, str]:
 
 
 def sort_objects_first(blobs: tuple[BlobFacts, ...]) -> tuple[BlobFacts, ...]:
-    """Sort the blobs of an inspected checkpoint so that an object precedes its parts."""
+    """Sort the blobs of an ``Inspection`` so that an object precedes its parts."""
     order = {blob.name.partition("/")[0]: at for at, blob in reversed([*enumerate(blobs)])}
     return tuple(
         sorted(blobs, key=lambda b: (order[b.name.partition("/")[0]], not render_structure(b)))
@@ -212,7 +212,7 @@ def sort_objects_first(blobs: tuple[BlobFacts, ...]) -> tuple[BlobFacts, ...]:
 
 
 def checkpoint_directory(run: Run) -> Path:
-    """Return the directory of the checkpoints of a run to inspect."""
+    """Find where a run's checkpoints are, to read an ``Inspection``: by its spec if outside."""
     inside = run.path / "checkpoints"
     if DirectoryStore(str(inside)).epochs():
         return inside

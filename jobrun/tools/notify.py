@@ -72,7 +72,7 @@ def build_message(run: Path, news: News, exit_code: int | None, detail: str = ""
 
 
 def _newest_epoch(run: Path) -> int:
-    """Return the newest epoch that ended, which a process that crashed has not recorded; or -1."""
+    """Read which epoch ended last, for a notification about a crashed run; -1 if unknown."""
     try:
         return read_status(open_run(run)).epoch
     except (JobrunError, OSError):
@@ -116,7 +116,7 @@ def decode_targets(rows: Sequence[Mapping[str, Any]]) -> tuple[NotifyTarget, ...
 
 
 def main() -> int:
-    """Send the notification that standard input describes; print what failed on stderr."""
+    """Run ``python -m jobrun.tools.notify``: send the notification that stdin describes."""
     # The parent waits for signals that it blocks; a mail program must not inherit that.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     request = json.load(sys.stdin)

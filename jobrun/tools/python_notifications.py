@@ -38,13 +38,13 @@ class PythonNews:
         self.exit_code = 0
 
     def announce(self, targets: tuple[NotifyTarget, ...], run: str, stuck: str) -> None:
-        """Take the notification targets of a run that starts; send that it makes no progress."""
+        """Take the targets of a run started from Python; notify them of ``stuck`` unless empty."""
         self._targets, self._run = targets, Path(run)
         if stuck:
             self._start("no_progress", None, stuck)
 
     def listen(self, event: Event) -> None:
-        """Pass an event on, and send the news of a node that was lost."""
+        """Pass an event on; of a run started from Python, notify that a node was lost."""
         self._listener(event)
         if isinstance(event, NodeReplaced):
             self._start("node_lost", None, f"node '{event.node}' was lost")
@@ -70,7 +70,7 @@ class PythonNews:
             self._listener(Noted(words, "warning"))
 
     def _start(self, news: News, exit_code: int | None, detail: str) -> None:
-        """Start the thread that sends one notification to all targets that want it."""
+        """Start a thread that sends a notification of a run started from Python to its targets."""
         if any(news in target.on for target in self._targets):
             sender = threading.Thread(
                 target=self._send, args=(news, exit_code, detail), name="jobrun-news", daemon=True

@@ -173,7 +173,7 @@ def junit(results: Sequence[SmokeResult]) -> str:
 
 
 def markdown(results: Sequence[SmokeResult]) -> str:
-    """Render the results of smoke tests as a Markdown table for a CI step's summary."""
+    """Convert the ``SmokeResult`` of each spec to a row of a Markdown table, for a CI summary."""
     lines = ["| spec | result | epochs | seconds | why |", "|---|---|---|---|---|"]
     for one in results:
         mark = "✅" if one.good else "❌"

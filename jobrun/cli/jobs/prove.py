@@ -177,7 +177,7 @@ def _original(spec: str, job: Job, given: dict[str, Any]) -> Original | None:
 
 
 def _every_epoch(job: Job, overrides: tuple[str, ...]) -> tuple[str, ...]:
-    """Build overrides with which ``jobrun prove`` makes all copies save the same epochs.
+    """Add to the options ``--set`` of the command ``jobrun prove``: save all epochs if ``auto``.
 
     Which epochs ``every: auto`` saves depends on how busy the machine is.
     """

@@ -32,7 +32,7 @@ class SessionKind(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Complete the value of ``--session``, an option shared by commands that execute jobs."""
+        """Complete the value of the run option ``--session``, as of ``run`` and ``fork``."""
         del ctx, param
         known = ("threads", "processes", "ray", "ray:auto")
         return [CompletionItem(one) for one in known if one.startswith(incomplete)]
@@ -174,7 +174,7 @@ def drift_options(function: Function) -> Function:
 def spec_arguments(
     spec: str | None, values: tuple[str, ...], overrides: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Repeat the options ``--spec``, ``--values`` and ``--set`` as words of a new command line."""
+    """Repeat the run options ``--spec``, ``--values``, ``--set`` as words of a command line."""
     words = ["--spec", spec] if spec else []
     for name, texts in (("--values", values), ("--set", overrides)):
         words += [word for text in texts for word in (name, text)]
@@ -182,7 +182,7 @@ def spec_arguments(
 
 
 def _notify_targets(texts: tuple[str, ...]) -> tuple[NotifyTarget, ...]:
-    """Parse the values of ``--notify``, an option shared by commands that execute jobs.
+    """Parse the values of the run option ``--notify``, shared by ``run``, ``fork`` and others.
 
     Raises:
         UsageError: E223, one is neither a URL nor a command.

@@ -69,7 +69,7 @@ class _Sweep:
     aim: Objective
 
     def outcomes(self) -> list[Outcome]:
-        """Read the outcomes of all points for ``jobrun sweep``, from the runs of the points."""
+        """Collect, for what ``jobrun sweep`` prints, the outcome of each point of its design."""
         return [read_outcome(point, self.run_dir) for point in self.design.points]
 
 
@@ -158,7 +158,7 @@ def command(shell: Shell, /, spec: str, run_dir: str, **given: Any) -> int:
 
 
 def _watch(sweep: _Sweep, shell: Shell, given: dict[str, Any]) -> None:
-    """Print the table of points for ``jobrun sweep --status``, repeatedly with ``--watch``."""
+    """Implement ``jobrun sweep --status``: print the points, with ``--watch`` until they end."""
     folder = sweep_folder(sweep.run_dir, sweep.design.name)
     while True:
         live = is_live(folder)

@@ -116,7 +116,7 @@ def _expressions() -> str:
 
 
 def _wrapped(words: tuple[str, ...]) -> str:
-    """Wrap the words that a topic of ``jobrun explain`` lists over several aligned lines."""
+    """Wrap the words that a topic about the language lists over several aligned lines."""
     return textwrap.fill(" ".join(words), 84).replace("\n", "\n" + " " * 13)
 
 
@@ -158,7 +158,7 @@ def counterpart(given: str) -> str:
 
 
 def list_topics() -> list[str]:
-    """List the words that ``jobrun explain`` knows, but for codes."""
+    """List the names of all topics: of the language, manual pages, operators, draws and keys."""
     draws = (f"rng.{name}" for name in DRAWS)
     keys = list_key_words(list_key_tables())
     return [*TOPICS, *read_pages(), *OPERATORS, *draws, *keys]

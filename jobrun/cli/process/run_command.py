@@ -30,7 +30,7 @@ _LIMITS = {
 
 
 def invoke(arguments: Sequence[str], shared: SharedState | None = None) -> int:
-    """Invoke the command that a command line names, and return the exit code.
+    """Run one command line in this process, turn failures into messages, return the exit code.
 
     Args:
         arguments: Without the program's name.

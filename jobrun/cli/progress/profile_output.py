@@ -24,7 +24,7 @@ _MOST_ROWS = 10
 
 @contextmanager
 def profile_run(wanted: bool, shell: Shell) -> Iterator[Attach]:
-    """Profile the run within the context; afterwards print its tables and write the files.
+    """Profile a run for the option ``--profile``; then print and write the profile.
 
     However it ends: where the time goes is asked most of a run that was stopped. The live display
     lives within the context: the tables are printed when it has left the terminal.
@@ -105,7 +105,7 @@ def render_tables(found: Table, files: tuple[Path, ...], times: TimeUse | None =
 
 
 def _table(numbers: int, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Render a table that ``--profile`` prints; the first ``numbers`` columns are right-aligned."""
+    """Lay out a table of the printed profile; the first ``numbers`` columns are right-aligned."""
     widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
     lines = []
     for row in (head, *rows):

@@ -162,7 +162,7 @@ class RunState:
 
 
 def render_log(event: Logged) -> str:
-    """Render a text that a task logged as progress displays show it: ``lloyd: shift 0.02``."""
+    """Render a task's logged text as the run's state keeps it: ``lloyd: shift 0.02``."""
     text = visible(event.text.rstrip("\n"))
     return f"{event.task}: {text}" if event.task else text
 

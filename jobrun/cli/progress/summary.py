@@ -109,7 +109,7 @@ def render_result(result: RunResult, state: RunState) -> str:
 
 @contextmanager
 def note_saved_epoch(state: RunState) -> Iterator[None]:
-    """Add to an error that ends a run, as its summary would, which epoch is saved, and advice."""
+    """Add the summary's advice to an error that ends a run: which epoch is saved, and what next."""
     try:
         yield
     except JobrunError as error:

@@ -197,7 +197,7 @@ def render_heading(state: SweepState) -> str:
 
 
 def render_ended(event: PointEnded, state: SweepState, shell: Shell) -> list[str]:
-    """Render the displayed line of a sweep's point that has ended, with the first faults."""
+    """Render the line that a sweep's progress display leaves of an ended point, with its faults."""
     word = _WORDS.get(event.exit_code, f"failed with exit code {event.exit_code}")
     if event.exit_code < 0:
         word = f"killed by signal {-event.exit_code}"

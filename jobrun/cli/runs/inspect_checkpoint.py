@@ -206,7 +206,7 @@ def _contents(blob: BlobFacts) -> str:
 def draw_blobs(
     found: Inspection, files: tuple[FileFacts, ...], terminal: tuple[int, int], *, colours: bool
 ) -> list[str]:
-    """Draw all blobs of a checkpoint that can be drawn, as lines of characters.
+    """Draw on the terminal, for ``jobrun inspect-checkpoint``, each blob that can be drawn.
 
     Args:
         found: The checkpoint.
@@ -236,7 +236,7 @@ def _drawing(one: DrawnBlob, columns: int, *, colours: bool) -> list[str]:
 
 
 def draw_histogram(found: Histogram, columns: int) -> list[str]:
-    """Draw a blob's histogram in characters as vertical bars, with the ends of the axis below."""
+    """Draw a histogram on the terminal for ``jobrun inspect-checkpoint``, as vertical bars."""
     bars = _pooled(found.counts, columns)
     wide = max(1, min(4, columns // len(bars), 40 // len(bars)))
     eighths = [-(-bar * 8 * _HEIGHT // max(bars)) for bar in bars]
@@ -252,7 +252,7 @@ def draw_histogram(found: Histogram, columns: int) -> list[str]:
 
 
 def draw_picture(drawn: Picture, *, colours: bool) -> list[str]:
-    """Draw a picture in half-block characters, two rows a line; without colours one row a line."""
+    """Draw a picture on the terminal for ``jobrun inspect-checkpoint``, in half blocks."""
     # Between tiles there is nothing; elsewhere there is an item that is no number.
     blank = _NO_PLOT if drawn.tile else NOT_A_NUMBER
     rows = [[int(shade) or blank for shade in row] for row in drawn.shades]

@@ -86,7 +86,7 @@ def _say_lost(shell: Shell, run: Path) -> None:
 
 
 def _new_lines(path: Path, places: dict[Path, int], last: int | None) -> Iterator[str]:
-    """Read for ``jobrun logs --follow`` the complete lines that a log got since the last read."""
+    """Implement ``jobrun logs --follow``: read the complete lines added since the last look."""
     with os.fdopen(open_regular(path), "rb") as file:
         if path not in places and last is not None:
             places[path] = _start_of_last(file.fileno(), last)
@@ -101,7 +101,7 @@ def _new_lines(path: Path, places: dict[Path, int], last: int | None) -> Iterato
 
 
 def _start_of_last(descriptor: int, count: int) -> int:
-    """Find for ``jobrun logs --lines`` where the last ``count`` complete lines of a log begin."""
+    """Implement ``jobrun logs --lines``: find where the last complete lines of a log begin."""
     end = os.fstat(descriptor).st_size
     data, at = b"", end
     while at > 0 and data.count(b"\n") <= count and len(data) < _MOST_TAIL_BYTES:

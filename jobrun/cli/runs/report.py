@@ -103,7 +103,7 @@ def write_page(shell: Shell, page: str, out: str) -> None:
 
 
 def format_now() -> str:
-    """Format the current time as ``jobrun report`` puts it at the foot of its page."""
+    """Format the current time for the command ``jobrun report``, to put it on the page."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

@@ -119,7 +119,7 @@ def _list(shell: Shell, /, job: str, run_dir: str, **given: Any) -> None:
 def _selected(
     runs: Sequence[RunSummary], root: Path, now: datetime, given: dict[str, Any]
 ) -> list[RunSummary]:
-    """Select and sort the runs that the options of ``runs list`` ask for."""
+    """Apply the options of the command ``jobrun runs list`` that select and sort runs."""
     found = [
         one
         for one in runs

@@ -58,7 +58,7 @@ class RunsTable:
         self.left_out: dict[str, None] = {}
 
     def render(self, groups: Sequence[RunGroup]) -> list[str]:
-        """Render groups of runs as lines, with an empty line between groups."""
+        """Render the table of ``jobrun runs``: the rows of each group, with empty lines between."""
         # The words of a name find a run as long as no other run has them.
         words = Counter(run.words for group in groups for run in group.runs)
         lines: list[str] = []

@@ -66,7 +66,7 @@ def command(
 
 
 def _compare(faults: tuple[Fault, ...]) -> None:
-    """Raise data files that differ from their pins, or lack them, as errors of ``jobrun lock``."""
+    """Fail the command ``jobrun lock --check`` if data files differ from their pins."""
     if faults:
         raise ProofError(
             *(

@@ -74,7 +74,7 @@ def _listed(*, as_json: bool) -> str:
 
 
 def _write_all(folder: Path, files: Mapping[str, str]) -> None:
-    """Write all files of a template for ``jobrun new``, or none."""
+    """Write the files of a new spec for the command ``jobrun new``: all of them, or none."""
     written: list[Path] = []
     try:
         for name, text in files.items():

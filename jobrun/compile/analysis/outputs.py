@@ -38,7 +38,7 @@ class OutputTable:
         self._nodes = {node for task in self._tasks.values() for node in task.nodes}
 
     def has_task(self, name: str) -> bool:
-        """Return whether the table of outputs has a task of this name."""
+        """Return whether an output read ``task.output`` can name this task: the table has it."""
         return name in self._tasks
 
     def task_names(self) -> Iterable[str]:
@@ -160,7 +160,7 @@ class OutputTable:
 
     @staticmethod
     def _is_rebuilt(group: GroupDraft, node: str) -> bool:
-        """Return whether outputs of init on a node are made at every start (``rebuild``)."""
+        """Check, for reads of task outputs, whether init has a task with ``rebuild`` on a node."""
         return group.name == "init" and any(
             task.rebuild and node in task.nodes for task in group.tasks
         )
@@ -176,7 +176,7 @@ class OutputTable:
         return False
 
     def bind_nodes(self, graph: _Graph, node: str) -> _Graph:
-        """Fill in the node of each task output that a task, or steps, read."""
+        """Resolve reads of task outputs in part of a graph: fill in the node that each means."""
         return rewrite_parts(graph, OutputRead, lambda read: self._bind_node(read, node))
 
     def _bind_node(self, read: OutputRead, node: str) -> OutputRead:

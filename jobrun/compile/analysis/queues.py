@@ -212,7 +212,7 @@ def _map_successors(ends: Mapping[str, QueueEnds]) -> dict[int, list[int]]:
 
 
 def _find_reachable(start: int, table: Mapping[int, list[int]]) -> list[int]:
-    """Return the tasks that get records of the task ``start`` through one or more queues."""
+    """Follow queues from a task: return the tasks that get its records, directly or by others."""
     seen = {start}
     ready = [start]
     for one in ready:  # grows while it is read

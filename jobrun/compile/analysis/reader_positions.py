@@ -49,7 +49,7 @@ _ENDLESS_MEND = "add {epochs: N} to 'stop', or {endless: true}"
 
 
 def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
-    """Return the share of a reader's rows that a task reads on one of its nodes."""
+    """Divide a reader's rows between the nodes of a task: return the read of one node."""
     read = draft.records.read
     if not isinstance(read, ReadRecords) or read.reader.shard == "none":
         return read
@@ -59,7 +59,7 @@ def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
 def find_state_nodes(
     groups: Groups, cluster: Cluster, others: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """Find the nodes with state: those of init, those with positions of readers, and others."""
+    """Add the nodes with reader positions, and others, to those of init: the nodes with state."""
     used = dict.fromkeys(groups["init"].nodes())
     read_on = {node for _, task in walk_readers(groups) for node in task.nodes}
     late = read_on.union(others) - used.keys()
@@ -77,7 +77,7 @@ def add_positions(kept: Mapping[str, KeptNames], groups: Groups) -> dict[str, Ke
 
 
 def add_position_setup(init: TaskGroup, groups: Groups) -> TaskGroup:
-    """Add set-up to init that creates the positions of all readers, at the first record."""
+    """Create all reader positions, at the first record, by set-up that is added to init."""
     setups = tuple(
         NodeSetup(
             node,
@@ -92,7 +92,7 @@ def add_position_setup(init: TaskGroup, groups: Groups) -> TaskGroup:
 
 
 def remove_position_setup(init: TaskGroup) -> TaskGroup:
-    """Remove from init the set-up that creates the positions of readers."""
+    """Undo ``add_position_setup``: remove the creation of reader positions from init."""
     return replace(init, setup=tuple(one for one in init.setup if one.nets.name != _SETUP))
 
 
@@ -118,7 +118,7 @@ def check_reader_order(groups: Groups, faults: Faults) -> None:
 
 
 def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[StopWhen, ...]:
-    """Derive from the positions of readers a stop condition: no record is left.
+    """Derive, from the positions of readers, the stop condition that no record is left.
 
     It is added if every task of ``epoch`` depends on records of readers that do not restart: with
     other tasks an epoch without records may be intended, as it is with ``endless``.
@@ -147,7 +147,7 @@ def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[Sto
 
 
 def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Faults) -> None:
-    """Check that readers come to the end of their data, where no other condition ends the job."""
+    """Check that each reader's position comes to the end of data, if nothing else ends the job."""
     if not stop or any(isinstance(one, _BOUNDS) for one in stop):
         return
     mend = _ENDLESS_MEND
@@ -180,7 +180,7 @@ def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Fau
 def check_conditions_change(
     groups: Groups, stop: Sequence[StopCondition], others: Sequence[Probe], faults: Faults
 ) -> None:
-    """Check that epochs change some condition, where no reader's position ends the job.
+    """Check that a reader's position, or what epochs change, can make some condition end the job.
 
     Args:
         groups: The groups of the job.
@@ -217,7 +217,7 @@ def check_conditions_change(
 
 
 def _changed_names(group: GroupDraft, node: str) -> set[str]:
-    """Return the names on a node that an epoch changes, beside the positions of readers."""
+    """Collect the names that an epoch's steps change on a node, apart from reader positions."""
     finder = FlowAnalysis()
     for setup in group.setups.get(node, ()):
         finder.block(setup.init, setup.name)
@@ -243,7 +243,7 @@ def _written_names(steps: tuple[Step, ...]) -> set[str]:
 
 
 def _may_change(part: Expr, changed: Mapping[str, set[str]], tasks: Collection[str]) -> bool:
-    """Return whether a part of a condition may change: by an epoch, or a reader's position."""
+    """Return whether epochs may change part of a condition; a reader's position always may."""
     match part:
         case NodeBlob():
             # A position of a reader or a state directory: its name cannot be written in a step.
@@ -274,7 +274,7 @@ def _count_shares(groups: Groups) -> dict[str, dict[str, tuple[Reader, int]]]:
 
 
 def _check_group_order(group: GroupDraft, faults: Faults) -> None:
-    """Check that a group's tasks that change the same reader's position on a node are ordered."""
+    """Check the order of reads: tasks that move the same reader's position must not run at once."""
     seen: dict[tuple[str, str], list[TaskDraft]] = {}
     for reader, task in walk_readers({group.name: group}):
         for one in readers_in(reader):

@@ -57,13 +57,13 @@ class NodeView:
         return Scope.GROUP if name in self.group_names else None
 
     def report_uses(self, report: Report) -> NameUses:
-        """Collect the names that a report uses, to find their workspaces (scopes)."""
+        """Collect the names in a report's steps, for the compiler to find their scopes."""
         finder = FlowAnalysis()
         finder.block(report.steps, report.path)
         return finder.uses
 
     def scopes(self, task: TaskDraft) -> Scopes:
-        """Return the scope of each name that a task uses on this node, sorted by name."""
+        """Find the scope on this node of each name of a task, as the compiler assigns it."""
         return tuple((name, self.scope(task, name)) for name in sorted(task.flow.names()))
 
     def outer_scopes(self, names: set[str]) -> Scopes:
@@ -71,7 +71,7 @@ class NodeView:
         return tuple((name, self.shared_scope(name) or Scope.GROUP) for name in sorted(names))
 
     def report_scopes(self, names: set[str]) -> Scopes:
-        """Return the workspaces (scopes) that hold the names of a report."""
+        """Find the scope on this node of each name of a report, as the compiler assigns it."""
         return tuple((name, self.shared_scope(name) or Scope.TASK) for name in sorted(names))
 
 
@@ -98,7 +98,7 @@ def build_node_views(group: GroupDraft, start: Mapping[str, frozenset[str]]) -> 
 
 
 def own_global_names(task: TaskDraft) -> frozenset[str]:
-    """Return the names with the node as scope that a global task makes, without its set-up's."""
+    """Return the names whose scope is the node since a global task binds them, not its set-up."""
     return frozenset(_global_names(task)) if task.is_global else frozenset()
 
 
@@ -140,7 +140,7 @@ def _is_temporary(task: TaskDraft, name: str) -> bool:
 
 
 def find_write_place(task: TaskDraft, name: str) -> Place:
-    """Find where a task first writes a name of an outer scope, or else the task's place."""
+    """Find where a task first writes a name of an outer scope, for messages; else its own place."""
     flow = task.flow
     for uses in (flow.once, flow.inner, flow.reporting):
         place = uses.writes.get(name) or uses.atomic.get(name)

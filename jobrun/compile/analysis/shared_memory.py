@@ -73,7 +73,7 @@ class _Point:
     after: list[_Point] = field(default_factory=list)
 
     def is_over(self, name: str) -> bool:
-        """Return whether a blob shares memory no longer after this point: bound or deleted."""
+        """Return whether aliasing of a blob ends at this analysed point: it is bound or deleted."""
         if self.keeps is not None and name not in self.keeps:
             return True
         return name in self.binds or name in self.ends
@@ -173,7 +173,7 @@ class _ControlFlow:
         exprs: Iterable[Expr] = (),
         call: CallPython | None = None,
     ) -> _Point:
-        """Add a point to the control flow in which the analysis searches for shared memory."""
+        """Add a point to those that the compiler's analysis of shared memory searches."""
         made = _Point(
             self._watched.union(access.reads, access.atomic),
             frozenset((*access.changes, *access.atomic, *_changed_views(exprs))),
@@ -243,7 +243,7 @@ class _ControlFlow:
         add: Callable[[list[_Point]], list[_Point]],
         ends: list[_Point],
     ) -> list[_Point]:
-        """Add reports to the control flow on which shared memory is searched."""
+        """Add the reports to the points that the compiler's analysis of shared memory searches."""
         if not reports:
             return add(ends)
         outer = self._watched
@@ -367,7 +367,7 @@ def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
 
 
 def _find_stale(point: _Point, pair: Pair) -> str:
-    """Return the blob of a pair that would change with the other, if they shared memory."""
+    """Return, where a point changes one blob of a pair, the other: shared memory changes it too."""
     first, second = pair
     if first in point.changes:
         return second
@@ -385,7 +385,7 @@ def _propagate(point: _Point, pair: Pair) -> Iterator[Pair]:
 
 
 def _changed_views(exprs: Iterable[Expr]) -> Iterator[str]:
-    """Yield blobs changed through shared memory, by an operator on a view: ``add_at(M[0], …)``."""
+    """Find aliases that a call changes, to analyse shared memory: ``M`` in ``add_at(M[0], …)``."""
     for whole in exprs:
         for expr in walk_expr(whole):
             known = OPERATORS.get(expr.function) if isinstance(expr, Call) else None

@@ -147,7 +147,7 @@ def check_layouts(
 
 
 def check_types(job: Job, faults: Faults) -> None:
-    """Check that state declared to be divided by rows (``layouts``) is not a scalar."""
+    """Check the ``layouts`` of declared state: what is divided by rows must not be a scalar."""
     types = infer_job_types(job)
     owned = types.owned
     for one in job.layouts:

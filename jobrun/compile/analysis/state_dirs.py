@@ -45,7 +45,7 @@ def add_state_dirs(kept: Mapping[str, KeptNames], state_dirs: StateDirs) -> dict
 
 
 def add_state_dir_setup(init: TaskGroup, state_dirs: StateDirs) -> TaskGroup:
-    """Add set-up to init that makes each state directory, empty."""
+    """Add to init, as set-up, the creation of each program's ``state_dir``, empty at first."""
     setups = tuple(
         NodeSetup(
             node,
@@ -65,7 +65,7 @@ def remove_state_dir_setup(init: TaskGroup) -> TaskGroup:
 def check_state_dirs(
     state_dirs: StateDirs, policy: CheckpointPolicy, saved_at: Origin, faults: Faults
 ) -> None:
-    """Check that the nodes with state directories are saved."""
+    """Report each ``state_dir`` of a program as a fault of the job where its node is not saved."""
     for node, blobs in state_dirs.items():
         if node not in policy.nodes:
             name = next(iter(blobs.values())).state_dir

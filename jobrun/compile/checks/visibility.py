@@ -152,7 +152,7 @@ class VisibilityCheck:
                 )
 
     def _check_fields(self, task: TaskDraft) -> None:
-        """Check that records do not overwrite a protected blob that is visible to other tasks."""
+        """Check which visible blobs the fields of a record would overwrite: no protected one."""
         read = task.records.read
         for name in task.records.fields:
             scope = self.view.shared_scope(name)

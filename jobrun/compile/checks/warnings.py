@@ -56,7 +56,7 @@ def warn_of_mistakes(
 
 
 def _warn_of_remote_results(groups: Groups, faults: Faults) -> None:
-    """Warn of tasks that write into ``${run.dir}`` on nodes that may not see that directory."""
+    """Warn of a probable mistake: writing into ``${run.dir}`` on a node that may not see it."""
     for task in (task for group in groups.values() for task in group.tasks):
         if any(_writes_into_run(task)):
             faults.warn(
@@ -95,7 +95,7 @@ def _fetches(task: TaskDraft) -> Iterator[bool]:
 
 
 def _is_input(parts: tuple[object, ...]) -> bool:
-    """Return whether a path lies outside ``${run.dir}``, for warnings about files."""
+    """Return whether a path may be an input, of which to warn: it lies outside ``${run.dir}``."""
     return not any(isinstance(part, Builtin) and part.name == "run.dir" for part in parts)
 
 

@@ -66,7 +66,7 @@ class CallFaults:
 
 
 def check_call(call: Call, operator: OpDef) -> tuple[Call, list[CallFault]]:
-    """Check a call's count of arguments, keywords and targets; return it with dtypes resolved."""
+    """Check a call in an expression to an operator: count, keywords, targets; resolve dtypes."""
     title = f"{operator.name}{operator.signature}"
     faults = CallFaults(title)
     signature = operator.parameters
@@ -77,14 +77,14 @@ def check_call(call: Call, operator: OpDef) -> tuple[Call, list[CallFault]]:
 
 
 def check_draw(draw: Draw, method: DrawDef) -> tuple[Draw, list[CallFault]]:
-    """Check a call of a method of ``rng`` against its signature; resolve its dtype arguments."""
+    """Check the arguments of a call in an expression to a method of ``rng``; resolve its dtypes."""
     faults = CallFaults(f"rng.{method.name}{method.signature}")
     _check_count(draw.args, draw.kwargs, method.parameters, faults)
     return _resolve_dtypes(draw, method.parameters, faults), faults.faults
 
 
 def require_valid_call(call: Call, operator: OpDef, origin: Origin, path: str) -> Call:
-    """Check the call of a step ``{op: …}`` by the function's signature; raise all faults.
+    """Check a call by the signature of its function, and raise all faults together.
 
     Raises:
         SpecError: The call is not valid; with all its faults (E105, E114, E118).
@@ -165,7 +165,7 @@ def _resolve_dtypes(call: _CallOrDraw, signature: Signature, faults: CallFaults)
 
 
 def _resolve_dtype(value: Expr, argument: int | str, faults: CallFaults) -> Expr:
-    """Resolve the argument of a checked call that must be a dtype, known before the job runs."""
+    """Resolve an argument of a call in an expression that must be a dtype, known before the run."""
     match value:
         case Dtype() | Const(value=None, ellipsis=False) | Attribute(name="dtype"):
             return value

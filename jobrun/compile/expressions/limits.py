@@ -80,7 +80,7 @@ def may_be_text(expr: Expr) -> bool:
 
 
 def repeats_too_much(expr: Binary) -> bool:
-    """Return whether a product repeats text, or repeats a list beyond the limit."""
+    """Return whether an expression breaks the limits by repetition: of text, or of a long list."""
     if expr.operator != "*":
         return False
     if may_be_text(expr):

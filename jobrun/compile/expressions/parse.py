@@ -57,7 +57,7 @@ def parse_expression(value: Any, origin: Origin, path: str, params: Params) -> E
 
 
 def parse_statement(text: str, origin: Origin, path: str, params: Params) -> Op:
-    """Parse the text of one statement into a frozen tree: assignment, effect or deletion.
+    """Parse a whole statement, from its text in the spec to a frozen tree (an ``Op``).
 
     Args:
         text: The statement.

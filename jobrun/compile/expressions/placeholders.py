@@ -19,7 +19,7 @@ _PLACEHOLDER = re.compile(r"\$\$|\$\{([^{}]*)(\}?)")
 
 
 def split_placeholders(text: str, scalar: SourceText, at: int | None) -> list[Part]:
-    """Split text at placeholders ``${name}`` into literals and builtins; ``$$`` is a dollar.
+    """Split text at ``${run.dir}`` and other placeholders for run time; ``$$`` is a dollar.
 
     Args:
         text: The text to split.
@@ -50,7 +50,7 @@ def split_placeholders(text: str, scalar: SourceText, at: int | None) -> list[Pa
 
 
 def merge_literals(parts: list[Part]) -> list[Part]:
-    """Join neighbouring literals of a text that was split at placeholders; drop empty ones."""
+    """Join neighbouring literals between the placeholders of a text; drop empty ones."""
     joined: list[Part] = []
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):

@@ -99,7 +99,7 @@ class SourceText:
 
 
 def parse_python_expression(scalar: SourceText) -> ast.expr:
-    """Parse the source text as one Python expression, into Python's own tree.
+    """Parse the text of one expression by Python's own parser, to its ``ast``.
 
     Raises:
         SpecError: E100, E101, E108 or E112, if it is not one.
@@ -153,7 +153,7 @@ def _parse(scalar: SourceText, mode: Literal["eval", "exec"]) -> ast.AST:
 
 
 def _require_parsable(scalar: SourceText) -> None:
-    """Raise a fault for text that Python's parser should not even see, such as NULs."""
+    """Refuse text that must not reach Python's own parser: empty, too long, or with NULs."""
     text = scalar.text
     if _PLAIN.fullmatch(text) is not None:
         return
@@ -182,7 +182,7 @@ def _require_parsable(scalar: SourceText) -> None:
 
 
 def _require_normal_form(scalar: SourceText) -> None:
-    """Refuse letters in a text that Python's parser would normalise (NFKC) to other ones."""
+    """Refuse letters that Python's own parser would replace by others (NFKC) in names."""
     for word in _WORD.finditer(scalar.text):
         read = unicodedata.normalize("NFKC", word[0])
         if read != word[0]:
@@ -238,7 +238,7 @@ def _syntax_fault(scalar: SourceText, error: SyntaxError, mode: str) -> Fault:
 
 
 def _foreign_fault(scalar: SourceText, mode: str) -> Fault | None:
-    """Find syntax of other languages, such as ``&&``, that Python's parser refuses."""
+    """Find what Python's own parser refuses in a text as another language's syntax: ``&&``."""
     plain = [" "] * len(scalar.text)
     for at, character in outside_strings(scalar.text):
         plain[at] = character
@@ -272,13 +272,13 @@ class Findings:
     def add(
         self, code: Code, message: str, mend: str, node: ast.expr | ast.stmt | ast.keyword | None
     ) -> None:
-        """Add a fault at a node of Python's syntax tree, or about the text as a whole."""
+        """Add a fault about a node of Python's ``ast``, or about the text as a whole."""
         at = None if node is None else self.scalar.at(node)
         length = 1 if node is None else self.scalar.length(node)
         self.faults.append(self.scalar.fault(code, message, mend, at, length))
 
     def raise_if_any(self) -> None:
-        """Raise all faults found in Python's syntax tree of an expression together.
+        """Raise together all faults that were found at nodes of Python's ``ast``.
 
         Raises:
             SpecError: There is at least one.

@@ -206,7 +206,7 @@ class Translator:
         return checked
 
     def _cast(self, node: ast.Call, dtype: str) -> Expr:
-        """Translate the call of a cast in Python's syntax tree: ``float32(x)`` to ``astype``."""
+        """Translate a cast ``float32(x)`` in Python's syntax tree to a call of ``astype``."""
         args, kwargs = self._arguments(node)
         if len(args) != 1 or kwargs:
             message = f"{dtype} takes 1 argument"
@@ -279,7 +279,7 @@ class Translator:
         return self.check_size(found, node)
 
     def check_size(self, found: Binary, node: ast.expr | ast.stmt) -> Expr:
-        """Check a translated operator: ``%`` must not format text, ``*`` make no huge constant."""
+        """Check a ``%`` or ``*`` translated from the ``ast``: no formatted text, no huge value."""
         if found.operator == "%" and limits.may_be_text(found.left):
             mend = "text is formatted by log and message: log: '{x:.3f}'"
             self.findings.add("E116", "text does not support '%'", mend, node)
@@ -363,7 +363,7 @@ _TRANSLATIONS: dict[type[ast.expr], Callable[[Translator, Any], Expr]] = {
 
 
 def _root_name(node: ast.expr) -> str:
-    """Return the first name of a dotted name in the Python syntax tree to translate, or ""."""
+    """Return the first name of a dotted name in the ``ast`` to translate, or an empty text."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""

@@ -147,7 +147,7 @@ _BAD_DRAWS = {
 
 
 def explain_unknown_function(name: str) -> Refusal:
-    """Explain the unsupported syntax of a call of an unknown function, with what to write."""
+    """Explain unsupported syntax, the call of a name that is no function, and what to write."""
     message = f"unknown function '{name}'"
     mend = _FUNCTIONS.get(name)
     if mend is None:

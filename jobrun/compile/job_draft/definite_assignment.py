@@ -81,7 +81,7 @@ class NameUses:
                 into.setdefault(name, place)
 
     def add(self, other: NameUses) -> None:
-        """Add the names that later steps need, assign (bind) or delete."""
+        """Add the uses of names by further steps to those found for definite assignment."""
         self.reads = {**other.reads, **self.reads}
         self.writes = {**other.writes, **self.writes}
         self.atomic = {**other.atomic, **self.atomic}
@@ -191,7 +191,7 @@ class FlowAnalysis:
         return summary
 
     def body(self, steps: tuple[Step, ...], path: str, records: Records) -> Summary:
-        """Summarise what a task's steps need, assign and delete, once or for each record."""
+        """Summarise definite assignment by a task's steps: names needed, assigned and deleted."""
         outer, self.uses = self.uses, NameUses()
         one = Summary()
         for name in records.fields:
@@ -323,7 +323,7 @@ class FlowAnalysis:
     def _join(
         self, body: Summary, paths: list[_State], into: Summary, *, ends: bool = True
     ) -> None:
-        """Add the needs and stops of a block's summary of assignments, then its ends."""
+        """Join a block's summary of definite assignment to the outer one: needs, stops, ends."""
         for name, where in body.needs.items():
             into.read((name,), where, self.problems)
         into.take_stops(body)
@@ -367,7 +367,7 @@ def _find_races(branches: list[NameUses]) -> list[FlowProblem]:
 
 
 def _is_endless(step: Loop | While) -> bool:
-    """Return whether no path leads past a loop, on which a name would not be assigned."""
+    """Return whether no path of definite assignment leads past a loop: it is endless."""
     if isinstance(step, Loop):
         return step.count is None
     return isinstance(step.condition, Const) and step.condition.value is True

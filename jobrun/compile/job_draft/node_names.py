@@ -23,14 +23,14 @@ class NodeNames:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all nodes of the job, which node names and patterns are matched with."""
+        """The names of all nodes, to which the job's node names and patterns are resolved."""
         return self._all
 
     def __contains__(self, name: str) -> bool:
         return name in self._single
 
     def find(self, text: str | None) -> tuple[str, ...]:
-        """Find the nodes that a node name or a pattern means; None means the only node."""
+        """Resolve a node name, or a pattern such as ``worker-*``, to nodes; None: the only one."""
         if text is None:
             return self._all if len(self._all) == 1 else ()
         if text not in self._found:

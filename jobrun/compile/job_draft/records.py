@@ -36,7 +36,7 @@ class Records:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The names that each record of the task binds, in the draft."""
+        """The names that a record binds, by this draft of the records that a task reads."""
         match self.read:
             case ReadRecords(reader=reader):
                 return tuple(field.name for field in reader.fields)
@@ -59,7 +59,7 @@ NO_RECORDS = Records()
 
 
 def has_finished(node: str, reader: Reader) -> Expr:
-    """Build a condition about the records that a task reads: its reader has no more on a node."""
+    """Build, for a task's drafted records, the expression that its reader has no more on a node."""
     column = Sequence((Slice(), Const(POSITION.index("finished"))))
     flags = Index(NodeBlob(node, reader.position), column)
     return Call("all", (Compare(flags, ("!=",), (Const(0),)),))

@@ -83,7 +83,7 @@ class TaskOrder:
         return first & ~(self._before[second] | self._after[second] | 1 << second)
 
     def select_concurrent(self, first: int, second: int) -> int:
-        """Select, of the tasks in the bits ``first``, those that may run beside ``second``."""
+        """Select, by the order of tasks, those of ``first`` that may run beside ``second``."""
         return first & ~self._before[second]
 
 

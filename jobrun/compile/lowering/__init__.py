@@ -2,7 +2,7 @@
 
 - ``job``: the entry point, and the cluster. ``context``: the tables that lowering fills.
 - ``groups``, ``tasks``, ``steps_and_nets``, ``effects``: the body of a job.
-- ``net_declarations``, ``remote_nets``: named lists of steps.
+- ``net_table``, ``remote_nets``: named lists of steps.
 - ``readers``, ``queues``: data. ``checkpoint``, ``conditions``: what is saved, metrics, ends.
 - ``expressions``, ``text_with_holes``: expressions and texts, in the place where they are written.
 """

@@ -91,7 +91,7 @@ def _keep_best(
 
 
 def check_metric(name: str, metrics: Collection[str], place: Place, faults: Faults) -> None:
-    """Check that a metric in ``checkpoint.keep`` of a spec, or a stop condition, is declared."""
+    """Check, as ``checkpoint.keep`` is lowered, that its metric is declared; also of conditions."""
     if name not in metrics:
         mend = did_you_mean(name, metrics) if metrics else f"write metrics: {{{name}: …}}"
         faults.error("E138", f"unknown metric '{name}'", mend, place)
@@ -111,7 +111,7 @@ def lower_upload(written: UploadSpec | None, context: Context) -> UploadPolicy |
 
 
 def resolve_upload(policy: UploadPolicy, place: Place, faults: Faults) -> UploadPolicy | None:
-    """Normalise the destination of ``checkpoint.upload``: a local path, or an object store's URL.
+    """Lower ``checkpoint.upload``: normalise its destination, a local path or the URL of a store.
 
     A destination that is not supported is a fault.
     """

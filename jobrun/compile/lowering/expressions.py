@@ -61,13 +61,13 @@ class ExpressionLowering:
         return expr
 
     def check_bool(self, expr: Expr, place: Place) -> None:
-        """Check a lowered expression that is a condition; add a fault if it cannot be a bool."""
+        """Add a fault if an expression that is lowered for a condition can never be a bool."""
         if is_never_bool(expr):
             mend = "write a comparison, such as 'x > 0'; any(…) and all(…) reduce an array of bools"
             self._faults.error("E152", "a condition must be true or false", mend, place)
 
     def text(self, value: str, at: Path, path: str, env: Env, *, holes: bool) -> Text:
-        """Lower a text: parse it, and resolve the names of the expressions in its holes."""
+        """Lower a text as an expression: parse it, and lower the expressions in its holes."""
         origin = self._context.source.at(at)
         try:
             text = parse_text(value, origin, path, self._context.params, holes=holes)
@@ -97,7 +97,7 @@ class ExpressionLowering:
         return self.resolve_op(op, value, env)
 
     def resolve_op(self, op: Op, written: Any, env: Env) -> Op:
-        """Resolve names and loop variables in the expressions of a lowered operator."""
+        """Lower the expressions in a statement: resolve their names and loop variables."""
         place = Place(op.path, op.origin)
         for name in _bound_names(op):
             self._context.check_blob_name(name, place)
@@ -109,12 +109,12 @@ class ExpressionLowering:
         return self._resolve_names(op, place, env)
 
     def blob(self, name: str, place: Place, env: Env) -> str:
-        """Resolve and check the name of a blob that a lowered expression or statement binds."""
+        """Resolve and check the name of a blob that is the target of a lowered statement."""
         self._context.check_blob_name(name, place)
         return self.name(name, env)
 
     def name(self, name: str, env: Env) -> str:
-        """Resolve a name in a lowered expression: inside a net, to the name in the task."""
+        """Lower a name in an expression: inside a net, to the name that the task uses."""
         return env.rename(name) if env.rename is not None else name
 
     def _resolve(self, expr: Expr, written: Any, place: Place, env: Env) -> Expr:
@@ -158,7 +158,7 @@ class ExpressionLowering:
 
 
 def is_never_bool(expr: Expr) -> bool:
-    """Return whether a lowered expression certainly is no bool, by its outermost operation."""
+    """Return whether the outermost operation of a lowered expression never gives a bool."""
     match expr:
         case Const(value=value):
             return not isinstance(value, bool)
@@ -173,7 +173,7 @@ def is_never_bool(expr: Expr) -> bool:
 
 
 def _needs_resolving(written: Any, env: Env) -> bool:
-    """Return whether names in an expression may change by lowering: in nets, loops, ``iter``."""
+    """Decide whether lowering an expression may change names in it: in nets, loops, ``iter``."""
     if env.rename is not None or env.indices:
         return True
     return "iter" in written if isinstance(written, str) else not isinstance(written, int | float)

@@ -40,7 +40,7 @@ class GroupLowering:
 
     @property
     def steps(self) -> StepLowering:
-        """The lowering of steps that all groups share, which knows the nets they have used."""
+        """The ``StepLowering`` that all groups are lowered with; it knows which nets they use."""
         return self._steps
 
     def drafts(self, spec: JobSpec) -> dict[GroupName, GroupDraft]:
@@ -74,7 +74,7 @@ class GroupLowering:
                     self._context.faults.error("E140", message, mend, place)
 
     def _check_nets(self) -> None:
-        """Lower, beside the groups, the nets that no group uses, only to report their faults."""
+        """Report the faults in nets as groups are lowered, also of nets that no group uses."""
         inner = {name for net in self._context.nets.values() for name in net.uses}
         for name, net in self._context.nets.items():
             for key, declared in (("in", net.inputs), ("out", net.outputs)):
@@ -145,7 +145,7 @@ class GroupLowering:
         return setups, reports
 
     def _add_node_setups(self, used: dict[str, None], group: GroupDraft, setups: _Setups) -> None:
-        """Add each set-up of a net to a group once per node, however many tasks use the net."""
+        """Lower a group's set-up: add that of each net once per node, however many tasks use it."""
         found: dict[str, dict[str, SetupNets]] = {}
         for nets in self._steps.net_setups(used, "node"):
             for node in group.nodes():

@@ -12,7 +12,7 @@ from jobrun.compile.lowering.checkpoint import lower_checkpoint, lower_saved_nod
 from jobrun.compile.lowering.conditions import ConditionLowering, lower_deadline
 from jobrun.compile.lowering.context import Context
 from jobrun.compile.lowering.groups import GroupLowering
-from jobrun.compile.lowering.net_declarations import build_net_table
+from jobrun.compile.lowering.net_table import build_net_table
 from jobrun.compile.lowering.queues import build_queue_table
 from jobrun.compile.lowering.readers import build_reader_table
 from jobrun.core.codes import Code
@@ -155,7 +155,7 @@ def _build_family(family: str, declared: NodeSpec, origin: Origin) -> list[Node]
 
 
 def check_node_settings(spec: JobSpec, source: SourceMap, faults: Faults) -> None:
-    """Check the settings of a spec's nodes, and warn of those that have no effect."""
+    """Check the nodes' settings as a spec is lowered to a job, and warn of those without effect."""
     for name, node in spec.nodes.items():
         at: Path = ("nodes", name)
         found = [*_bad_amounts(node, at), *_conflicts(node, at)]
@@ -180,7 +180,7 @@ def _bad_amounts(node: NodeSpec, at: Path) -> _Found:
 
 
 def _conflicts(node: NodeSpec, at: Path) -> _Found:
-    """Yield contradictions between ``props`` and other keys of a node, as a job is lowered."""
+    """Yield faults of a lowered job's node: an entry in ``props`` contradicts another key."""
     meant = {"host": node.host, "count": node.count, "resources": node.resources}
     for key, value in meant.items():
         if value and key in node.props and node.props[key] != value:

@@ -38,7 +38,7 @@ class QueueTable:
         return None if queue is None else ReadQueue(queue, self.sent.get((group, name), ()))
 
     def check_read(self, name: str, place: Place, faults: Faults) -> None:
-        """Check that a task's ``read`` names one of the spec's queues, or one of its readers."""
+        """Check the queue that a task's ``read`` names: it is declared, or a reader is meant."""
         if name not in self.queues and name not in self.readers:
             known = {**dict.fromkeys(self.readers), **self.queues}
             faults.error(
@@ -111,7 +111,7 @@ def build_queue_table(spec: JobSpec, source: SourceMap, faults: Faults) -> Queue
 
 
 def collect_queues(groups: Iterable[TaskGroup], faults: Faults) -> tuple[Queue, ...]:
-    """Collect the queues that tasks of a Python job read and write, and check their settings."""
+    """Collect the queues that tasks name in ``read`` and ``write``, and check their settings."""
     found: dict[str, Queue] = {}
     for task in (task for group in groups for task in group.tasks):
         place = Place(task.path, task.origin)

@@ -15,7 +15,7 @@ from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.lowering.context import Context, Env, NetRenaming
 from jobrun.compile.lowering.effects import EffectLowering
 from jobrun.compile.lowering.expressions import ExpressionLowering
-from jobrun.compile.lowering.net_declarations import MAX_STEPS, NetDef
+from jobrun.compile.lowering.net_table import MAX_STEPS, NetDef
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.origin import Origin
 from jobrun.core.text.names import did_you_mean
@@ -80,7 +80,7 @@ class _Parameters:
     bound: dict[str, Place | None] = field(default_factory=dict)
 
     def scan(self, steps: tuple[Step, ...]) -> set[str]:
-        """Scan the steps of a net for its parameters; return those read before they are bound."""
+        """Scan the steps of a used net for its parameters; return those read before being bound."""
         read: set[str] = set()
         for step in steps:
             parts = step.ops if isinstance(step, Net) else (step,)
@@ -120,11 +120,11 @@ class _Parameters:
 
     @property
     def counters(self) -> set[str]:
-        """The parameters of a net with which its steps only count: passed by reference."""
+        """The parameters of a used net with which its steps only count: passed by reference."""
         return self.counted - self.changed.keys() - self.bound.keys()
 
     def dropped(self) -> dict[str, Place]:
-        """Return the parameters of a net that its steps bind again without using, and where."""
+        """Return a used net's parameters that its steps only bind again, without use, and where."""
         return {name: place for name, place in self.bound.items() if place is not None}
 
 
@@ -169,7 +169,7 @@ class StepLowering:
         return (*found, _net(run)) if run else tuple(found)
 
     def setup(self, spec: SetupSpec, at: Path, path: str, env: Env) -> SetupNets:
-        """Lower the steps of a set-up to two blocks, ``path.init`` and ``path.exit``.
+        """Lower set-up steps, of a task or a net, to two blocks ``path.init`` and ``path.exit``.
 
         ``env`` says which nets and names are around it; its blocks are not reachable.
         """
@@ -198,7 +198,7 @@ class StepLowering:
         return self._setups[key]
 
     def _shared_names(self, net: NetDef) -> frozenset[str]:
-        """Return the names that steps of a net's set-up bind, as written in the spec."""
+        """Lower the set-up steps of a used net, to find the names that they bind."""
         if net.name not in self._shared:
             bound: set[str] = set()
             for level, setup in net.setup.items():
@@ -366,7 +366,7 @@ class StepLowering:
         return self._inline(spec, net, at, place, origin, env)
 
     def read_net(self, net: NetDef) -> None:
-        """Lower the steps of a net that nothing uses, only to report their faults."""
+        """Lower the steps of a net, though no step uses it, only to report their faults."""
         path = f"nets/{net.name}"
         env = Env((("task", path),), loops=(path,), nets=(net.name,), is_loose=True)
         self.steps(net.steps, net.steps_path, f"{path}/steps", env)
@@ -415,7 +415,7 @@ class StepLowering:
         return UseNet(net.name, _surround(before, steps, after), path, origin)
 
     def _find_parameters(self, net: NetDef) -> _Parameters:
-        """Find what the steps of a net do with its parameters: read, change or bind them."""
+        """Lower a used net's steps ahead, to find which parameters they read, change or bind."""
         found = self._parameters.get(net.name)
         if found is None:
             ahead = self._ahead or StepLowering(replace(self._context, faults=Faults()))
@@ -498,7 +498,7 @@ def _net(run: list[Op]) -> Net:
 def _surround(
     before: list[Assign], steps: tuple[Step, ...], after: list[Assign]
 ) -> tuple[Step, ...]:
-    """Add assignments before and after the steps of a used net, merged with nets at the ends."""
+    """Lower the use of a net: put assignments before and after its steps, merged at the ends."""
     first = steps[0] if steps else None
     if before and isinstance(first, Net):
         steps = (Net((*before, *first.ops), before[0].path, before[0].origin), *steps[1:])

@@ -85,7 +85,7 @@ class TaskLowering:
         return Records(read, place, write, places, sent, is_loop=True)
 
     def report(self, spec: ReportSpec, at: Path, path: str, used: dict[str, None]) -> Report:
-        """Lower a report beside tasks: steps that run at an interval."""
+        """Lower a ``report`` of a spec, as tasks are lowered: steps that run at an interval."""
         if spec.every <= 0:
             place = self._context.place(path, *at, "every")
             self._context.faults.error(
@@ -101,7 +101,7 @@ class TaskLowering:
     def _setups(
         self, spec: TaskSpec, at: Path, path: str, used: dict[str, None]
     ) -> dict[str, tuple[SetupNets, ...]]:
-        """Lower a task's own set-up by level, followed by that of its nets."""
+        """Lower the ``setup`` of a task, level by level, and add that of the nets it uses."""
         env = Env((), used=used)
         own = {
             str(level): self._steps.setup(

@@ -127,7 +127,7 @@ class _TextParser:
 
 
 def _find_hole_end(text: str, start: int) -> tuple[int | None, int | None]:
-    """Find where a text's hole ``{expr:format}`` ends, and its colon; None where missing.
+    """Find where a hole ``{expr:format}`` of a text with holes ends, and where its colon is.
 
     Colons and braces inside brackets or quotes belong to the expression.
     """

@@ -236,7 +236,7 @@ def _blob(name: str, known: Known | None) -> str:
 
 
 def _resize_rows(job: Job) -> Iterator[str]:
-    """Render the plan's lines about a resume on another number of nodes: what is divided."""
+    """Render the lines of the plan's text about a resume on another number of nodes."""
     if not job.layouts:
         return
     words = [

@@ -84,7 +84,7 @@ class PathAssignment:
         )
 
     def remote_nets(self, nets: tuple[RemoteNet, ...], group: str) -> tuple[RemoteNet, ...]:
-        """Assign paths to the remote nets of a group, numbered by their names."""
+        """Assign paths to a Python job's remote nets, numbered by name within their group."""
         numbers: dict[str, int] = {}
         found = []
         for net in nets:

@@ -1,7 +1,7 @@
 """Infer the types of blobs (dtypes and shapes) before anything runs, without numpy.
 
 - ``job_types``: the entry point, stop conditions and metrics. ``steps``, ``expressions``,
-  ``indexing``, ``arithmetic``: the abstract interpreter.
+  ``subscripts``, ``arithmetic``: the abstract interpreter.
 - ``records``, ``queues``: values that come from readers and queues. ``type_faults``:
   what is refused, with its place.
 """

@@ -13,7 +13,7 @@ from jobrun.compile.types.arithmetic import (
     infer_unary,
     require_truth_value,
 )
-from jobrun.compile.types.indexing import infer_index
+from jobrun.compile.types.subscripts import infer_index
 from jobrun.graph.expressions import (
     Attribute,
     Binary,
@@ -87,12 +87,12 @@ def infer_expression(
 
 
 def output_key(node: str, task: str, output: str) -> str:
-    """Return the key of a task's output among the types with which expressions are inferred."""
+    """Return the key under which ``infer_expression`` finds the type of a task's output."""
     return f"{node}/{task}.{output}"
 
 
 def blob_key(node: str, name: str) -> str:
-    """Return the key of a node's blob among the types with which expressions are inferred."""
+    """Return the key under which ``infer_expression`` finds the type of a node's blob."""
     return f"{node}//{name}"
 
 

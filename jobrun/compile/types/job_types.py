@@ -54,7 +54,7 @@ class Types:
 
 
 def no_headers(path: str, member: str) -> None:
-    """Infer nothing from file headers: no dtype and shape, for a compilation that reads no file."""
+    """Return no dtype and shape for a file's header: infer a job's types without reading files."""
     del path, member
 
 
@@ -107,7 +107,7 @@ class _JobInference:
 
     @property
     def shared(self) -> Shared:
-        """The types of records in shared queues, as inferred for the whole job."""
+        """The types of records in shared queues, as the walk through the whole job found them."""
         return self._sent.shared
 
     def types(self) -> Types:
@@ -219,7 +219,7 @@ class _JobInference:
                 names.pop(name, None)
 
     def _body(self, task: Task, walk: StepInference, queues: NodeQueues) -> None:
-        """Infer the types that a task's body leaves, in the walk through all groups of a job."""
+        """Walk through a task's body, to infer what types it leaves in the whole job's types."""
         match task.read:
             case ReadRecords(reader=reader):
                 fields = infer_record(reader, walk.names, self._headers, self._outputs)
@@ -282,7 +282,7 @@ def _bound_names(bodies: Iterator[tuple[Step, ...]] | list[tuple[Step, ...]]) ->
 
 
 def check_probes(job: Job, names: Mapping[str, Known], faults: TypeFaults) -> None:
-    """Check that the dtypes and shapes of conditions and metrics are as they must be.
+    """Check that the types inferred for a job's conditions and metrics are allowed there.
 
     ``expect`` is left out: the tasks of exit may change what it reads.
 

@@ -16,8 +16,8 @@ from typing import assert_never
 from jobrun.compile.faults import Place
 from jobrun.compile.types.arithmetic import infer_binary, require_in_place
 from jobrun.compile.types.expressions import Misfit, infer_expression
-from jobrun.compile.types.indexing import infer_index
 from jobrun.compile.types.records import Headers
+from jobrun.compile.types.subscripts import infer_index
 from jobrun.compile.types.type_faults import TypeFaults, render_short
 from jobrun.graph.effects.effect import Effect
 from jobrun.graph.expressions import Binary, Expr, Index, Name
@@ -135,7 +135,7 @@ class StepInference:
         self._leave()
 
     def value(self, expr: Expr, step: Step | Op) -> Known:
-        """Infer the type of an expression in a step, from the types before that step."""
+        """Infer the type of a step's expression, where the walk through the steps has arrived."""
         origin, path = step.origin, step.path
         return infer_expression(
             expr,

@@ -24,7 +24,7 @@ _NOTHING: ExtraLines = {}
 
 @collector_paused()
 def ascii(job: Job, more: ExtraLines = _NOTHING) -> str:  # noqa: A001 - the name of the format
-    """Draw a job as a diagram of characters: groups below each other, tasks by level, queues."""
+    """Draw a job as an ASCII diagram: groups below each other, tasks by level, queues."""
     lines = [job.name]
     for group in job.groups:
         if not (group.tasks or group.remote):

@@ -94,7 +94,7 @@ def declared_keys(kind: type[Any]) -> dict[str, Key]:
 
 @cache
 def declared_sources(kind: type[Any]) -> dict[str, str]:
-    """Return the fields of a declared kind of effect that get the text of another field."""
+    """Map each field of a declared effect that gets another field's text to that other field."""
     return {one.name: one.metadata[_SOURCE] for one in fields(kind) if _SOURCE in one.metadata}
 
 
@@ -116,7 +116,7 @@ class Surroundings(Protocol):
         ...
 
     def wait(self, seconds: float) -> None:
-        """Wait some seconds in the action of an effect, or until the run is cancelled.
+        """Wait some seconds for an effect of any kind, or until the run is cancelled.
 
         Raises:
             CancelledError: The run was cancelled.
@@ -131,15 +131,15 @@ class ExpressionCompiler(Protocol):
     """Compiles the expressions of an effect to functions of its ``Surroundings``."""
 
     def text(self, text: Text) -> Callable[[Any], str]:
-        """Compile a text for the action of an effect, with values filled in."""
+        """Provide an effect of any kind with a compiled text, in which values are filled in."""
         ...
 
     def condition(self, expr: Expr) -> Callable[[Any], bool]:
-        """Compile a condition for the action of an effect; it raises E203 unless it is a bool."""
+        """Provide an effect of any kind with a compiled condition; it raises E203 unless a bool."""
         ...
 
     def number(self, expr: Expr, name: str) -> Callable[[Any], float | int | bool | str]:
-        """Compile a number for the action of an effect; it raises E212 unless it is single."""
+        """Provide an effect of any kind with a compiled number; it raises E212 unless single."""
         ...
 
 
@@ -174,7 +174,7 @@ class DeclaredEffect(Effect):
         return tuple(found)
 
     def line(self) -> str:
-        """Render an effect of a declared kind as one line: its first key and that key's value."""
+        """Describe an effect of a declared kind in one line: its first key and that key's value."""
         kind: Any = type(self)
         name, first = next(iter(declared_keys(kind).items()))
         return f"{first.name} {_render(first.kind, getattr(self, name))}"

@@ -56,7 +56,7 @@ def render_job(job: Job) -> str:
 
 
 def render_probe(probe: Probe) -> str:
-    """Render a probe in the text of a job: its expressions, with the node of every blob."""
+    """Render a condition or metric in the text of a whole job, with the node of every blob."""
     if not probe.reduce:
         return render_expr(probe.parts[0])
     return f"{probe.reduce} of {', '.join(render_expr(part) for part in probe.parts)}"
@@ -153,7 +153,7 @@ def _requests(job: Job) -> Iterator[tuple[Node, list[str]]]:
 
 
 def _limits(job: Job) -> Iterator[tuple[Task, list[str]]]:
-    """Yield for a job's text the tasks with limits, retries or ``on_error``, with these options."""
+    """Yield the rows of a job's text about limits, retries and ``on_error``: task and options."""
     tasks = (task for group in job.groups for task in group.tasks)
     yield from ((task, limit_notes(task)) for task in tasks if limit_notes(task))
 

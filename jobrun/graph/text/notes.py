@@ -81,7 +81,7 @@ _DIVIDED_AGAIN = {"epoch": "them again in the next pass", "never": "what is left
 
 
 def used_readers(job: Job) -> tuple[Reader, ...]:
-    """List every reader that a task reads, for notes: directly or zipped, in order."""
+    """List the readers to describe in notes: all that a task reads, directly or zipped."""
     found: dict[str, Reader] = {}
     for group in job.groups:
         for task in group.tasks:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import field, replace
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Literal
 
@@ -228,6 +229,10 @@ class Frame:
     def spare(self, workspace: Blobs, name: str) -> Value:
         """Remove a blob through a frame for its memory; None if other threads may read it."""
         return workspace.pop(name, None) if self.run.is_alone else None
+
+    def resolve_folder(self, folder: str) -> str:
+        """Return, absolute, the folder in which a step of this frame finds its files."""
+        return str(Path(self.run.folder, folder)) if folder else self.run.folder
 
     def output(self, ref: OutputRef) -> Value:
         """Return the value of a task's output in the frame's group run.

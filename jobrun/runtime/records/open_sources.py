@@ -43,7 +43,6 @@ from jobrun.runtime.records.row_iterators import (
 )
 from jobrun.runtime.records.shuffle import shuffle_order
 from jobrun.runtime.steps.call import GapNotes, make_instance, printed_lines, read_only_view
-from jobrun.runtime.steps.data_files import resolve_folder
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value, describe
 from jobrun.values.change_detection import lend
@@ -146,7 +145,7 @@ class OpenSource:
 
     def _open_file(self, source: FileSource, frame: Frame) -> bool:
         assert self._path is not None  # noqa: S101 - for the type checker
-        path = str(Path(resolve_folder(frame, source.folder), self._path(frame)))
+        path = str(Path(frame.resolve_folder(source.folder), self._path(frame)))
         now = _facts(path)
         if now == self._opened:
             return False
@@ -201,7 +200,7 @@ class OpenSource:
         given |= {name: loan.lent for name, loan in loans.items()}
 
         def made() -> Any:
-            return make_instance(source.target, resolve_folder(frame, source.folder), given, frame)
+            return make_instance(source.target, frame.resolve_folder(source.folder), given, frame)
 
         @contextmanager
         def around() -> Iterator[None]:

@@ -25,7 +25,6 @@ from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.frame.cancel import CancelledError
 from jobrun.runtime.frame.frame import Frame
 from jobrun.runtime.frame.workspace import LEVELS, display_name
-from jobrun.runtime.steps.data_files import resolve_folder
 from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.atomic_counter import Counter
@@ -126,7 +125,7 @@ class _Call:
 
     def _resolved(self, frame: Frame) -> tuple[Callable[..., Any], tuple[str, ...]]:
         if self._found is None:
-            folder = resolve_folder(frame, self._step.folder)
+            folder = frame.resolve_folder(self._step.folder)
             function = load_callable(self._step.target, folder)
             given = {name for name, _ in self._arguments}
             wanted = [name for name in _parameters(function) if name in _EXTRAS]

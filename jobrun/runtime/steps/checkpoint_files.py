@@ -25,7 +25,6 @@ from jobrun.runtime.frame.frame import Frame
 from jobrun.runtime.frame.workspace import Blobs
 from jobrun.runtime.snapshots.object_state import load_object_state, require_state_taken
 from jobrun.runtime.snapshots.shared_objects import find_sharing
-from jobrun.runtime.steps.data_files import resolve_folder
 from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.axis_order import axis_order, dense_copy, empty_in_order
 from jobrun.values.blob_kinds import Value, is_object
@@ -99,7 +98,7 @@ def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) ->
     if not unknown or step.partial:
         return values
     for target, folder in step.callables:
-        load_callable(target, resolve_folder(frame, folder))
+        load_callable(target, frame.resolve_folder(folder))
     found = {name: detach(value, name) for name, value in unknown.items()}
     for name, value in found.items():
         for class_name in unbound_classes(value):

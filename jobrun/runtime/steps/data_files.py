@@ -20,11 +20,6 @@ from jobrun.values.blob_kinds import Value
 Getter = Callable[[Frame], Any]
 
 
-def resolve_folder(frame: Frame, folder: str) -> str:
-    """Return the folder in which a ``load`` or ``save`` step finds data files, absolute."""
-    return str(Path(frame.run.folder, folder)) if folder else frame.run.folder
-
-
 def load_action(
     step: Load, names: BlockNames, getter: Callable[[Expr], Getter]
 ) -> Callable[[Frame], None]:
@@ -84,4 +79,4 @@ def require_run_directory(frame: Frame, place: str) -> None:
 
 
 def _place(frame: Frame, file: DataFile, path: Getter) -> str:
-    return str(Path(resolve_folder(frame, file.folder), path(frame)))
+    return str(Path(frame.resolve_folder(file.folder), path(frame)))

@@ -30,7 +30,7 @@ from jobrun.runtime.frame.cancel import CancelScope
 from jobrun.runtime.frame.child_processes import has_program_ended, kill_program
 from jobrun.runtime.frame.frame import Frame
 from jobrun.runtime.frame.workspace import LEVELS
-from jobrun.runtime.steps.data_files import require_run_directory, resolve_folder
+from jobrun.runtime.steps.data_files import require_run_directory
 from jobrun.runtime.steps.state_dir import (
     pack_directory,
     restore_state_dir,
@@ -163,7 +163,7 @@ def _once(
     try:
         process = subprocess.Popen(  # noqa: S603 - running what the spec says is its purpose
             arguments,
-            cwd=resolve_folder(frame, step.folder),
+            cwd=frame.resolve_folder(step.folder),
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -288,7 +288,7 @@ def _json(value: Any) -> str:
 
 
 def _read_results(prepared: _Prepared, frame: Frame) -> None:
-    folder = resolve_folder(frame, prepared.step.folder)
+    folder = frame.resolve_folder(prepared.step.folder)
     values = []
     for blob, path, member, level in prepared.results:
         place = Path(folder, path(frame))

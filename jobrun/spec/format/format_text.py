@@ -81,7 +81,7 @@ def _expect_same(before: Any, moved: str, text: str, file: str) -> None:
 
 
 def _late_alias(tree: Tree, error: SpecError) -> Leaf | None:
-    """Find the alias that would come before its anchor when the text of a spec is formatted."""
+    """Find the alias that a spec's formatted text has before its anchor, to explain the error."""
     words = " ".join(fault.message for fault in error.faults)
     match tree:
         case Leaf():
@@ -118,7 +118,7 @@ def comments(text: str) -> list[str]:
 
 
 def _gaps(text: str) -> list[tuple[int, int]]:
-    """List what is between the scalars in a text to format: marks, spaces, comments."""
+    """List what is between scalars, to check that formatting a spec's text keeps its comments."""
     leaves = [leaf for leaf in _leaves(tree_of(text)) if leaf.span.end > leaf.span.start]
     ends = [0, *(leaf.span.end for leaf in leaves)]
     begins = [*(leaf.span.start for leaf in leaves), len(text)]

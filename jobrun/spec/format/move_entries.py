@@ -36,7 +36,7 @@ class EntryMover:
         self._lines = text.split("\n")
 
     def whole(self, tree: Tree, kind: Kind) -> str:
-        """Render the whole YAML text with the entries of each mapping moved to their order.
+        """Move the entries of all mappings in a YAML text to their order; return the whole text.
 
         Raises:
             SpecError: E420, an entry that has to move cannot.

@@ -38,7 +38,7 @@ def merge_specs(base: Mapping, over: Mapping) -> Mapping:
 
 
 def long_form(param: Node, *, typed: bool = True) -> Node:
-    """Convert a param's plain value to a mapping that means the same, so that params merge."""
+    """Expand a param's plain value to a mapping, so that it can merge with another file's."""
     if not isinstance(param, Scalar):
         return param
     values: dict[str, Node] = {"default": param}

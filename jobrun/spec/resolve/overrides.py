@@ -45,7 +45,7 @@ class Override:
     place: Place
 
     def relative_to(self, way: str) -> Override:
-        """Prefix the relative paths in an override's value with a folder."""
+        """Return this override with the relative paths in its value prefixed by a folder."""
         tree: Node = rebased(_put_key(Mapping({}, {}, self.place), self.path, self, 0), way)
         for segment in self.path:
             below = child(tree, segment if isinstance(tree, Sequence) else str(segment))

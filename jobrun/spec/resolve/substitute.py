@@ -79,7 +79,7 @@ class Substitution:
         return self._shell_step(node, path, data) if len(data) < len(node.values) else data
 
     def _shell_step(self, node: Mapping, path: Path, data: dict[str, Any]) -> dict[str, Any]:
-        """Substitute ``${…}`` in a step for bash: values are passed as variables, not as text."""
+        """Substitute references in a ``run`` step of the tree: bash gets values as variables."""
         line = node.values["run"]
         given = data.get("with", {})
         if not isinstance(line, Scalar) or not isinstance(given, dict):
@@ -123,7 +123,7 @@ class Substitution:
         names: Iterator[str],
         handed: dict[str, str],
     ) -> str:
-        """Return what is substituted for one ``${…}`` in a line for bash."""
+        """Substitute one reference ``${…}`` in a ``run`` line of the tree, for bash to read."""
         name = match[1]
         if match[2] and name.startswith(RAW):
             raw = self._value(name.removeprefix(RAW), node, path)
@@ -222,7 +222,7 @@ def _text(value: Value) -> str:
 
 
 def _is_shell_line(node: Mapping, path: Path) -> bool:
-    """Return whether ``${…}`` is to be substituted in a line for bash: in this step it is."""
+    """Return whether references in a node of the tree are substituted as in a step for bash."""
     line = node.values.get("run")
     is_step = len(path) > 1 and isinstance(path[-1], int) and path[0] in _WITH_STEPS
     return is_step and isinstance(line, Scalar) and "${" in str(line.value)

@@ -43,7 +43,7 @@ Node = Scalar | Sequence | Mapping
 
 
 def origin_of(place: Place) -> Origin:
-    """Convert the place of a YAML node to an ``Origin``."""
+    """Convert a YAML node's ``place`` to an ``Origin``."""
     return Origin(*place)
 
 

@@ -111,7 +111,7 @@ def render_differences(blobs: Sequence[BlobDifference], *, equal_too: bool = Fal
 
 
 def render_difference(how: ValueDifference) -> str:
-    """Render the difference of one blob between two checkpoints: ``3 of 10 differ, max 0.5``."""
+    """Render a checkpoint diff's entry for one blob: ``3 of 10 differ, max 0.5``."""
     if how.equal:
         return "the same bits"
     if how.words:
@@ -128,7 +128,7 @@ def render_difference(how: ValueDifference) -> str:
 
 
 def align_columns(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Align lines about the differences of two checkpoints: a column of blobs, one of words."""
+    """Align the entries of a checkpoint diff in columns: names of blobs, then words."""
     known = list(rows)
     width = max((len(name) for name, _ in known), default=0)
     return [f"  {name:<{width}}  {text}" for name, text in known]
@@ -190,7 +190,7 @@ class ValueDifference:
 
 
 def compare_values(first: Value, second: Value) -> ValueDifference:
-    """Compare two values of one blob, the first as the reference, element by element.
+    """Measure for a checkpoint diff how far a blob's two values differ, element by element.
 
     NaN is equal to a NaN of the same bits; where only one side is finite, elements count as
     different and are left out of the distances.
@@ -232,7 +232,7 @@ def _array(value: Value) -> Array:
 
 
 def _words(value: Value) -> str:
-    """Describe a value by its kind, and a number, flag or short text by itself too."""
+    """Describe a blob's value in a checkpoint diff: its kind, and a number or short text itself."""
     if type(value) is int:
         return f"{describe(value)} {integer_text(value)}"
     plain = value.item() if isinstance(value, np.generic) else value
@@ -277,7 +277,7 @@ def _ulps(x: Array, y: Array) -> int | None:
 
 
 def _rank(x: Array) -> Array:
-    """Map each float of a value to its rank among all of its dtype: the difference in ULPs.
+    """Rank the floats of a blob, so that a checkpoint diff can state distances in ULPs.
 
     Floats of one sign are ordered as their bits are; both zeros get neighbouring places.
     """

@@ -38,7 +38,7 @@ class RunDifference:
 
     @property
     def state_is_equal(self) -> bool:
-        """Whether every blob has the same bits in both compared runs."""
+        """Whether the diff of two runs finds their final states the same, bit for bit."""
         return all(blob.apart.equal for blob in self.state)
 
 

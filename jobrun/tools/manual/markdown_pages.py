@@ -99,7 +99,7 @@ def render_for_terminal(text: str, width: int) -> str:
 
 
 def render_as_html(text: str) -> str:
-    """Render a Markdown page of the manual as HTML without its title; links lead to sections.
+    """Convert the Markdown of one page of the manual to HTML, without its title.
 
     HTML inside the Markdown is escaped.
     """
@@ -118,7 +118,7 @@ def render_as_html(text: str) -> str:
 
 
 def list_pages() -> str:
-    """List the pages of the manual by section, a line each."""
+    """List the Markdown pages of the manual by section: a line each, with name and title."""
     pages = read_pages()
     width = max(map(len, pages))
     return "\n\n".join(

@@ -68,7 +68,7 @@ class Profiler:
         return meter
 
     def listen(self, event: Event) -> None:
-        """Note the events of the run that the profile shows as bars."""
+        """Listen to the run's events as its profiler: note groups, saves and the run's times."""
         now = time.perf_counter()
         match event:
             case RunStarted():
@@ -115,7 +115,7 @@ class Profiler:
 
 
 def as_document(table: Table, times: TimeUse | None = None) -> dict[str, Any]:
-    """Convert the profiler's table and the run's times to a JSON document."""
+    """Convert what the profiler measured to the JSON document that it writes."""
     return {"schema": SCHEMA, **asdict(table), "times_s": asdict(times or TimeUse())}
 
 
@@ -175,7 +175,7 @@ def _operator(op: Op) -> str:
 
 
 def _outermost(value: Expr) -> str:
-    """Label an expression for the profiler by its outermost operation, whose time is measured."""
+    """Return the label that the profiler gives an expression: its outermost operation."""
     match value:
         case Call(function=function):
             return function

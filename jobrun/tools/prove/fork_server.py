@@ -61,7 +61,7 @@ def _serve(program: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wait_for_child(child: int, limit_s: float | None) -> bool:
-    """Wait for a forked child up to a limit; return whether it still runs."""
+    """Wait, in the fork server, for a forked child up to a limit; return whether it still runs."""
     if limit_s is None:
         return False
     deadline = time.monotonic() + limit_s

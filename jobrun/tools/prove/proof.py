@@ -106,7 +106,7 @@ class Proof:
 
     @property
     def is_shown(self) -> bool:
-        """Whether the proof killed enough to count: half of the copies, one after a save."""
+        """Whether this ``Proof`` killed enough to count: half of the copies, one after a save."""
         return 2 * self.landed >= len(self.outcomes) and self.loaded > 0
 
     @property
@@ -139,7 +139,7 @@ def prove(request: ProofRequest, listen: Callable[[Outcome], None]) -> Proof:
 
 
 def last_writer(job: Job, node: str, blob: str) -> str:
-    """Find the last step of an epoch that writes a blob, to explain a difference in a proof."""
+    """Find the step that last writes a blob in an epoch: the proof names it if the blob differs."""
     found = ""
     for task in job.epoch.tasks:
         for path, access in _accesses(task.steps) if task.node == node else ():
@@ -222,12 +222,12 @@ def _all(
 
 
 def _nothing_compared(reference: Run, found: Run) -> None:
-    """Accept any difference in a proof of an inexact job: only ends and promises are checked."""
+    """Compare nothing, as the proof of an inexact job must: accept any difference between runs."""
     del reference, found
 
 
 def _environment() -> dict[str, str]:
-    """Copy the environment for all processes of a proof, without the supervisor.
+    """Build the environment that a whole proof, reference and trials, runs in: no supervisor.
 
     A supervisor would report the kill as it does to users.
     """

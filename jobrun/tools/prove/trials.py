@@ -79,12 +79,12 @@ Loss = Callable[[Path], str]
 
 
 def find_any_lost_epochs(folder: Path) -> str:
-    """Describe the acknowledged epochs that any run in one trial's folder lost; empty for none."""
+    """Describe, after a trial, the acknowledged epochs that any run in its folder has lost."""
     return next((words for run in runs(folder) if (words := find_lost_epochs(run))), "")
 
 
 def run_unbroken(forge: ForkClient, command: Sequence[str], folder: Path) -> Reference:
-    """Run the job of a proof once without a kill, as the reference of its trials.
+    """Run the job of the trials once without a kill, as the reference for judging each trial.
 
     Args:
         forge: Starts it.

@@ -55,7 +55,7 @@ def render_page(reports: Sequence[RunReport], made: str) -> str:
 
 
 def render_checkpoint_page(found: Inspection, blobs: tuple[DrawnBlob, ...], made: str) -> str:
-    """Render the page about one checkpoint with its blobs."""
+    """Render the whole HTML page of a report about one checkpoint, around its cards of blobs."""
     place = Path(found.path)
     run = place.parent.parent
     in_run = place.parent.name == "checkpoints"
@@ -82,7 +82,7 @@ def _run(number: int, report: RunReport) -> Html:
 def document_page(
     title: str, top: Html, parts: Sequence[Section], made: str, held: Html, script: str
 ) -> str:
-    """Render a page of the report, a whole HTML document, from a title and sections.
+    """Assemble a page of the report, a self-contained HTML document, from title and sections.
 
     Args:
         title: Of the page, also at its top.
@@ -147,7 +147,7 @@ _MOST_CHANGES = 60
 
 
 def summary(reports: Sequence[RunReport]) -> Html:
-    """Render the line of each run at the top of a comparison's page."""
+    """Render the table at the top of the HTML page that compares runs, a row per run."""
     rows = []
     for at, one in enumerate(reports):
         status = one.status

@@ -163,7 +163,7 @@ def draw_each_blob(
     most: tuple[int, int] = (160, 160),
     most_drawn: int = MOST_DRAWN,
 ) -> tuple[DrawnBlob, ...]:
-    """Draw a picture or a histogram of each blob of a checkpoint, in the order of nodes.
+    """Draw the pictures and the histogram of each blob of a checkpoint, in the order of nodes.
 
     Args:
         found: The checkpoint.

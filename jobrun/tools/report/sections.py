@@ -224,7 +224,7 @@ def _runs(one: TaskTime) -> str:
 
 
 def _profile_rows(rows: Any, name: str) -> list[_Row]:
-    """Parse the rows of a profile for its section of the report; malformed rows are skipped."""
+    """Parse the rows that the report's section about the profile lists; skip malformed ones."""
     if not isinstance(rows, list):
         return []
     found = []
@@ -239,7 +239,7 @@ def _profile_rows(rows: Any, name: str) -> list[_Row]:
 
 
 def _bars(what: str, rows: list[_Row], most_rows: int = _MOST_BARS) -> Html:
-    """Render bars of seconds in a section of the report, each with its name, longest first."""
+    """Render a section's list of the longest times, each with its name, a number and a bar."""
     rows = sorted(rows, key=lambda row: -row[1])
     most = max((seconds for _, seconds, _ in rows), default=0.0) or 1.0
     items = (

@@ -67,7 +67,7 @@ class StoredRun:
 
     @property
     def created(self) -> datetime:
-        """When the run was started, with a time zone."""
+        """When this ``StoredRun`` was started, with a time zone."""
         return datetime.fromisoformat(self._run.record.created)
 
     @property
@@ -93,7 +93,7 @@ class StoredRun:
         return read_status(self._now())
 
     def metrics(self, *names: str) -> MetricTable:
-        """Read the run's metrics as arrays by name; some, or all.
+        """Read the metrics of this ``StoredRun`` as arrays by name; some, or all.
 
         Lines that cannot be read are left out, with a ``RuntimeWarning``.
 
@@ -212,7 +212,7 @@ class StoredRuns(Sequence[StoredRun]):
         return (self._open(one) for one in self._found)
 
     def to_pandas(self) -> Any:
-        """Make a pandas DataFrame with a row per run.
+        """Make a pandas DataFrame of these ``StoredRuns``, a row per run.
 
         Its index is the run's name. Its columns are ``job``, ``status``, ``epoch``, ``created``,
         and ``params.NAME`` and ``metrics.NAME`` (the last value) of all runs.
@@ -278,7 +278,7 @@ class EpochBlobs(Mapping[str, Value]):
                         self._places[prefix + name] = (path, digest, name)
 
     def __getitem__(self, name: str) -> Value:
-        """Read one blob of a stored run's epoch, after verifying all bytes that hold it.
+        """Read one of the ``EpochBlobs`` of a stored run, after verifying all bytes that hold it.
 
         Raises:
             KeyError: There is no blob of that name; the message has the nearest.

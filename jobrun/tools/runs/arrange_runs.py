@@ -283,13 +283,13 @@ def _differs(runs: Sequence[RunSummary], column: str) -> bool:
 
 
 def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
-    """List the columns of a table for params or metrics that any of the runs has."""
+    """List, for the arranged runs, every column of params or metrics that at least one has."""
     values = (run.params if prefix == PARAMS else run.metrics for run in runs)
     return [prefix + name for name in dict.fromkeys(chain.from_iterable(values))]
 
 
 def render_csv(runs: Sequence[RunSummary]) -> str:
-    """Render arranged runs as CSV text, with all params and metrics and all digits."""
+    """Arrange runs as CSV text, with all params and metrics and all digits."""
     columns = [*_union(runs, PARAMS), *_union(runs, METRICS)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

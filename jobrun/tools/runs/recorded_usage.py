@@ -53,7 +53,7 @@ def sum_usage(last: UsageMeasured | None) -> RunUsage:
 
 
 def usage_values(usage: RunUsage) -> dict[str, Any]:
-    """Return what a run has used as values for JSON: times in seconds, sizes in bytes."""
+    """Convert the recorded usage of a run to values for JSON: times in seconds, sizes in bytes."""
     return {
         "starts": usage.starts,
         "times_s": {**asdict(usage.times), "total": usage.times.total_s},

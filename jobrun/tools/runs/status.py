@@ -84,7 +84,7 @@ class Status:
     usage: RunUsage = RunUsage()
 
     def __repr__(self) -> str:
-        """Show the status in a line: its metrics may be thousands."""
+        """Show a run's ``Status`` in a line without its metrics, which may be thousands."""
         saved = f", epoch {self.saved} saved" if self.saved >= 0 else ""
         return f"<Status of {self.run.name}: {self.status}, epoch {self.epoch}{saved}>"
 
@@ -220,7 +220,7 @@ class _EventSummary:
         self.epoch_at = at
 
     def tasks(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the tasks of the running group with their status, such as waiting or running."""
+        """Yield each task of the group in a ``Status``: waiting, running, ended or failed."""
         facts = [one for one in self.facts if one.group == self.group]
         left = {one.task for one in facts if (one.node, one.task) not in self.ends}
         for one in facts:
@@ -247,7 +247,7 @@ def _saved(run: Run) -> int:
 
 
 def _last_lines(logs: Path, count: int) -> list[str]:
-    """Read the last lines of the task log that was written last, for the status.
+    """Read what the ``Status`` of a run quotes: the last lines of the task log written last.
 
     Raises:
         OSError: It is no regular file, or cannot be read.

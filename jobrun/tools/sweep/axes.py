@@ -166,7 +166,7 @@ def _parts(text: str) -> list[str] | None:
 
 
 def enumerate_points(axes: Sequence[Axis], count: int | None, seed: int) -> tuple[Point, ...]:
-    """Enumerate the points of a sweep: all combinations, or a random sample of them.
+    """Enumerate the points that a sweep's axes span: all combinations, or a random sample.
 
     Args:
         axes: The axes.
@@ -234,7 +234,7 @@ def _shuffled(total: int, count: int, seed: int) -> list[int]:
 
 
 def restore_option_name(fault: Fault, places: dict[str, str]) -> Fault:
-    """Replace the generated ``--set`` in a fault of a point by the sweep's axis as it was given.
+    """Restore, in a fault of a point, the axis as it was given in place of the generated ``--set``.
 
     Args:
         fault: Of the spec with all values of a point.

@@ -6,7 +6,6 @@ import pytest
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.graph.expressions import Builtin, Text
 from jobrun.graph.steps import DataFile, Load, Save
-from jobrun.runtime.steps.data_files import resolve_folder
 from jobrun.testing.graphs import text
 from jobrun.values.compare import same_bits
 from tests.support.step_bench import Bench
@@ -64,6 +63,6 @@ def test_a_blob_that_is_missing_is_named(bench):
 
 
 def test_a_steps_own_folder_is_where_its_paths_start(bench, tmp_path):
-    assert resolve_folder(bench.frame, "") == str(tmp_path)
-    assert resolve_folder(bench.frame, "sub") == str(tmp_path / "sub")
-    assert resolve_folder(bench.frame, "/abs") == "/abs"
+    assert bench.frame.resolve_folder("") == str(tmp_path)
+    assert bench.frame.resolve_folder("sub") == str(tmp_path / "sub")
+    assert bench.frame.resolve_folder("/abs") == "/abs"

@@ -208,7 +208,7 @@ def test_a_value_made_of_a_function_that_is_not_loaded_is_made_when_it_is(monkey
     )
     unbound = unflatten(parts.structure, parts.leaves)
 
-    assert containers.unbound_classes(unbound)
+    assert container_flattening.unbound_classes(unbound)
     monkeypatch.undo()
     made = detach(unbound)["a"][0]
     assert made == {"b": 1}

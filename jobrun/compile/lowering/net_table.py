@@ -97,7 +97,7 @@ def _definition(name: str, net: Steps | NetSpec) -> NetDef:
 
 
 def _used_names(net: Steps | NetSpec) -> list[str]:
-    """Return the names of the nets that a declared net uses, once per use."""
+    """Return the names of the nets that a net of the table uses, once per use."""
     return [step.net for step in all_steps(_all_of(net)) if isinstance(step, NetStep)]
 
 
@@ -114,7 +114,7 @@ def _all_of(net: Steps | NetSpec) -> Steps:
 
 
 def all_steps(steps: Steps) -> Iterator[Step]:
-    """Yield every step of a declared net as its spec has it, outer before inner."""
+    """Yield the steps of a net for the table of nets, outer before inner."""
     for step in steps:
         yield step
         for block in _blocks(step):
@@ -134,7 +134,7 @@ def _blocks(step: Step) -> tuple[Steps, ...]:
 
 
 def _sort_inner_first(used: dict[str, list[str]]) -> tuple[list[str], list[list[str]]]:
-    """Sort declared nets after those they use; return cycles of recursive nets."""
+    """Sort the table of nets, each after those it uses; return cycles of recursive nets."""
     order: list[str] = []
     cycles: list[list[str]] = []
     done: set[str] = set()

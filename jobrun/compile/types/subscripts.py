@@ -1,4 +1,4 @@
-"""Infer dtype and shape of ``x[…]``: basic indices, index arrays and masks, by numpy's rules."""
+"""Infer dtype and shape of ``x[…]``, a subscript: basic indices, index arrays, masks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NEW_AXIS, _REST = Const(None), Const(None, ellipsis=True)
 
 
 def infer_index(value: Known, index: Expr, infer: Infer) -> Known:
-    """Infer dtype and shape of ``value[index]``.
+    """Infer dtype and shape of the subscript ``value[index]``.
 
     Args:
         value: The value before the brackets.
@@ -79,12 +79,12 @@ class _ArrayIndex:
 
     @property
     def axes(self) -> int:
-        """The number of axes of ``x`` that the index array in ``x[…]`` consumes."""
+        """The number of axes of ``x`` that an index array in the subscript ``x[…]`` consumes."""
         return len(self.shape) if self.is_mask else 1
 
     @property
     def result_shape(self) -> Shape:
-        """The shape of ``x[…]`` for an index array; unknown for a mask's items."""
+        """The shape of a subscript ``x[…]`` by an index array; unknown for the items of a mask."""
         return (None,) if self.is_mask else self.shape
 
 
@@ -98,7 +98,7 @@ class _IndexedShape:
         self._lengths: list[int | None] = []
 
     def shape(self, parts: tuple[Expr, ...]) -> Shape:
-        """Infer the shape of an expression ``x[…]`` from the parts of its index."""
+        """Infer the shape of a subscript ``x[…]`` from the parts of its index."""
         found = [self._infer_array_index(part) for part in parts]
         spare = len(self._whole) - self._count_axes(parts, found)
         has_arrays = any(one is not None and one.shape for one in found)
@@ -138,7 +138,7 @@ class _IndexedShape:
         return taken
 
     def _basic(self, part: Expr, spare: int) -> None:
-        """Infer what a basic index in an expression ``x[…]`` makes of the shape: a slice, '...'."""
+        """Infer what a basic index in a subscript ``x[…]`` makes of the shape: a slice, '...'."""
         if part == _NEW_AXIS:
             self._lengths.append(1)
             return

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrun.compile.types.expressions import infer_expression
-from jobrun.compile.types.indexing import infer_index
+from jobrun.compile.types.subscripts import infer_index
 from jobrun.graph.expressions import Const, Index, Name, Sequence, Slice
 from jobrun.ops.abstract_values import Known, scalar
 from jobrun.ops.arguments import MisfitError, UnclearError
