@@ -17,8 +17,7 @@ from jobrun.graph.expressions import Expr
 from jobrun.graph.steps import Assign, Net, Step
 from jobrun.runtime.codegen.ast_nodes import assign, load
 from jobrun.runtime.codegen.control_flow import Action, ControlFlow, called_steps, inlined_steps
-from jobrun.runtime.codegen.data_flow.copy_elision import find_moves
-from jobrun.runtime.codegen.data_flow.view_sharing import Views, find_views
+from jobrun.runtime.codegen.data_flow.copy_elision import Views, find_moves, find_views
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames, access_finder, collect_usage
 from jobrun.runtime.codegen.loops import PASSES_HERE

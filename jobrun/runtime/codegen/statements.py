@@ -24,9 +24,10 @@ from jobrun.graph.steps import Assign, Augment, Delete, ItemTarget, NameTarget, 
 from jobrun.graph.traversal import walk_expr
 from jobrun.runtime.codegen import coercion
 from jobrun.runtime.codegen.ast_nodes import assign, call, item, load, store
-from jobrun.runtime.codegen.data_flow.copy_elision import NO_MOVES, Moves
-from jobrun.runtime.codegen.data_flow.view_sharing import (
+from jobrun.runtime.codegen.data_flow.copy_elision import (
+    NO_MOVES,
     NO_VIEWS,
+    Moves,
     Site,
     Views,
     is_never_changed,

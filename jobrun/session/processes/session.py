@@ -40,8 +40,7 @@ from jobrun.session.wire.file_messages import Probe, WorkerFileSetup
 from jobrun.session.wire.launch import LocalProcess
 from jobrun.session.wire.partition import PartitionedGroup, partition_group
 from jobrun.session.wire.rpc import Reply, wait_all
-from jobrun.session.wire.worker_handle import WorkerHandle
-from jobrun.session.wire.worker_protocol import WorkerProcess
+from jobrun.session.wire.worker_handle import WorkerHandle, WorkerProcess
 from jobrun.values.blob_kinds import Value
 
 _KEPT_GROUPS = 8

@@ -1,20 +1,49 @@
-"""Find assignments that may move an array instead of copying it, since its old name is dead.
+"""Find assignments that may bind a view or move an array instead of copying it.
 
 Static, and careful: where the text does not prove it, the value is copied.
+
+Blobs are values, so ``u = U[1:-1]`` means a copy. It need not be one where neither of the two is
+written while the other may still be read. The analysis begins with all assignments that could bind
+views, follows through the control-flow graph which names may share memory because of them, and
+looks at each write: where it would be seen through a name that is live, one of the assignments that
+made the two share copies after all. So it continues until no write is seen.
+
+What existed before the block, or was shown to a callable, is not written through a view either: a
+checkpoint may be reading it. At the end of the block what lives on owns its memory.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.expressions import Name
-from jobrun.graph.step_traversal import walk
-from jobrun.graph.steps import Assign, NameTarget, Net, Op, Step
-from jobrun.runtime.codegen.liveness import access_finder
-from jobrun.runtime.codegen.optimize.alias_analysis import permuted_names
+from jobrun.graph.expressions import Expr, Name, Sequence
+from jobrun.graph.step_traversal import expressions, op_expressions, walk
+from jobrun.graph.steps import Assign, Augment, ItemTarget, NameTarget, Net, Op, Step
+from jobrun.graph.types import Scope
+from jobrun.runtime.codegen.data_flow.flow_graph import Point, build_flow
+from jobrun.runtime.codegen.data_flow.layout import has_basic_index, names_with_visible_layout
+from jobrun.runtime.codegen.liveness import BlockNames, access_finder
+from jobrun.runtime.codegen.optimize.alias_analysis import (
+    aliased_leaves,
+    is_fresh,
+    is_plain_view,
+    permuted_names,
+)
+
+# ``id`` of an assignment, and which of its targets.
+Site = tuple[int, int]
+_Sites = frozenset[Site]
+# By name: the names that may share memory with it, and the sites because of which they do.
+_Sharing = dict[str, dict[str, _Sites]]
+
+# Any memory that something beside the block's names may look at.
+_OUTSIDE = ""
+_NO_SITES: _Sites = frozenset()
+# Visits of names at points; a block that would take more copies everything.
+_MOST_VISITS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +140,392 @@ def _swaps(net: Net) -> list[Assign]:
 def _concerned(op: Assign) -> set[str]:
     names = {one.name for one in op.targets}
     return names | ({op.value.name} if isinstance(op.value, Name) else set())
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """Assignments that bind views.
+
+    Attributes:
+        gaps: By site, whether the view may have gaps; without them it is like its copy.
+        at_end: Names that may hold views at the end of the block and live on, each with those
+            that may then hold the same array.
+    """
+
+    gaps: Mapping[Site, bool] = field(default_factory=dict)
+    at_end: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+NO_VIEWS = Views()
+
+
+def find_views(
+    steps: tuple[Step, ...],
+    path: str,
+    inlined: Collection[int],
+    names: BlockNames,
+    private: Collection[str],
+    handed: Collection[str],
+    moves: Moves,
+) -> Views:
+    """Find the assignments of a block that may share a view, as no write through it is seen.
+
+    Args:
+        steps: The block.
+        path: Its path.
+        inlined: ``id`` of each step that is part of the block's own code.
+        names: What is known of its names.
+        private: Names that are variables of the code.
+        handed: Names that functions outside of the code see.
+        moves: Assignments that hand a value on.
+    """
+    block = _Block(names, private, handed, moves)
+    parts = {
+        id(op): tuple(block.parts(op))
+        for step in walk(steps)
+        if id(step) in inlined and isinstance(step, Net)
+        for op in step.ops
+        if isinstance(op, Assign)
+    }
+    sites = {one.site for some in parts.values() for one in some if one.site is not None}
+    if not sites:
+        return NO_VIEWS
+    points = build_flow(steps, path, inlined)
+    always = frozenset(filter(names.outlives, private))
+    analysis = _Analysis(points, parts, frozenset(private), always, sites)
+    if not analysis.settle():
+        return NO_VIEWS
+    targets = {one.site: one for some in parts.values() for one in some if one.site in sites}
+    visible = _visible_layouts(steps, parts)
+    return Views(
+        {site: targets[site].is_plain and targets[site].target not in visible for site in sites},
+        analysis.at_end(),
+    )
+
+
+def is_never_changed(
+    expr: Expr, target: str, names: BlockNames, shareable: Collection[str], moves: Moves
+) -> bool:
+    """Return whether sharing a view is safe in an assignment: neither name ever changes.
+
+    Only for names that die with the task, and so before anything else can change.
+
+    Args:
+        expr: The value.
+        target: The name that gets it.
+        names: What is known of the block's names.
+        shareable: Variables of the code that no function outside of it sees.
+        moves: Assignments that hand a value on; it must be one of its own.
+    """
+    if target not in shareable or target in names.changed or target in moves.names:
+        return False
+    if names.scope(target) not in {Scope.TASK, Scope.INSTANCE}:
+        return False
+    return all(
+        isinstance(leaf, Name) and leaf.name not in names.changed and leaf.name not in moves.names
+        for leaf in aliased_leaves(expr)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one name gets in an assignment.
+
+    Attributes:
+        target: The name.
+        sources: Names with which the value may share memory, unless it is copied.
+        site: If that is this analysis's to decide.
+        is_plain: The value is a part or the transpose of a name.
+    """
+
+    target: str
+    sources: frozenset[str] = frozenset()
+    site: Site | None = None
+    is_plain: bool = False
+
+
+class _Block:
+    """What is known of a block's names."""
+
+    def __init__(
+        self, names: BlockNames, private: Collection[str], handed: Collection[str], moves: Moves
+    ) -> None:
+        self._names = names
+        self._private = frozenset(private)
+        self._shareable = self._private - frozenset(handed)
+        self._moves = moves
+
+    def parts(self, op: Assign) -> Iterator[_Part]:
+        """Yield each target of an assignment that may share a view, with its part of the value."""
+        values = op.value.items if isinstance(op.value, Sequence) else ()
+        with_items = any(isinstance(one, ItemTarget) for one in op.targets)
+        for number, target in enumerate(op.targets):
+            if not isinstance(target, NameTarget):
+                continue
+            whole = len(op.targets) == 1 or len(values) != len(op.targets)
+            value = op.value if whole else values[number]
+            # Items are put behind all values; what they change must not be seen by a name.
+            yield self._part(op, number, target.name, value, may_share=not with_items)
+
+    def _part(self, op: Assign, number: int, target: str, value: Expr, *, may_share: bool) -> _Part:
+        # A fresh value is an array of its own, or a tuple, which is copied.
+        leaves = () if is_fresh(value) else tuple(aliased_leaves(value))
+        sources = frozenset(leaf.name for leaf in leaves if isinstance(leaf, Name))
+        is_shared = id(op) in self._moves.ops or (
+            (len(op.targets) == 1 or value is not op.value)
+            and is_never_changed(value, target, self._names, self._shareable, self._moves)
+        )
+        if is_shared:
+            return _Part(target, sources)
+        may_share = may_share and target in self._shareable and target not in self._moves.names
+        if (
+            may_share
+            and sources
+            and len(sources) == len(set(leaves))
+            and all(map(self._is_steady, sources))
+        ):
+            return _Part(target, sources, (id(op), number), is_plain_view(value))
+        return _Part(target)
+
+    def _is_steady(self, name: str) -> bool:
+        """Return whether views may share a name's array: only this block changes it."""
+        return name in self._private or name not in self._names.changed
+
+
+class _Analysis:
+    """Removes from a set of sites those that a write would make visible.
+
+    Args:
+        points: The block's control-flow graph.
+        parts: By ``id`` of an assignment, what its names get.
+        private: Names that are variables of the code; others may be read by anything.
+        always: Names that something outside of the block may read, whenever it ends.
+        sites: All assignments that could bind views.
+    """
+
+    def __init__(
+        self,
+        points: list[Point],
+        parts: Mapping[int, tuple[_Part, ...]],
+        private: frozenset[str],
+        always: frozenset[str],
+        sites: set[Site],
+    ) -> None:
+        self._points = points
+        self._parts = parts
+        self._private = private
+        self._always = always
+        self._sites = sites
+        self._targets = {one.site: one.target for some in parts.values() for one in some}
+        self._before: dict[int, _Sharing] = {}
+        self._relevant = self._find_relevant()
+        self._visits = 0
+
+    def settle(self) -> bool:
+        """Remove assignments from those sharing views until no write through a view is seen."""
+        while True:
+            if not self._propagate():
+                return False
+            seen = {site for one in self._points for site in self._seen_at(one)}
+            if not seen:
+                return True
+            self._sites -= seen
+
+    def at_end(self) -> dict[str, tuple[str, ...]]:
+        """Return the names that may be views at the block's end, each with those that share memory.
+
+        These are the ones that may hold the same array at some point.
+        """
+        parts = [one for some in self._parts.values() for one in some]
+        views = {one.target for one in parts if one.site in self._sites}
+        size = -1
+        while size != len(views):
+            size = len(views)
+            views |= {
+                one.target
+                for one in parts
+                if one.site is None and not views.isdisjoint(one.sources)
+            }
+        found: dict[str, set[str]] = {name: set() for name in views & self._always}
+        for state in self._before.values():
+            for name in found.keys() & state.keys():
+                found[name] |= state[name].keys() & self._always
+        return {name: tuple(sorted(found[name])) for name in sorted(found)}
+
+    def _propagate(self) -> bool:
+        """Find which names may share memory, by views, before each point."""
+        first = self._points[0]
+        entry = {name: {_OUTSIDE: _NO_SITES} for name in self._relevant}
+        self._before = {id(first): entry}
+        waiting = [first]
+        while waiting:
+            point = waiting.pop()
+            self._visits += 1 + len(self._before[id(point)])
+            if self._visits > _MOST_VISITS:
+                return False
+            made = self._after(point, self._before[id(point)])
+            waiting += [after for after in point.after if self._join(after, made)]
+        return True
+
+    def _find_relevant(self) -> frozenset[str]:
+        """Return the names that may share memory because an assignment binds a view."""
+        parts = [one for some in self._parts.values() for one in some]
+        found = {
+            name for one in parts if one.site is not None for name in (one.target, *one.sources)
+        }
+        size = -1
+        while size != len(found):
+            size = len(found)
+            found.update(one.target for one in parts if not found.isdisjoint(one.sources))
+            for point in self._points:
+                if not found.isdisjoint(point.reads):
+                    found |= point.makes
+        return frozenset(found)
+
+    def _join(self, point: Point, more: _Sharing) -> bool:
+        """Add which names may share memory before a point; return whether any is new."""
+        known = self._before.get(id(point))
+        if known is None:
+            self._before[id(point)] = {name: dict(others) for name, others in more.items()}
+            return True
+        is_new = False
+        for name, others in more.items():
+            mine = known.setdefault(name, {})
+            for other, sites in others.items():
+                if other not in mine or not sites <= mine[other]:
+                    mine[other] = mine.get(other, _NO_SITES) | sites
+                    is_new = True
+        return is_new
+
+    def _after(self, point: Point, before: _Sharing) -> _Sharing:
+        """Compute which live names may share memory, through views, after a point of the block."""
+        live = point.live | self._always
+        gone = {name for name in before if name not in live or name in point.binds}
+        made = {
+            name: {other: sites for other, sites in others.items() if other not in gone}
+            for name, others in before.items()
+            if name not in gone
+        }
+        if point.keeps:
+            self._let_out(made, point, before)
+        elif isinstance(point.op, Assign):
+            self._bind(made, self._parts.get(id(point.op), ()), before, gone, live)
+        return made
+
+    def _bind(
+        self,
+        made: _Sharing,
+        parts: Iterable[_Part],
+        before: _Sharing,
+        gone: set[str],
+        live: Collection[str],
+    ) -> None:
+        """Note what the targets of an assignment share as views: with others, with each other."""
+        found = [
+            (one.target, self._shared_by(one, before))
+            for one in parts
+            if one.target in live and (one.site is None or one.site in self._sites)
+        ]
+        for number, (target, others) in enumerate(found):
+            for other, sites in others.items():
+                if other == _OUTSIDE or (other not in gone and other in live):
+                    _add(made, target, other, sites)
+            for second, thirds in found[:number]:
+                # Perhaps of disjoint memory; but an index is rarely known here.
+                common = (others.keys() & thirds.keys()) - {_OUTSIDE}
+                for name in common if second != target else ():
+                    _add(made, target, second, others[name] | thirds[name])
+
+    def _shared_by(self, part: _Part, before: _Sharing) -> dict[str, _Sites]:
+        """Return the names of which a value may be a view, before its assignment."""
+        site = frozenset((part.site,)) if part.site is not None else _NO_SITES
+        found: dict[str, _Sites] = {}
+        for source in part.sources:
+            others = before.get(source, {})
+            if source not in self._private:
+                others = {_OUTSIDE: _NO_SITES}
+            for other, sites in ((source, _NO_SITES), *others.items()):
+                found[other] = found.get(other, _NO_SITES) | sites | site
+        return found
+
+    def _let_out(self, made: _Sharing, point: Point, before: _Sharing) -> None:
+        """Note that a step that is no generated code may share views of what it reads or makes."""
+        reads, makes = point.reads & self._relevant, point.makes & self._relevant
+        self._visits += len(reads) * len(makes)
+        for name in reads:
+            for other, sites in before.get(name, {}).items():
+                if other in made:
+                    _add(made, other, _OUTSIDE, sites)
+        for name in reads | makes:
+            _add(made, name, _OUTSIDE, _NO_SITES)
+        for result in makes:
+            for name in reads - {result}:
+                _add(made, result, name, _NO_SITES)
+                for other, sites in before.get(name, {}).items():
+                    if other in made and other != result:
+                        _add(made, result, other, sites)
+
+    def _seen_at(self, point: Point) -> Iterator[Site]:
+        """Yield assignments that must not share a view: a write would be seen by others."""
+        if not point.changes:
+            return
+        state = self._before.get(id(point), {})
+        live = point.live | self._always
+        if point.keeps or _reads_while_writing(point.op):
+            live = live | point.reads
+        for name in point.changes & state.keys():
+            for other, sites in state[name].items():
+                present = sites & self._sites
+                if present and (other == _OUTSIDE or other in live):
+                    yield self._chosen(name, other, present)
+
+    def _chosen(self, written: str, other: str, sites: _Sites) -> Site:
+        """Choose which assignment must not share a view, since a write through it is seen."""
+
+        def rank(site: Site) -> tuple[int, Site]:
+            target = self._targets[site]
+            return ((written, other).index(target) if target in {written, other} else 2, site)
+
+        return min(sites, key=rank)
+
+
+def _add(made: _Sharing, first: str, second: str, sites: _Sites) -> None:
+    ways = ((first, second),) if second == _OUTSIDE else ((first, second), (second, first))
+    for one, other in ways:
+        others = made.setdefault(one, {})
+        others[other] = others.get(other, _NO_SITES) | sites
+
+
+def _reads_while_writing(op: Op | None) -> bool:
+    """Return whether an operator would read a shared view's memory while it writes there."""
+    match op:
+        case Assign(targets=targets):
+            if len(targets) > 1:
+                return True
+            (target,) = targets
+            return isinstance(target, ItemTarget) and not has_basic_index(target.index)
+        case Augment(operator=sign, target=target):
+            # Elementwise, and so numpy reads what overlaps before it writes.
+            whole = not isinstance(target, ItemTarget) or has_basic_index(target.index)
+            return sign == "@" or not whole
+        case _:
+            return True
+
+
+def _visible_layouts(steps: tuple[Step, ...], parts: Mapping[int, tuple[_Part, ...]]) -> set[str]:
+    """Collect names that must not share a view, since a step sees their memory layout."""
+    visible: set[str] = set()
+    for step in walk(steps):
+        if isinstance(step, Net):
+            for op in step.ops:
+                visible.update(names_with_visible_layout(op, op_expressions(op)))
+        else:
+            visible.update(names_with_visible_layout(None, expressions(step)))
+    passed = [one for some in parts.values() for one in some if one.site is None and one.sources]
+    size = -1
+    while size != len(visible):
+        size = len(visible)
+        for one in passed:
+            if one.target in visible:
+                visible |= one.sources
+    return visible

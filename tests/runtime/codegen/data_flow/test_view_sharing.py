@@ -8,9 +8,8 @@ from jobrun.graph.step_traversal import ops
 from jobrun.graph.steps import If, Loop
 from jobrun.runtime.codegen.compiler import compile_block
 from jobrun.runtime.codegen.control_flow import inlined_steps
-from jobrun.runtime.codegen.data_flow import view_sharing
-from jobrun.runtime.codegen.data_flow.copy_elision import find_moves
-from jobrun.runtime.codegen.data_flow.view_sharing import NO_VIEWS, find_views
+from jobrun.runtime.codegen.data_flow import copy_elision
+from jobrun.runtime.codegen.data_flow.copy_elision import NO_VIEWS, find_moves, find_views
 from jobrun.runtime.codegen.liveness import BlockNames, collect_usage
 from jobrun.testing.graphs import expr, steps
 from tests.support.step_bench import Bench
@@ -97,7 +96,7 @@ def test_what_a_checkpoint_may_read_is_not_written_through_another_name():
 
 
 def test_a_block_too_large_to_analyse_copies(monkeypatch):
-    monkeypatch.setattr(view_sharing, "_MOST_VISITS", 3)
+    monkeypatch.setattr(copy_elision, "_MOST_VISITS", 3)
 
     assert found_views("u = M[1:]; M[0] = u[0]")[1] == NO_VIEWS
 
