@@ -130,7 +130,7 @@ def run(
         How it ended: its ``exit_code`` is that of the command line.
 
     Raises:
-        UsageError: An option's value cannot be meant; or the newest run is unfinished.
+        UsageError: An option's value is not valid; or the newest run is unfinished.
         JobrunError: It did not end in good order; of the class that says why.
     """
     # What checks a spec does without all that runs it; so below.

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import click
 
+from jobrun.cli.formatting import wrap_line
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import Fault
 from jobrun.core.text.fault_text import as_item, excerpt, headline, render_github, visible
 
 _MOST_BYTES = 16 << 20
+# Of what follows the first line of a fault.
+_INDENT = " " * 6
 
 
 def print_faults(faults: Sequence[Fault], shell: Shell) -> None:
@@ -38,14 +41,21 @@ def _render(fault: Fault, files: Mapping[str, str], shell: Shell) -> str:
     """Render a fault for output on stderr, perhaps in colours."""
     colour = "red" if fault.severity == "error" else "yellow"
     kind, bracket, rest = headline(fault).partition("]")
-    lines = [shell.paint(kind + bracket, "bold", colour) + rest]
+    width, indent = shell.message_width, len(_INDENT)
+    first, *others = wrap_line(kind + bracket + rest, width, indent)
+    painted = shell.paint(kind + bracket, "bold", colour)
+    lines = [first.replace(kind + bracket, painted, 1), *others]
     shown, mend = excerpt(fault, files), visible(fault.mend)
     if shown is not None:
         carets = shell.paint("^" * shown.carets, "bold", colour)
         lines.append(shell.paint(f"{shown.number:>5} | ", "dim") + shown.text)
-        lines.append(f"{shell.paint('      | ', 'dim')}{' ' * shown.indent}{carets} {mend}")
-    elif mend:
-        lines.append(f"{shell.paint('      = ', 'dim')}{mend}")
+        marks = f"{shell.paint(_INDENT + '| ', 'dim')}{' ' * shown.indent}{carets}"
+        if indent + 2 + shown.indent + shown.carets + 1 + len(mend) <= width:
+            marks, mend = f"{marks} {mend}", ""
+        lines.append(marks)
+    if mend:
+        first, *others = wrap_line(f"{_INDENT}= {mend}", width, indent + 2)
+        lines += [f"{shell.paint(first[: indent + 2], 'dim')}{first[indent + 2 :]}", *others]
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "shorten_path",
     "size",
     "span",
+    "wrap_line",
 ]  # fmt: skip
 # By the status of a run, as recorded or as determined from outside.
 STATUS_COLOURS = {
@@ -52,15 +53,32 @@ def render_rows(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
     room = max(_LEAST_TEXT, width - label - 4)
     lines = []
     for name, text in rows:
-        parts = [text]
-        if len(text) > room:
-            import textwrap  # noqa: PLC0415 - seldom
-
-            parts = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
+        parts = wrap_line(text, room)
         head = name if len(name) <= label else f"{name[: label - 1]}…"
         for number_, part in enumerate(parts):
             lines.append(f"  {'' if number_ else head:<{label}}  {part}".rstrip())
     return lines
+
+
+def wrap_line(line: str, width: int, indent: int = 0) -> list[str]:
+    """Wrap a line of command output between words, where it is wider than the terminal.
+
+    Args:
+        line: Perhaps indented, which the first of its parts stays.
+        width: Of the terminal, in columns.
+        indent: Of the parts behind the first, in columns.
+    """
+    if len(line) <= width:
+        return [line]
+    import textwrap  # noqa: PLC0415 - seldom
+
+    return textwrap.wrap(
+        line,
+        max(width, indent + _LEAST_TEXT),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def render_json_document(what: str, content: Mapping[str, Any]) -> str:

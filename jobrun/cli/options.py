@@ -11,7 +11,7 @@ import click
 from jobrun.cli.completed_names import SETTING
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
-from jobrun.core.text.names import did_you_mean
+from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.core.text.units import parse_span
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -67,6 +67,24 @@ class Duration(_SecondsType):
         if not seconds:
             self.fail(f"'{value}' is not a duration such as 90s, 30m, 2h or 1d", param, ctx)
         return seconds
+
+
+class OneOf(click.Choice):  # type: ignore[type-arg]  # generic in newer releases of click only
+    """A parameter type for one of several words, which suggests the nearest to a mistyped one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Convert a word, the text of an option of executing commands, to the one that it is.
+
+        Raises:
+            click.BadParameter: It is none of them.
+        """
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            near = nearest(str(value), map(str, self.choices))
+            if near is None:
+                raise
+            self.fail(f"{error.message.rstrip('.')}: did you mean '{near}'?", param, ctx)
 
 
 class Command(click.Command):
@@ -241,7 +259,7 @@ def log_format_option() -> Decorator[Any]:
     """Declare the option ``--log-format``, the format of events and faults on stderr."""
     return option(
         "--log-format",
-        type=click.Choice(["text", "json", "github"]),
+        type=OneOf(["text", "json", "github"]),
         default="text",
         show_default=True,
         is_eager=True,

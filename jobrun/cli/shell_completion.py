@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.shell_completion import BashComplete, CompletionItem, split_arg_string
 
-from jobrun.cli.options import Command
+from jobrun.cli.options import Command, OneOf
 from jobrun.cli.terminal import COMPLETION_VARIABLE, Shell
 from jobrun.core.errors import JobrunError
 
@@ -21,7 +21,7 @@ _HOW = {
 
 
 @click.command("completion", cls=Command)
-@click.argument("shell_name", metavar="[bash|zsh|fish]", type=click.Choice(_SHELLS), required=False)
+@click.argument("shell_name", metavar="[bash|zsh|fish]", type=OneOf(_SHELLS), required=False)
 @click.pass_obj
 def command(shell: Shell, shell_name: str | None) -> None:
     r"""Print the script that completes commands, options, runs, epochs, tasks, blobs, params.

@@ -5,6 +5,11 @@ it to the ``PrintedLines`` of the call that runs in the same context: ``print``,
 ``warnings``, progress bars. What C code and programs write to the descriptors 1 and 2 arrives in an
 ``OutputFile``, from which it is passed on in the same way (see ``output_file``); it is given
 to the call that began last of those that run.
+
+To look into the file takes system calls, and a callable may take less time than these. So nothing
+is looked for between two calls of one step: what the first wrote is given to the second. It is
+looked for as another step's call begins, before anything else is logged (``TaskEnded`` among it),
+and all ``_LOOK_EVERY_S``.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -39,14 +44,17 @@ class PrintedLines:
 
     Args:
         emit: Is called with each line, without its end.
-        label: Of which task the lines are, for the process that watches this one.
+        task: Of which task the lines are, for the process that watches this one.
+        place: The step that calls.
     """
 
-    __slots__ = ("_emit", "_left", "label")
+    __slots__ = ("_emit", "_left", "place", "task")
 
-    def __init__(self, emit: Callable[[str], None], label: str = "") -> None:
+    def __init__(
+        self, emit: Callable[[str], None], task: tuple[object, ...] = (), place: str = ""
+    ) -> None:
         self._emit = emit
-        self.label = label
+        self.task, self.place = task, place
         # By stream: what is behind its last line feed.
         self._left: dict[str, str] = {}
 
@@ -63,8 +71,19 @@ class PrintedLines:
             rest = rest[_LONGEST:]
         self._left[stream] = rest
 
+    @property
+    def has_rest(self) -> bool:
+        """Whether these printed lines have one more, which no line feed has ended."""
+        return any(self._left.values())
+
+    def is_of_same_step(self, other: PrintedLines) -> bool:
+        """Return whether lines of another call are logged just as these are."""
+        return self.place == other.place and self.task == other.task
+
     def end(self) -> None:
         """Emit what was printed without a line feed at its end."""
+        if not self._left:
+            return
         left, self._left = self._left, {}
         for text in left.values():
             if text:
@@ -81,23 +100,33 @@ def _last_state(line: str) -> str:
     return line.rstrip("\r").rpartition("\r")[2].rstrip()
 
 
-@contextlib.contextmanager
-def collect(lines: PrintedLines) -> Iterator[None]:
-    """Collect what this thread prints within the context, and what C code writes meanwhile."""
-    token = _printing.set(lines)
-    STREAMS.begin(lines)
-    try:
-        yield
-    finally:
-        _printing.reset(token)
-        STREAMS.end(lines)
-        lines.end()
+class collect:  # noqa: N801 - a context, called like a function
+    """Collects what this thread prints within the context, and what C code writes meanwhile."""
+
+    __slots__ = ("_lines", "_token")
+
+    def __init__(self, lines: PrintedLines) -> None:
+        self._lines = lines
+
+    def __enter__(self) -> None:
+        self._token = _printing.set(self._lines)
+        STREAMS.begin(self._lines)
+
+    def __exit__(self, *error: object) -> None:
+        _printing.reset(self._token)
+        STREAMS.end(self._lines)
+        self._lines.end()
 
 
 def without_collecting(listen: Listener) -> Listener:
-    """Wrap a listener so that its own printed output gets into no task's log lines."""
+    """Wrap a listener so that its own printed output gets into no task's log lines.
+
+    What a task has written to descriptors before an event is logged before it.
+    """
 
     def act(event: Any) -> None:
+        if not getattr(event, "printed", False):
+            STREAMS.settle()
         if _printing.get() is None:
             listen(event)
             return
@@ -128,6 +157,9 @@ class StandardStreams:
         self._files: Sequence[OutputFile] | None = None
         self._captures: list[_Capture] = []
         self._running: list[PrintedLines] = []
+        # Of the last call that ended, if what it wrote to descriptors was not looked for since.
+        self._ended: PrintedLines | None = None
+        self._labelled: tuple[object, ...] = ()
         self._arrived: deque[tuple[PrintedLines, str]] = deque()
         self._reading, self._delivering = threading.Lock(), threading.RLock()
         # Ends the thread that looks, and that thread, from the first call on.
@@ -177,21 +209,42 @@ class StandardStreams:
     def begin(self, lines: PrintedLines) -> None:
         """Begin to add printed output to these lines, until another call begins or ``end``."""
         if self._captures:
-            self.pass_on()
+            ended = self._ended
+            if self._running or ended is None or not lines.is_of_same_step(ended):
+                self.settle()
+                self.pass_on()
         self._running.append(lines)
+        ended, self._ended = self._ended, None
+        if ended is not None and ended.has_rest:
+            with self._delivering:
+                ended.end()
         if self._captures:
-            self._captures[0].file.write_label(lines.label)
+            self._label(lines)
             if self._looking is None:
                 self._look_from_now_on()
 
     def end(self, lines: PrintedLines) -> None:
         """Add the printed output that has arrived to these lines, and end adding to them."""
+        if self._captures and self._running == [lines]:
+            # Before it is taken out, so that there is always one to whom a text is given.
+            self._ended = lines
+            self._running.remove(lines)
+            return
         if self._captures:
             self.pass_on(is_all=True)
         with contextlib.suppress(ValueError):
             self._running.remove(lines)
-        if self._captures and self._running:
-            self._captures[0].file.write_label(self._running[-1].label)
+        if self._captures and (running := self._running[-1:]):
+            self._label(running[0])
+
+    def settle(self) -> None:
+        """Give what arrived on the descriptors to the call that ended last, if it has not been."""
+        if self._ended is None:
+            return
+        self.pass_on(is_all=True)
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended.end()
 
     def pass_on(self, *, is_all: bool = False, adds: bool = True) -> None:
         """Pass on printed output that has arrived: to the terminal, and to lines of a call.
@@ -205,7 +258,8 @@ class StandardStreams:
             if is_all and self._captures:
                 self._captures[0].flush()
             for capture in self._captures:
-                lines = self._running[-1] if self._running else None
+                running = self._running[-1:]
+                lines = running[0] if running else self._ended
                 text = capture.pass_on(is_shown=self.is_shown or lines is None)
                 if lines is not None and text:
                     self._arrived.append((lines, text))
@@ -215,8 +269,16 @@ class StandardStreams:
                 while self._arrived:
                     lines, text = self._arrived.popleft()
                     lines.add("descriptor", text)
+                    if lines is not self._ended and lines not in self._running:
+                        # Its call has ended meanwhile, and another one has begun.
+                        lines.end()
             finally:
                 self._delivering.release()
+
+    def _label(self, lines: PrintedLines) -> None:
+        if self._labelled != lines.task:
+            self._labelled = lines.task
+            self._captures[0].file.write_label("\n".join(map(str, lines.task)))
 
     def _capture_descriptors(self) -> None:
         for stream in self._kept.values():
@@ -225,12 +287,14 @@ class StandardStreams:
         is_own = self._files is None
         files = open_output_files() if self._files is None else self._files
         self._captures = [_Capture(file, is_own=is_own) for file in files]
+        self._labelled = ()
 
     def _release_descriptors(self) -> None:
         if self._looking is not None:
             (stop, thread), self._looking = self._looking, None
             stop.set()
             thread.join()
+        self.settle()
         self.pass_on(is_all=True)
         for name in self._kept:
             with contextlib.suppress(Exception):

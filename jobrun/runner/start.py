@@ -146,8 +146,9 @@ def _start(
         point_latest(path)
         try:
             return _invocation().run_new(run, job, lock, options, listener, warnings)
-        except CheckpointError:
-            # The parent's epoch cannot be had: nothing was begun that could be continued.
+        except (CheckpointError, UsageError):
+            # The parent's epoch cannot be had, or has nothing left to run: nothing was begun that
+            # could be continued.
             if parent and not run.has_saved:
                 _discard(run, options.run_dir)
             raise

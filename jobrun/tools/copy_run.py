@@ -52,7 +52,7 @@ def copy_epoch(found: Checkpoints, epoch: int, target: Path) -> int:
     Raises:
         UsageError: E434, something has the name; E421, the run keeps its epochs elsewhere.
         CheckpointError: The epoch is damaged; nothing appeared.
-        EnvironmentFaultError: The disk says no; nothing appeared.
+        EnvironmentFaultError: Writing failed; nothing appeared.
     """
     require_free_path(target)
     if found.policy.directory:

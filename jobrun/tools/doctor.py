@@ -1,4 +1,4 @@
-"""Measure whether a machine and a directory are fit for runs (``jobrun doctor``)."""
+"""Check whether jobs can run on a machine and in a directory (``jobrun doctor``)."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def _rename(place: Path) -> Finding:
         rename_noreplace(str(place / "one"), str(place / "two"))
     except FileExistsError:
         rename_noreplace(str(place / "one"), str(place / "three"))
-        return Finding("rename", "in one act, and never over something")
+        return Finding("rename", "atomic, and never replaces a file unasked")
     return Finding("rename", "replaces what is there", "bad", "choose a --run-dir on a local disk")
 
 
@@ -221,7 +221,7 @@ def _lock(place: Path) -> Finding:
             "bad",
             "start a run on one host only, and choose a --run-dir on a local disk",
         )
-    return Finding("lock", "held by the kernel, seen by other processes, gone with its holder")
+    return Finding("lock", "flock works across processes, and ends with its holder")
 
 
 def _links(place: Path) -> Finding:

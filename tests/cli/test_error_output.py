@@ -46,6 +46,7 @@ def test_colours_change_nothing_but_colours(spec, monkeypatch):
 
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "500")
     print_faults([fault], Shell({}))
     painted = terminal.getvalue()
     assert "\x1b[1;31merror[E021]\x1b[0m" in painted
@@ -74,3 +75,24 @@ def test_an_option_is_shown_as_it_was_given(capsys):
 def test_escape_codes_in_a_message_do_not_reach_the_terminal(capsys):
     print_faults([Fault("E021", "bad \x1b[2J name")], Shell({}))
     assert "\x1b" not in capsys.readouterr().err
+
+
+def test_a_long_fault_is_wrapped_between_words(capsys, monkeypatch):
+    monkeypatch.setattr(Shell, "message_width", 40)
+    message = "the thing that was asked for is not there at all"
+    mend = "look for it in another place, or make it first"
+    print_faults([Fault("E354", message, mend)], Shell({}))
+
+    first, second, *others = capsys.readouterr().err.splitlines()
+    assert f"{first} {second.strip()}" == f"error[E354] {message}"
+    assert [len(line) - len(line.lstrip()) for line in (second, *others)] == [6, 6, 8]
+    assert max(map(len, (first, second, *others))) <= 40
+
+
+def test_a_mend_too_long_to_follow_the_carets_is_below_them(spec, capsys, monkeypatch):
+    monkeypatch.setattr(Shell, "message_width", 40)
+    print_faults([Fault("E021", "unknown", "when " * 8, Origin(str(spec), 2, 5, 3))], Shell({}))
+
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-3] == "      |     ^^^"
+    assert lines[-2].startswith("      = when when")

@@ -76,3 +76,8 @@ def test_an_option_wins_over_its_variable(monkeypatch, capsys):
 def test_an_option_without_its_value_leads_to_the_help_of_its_command(capsys):
     assert invoke(["ckpt", "export", "walk", "--out"]) == 2
     assert "see 'jobrun ckpt export --help'" in capsys.readouterr().err
+
+
+def test_a_mistyped_choice_names_the_nearest(capsys):
+    assert invoke(["runs", "list", "--status", "finishd"]) == 2
+    assert "did you mean 'finished'?" in capsys.readouterr().err

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from jobrun.core.output_file import open_output_files
+from jobrun.core.output_file import OutputFile, open_output_files
 from jobrun.core.printed_output import (
     STREAMS,
     CollectingStream,
@@ -157,6 +157,7 @@ def test_what_is_written_to_descriptors_is_logged_with_the_call_that_began_last(
             with collect(PrintedLines(found["second"].append)):
                 os.write(2, b"two\npart")
             os.write(1, b"three\n")
+        STREAMS.settle()
         os.write(1, b"after\n")
     finally:
         STREAMS.remove()
@@ -164,6 +165,67 @@ def test_what_is_written_to_descriptors_is_logged_with_the_call_that_began_last(
     assert found == {"first": ["one", "three"], "second": ["two", "part"]}
     shown = capfd.readouterr()
     assert (shown.out, shown.err) == ("before\none\nthree\nafter\n", "two\npart")
+
+
+def test_between_calls_of_one_step_no_file_is_read(monkeypatch):
+    found, reads = [], []
+    read = OutputFile.read
+    STREAMS.install()
+    try:
+        with collect(PrintedLines(found.append, ("task",), "step")):
+            os.write(1, b"one\n")
+        monkeypatch.setattr(OutputFile, "read", lambda self: reads.append(1) or read(self))
+        for _ in range(9):
+            with collect(PrintedLines(found.append, ("task",), "step")):
+                pass
+        without_reading = len(reads)
+        STREAMS.settle()
+    finally:
+        STREAMS.remove()
+
+    # The thread that looks may have come by.
+    assert without_reading <= 4
+    assert found == ["one"]
+
+
+def test_a_call_of_another_step_gets_nothing_of_what_the_one_before_wrote():
+    found = {"first": [], "second": []}
+    STREAMS.install()
+    try:
+        for step, lines in found.items():
+            with collect(PrintedLines(lines.append, ("task",), step)):
+                os.write(1, f"{step}, without end".encode())
+    finally:
+        STREAMS.remove()
+
+    assert found == {step: [f"{step}, without end"] for step in found}
+
+
+def test_what_was_written_before_an_event_is_logged_before_it():
+    found = []
+    STREAMS.install()
+    try:
+        with collect(PrintedLines(found.append, ("task",), "step")):
+            os.write(1, b"of the call\n")
+        without_collecting(found.append)("task ended")
+    finally:
+        STREAMS.remove()
+
+    assert found == ["of the call", "task ended"]
+
+
+def test_a_rest_that_was_read_between_two_calls_is_not_lost():
+    found = []
+    STREAMS.install()
+    try:
+        for text in (b"one", b"two"):
+            with collect(PrintedLines(found.append, ("task",), "step")):
+                os.write(1, text)
+            STREAMS.pass_on()
+    finally:
+        STREAMS.remove()
+
+    assert found == ["one", "two"]
 
 
 def test_what_a_display_keeps_from_the_terminal_is_logged_from_descriptors_too(capfd):

@@ -10,7 +10,7 @@ from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.core.events import Noted
 from jobrun.runner.fork import Fork, fork_run
 from jobrun.runner.options import RunOptions
-from jobrun.runner.rundir.run_directories import open_run
+from jobrun.runner.rundir.run_directories import open_run, runs
 from jobrun.runner.start import resume_run
 from tests.support.resumable_job import Place
 
@@ -65,6 +65,16 @@ def test_another_spec_may_go_on_from_there(place):
     forked(place, epoch=4, edits=[("epochs: 4", "epochs: 6"), ("X * 0", "X * 1")])
 
     assert place.store.epochs() == (4, 5, 6)
+
+
+def test_a_fork_that_would_stop_at_once_is_refused_and_leaves_no_run(place):
+    parent = place.run
+
+    with pytest.raises(UsageError, match=r"no epoch: after epoch 4.*--epochs"):
+        forked(place)
+
+    assert place.run.path == parent.path
+    assert [one.name for one in runs(place.options().run_dir)] == [parent.name]
 
 
 def test_some_blobs_are_put_over_those_of_init(place):

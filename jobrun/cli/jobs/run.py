@@ -11,7 +11,7 @@ from jobrun.cli.completed_names import SPEC
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.jobs.run_options import drift_options, limit_options, spec_arguments
 from jobrun.cli.jobs.run_with_progress import run_under_progress
-from jobrun.cli.options import Command, option, run_dir_option, value_options
+from jobrun.cli.options import Command, OneOf, option, run_dir_option, value_options
 from jobrun.cli.specs.loading import override_texts, prepare
 from jobrun.cli.terminal import Shell
 from jobrun.runner.options import Resume, RunOptions
@@ -23,7 +23,7 @@ from jobrun.runner.options import Resume, RunOptions
 @run_dir_option
 @option(
     "--resume",
-    type=click.Choice(["auto", "must", "never"]),
+    type=OneOf(["auto", "must", "never"]),
     help="auto: continue the newest run, or start one; must: only continue; never: only start. "
     "Without it, an unfinished run is an error.",
 )

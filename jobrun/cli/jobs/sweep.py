@@ -259,7 +259,10 @@ def _show(sweep: _Sweep, found: Sequence[Outcome], shell: Shell, given: dict[str
     from jobrun.cli.progress.sweep_results import print_results  # noqa: PLC0415 - brings rich in
 
     print_results(found, sweep.aim, shell)
-    if any(one.state not in OVER for one in found):
+    left = {one.state for one in found} - set(OVER)
+    if left == {"running"}:
+        shell.say("next: the points that run need nothing; --watch shows how they end")
+    elif left:
         shell.say("next: repeat the command to run the unfinished points")
     elif best:
         shell.say(f"next: jobrun report {shorten_path(str(best[0].run))}")

@@ -15,7 +15,15 @@ import click
 from jobrun.cli.completed_names import SPEC
 from jobrun.cli.formatting import number, render_json_document, span
 from jobrun.cli.jobs.run_options import session_arguments, session_options
-from jobrun.cli.options import Command, Duration, choose_form, json_option, option, value_options
+from jobrun.cli.options import (
+    Command,
+    Duration,
+    OneOf,
+    choose_form,
+    json_option,
+    option,
+    value_options,
+)
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ExpectationError, Fault, TaskFailedError
 from jobrun.core.files.disk import disk_faults, write_file
@@ -60,7 +68,7 @@ _FORMS = ("text", "json", "github")
 @option(
     "--format",
     "form",
-    type=click.Choice(_FORMS),
+    type=OneOf(_FORMS),
     default="text",
     show_default=True,
     help="Output format; github adds annotations at the lines of the specs.",

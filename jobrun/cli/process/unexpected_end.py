@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import resource
 import signal
@@ -20,13 +21,16 @@ from jobrun.core.errors import (
     EnvironmentFaultError,
     Fault,
     InterruptedRunError,
+    JobrunError,
     StoppedEarlyError,
     TaskFailedError,
 )
 from jobrun.core.events import Event, GroupEnded, GroupStarted, Listener, RunStarted
 from jobrun.core.printed_output import take_left_output
 from jobrun.core.relayed_signals import MEANT, RELAYS
+from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.logs import append_left_output
+from jobrun.runner.rundir.run_directories import open_run
 from jobrun.runner.rundir.run_json import RECORD_NAME
 
 _LOOK_FOR_KILLER = (
@@ -108,10 +112,23 @@ def report_unexpected_end(
     else:
         fault = Fault("E386", how, mend)
     shared.unexpected_end = fault.message
+    if run:
+        record_end(Path(run), fault.message)
     print_faults((fault,), shell)
     for line in stack:
         shell.say(f"  {line}")
     return _exit_code(shared, ended)
+
+
+def record_end(path: Path, how: str) -> None:
+    """Record in ``run.json`` how a run's process ended unexpectedly, unless the run lives again.
+
+    Its status stays what it was: that it ended is seen by its lock.
+    """
+    with contextlib.suppress(JobrunError), RunLock.acquire(path):
+        run = open_run(path)
+        if run.record.status == "running":
+            run.write(reason=how)
 
 
 def _exit_code(shared: SharedState, ended: ChildExit) -> int:

@@ -28,6 +28,9 @@ from jobrun.core.text.fault_text import visible
 
 # As much as a sparkline or a mean of times can use.
 _HISTORY = 64
+_COUNT_EVERY_S = 0.5
+# The time left is not estimated by less: the first epochs of a run are not like the others.
+_STEADY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,8 @@ class RunState:
         epoch: The newest epoch that ended; 0 is init.
         failed_saves: How many checkpoints could not be saved.
         usage: What the run has used, by its last record.
-        epoch_at: When the newest epoch ended, and the one before it.
+        epoch_at: When the newest epoch ended.
+        counted: How many epochs had ended at which times, a few a second of the last minute or so.
         ends: Of the group that runs: the tasks that have ended, by name and node.
         times: What each task took lately, by group, name and node.
     """
@@ -78,7 +82,8 @@ class RunState:
     failed_saves: int = 0
     ended: RunEnded | None = None
     usage: UsageMeasured | None = None
-    epoch_at: deque[float] = field(default_factory=lambda: deque(maxlen=_HISTORY))
+    epoch_at: float = 0.0
+    counted: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=_HISTORY))
     ends: dict[tuple[str, str], TaskEnded] = field(default_factory=dict)
     times: dict[tuple[str, str, str], deque[float]] = field(default_factory=dict)
 
@@ -104,7 +109,9 @@ class RunState:
                 self.epoch = event.epoch
                 self.epochs_seen += 1
                 self.seconds.append(event.seconds)
-                self.epoch_at.append(self.clock())
+                self.epoch_at = self.clock()
+                if not self.counted or self.epoch_at - self.counted[-1][1] >= _COUNT_EVERY_S:
+                    self.counted.append((self.epochs_seen, self.epoch_at))
             case RunEnded():
                 self.ended = event
             case UsageMeasured():
@@ -129,9 +136,14 @@ class RunState:
         if total is None or not self.seconds:
             return None
         # From end to end, since saves and probes take time, too; counting down between the ends.
-        spread = self.epoch_at[-1] - self.epoch_at[0]
-        each = max(_mean(self.seconds), spread / max(1, len(self.epoch_at) - 1))
-        begun = min(each, self.clock() - self.epoch_at[-1])
+        # Over a time, not a number of epochs: of short ones a save takes as long as hundreds.
+        count, since = self.counted[0]
+        spread = self.epoch_at - since
+        each = spread / (self.epochs_seen - count) if self.epochs_seen > count else 0.0
+        each = each or _mean(self.seconds)
+        if spread + each < _STEADY_S:
+            return None
+        begun = min(each, self.clock() - self.epoch_at)
         return max(0.0, max(0, total - self.epoch) * each - begun)
 
     def tasks(self) -> list[TaskState]:

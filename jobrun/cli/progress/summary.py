@@ -19,7 +19,7 @@ from jobrun.cli.formatting import (
 )
 from jobrun.cli.progress.run_state import RunState
 from jobrun.cli.terminal import Shell
-from jobrun.core.errors import JobrunError
+from jobrun.core.errors import JobrunError, UsageError
 from jobrun.runner.options import RunResult
 from jobrun.runner.rundir.run_json import RECORD_NAME
 from jobrun.tools.runs.recorded_usage import sum_usage, usage_values
@@ -31,6 +31,8 @@ _ENDINGS = {
     130: ("interrupted", "yellow"),
 }
 _MOST_ARTIFACTS = 6
+# Columns that labels take, and what is around them.
+_BESIDE_PATHS = 13
 
 
 def print_summary(result: RunResult, state: RunState, shell: Shell, verbosity: int) -> None:
@@ -69,6 +71,9 @@ def render_summary(result: RunResult, state: RunState, width: int = sys.maxsize)
         rows.append(("not saved", f"{state.failed_saves} checkpoints"))
     rows.append(("run", shorten_path(result.run_path)))
     found = _artifacts(Path(result.run_path))
+    if any(len(path) > width - _BESIDE_PATHS for path in found):
+        # A terminal would break them anywhere; what they begin with is in the row above.
+        found = [path.replace(rows[-1][1], "…", 1) for path in found]
     rows += [("" if index else "result", path) for index, path in enumerate(found)]
     return lines + render_rows(rows, width)
 
@@ -112,6 +117,9 @@ def note_saved_epoch(state: RunState) -> Iterator[None]:
     """Add the summary's advice to an error that ends a run: which epoch is saved, and what next."""
     try:
         yield
+    except UsageError:
+        # What is refused as it begins is removed, with what it had taken over.
+        raise
     except JobrunError as error:
         run = state.started
         saved = state.saved.epoch if state.saved else run.epoch if run else -1

@@ -11,7 +11,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from jobrun.cli.formatting import STATUS_COLOURS, number, shorten_path
+from jobrun.cli.formatting import STATUS_COLOURS, number, shorten_path, wrap_line
 from jobrun.cli.runs.chart import draw_chart
 from jobrun.cli.terminal import Shell
 from jobrun.core.text.fault_text import visible
@@ -67,7 +67,8 @@ def print_results(found: Sequence[Outcome], aim: Objective, shell: Shell) -> Non
         lines += textwrap.wrap(text, width, break_on_hyphens=False)
     lines += render_reasons(found) if room < _LEAST_ROOM else []
     shell.print("\n".join([*lines, *render_plot(best, aim, width)]))
-    shell.print("\n" + render_verdict(found, best, aim))
+    verdict = render_verdict(found, best, aim).splitlines()
+    shell.print("\n".join(["", *(part for line in verdict for part in wrap_line(line, width, 2))]))
 
 
 def build_table(

@@ -20,7 +20,7 @@ from jobrun.cli.formatting import (
     size,
     span,
 )
-from jobrun.cli.options import Command, RepeatableText, json_option, option, run_dir_option
+from jobrun.cli.options import Command, OneOf, RepeatableText, json_option, option, run_dir_option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ProofError, UsageError
 from jobrun.core.object_url import is_object_url
@@ -338,7 +338,7 @@ def diff(
 @option(
     "--format",
     "form",
-    type=click.Choice(["npz", "csv", "safetensors"]),
+    type=OneOf(["npz", "csv", "safetensors"]),
     default=None,
     help="Format of the file [default: by its extension].",
 )

@@ -1,4 +1,4 @@
-"""Implement ``jobrun doctor``: print whether this machine and directory are fit for runs."""
+"""Implement ``jobrun doctor``: print whether this machine and directory can run jobs."""
 
 from __future__ import annotations
 

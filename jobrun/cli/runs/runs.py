@@ -17,6 +17,7 @@ from jobrun.cli.formatting import STATUS_COLOURS, render_json_document, shorten_
 from jobrun.cli.options import (
     Command,
     Duration,
+    OneOf,
     RepeatableText,
     json_option,
     option,
@@ -52,7 +53,7 @@ command = SubcommandGroup(
 
 @command.command("list", cls=Command)
 @click.argument("job", type=JOB, default="")
-@option("--status", type=click.Choice(list(STATUS_COLOURS)), help="Only runs with this status.")
+@option("--status", type=OneOf(list(STATUS_COLOURS)), help="Only runs with this status.")
 @option("--tag", "wanted", multiple=True, metavar="TAG", help="Only runs with this tag.")
 @option(
     "--where",
@@ -174,7 +175,7 @@ def _tag(shell: Shell, run: str, tags: tuple[str, ...], remove: bool, run_dir: s
 @command.command("remove", cls=Command)
 @click.argument("runs", type=RUN, nargs=-1, metavar="[RUN...]")
 @option("--older-than", type=Duration(), metavar="30d", help="All runs made longer ago.")
-@option("--status", type=click.Choice(list(STATUS_COLOURS)), help="All runs with this status.")
+@option("--status", type=OneOf(list(STATUS_COLOURS)), help="All runs with this status.")
 @option("--unfinished", is_flag=True, help="Also remove unfinished runs.")
 @option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")

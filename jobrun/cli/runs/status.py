@@ -130,7 +130,7 @@ def _tasks(state: Status) -> list[tuple[str, str]]:
 def _why(state: Status) -> str:
     if state.owner is not None:
         return f"   {state.owner}"
-    if state.run.record.reason and state.run.record.status != "running":
+    if state.run.record.reason:
         reason = state.run.record.reason
         # "stopped (signal SIGTERM): epoch 4 …": the status is printed before it.
         reason = re.sub(rf"^{state.status} (?:\((.*)\)(?=: ))?", r"\1", reason)

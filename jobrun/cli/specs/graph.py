@@ -8,7 +8,7 @@ import click
 
 from jobrun.cli.completed_names import SPEC
 from jobrun.cli.error_output import print_faults
-from jobrun.cli.options import Command, option, value_options
+from jobrun.cli.options import Command, OneOf, option, value_options
 from jobrun.cli.specs.loading import override_texts, prepare
 from jobrun.cli.terminal import Shell
 from jobrun.compile.plan.text import blob_lines
@@ -25,7 +25,7 @@ _FORMATS = {"ascii": draw.ascii, "mermaid": draw.mermaid, "dot": draw.dot, "svg"
 @option(
     "--format",
     "form",
-    type=click.Choice(list(_FORMATS)),
+    type=OneOf(list(_FORMATS)),
     default="ascii",
     show_default=True,
     help="For a terminal, Mermaid, Graphviz, or as an image.",

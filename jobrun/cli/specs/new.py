@@ -91,7 +91,7 @@ def _write_new(path: Path, text: str) -> None:
 
     Raises:
         UsageError: E434, something has it.
-        OSError: The disk says no; nothing is left.
+        OSError: Writing failed; nothing is left.
     """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)

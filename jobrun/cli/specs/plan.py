@@ -8,12 +8,12 @@ import click
 
 from jobrun.cli.completed_names import SPEC
 from jobrun.cli.error_output import print_faults
-from jobrun.cli.formatting import render_json, span
+from jobrun.cli.formatting import render_json, span, wrap_line
 from jobrun.cli.options import Command, json_option, run_dir_option, value_options
 from jobrun.cli.specs.loading import override_texts, prepare
 from jobrun.cli.terminal import Shell
 from jobrun.compile.plan.document import plan_json
-from jobrun.compile.plan.text import plan_text
+from jobrun.compile.plan.text import LABEL_COLUMNS, plan_text
 from jobrun.core.errors import SpecError, errors_only
 from jobrun.runner.preflight.header_types import infer_header_types
 from jobrun.runner.saving.time_budget import measure_loss_bound
@@ -59,5 +59,17 @@ def command(
         bound = ""
         if bound_s is not None:
             bound = f"by its newest run, a kill loses at most {span(bound_s)} of work"
-        shell.print(plan_text(job, types.owned, types.made, bound).rstrip("\n"))
+        text = plan_text(job, types.owned, types.made, bound).rstrip("\n")
+        shell.print("\n".join(_wrapped(text, shell.result_width)))
     return SpecError.exit_code if errors_only(types.faults) else 0
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Wrap the long lines of a plan: rows below their text, steps below their beginning."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        beginning = len(line) - len(line.lstrip())
+        is_row = LABEL_COLUMNS > beginning == 0 and line[LABEL_COLUMNS - 1 : LABEL_COLUMNS] == " "
+        below = LABEL_COLUMNS if is_row or beginning >= LABEL_COLUMNS else beginning + 4
+        lines += wrap_line(line, width, below)
+    return lines

@@ -11,7 +11,7 @@ import click
 from jobrun.cli.completed_names import SPEC
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import render_json_document
-from jobrun.cli.options import Command, choose_form, json_option, option, value_options
+from jobrun.cli.options import Command, OneOf, choose_form, json_option, option, value_options
 from jobrun.cli.specs.loading import override_texts, prepare
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import Fault, SpecError, errors_only
@@ -43,7 +43,7 @@ class Verdict:
 @option(
     "--format",
     "form",
-    type=click.Choice(["text", "json", "github"]),
+    type=OneOf(["text", "json", "github"]),
     default="text",
     show_default=True,
     help="Output format.",

@@ -172,6 +172,8 @@ class OutputTable:
         if name in self._nodes:
             pull = f"{{pull: {{{output}: {{from: {name}, blob: {output}}}}}}}"
             mend = f"'{name}' is a node: get its blob with {pull}"
+        if name == "params":
+            mend = f"a param is read by its name alone: write '{output}'"
         self._faults.error("E170", f"unknown task '{name}' in '{name}.{output}'", mend, place)
         return False
 

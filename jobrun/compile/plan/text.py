@@ -38,6 +38,8 @@ _WHEN = {
 }
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _MAX_NODES = 6
+# Of a row, with the blank behind it.
+LABEL_COLUMNS = 12
 
 
 @collector_paused()
@@ -105,7 +107,7 @@ def _stop(condition: StopCondition) -> str:
 
 
 def _format_row(label: str, text: str) -> str:
-    return f"{label:<11} {text}"
+    return f"{label:<{LABEL_COLUMNS - 1}} {text}"
 
 
 def _job_rows(job: Job) -> Iterator[str]:

@@ -41,6 +41,7 @@ _COPIED_BYTES = 1 << 20
 _NAME_LENGTH = 60
 # Far more than any file that is read as a whole.
 MOST_BYTES = 64 << 20
+_CHUNK = 1 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
@@ -120,8 +121,12 @@ def read_regular(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> 
         OSError: See ``open_regular``; or EFBIG, it is longer than ``most_bytes``.
     """
     with os.fdopen(open_regular(path), "rb") as file:
-        is_long = os.fstat(file.fileno()).st_size > most_bytes
-        data = b"" if is_long else file.read(most_bytes + 1)
+        size_bytes = os.fstat(file.fileno()).st_size
+        is_long = size_bytes > most_bytes
+        # As much memory is allocated as is asked for: not for the longest file that may be.
+        data = b"" if is_long else file.read(size_bytes + 1)
+        while len(data) > size_bytes and len(data) <= most_bytes and (more := file.read(_CHUNK)):
+            data += more
     if is_long or len(data) > most_bytes:
         raise OSError(errno.EFBIG, f"it is longer than {most_bytes} bytes", str(path))
     return data

@@ -20,6 +20,7 @@ from jobrun.core.errors import (
     JobrunError,
     StoppedEarlyError,
     TaskFailedError,
+    UsageError,
 )
 from jobrun.core.events import (
     EpochEnded,
@@ -240,11 +241,28 @@ class JobRunner:
         require_same_constants(progress.constants, constants, resumed.accept)
         progress = replace(progress, outputs={**progress.outputs, **rebuilt}, constants=constants)
         if resumed.adopted:
+            self._require_more_epochs(progress)
             progress = self._saver.save(progress)
         if self._limits.midway and self._limits.midway.is_entering:
             # It was decided at the boundary, whose state this is not, that the epoch runs.
             return replace(progress, stopping=())
         return replace(progress, stopping=self._stopping(progress))
+
+    def _require_more_epochs(self, progress: Progress) -> None:
+        """Refuse to begin a loop with the state of another run that is to stop at once.
+
+        Raises:
+            UsageError: E382, a stop condition holds.
+        """
+        reasons = self._stopping(progress)
+        if reasons:
+            raise UsageError.of(
+                "E382",
+                f"the fork would run no epoch: after epoch {progress.epoch} it is to stop already "
+                f"({', '.join(reasons)})",
+                "change what stops it, with --set PARAM=VALUE or another SPEC or a larger "
+                "--epochs N; or begin with an earlier epoch: RUN@EPOCH",
+            )
 
     def _run_epoch(self, before: Progress) -> Progress:
         started = time.monotonic()

@@ -387,6 +387,13 @@ def _ambiguous(text: str, matches: list[IndexedRun]) -> UsageError:
 def _unknown(text: str, run_dir: Path, known: tuple[IndexedRun, ...]) -> UsageError:
     if not known:
         return UsageError.of("E351", f"there are no runs in {run_dir}", suggest_run_dir(run_dir))
+    name, at, epoch = text.rpartition("@")
+    if at and (epoch.isdecimal() or epoch == LATEST):
+        return UsageError.of(
+            "E351",
+            f"'{text}' names an epoch, and a whole run is wanted here",
+            f"write '{name}'; inspect-checkpoint, diff, fork and 'ckpt diff' take RUN@EPOCH",
+        )
     # The newest are meant most often; comparing with ten thousand names takes a second.
     names = [_whole_name(run) for run in known[-_MOST_COMPARED:]]
     names += sorted({run.job for run in known})[:_MOST_COMPARED]

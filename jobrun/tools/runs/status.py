@@ -33,7 +33,7 @@ from jobrun.tools.runs.recorded_usage import RunUsage, read_total_usage
 
 # The end of a long log shows the status of a run, and reading all of it would be slow.
 _TAIL_BYTES = 256 << 10
-_EPOCHS_LOOKED_AT = 20
+_EPOCHS_LOOKED_AT, _TIME_LOOKED_AT_S = 20, 30.0
 _START = b'"event": "RunStarted"'
 # Between the ends of two epochs: so many times as long as was measured, and so much more.
 _LONGEST_GAP, _LONGEST_GAP_S = 10.0, 30.0
@@ -178,8 +178,8 @@ class _EventSummary:
         """The seconds from one epoch's end to the next, with saves, for a run's status."""
         if not self.seconds:
             return None
-        computing_s = sum(self.seconds) / len(self.seconds)
-        return max(computing_s, sum(self.gaps_s) / len(self.gaps_s)) if self.gaps_s else computing_s
+        computing_s = _mean_of_newest(self.seconds)
+        return max(computing_s, _mean_of_newest(self.gaps_s)) if self.gaps_s else computing_s
 
     def see(self, one: RecordedEvent[Event]) -> None:
         """Update the summarised status of a run by one event."""
@@ -202,7 +202,7 @@ class _EventSummary:
                 self.saving_s += event.seconds
             case EpochEnded() as event:
                 self.epoch = event.epoch
-                self.seconds = [*self.seconds, event.seconds][-_EPOCHS_LOOKED_AT:]
+                self.seconds.append(event.seconds)
                 self._end_epoch(one.at, event.seconds)
             case _:
                 pass
@@ -216,7 +216,7 @@ class _EventSummary:
         if self.epoch_at is not None:
             gap_s = (at - self.epoch_at).total_seconds()
             is_span = 0.0 <= gap_s <= _LONGEST_GAP * measured_s + _LONGEST_GAP_S
-            self.gaps_s = [*self.gaps_s, gap_s if is_span else measured_s][-_EPOCHS_LOOKED_AT:]
+            self.gaps_s.append(gap_s if is_span else measured_s)
         self.epoch_at = at
 
     def tasks(self) -> Iterator[tuple[str, str, str]]:
@@ -229,6 +229,19 @@ class _EventSummary:
             going = "waiting" if left & set(one.needs) else "running"
             state = going if failed is None else "failed" if failed else "ended"
             yield one.node, one.task, state
+
+
+def _mean_of_newest(spans_s: list[float]) -> float:
+    """Return the mean of the newest spans, for a run's status: of twenty, of short ones of more.
+
+    A save takes as long as hundreds of short epochs, and comes after as many.
+    """
+    count, sum_s = 0, 0.0
+    for span_s in reversed(spans_s):
+        if count >= _EPOCHS_LOOKED_AT and sum_s >= _TIME_LOOKED_AT_S:
+            break
+        count, sum_s = count + 1, sum_s + span_s
+    return sum_s / count
 
 
 def _events(path: Path) -> Iterator[RecordedEvent[Event]]:

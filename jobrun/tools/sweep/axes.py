@@ -171,7 +171,7 @@ def enumerate_points(axes: Sequence[Axis], count: int | None, seed: int) -> tupl
     Args:
         axes: The axes.
         count: How many at random; None for all.
-        seed: Of the draws.
+        seed: For the random points.
 
     Raises:
         UsageError: E436, a range without ``count``; E437, too many points.

@@ -34,7 +34,7 @@ class SweepRequest:
     Attributes:
         grid: The axes as written.
         random: How many points are drawn; None for all.
-        seed: Of the draws.
+        seed: For the random points.
     """
 
     grid: tuple[str, ...]

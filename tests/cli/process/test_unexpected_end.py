@@ -10,14 +10,19 @@ from pathlib import Path
 import pytest
 
 import jobrun
+from jobrun.cli.process.run_command import invoke
 from jobrun.cli.process.unexpected_end import (
     extract_frames,
+    record_end,
     record_running,
     report_unexpected_end,
 )
 from jobrun.cli.shared_state import SharedState
 from jobrun.cli.supervisor import ChildExit
 from jobrun.core.events import GroupEnded, GroupStarted, RunStarted, TaskLimited
+from jobrun.runner.rundir.lock import RunLock
+from jobrun.runner.rundir.run_directories import open_run
+from tests.support.sample_runs import make_run
 
 CRASH = """\
 Fatal Python error: Segmentation fault
@@ -193,3 +198,25 @@ Thread 0x3 (most recent call first):
     assert "error[E220] a.yaml:20:5  epoch/step: the task took longer than its limit of 5 s" in said
     assert 'File "/home/me/lib.py", line 4, in hold' in said
     assert "other.py" not in said
+
+
+def test_how_a_process_was_killed_is_recorded_for_its_status(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run = make_run(tmp_path)
+    run.write(status="running", exit_code=None, reason="")
+    shared = SharedState()
+    shared.write("run", str(run.path))
+    report_unexpected_end(shared, ChildExit(-signal.SIGSEGV, 0), lambda: False)
+    capsys.readouterr()
+
+    assert invoke(["status"]) == 0
+    assert "killed   the process that computes crashed (SIGSEGV" in capsys.readouterr().out
+
+
+def test_the_end_of_a_process_changes_no_run_that_lives_again(tmp_path):
+    run = make_run(tmp_path)
+    run.write(status="running", reason="")
+    with RunLock.acquire(run.path):
+        record_end(run.path, "killed")
+
+    assert open_run(run.path).record.reason == ""

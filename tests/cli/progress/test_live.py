@@ -22,11 +22,14 @@ def _drawn(state, width):
 def test_the_view_holds_epoch_metric_checkpoint_and_log_in_eighty_columns():
     clock = Clock()
     state = RunState(clock=clock)
-    for event in [started(), *epoch(1, 0.5), *epoch(2, 0.25), *epoch(3, 0.125)]:
-        state.update(event)
+    state.update(started())
+    for number, loss in enumerate((0.5, 0.25, 0.125), start=1):
+        clock.now += 2
+        for event in epoch(number, loss):
+            state.update(event)
     clock.now += 3
     drawn = _drawn(state, 80)
-    assert "3 of at most 100   3.0 s, at most 24 s left" in drawn
+    assert "3 of at most 100   9.0 s, at most 3 m 12 s left" in drawn
     assert "0.125" in drawn
     assert "█▃▁" in drawn
     assert "epoch 3, 3.0 s ago, 2.0 KiB" in drawn

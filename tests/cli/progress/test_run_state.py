@@ -5,13 +5,14 @@ from __future__ import annotations
 from jobrun.cli.progress.run_state import RunState, render_log
 from jobrun.core.events import (
     CheckpointFailed,
+    EpochEnded,
     GroupRetried,
     GroupStarted,
     Measured,
     TaskEnded,
     TaskFacts,
 )
-from tests.support.sample_events import Clock, ended, epoch, epoch_ended, logged, started
+from tests.support.sample_events import Clock, ended, epoch, logged, started
 
 
 def test_an_epoch_leaves_its_metric_its_checkpoint_and_its_last_line():
@@ -31,11 +32,11 @@ def test_the_rest_is_what_the_epochs_so_far_took_on_average():
     state = RunState(clock=Clock())
     state.update(started(total=10))
     assert state.left is None
-    state.update(epoch_ended(2))
-    assert state.left == 8 * 0.25
+    state.update(EpochEnded(2, 2.5, (), ()))
+    assert state.left == 8 * 2.5
     without_limit = RunState(clock=Clock())
     without_limit.update(started(total=None))
-    without_limit.update(epoch_ended(2))
+    without_limit.update(EpochEnded(2, 2.5, (), ()))
     assert without_limit.left is None
 
 
@@ -93,6 +94,33 @@ def test_an_attempt_that_does_not_count_starts_all_tasks_anew():
 
     assert _states(state) == [("a", "running"), ("b", "waiting")]
     assert state.tasks()[0].seconds == 0.5
+
+
+def test_the_time_left_does_not_jump_with_each_save_of_short_epochs():
+    clock = Clock()
+    state = RunState(clock=clock)
+    state.update(started(total=10_000))
+    estimates = []
+    for number in range(1, 5001):
+        clock.now += 0.002 + (0.4 if number % 400 == 0 else 0.0)
+        state.update(EpochEnded(number, 0.002, (), ()))
+        if state.left is not None:
+            estimates.append(state.left + clock.now)
+
+    # Each epoch takes 3 ms in the mean, so all take 30 s.
+    assert len(estimates) > 4000
+    assert max(abs(end - 1030) for end in estimates[len(estimates) // 4 :]) < 4
+
+
+def test_no_time_left_is_estimated_by_the_first_short_epochs():
+    clock = Clock()
+    state = RunState(clock=clock)
+    state.update(started(total=10_000))
+    for number in range(1, 100):
+        clock.now += 0.01
+        state.update(EpochEnded(number, 0.01, (), ()))
+
+    assert state.left is None
 
 
 def test_the_time_left_counts_saves_and_counts_down():

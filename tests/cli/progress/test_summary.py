@@ -87,6 +87,13 @@ def test_the_summary_says_why_what_and_where(state, run):
     ]
 
 
+def test_an_artifact_too_long_for_the_terminal_is_named_within_its_run(state, run):
+    result = RunResult(0, run, 2, "after 2 epochs")
+
+    assert "…/artifacts/centroids.npy" in render_summary(result, state, 50)[-1]
+    assert "runs/job/brisk-heron/artifacts/centroids.npy" in render_summary(result, state)[-1]
+
+
 @pytest.mark.parametrize(
     ("code", "word", "then"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from jobrun.cli.process.run_command import invoke
+from jobrun.cli.terminal import Shell
 from tests.support.command import SPECS
 from tests.support.sample_runs import make_run
 from tests.support.walk_spec import SPEC
@@ -67,3 +68,16 @@ def test_without_a_run_the_plan_names_the_rule(tmp_path, monkeypatch, capsys):
     assert invoke(["plan", KMEANS]) == 0
 
     assert "a kill loses at most an epoch" in capsys.readouterr().out
+
+
+def test_long_lines_continue_below_their_text_on_a_terminal(tmp_path, monkeypatch, capsys):
+    spec = SPEC.replace("epoch:", f"description: {'word ' * 30}\nepoch:", 1)
+    (tmp_path / "walk.yaml").write_text(spec)
+    monkeypatch.setattr(Shell, "result_width", 60)
+
+    assert invoke(["plan", str(tmp_path / "walk.yaml")]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 60
+    row = next(at for at, line in enumerate(lines) if line.startswith("checkpoint"))
+    assert lines[row + 1].startswith(" " * 12)

@@ -226,3 +226,13 @@ def test_outputs_around_tasks_of_a_job_built_in_python_are_checked():
         complete(job)
 
     assert [fault.code for fault in caught.value.faults] == ["E170"]
+
+
+def test_a_param_with_its_section_is_corrected_to_its_name(tmp_path):
+    fault = fault_of(
+        tmp_path,
+        "params: {rate: 0.1}\nepoch: [{task: t, steps: [y = params.rate]}]\n",
+    )
+
+    assert fault.code == "E170"
+    assert "write 'rate'" in fault.mend

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -240,6 +241,16 @@ def test_only_plain_files_are_read_and_no_pipe_is_waited_for(tmp_path):
     for name in ("link", "folder", "pipe", "missing"):
         with pytest.raises(OSError):  # noqa: PT011 - of several kinds
             read_regular(tmp_path / name)
+
+
+def test_a_short_file_takes_no_memory_for_the_longest_that_may_be(tmp_path):
+    (tmp_path / "plain").write_text("text")
+    tracemalloc.start()
+    try:
+        assert read_regular(tmp_path / "plain", 1 << 30) == b"text"
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_new_file_takes_no_name_that_something_has(tmp_path):

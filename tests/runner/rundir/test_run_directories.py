@@ -167,6 +167,11 @@ def test_row_26_a_mistyped_name_gets_the_nearest_one(root):
         find_run("latestt", root)
 
 
+def test_an_epoch_where_a_whole_run_is_wanted_leads_to_the_run(root):
+    with pytest.raises(UsageError, match=r"'kmeans@3' names an epoch.*write 'kmeans';"):
+        find_run("kmeans@3", root)
+
+
 @pytest.mark.parametrize("made", [True, False])
 def test_row_27_a_path_that_is_no_run_is_a_checkpoint_error(root, tmp_path, made):
     path = tmp_path / "results"
