@@ -22,6 +22,7 @@ from jobrun.core.text.big_integers import is_long, key_text
 from jobrun.values import named_tuples
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import (
+    Adapter,
     Path,
     UnboundValue,
     UnsavableError,
@@ -68,12 +69,14 @@ class Parts:
         leaves: Arrays, scalars and text. They share memory with what is in the container.
         same: Where something is that was met before, and where that was.
         adapted: Whether adapters have taken something in it apart.
+        held: Values over whose memory their leaves are not, since adapters copy it.
     """
 
     structure: Any
     leaves: Leaves
     same: Mapping[Path, Path] = field(default_factory=dict)
     adapted: bool = False
+    held: tuple[tuple[Path, Any], ...] = ()
 
 
 def is_tree(value: Value) -> bool:
@@ -146,7 +149,7 @@ def flatten(value: Value, reserved: tuple[str, ...] = (), *, gaps: bool = False)
     arrays = tensors.to_arrays(tensor for _, tensor in flattener.tensors)
     found = dict(zip((path for path, _ in flattener.tensors), arrays, strict=True))
     leaves = {path: found.get(path, leaf) for path, leaf in flattener.leaves.items()}
-    return Parts(structure, leaves, flattener.same, flattener.adapted)
+    return Parts(structure, leaves, flattener.same, flattener.adapted, tuple(flattener.held))
 
 
 def unflatten(structure: Any, leaves: Mapping[Path, Value], *, place: bool = True) -> Value:
@@ -216,6 +219,9 @@ class _Flattener:
     kept: list[Any] = field(default_factory=list)
     around: set[int] = field(default_factory=set)
     adapted: bool = False
+    held: list[tuple[Path, Any]] = field(default_factory=list)
+    # The outermost of them that is being taken apart.
+    holder: Path | None = None
     # Where values are that must be complete before anything refers to them.
     unfinished: set[Path] = field(default_factory=set)
 
@@ -286,12 +292,22 @@ class _Flattener:
 
     def _adapted(self, value: Value, path: Path) -> Any:
         self.adapted = True
-        taken = value
         if type(value) is UnboundValue and not value.version:
             return {"named": value.class_name}
-        if type(value) is not UnboundValue:
-            adapter = find_adapter(type(value))
-            assert adapter is not None  # noqa: S101 - the caller has asked
+        adapter = find_adapter(type(value))
+        if adapter is None or adapter.memory is None:
+            return self._taken_apart(value, adapter, path)
+        outer = self.holder
+        self.holder = path if outer is None else outer
+        self.held.append((self.holder, value))
+        try:
+            return self._taken_apart(value, adapter, path)
+        finally:
+            self.holder = outer
+
+    def _taken_apart(self, value: Any, adapter: Adapter | None, path: Path) -> Any:
+        taken = value
+        if adapter is not None:
             taken = UnboundValue(class_name(type(value)), adapter.version, None)
             tree = take_tree(adapter, value, path)
             taken.tree, taken.rest = (tree, None) if adapter.fill is None else tree

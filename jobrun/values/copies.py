@@ -129,7 +129,7 @@ def _tree_of(value: Value, name: str, copy: Callable[[Value, str], Value]) -> Va
     except UnsavableError as error:
         fault = find_tree_fault(value, name)
         raise TaskFailedError(*([fault] if fault else [])) from error
-    pairs = find_overlapping(parts.leaves, identical=False)
+    pairs = find_overlapping(parts.leaves, parts.held, identical=False)
     if pairs:
         first, second = ("/".join((name, *path)) for path in pairs[0])
         raise TaskFailedError.of(

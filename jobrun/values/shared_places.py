@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import key_text
 from jobrun.values import container_flattening as trees
 from jobrun.values import named_tuples, objects
 from jobrun.values import torch_tensors as tensors
-from jobrun.values.adapters.registry import find_adapter
+from jobrun.values.adapters.registry import find_adapter, package_of
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.estimators import is_estimator
 
@@ -36,21 +37,44 @@ _PASSED = (type, ModuleType, np.generic, FunctionType, BuiltinFunctionType, Meth
 _SKIPPED = (type, ModuleType, str, bytes, bool, int, float, complex, np.ndarray, np.generic)
 
 
-def find_overlapping(arrays: Mapping[Path, Any], *, identical: bool = True) -> list[Pair]:
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """Memory at a place in a value, as an array.
+
+    Attributes:
+        place: Where it is.
+        array: Over the memory.
+        owner: Memory of one owner may overlap: no change of one place is seen at another.
+        fixed: Nothing can change it by way of this place.
+    """
+
+    place: Path
+    array: Array
+    owner: object = None
+    fixed: bool = False
+
+
+def find_overlapping(
+    arrays: Mapping[Path, Any],
+    held: Iterable[tuple[Path, Any]] = (),
+    *,
+    identical: bool = True,
+) -> list[Pair]:
     """Find arrays that share memory: for each, the pair with one before it.
 
     One sweep over the beginnings of all arrays, and a closer look where they reach into each other.
 
     Args:
         arrays: By place; what is no array is passed over.
+        held: Values whose adapters say over which memory they are, with their places.
         identical: Count one array at two places, too, beside views of one memory.
     """
-    if not identical and not any(map(_is_view, arrays.values())):
+    found = [memory for place, value in held for memory in _held_memory(place, value)]
+    if not found and not identical and not any(map(_is_view, arrays.values())):
         return []
-    found: list[tuple[Path, Array]] = []
+    has_views = bool(found)
     at: dict[int, Path] = {}
     pairs: list[Pair] = []
-    has_views = False
     for place, one in sorted(arrays.items(), key=itemgetter(0)):
         array = np.asarray(one) if trees.is_structured_scalar(one) else one
         if type(array) is not np.ndarray or not array.size:
@@ -64,9 +88,20 @@ def find_overlapping(arrays: Mapping[Path, Any], *, identical: bool = True) -> l
         base: Any = array.base
         if type(base) is not bytes:
             has_views = has_views or not array.flags.owndata
-            found.append((place, array))
+            found.append(_Memory(place, array, None, not array.flags.writeable))
     # Two arrays that own their memory have none in common.
     return [*pairs, *_in_common(found)] if has_views else pairs
+
+
+def _held_memory(place: Path, value: Any) -> Iterator[_Memory]:
+    """Iterate over the memory of a value whose adapter copies it."""
+    adapter = find_adapter(type(value))
+    if adapter is None or adapter.memory is None:
+        return
+    owner = package_of(type(value)) if adapter.copies_on_write else id(value)
+    for array in adapter.memory(value):
+        if array.size:
+            yield _Memory(place, array, owner, adapter.immutable)
 
 
 def _is_view(value: Any) -> bool:
@@ -75,19 +110,24 @@ def _is_view(value: Any) -> bool:
     return type(value) is np.ndarray and not value.flags.owndata
 
 
-def find_shared_parts(roots: Mapping[str, Any]) -> list[Pair]:
-    """Find the generators and objects that several places in values share.
+def find_shared_parts(roots: Mapping[str, Any]) -> tuple[list[Pair], list[tuple[Path, Any]]]:
+    """Find generators and objects that are reached at several places in values.
 
     Args:
         roots: Objects by name. Followed are the attributes of objects, and what is in containers.
 
     Returns:
-        For each way but the first in the alphabet, the first one and this one.
+        For each way but the first in the alphabet, the first one and this one; and the values met
+        whose adapters say over which memory they are, as ``find_overlapping`` takes them.
     """
+    held: list[tuple[Path, Any]] = []
     groups: dict[int, list[Path]] = {}
     kept: list[Any] = []
     estimators: set[Path] = set()
     for place, thing in _parts(roots):
+        adapter = find_adapter(type(thing))
+        if adapter is not None and adapter.memory is not None:
+            held.append((place, thing))
         key = _identity(thing)
         if is_estimator(thing):
             estimators.add(place)
@@ -99,7 +139,8 @@ def find_shared_parts(roots: Mapping[str, Any]) -> list[Pair]:
         # An estimator's state keeps that two of its attributes are one, under the first of them.
         if place[:-1] not in estimators or all(one[:-1] != place[:-1] for one in places):
             places.append(place)
-    return [(places[0], place) for places in map(sorted, groups.values()) for place in places[1:]]
+    ways = map(sorted, groups.values())
+    return [(places[0], place) for places in ways for place in places[1:]], held
 
 
 def render_place(place: Path) -> str:
@@ -166,8 +207,8 @@ def _is_passed_over(thing: Any) -> bool:
     )
 
 
-def _in_common(found: list[tuple[Path, Array]]) -> list[Pair]:
-    spans = [(*_bounds(array), at) for at, (_, array) in enumerate(found)]
+def _in_common(found: list[_Memory]) -> list[Pair]:
+    spans = [(*_bounds(one.array), at) for at, one in enumerate(found)]
     spans.sort()
     pairs: list[Pair] = []
     group: list[int] = []
@@ -181,20 +222,29 @@ def _in_common(found: list[tuple[Path, Array]]) -> list[Pair]:
     return [*pairs, *_group_pairs(sorted((found[one] for one in group), key=_place_of))]
 
 
-def _place_of(one: tuple[Path, Array]) -> Path:
-    return one[0]
+def _place_of(one: _Memory) -> Path:
+    return one.place
 
 
-def _group_pairs(group: list[tuple[Path, Array]]) -> list[Pair]:
+def _group_pairs(group: list[_Memory]) -> list[Pair]:
     """Find the pairs of arrays that share memory: columns of one matrix share none."""
-    if len(group) > _MANY:
-        return _marked_pairs(group)
+    if len(group) > _MANY and all(one.owner is None for one in group):
+        return _marked_pairs([(one.place, one.array) for one in group])
     pairs: list[Pair] = []
-    for at, (place, array) in enumerate(group):
-        other = next((one for one, earlier in group[:at] if _shares(array, earlier)), None)
+    for at, one in enumerate(group):
+        other = next((earlier for earlier in group[:at] if _is_seen(one, earlier)), None)
         if other is not None:
-            pairs.append((other, place))
+            pairs.append((other.place, one.place))
     return pairs
+
+
+def _is_seen(one: _Memory, other: _Memory) -> bool:
+    """Return whether a change of memory at one of two places is seen at the other."""
+    if one.owner is not None and one.owner == other.owner:
+        return False
+    # Two read-only views may have a writable array below them, which is compared itself.
+    is_fixed = one.fixed and other.fixed and (one.owner is not None or other.owner is not None)
+    return not is_fixed and _shares(one.array, other.array)
 
 
 def _shares(first: Array, second: Array) -> bool:
@@ -253,35 +303,42 @@ def find_common_part(first: Any, second: Any) -> Pair | None:
     if not ours:
         return None
     theirs = _held(second) if has_objects[1] else _changeable(second)
-    known = {id(thing): place for place, thing in ours}
-    arrays = [(place, array) for place, thing in ours for array in _memory(thing)]
+    known = {id(thing): place for place, thing in ours if not _is_immutable(thing)}
+    memory = [one for place, thing in ours for one in _memory(place, thing)]
     for place, thing in theirs:
         if id(thing) in known:
             return known[id(thing)], place
-        for array in _memory(thing) if arrays else ():
-            for other, one in arrays:
-                if np.may_share_memory(one, array) and _shares(one, array):
-                    return other, place
+        for other in _memory(place, thing) if memory else ():
+            for one in memory:
+                if np.may_share_memory(one.array, other.array) and _is_seen(one, other):
+                    return one.place, place
     return None
 
 
-def _memory(thing: Any) -> Iterable[Array]:
-    """Iterate over the memory of an array or host tensor, as arrays, to compare addresses."""
+def _is_immutable(thing: Any) -> bool:
+    adapter = find_adapter(type(thing))
+    return adapter is not None and adapter.immutable
+
+
+def _memory(place: Path, thing: Any) -> Iterable[_Memory]:
+    """Iterate over the memory of an array, host tensor or adapted value, to compare addresses."""
     if isinstance(thing, np.ndarray) or trees.is_structured_scalar(thing):
-        return (np.asarray(thing),) if thing.size else ()
-    if not tensors.is_tensor(thing) or thing.device.type != "cpu":
+        array = np.asarray(thing)
+        return (_Memory(place, array, None, not array.flags.writeable),) if thing.size else ()
+    if not tensors.is_tensor(thing):
+        return _held_memory(place, thing)
+    if thing.device.type != "cpu":
         return ()
     tensor = thing.detach()
-    return (
-        tensors.to_arrays([tensor])
-        if tensor.numel() and not tensors.explain_unsavable(tensor)
-        else ()
-    )
+    if not tensor.numel() or tensors.explain_unsavable(tensor):
+        return ()
+    return [_Memory(place, array) for array in tensors.to_arrays([tensor])]
 
 
 def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
     """Iterate over the mutable parts of a value that could be shared, with their places."""
     seen: set[int] = set()
+    kept: list[Any] = []
     rest: list[tuple[Path, Any]] = [((), value)]
     while rest:
         place, thing = rest.pop()
@@ -296,12 +353,17 @@ def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
             inside = thing.items()
         elif trees.is_record(thing):
             inside = named_tuples.record_items(thing).items()
-        elif (adapter := find_adapter(type(thing))) is None or adapter.immutable:
+        elif (adapter := find_adapter(type(thing))) is None:
+            continue
+        elif adapter.immutable:
+            if adapter.memory is not None:
+                yield place, thing
             continue
         else:
             inside = ()
             if id(thing) not in seen:
-                rest.append((place, adapter.get(thing)))
+                kept.append(adapter.get(thing))
+                rest.append((place, kept[-1]))
         if id(thing) in seen:
             continue
         seen.add(id(thing))
@@ -337,7 +399,8 @@ def _held(root: Any) -> Iterator[tuple[Path, Any]]:
                     if gradient is not None:
                         yield (*at, "grad"), gradient
                     continue
-                if isinstance(part, dict | list):
+                adapter = find_adapter(kind)
+                if isinstance(part, dict | list) or (adapter and adapter.memory):
                     yield at, part
                 below.append((at, part))
         level = below

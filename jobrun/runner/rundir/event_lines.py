@@ -18,12 +18,22 @@ from jobrun.core.files.json_files import build, parse_json
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integer_hex, is_long
 
+_MOST_NAMES = 10_000
 E = TypeVar("E", bound=Event)
 E_co = TypeVar("E_co", covariant=True)
 EVENTS: tuple[Any, ...] = get_args(Event)
 _KINDS = {kind.__name__: kind for kind in EVENTS}
 # A line begins with the name of its event.
 _NAME = re.compile(rb'\{"event": ("[A-Za-z]+")')
+# A line of metrics.jsonl with an ordinary number, as ``event_json`` renders it.
+_TEXT = rb'"([^"\\\x00-\x1f]*)"'
+_NUMBER = rb"(-?(?:0|[1-9]\d{0,17})(\.\d+)?([eE][-+]?\d+)?)"
+_MEASURED = re.compile(
+    rb'\{"event": "Measured", "time": "\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T'
+    rb'(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{3})?\+00:00", "generation": (?:0|[1-9]\d{0,8}), '
+    rb'"name": ' + _TEXT + rb', "value": ' + _NUMBER + rb', "epoch": (0|[1-9]\d{0,17}), '
+    rb'"task": ' + _TEXT + rb', "node": ' + _TEXT + rb', "instance": (0|[1-9]\d{0,8})\}\n?'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +112,41 @@ def read_events(
             continue
         if isinstance(found.event, kinds):
             yield typing.cast("RecordedEvent[E]", found)
+
+
+def read_values(
+    lines: Iterable[bytes], damaged: Callable[[], None]
+) -> Iterator[tuple[str, int, float | int | bool | str]]:
+    """Read the metrics in lines of ``metrics.jsonl``: of each its full name, epoch and value.
+
+    Args:
+        lines: Of the file.
+        damaged: Is called for each line that cannot be read.
+    """
+    names: dict[tuple[bytes | Any, ...], str] = {}
+    for line in lines:
+        # There may be millions of lines, and a parse of each as any JSON takes several times as
+        # long.
+        found = _MEASURED.fullmatch(line)
+        value = _parse_number(*found.group(2, 3, 4)) if found else None
+        if found is not None and value is not None:
+            key = found.group(1, 6, 8)
+            name = names.get(key)
+            if name is not None:
+                yield name, int(found[5]), value
+                continue
+        for one in read_events((line,), (Measured,), damaged):
+            if found is not None and len(names) < _MOST_NAMES:
+                names[found.group(1, 6, 8)] = metric_name(one.event)
+            yield metric_name(one.event), one.event.epoch, one.event.value
+
+
+def _parse_number(text: bytes, fraction: bytes | None, exponent: bytes | None) -> float | None:
+    """Parse a number of a line of metrics; None for one that is not finite."""
+    if fraction is None and exponent is None:
+        return int(text)
+    value = float(text)
+    return value if math.isfinite(value) else None
 
 
 def metric_name(one: Measured) -> str:

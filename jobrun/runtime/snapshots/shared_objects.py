@@ -89,12 +89,12 @@ def find_sharing(
     else:
         states = values
     arrays = {split_part_name(name): one for name, one in states.items()}
-    ours = {place: one for place, one in arrays.items() if place[0] in objects}
-    pairs = find_overlapping(arrays)
+    parts, held = find_shared_parts(objects)
+    pairs = find_overlapping(arrays, held)
     return SharedParts(
-        frozenset(find_shared_parts(objects)),
+        frozenset(parts),
         # Other blobs are each their own.
-        frozenset(pair for pair in pairs if pair[0] in ours or pair[1] in ours),
+        frozenset(pair for pair in pairs if any(place[0] in objects for place in pair)),
     )
 
 

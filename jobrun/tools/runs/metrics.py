@@ -14,7 +14,7 @@ from jobrun.core.files.json_lines import read_lines, read_tail
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integer_hex, is_long
 from jobrun.core.text.names import did_you_mean
-from jobrun.runner.rundir.event_lines import metric_name, read_events, unreadable_file_error
+from jobrun.runner.rundir.event_lines import read_events, read_values, unreadable_file_error
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, METRICS_NAME
 
 Number = float | int | bool | str
@@ -67,10 +67,9 @@ def read_metrics(run: Path, last_bytes: int = 0) -> Metrics:
     damaged: list[None] = []
     try:
         lines = read_tail(path, last_bytes) if last_bytes else read_lines(path)
-        for one in read_events(lines, (Measured,), lambda: damaged.append(None)):
-            name = metric_name(one.event)
+        for name, epoch, value in read_values(lines, lambda: damaged.append(None)):
             names.setdefault(name, len(names))
-            rows.setdefault(one.event.epoch, {})[name] = one.event.value
+            rows.setdefault(epoch, {})[name] = value
     except FileNotFoundError:
         pass
     except OSError as error:

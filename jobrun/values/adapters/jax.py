@@ -54,5 +54,15 @@ def _on_device(data: Any) -> Any:
     return array
 
 
+def _array_memory(array: Any) -> list[Any]:
+    # jnp.asarray may take over the memory of an array of numpy's, which can change.
+    if array.is_deleted() or [one.platform for one in array.devices()] != ["cpu"]:
+        return []
+    view = np.asarray(array)
+    return [view] if view.dtype.isbuiltin == 1 else []
+
+
 _KEY = Adapter(_key_tree, _make_key, immutable=True)
-_ARRAY = Adapter(_array_tree, _make_array, immutable=True)
+_ARRAY = Adapter(
+    _array_tree, _make_array, immutable=True, memory=_array_memory, copies_on_write=True
+)

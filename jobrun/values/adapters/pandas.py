@@ -6,8 +6,11 @@ objects are kept item by item; text that pandas keeps with pyarrow, by the buffe
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
+
+import numpy as np
 
 from jobrun.values.adapters.python_objects import (
     fill_object,
@@ -17,6 +20,9 @@ from jobrun.values.adapters.python_objects import (
 from jobrun.values.adapters.registry import Adapter
 
 _PACKAGES = ("pandas", "pyarrow")
+_FIRST_TO_COPY = 3
+# Attributes in which arrays of pandas' own keep those of numpy.
+_HELD = ("_ndarray", "_data", "_mask", "_left", "_right", "_sparse_values")
 
 
 def find(kind: type) -> Adapter | None:
@@ -24,10 +30,12 @@ def find(kind: type) -> Adapter | None:
     if kind.__module__.partition(".")[0] not in _PACKAGES:
         return None
     pandas = import_module("pandas")
+    # From version 3 on frames and indices that share memory copy it before they are written to.
+    copies = int(pandas.__version__.partition(".")[0]) >= _FIRST_TO_COPY
     if issubclass(kind, pandas.DataFrame | pandas.Series):
-        return _FRAME
+        return replace(_FRAME, copies_on_write=copies)
     if issubclass(kind, pandas.Index):
-        return _INDEX
+        return replace(_INDEX, copies_on_write=copies)
     if kind.__name__ == "SingleBlockManager":
         return _SINGLE_BLOCK
     is_value = issubclass(kind, pandas.Timestamp | pandas.Timedelta)
@@ -52,8 +60,27 @@ def _make(kind: type, tree: Any) -> Any:
     return new_object(kind, tree, _PACKAGES)
 
 
-_FRAME = Adapter(_copied_tree, _make, fill=fill_object)
-_INDEX = Adapter(_copied_tree, _make, fill=fill_object, immutable=True)
+def _frame_memory(value: Any) -> list[Any]:
+    return [array for block in value._mgr.blocks for array in _arrays_of(block.values)]
+
+
+def _index_memory(value: Any) -> list[Any]:
+    # A range has no memory, and asking it for its numbers would make them.
+    return _arrays_of(vars(value).get("_data"))
+
+
+def _arrays_of(values: Any) -> list[Any]:
+    if values is None or isinstance(values, np.ndarray):
+        return [] if values is None or values.dtype.hasobject else [values]
+    chunks = getattr(getattr(values, "_pa_array", None), "chunks", ())
+    buffers = [one for chunk in chunks for one in chunk.buffers() if one is not None and one.size]
+    parts = (getattr(values, name, None) for name in _HELD)
+    ours = [array for part in parts for array in _arrays_of(part)]
+    return [*ours, *(np.frombuffer(one, np.uint8) for one in buffers)]
+
+
+_FRAME = Adapter(_copied_tree, _make, fill=fill_object, memory=_frame_memory)
+_INDEX = Adapter(_copied_tree, _make, fill=fill_object, immutable=True, memory=_index_memory)
 # Of a series. Its own form has all data twice, for older versions of pandas.
 _SINGLE_BLOCK = Adapter(
     lambda value: {"block": value.blocks[0], "axis": value.axes[0]},

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from importlib import import_module
 from types import MethodType
@@ -73,6 +73,8 @@ class Adapter:
         immutable: Nothing can change such a value, so it is lent without a copy.
         inner: Adapts parts of values only; such a value by itself is refused.
         by_name: ``get`` returns the name by which the value itself is found again.
+        memory: Returns the arrays over whose memory a value is, where ``get`` returns copies of it.
+        copies_on_write: Values with this adapter that share memory copy it before they change it.
     """
 
     get: Callable[[Any], Tree]
@@ -83,6 +85,8 @@ class Adapter:
     immutable: bool = False
     inner: bool = False
     by_name: bool = False
+    memory: Callable[[Any], Iterable[Any]] | None = None
+    copies_on_write: bool = False
 
     @property
     def is_value(self) -> bool:

@@ -17,6 +17,8 @@ from pathlib import PurePath
 from types import MethodType
 from typing import Any
 
+import numpy as np
+
 from jobrun.values.adapters.python_objects import NAMED, is_named, object_adapter
 from jobrun.values.adapters.registry import Adapter, UnsavableError, class_text
 from jobrun.values.adapters.sets import FROZENSET, SET
@@ -90,6 +92,11 @@ def _value(
     return Adapter(get, make, immutable=immutable)
 
 
+def _bytes_of(value: Any) -> list[Any]:
+    # Gone when it is compared: it must not keep the buffer from growing.
+    return [np.frombuffer(value, np.uint8)] if len(value) else []
+
+
 def _random(kind: type, tree: Any) -> Any:
     made = kind()
     made.setstate(tree)
@@ -109,11 +116,11 @@ _ADAPTERS: dict[type, Adapter] = {
         _defaultdict_tree, lambda _, tree: defaultdict(tree["default"], tree["items"]),
         immutable=False,
     ),
-    array.array: _value(
+    array.array: Adapter(
         lambda value: {"typecode": value.typecode, "bytes": value.tobytes()},
-        lambda _, tree: array.array(tree["typecode"], tree["bytes"]), immutable=False,
+        lambda _, tree: array.array(tree["typecode"], tree["bytes"]), memory=_bytes_of,
     ),
-    bytearray: _value(bytes, lambda _, tree: bytearray(tree), immutable=False),
+    bytearray: Adapter(bytes, lambda _, tree: bytearray(tree), memory=_bytes_of),
     range: _value(
         lambda value: [value.start, value.stop, value.step], lambda _, tree: range(*tree)
     ),

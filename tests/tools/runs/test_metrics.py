@@ -6,6 +6,8 @@ import pytest
 
 from jobrun.core.errors import UsageError
 from jobrun.core.events import CheckpointTimes, EpochEnded, Measured, TaskEnded
+from jobrun.runner.rundir import event_lines
+from jobrun.runner.rundir.event_lines import metric_name, parse_event, read_values
 from jobrun.tools.runs.metrics import (
     Metrics,
     read_last_epoch,
@@ -107,3 +109,47 @@ def test_the_newest_epoch_is_found_in_the_tail_of_a_long_file(tmp_path):
 def test_files_that_are_not_there_say_nothing(tmp_path):
     assert read_last_metrics(tmp_path) == {}
     assert read_last_epoch(tmp_path) == (-1, {})
+
+
+def test_lines_of_metrics_read_the_same_fast_as_parsed_one_by_one():
+    values = [0, -7, 0.1, -0.0, 1e-300, 1.5e300, 10**17, 10**18, 10**4100, True, math.nan, "hi"]
+    lines = [
+        entry(name, value, epoch, **more).encode()
+        for name, more in (("a", {}), ("å b", {"task": "t", "instance": 2}), ('q"', {"node": "n"}))
+        for epoch, value in enumerate(values)
+    ]
+    # Each is met when its name is known already.
+    (line,) = [one for one in lines if b'"value": 0.1, ' in one and b'"a"' in one]
+    for old, new in [
+        (b"0.1", b"1e999"), (b"0.1", b"01"), (b"0.1", b"0.1e+2"), (b"0.1", b"-"), (b"0.1", b"."),
+        (b'"epoch": 2', b'"epoch": 99999999999999999999'), (b'"epoch": 2', b'"epoch": -2'),
+        (b'"epoch": 2', b'"epoch": 2.0'), (b'"instance": 0}', b'"instance": 0} x'),
+        (b'"instance": 0}\n', b'"instance": 0'), (b'"a"', b'"\xff"'), (b'"a"', b'"\t"'),
+        (b"+00:00", b""), (b'"generation": 0, ', b""), (b'"node": ""', b'"node": 3'),
+    ]:  # fmt: skip
+        assert old in line
+        lines.append(line.replace(old, new))
+    expected, damaged = [], [0, 0]
+    for one in lines:
+        try:
+            event = parse_event(one).event
+        except ValueError:
+            damaged[0] += 1
+        else:
+            expected.append((metric_name(event), event.epoch, repr(event.value)))
+    found = read_values(lines, lambda: damaged.append(None))
+
+    assert [(name, epoch, repr(value)) for name, epoch, value in found] == expected
+    assert len(damaged) - 2 == damaged[0] > 5
+
+
+def test_of_many_lines_of_one_metric_only_the_first_is_parsed_as_any_json(run, monkeypatch):
+    lines = [entry("loss", at * 0.3, at) for at in range(50)]
+    (run / "metrics.jsonl").write_text("".join(lines))
+    parsed = []
+    monkeypatch.setattr(
+        event_lines, "parse_event", lambda line: parsed.append(line) or parse_event(line)
+    )
+
+    assert len(read_metrics(run).rows) == 50
+    assert len(parsed) == 1
