@@ -9,8 +9,7 @@ import signal
 from collections.abc import Callable
 from typing import NoReturn
 
-from jobrun.core.output_file import open_output_files
-from jobrun.core.printed_output import STREAMS
+from jobrun.core.printed_output import STREAMS, open_output_files
 from jobrun.core.system_calls import open_anonymous_file
 
 _PAGE_BYTES = 16384

@@ -3,8 +3,8 @@
 While a session is open, ``sys.stdout`` and ``sys.stderr`` pass on what is written to them, and give
 it to the ``PrintedLines`` of the call that runs in the same context: ``print``, ``logging``,
 ``warnings``, progress bars. What C code and programs write to the descriptors 1 and 2 arrives in an
-``OutputFile``, from which it is passed on in the same way (see ``output_file``); it is given
-to the call that began last of those that run.
+``OutputFile``, from which it is passed on in the same way; it is given to the call that began last
+of those that run.
 
 To look into the file takes system calls, and a callable may take less time than these. So nothing
 is looked for between two calls of one step: what the first wrote is given to the second. It is
@@ -14,9 +14,14 @@ and all ``_LOOK_EVERY_S``.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import fcntl
+import functools
 import io
+import mmap
 import os
+import resource
 import sys
 import threading
 from collections import deque
@@ -25,7 +30,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.output_file import OutputFile, line_buffer_c_output, open_output_files
+from jobrun.core.system_calls import find_c_function, free_beginning, open_anonymous_file
 
 Listener = Callable[[Any], None]
 # A line that is longer is passed on in parts.
@@ -35,6 +40,11 @@ _LOOK_EVERY_S = 0.1
 _DESCRIPTORS = {"stdout": 1, "stderr": 2}
 
 _printing: ContextVar[PrintedLines | None] = ContextVar("jobrun-printing", default=None)
+
+_CHUNK_BYTES = 1 << 12
+_FREE_EVERY_BYTES = 1 << 20
+_LABEL_BYTES = 4096
+_LINE_BUFFERED = 1
 
 
 class PrintedLines:
@@ -495,3 +505,118 @@ class CollectingBuffer:
         if self._stream.collect_bytes(data) and not STREAMS.is_shown:
             return len(data)
         return int(self._buffer.write(data))
+
+
+class OutputFile:
+    """A file in memory that takes what is written to standard descriptors, and a label.
+
+    It is read through a descriptor of its own, whose position all processes share that inherit
+    it: what a process that crashed has not read, the process that watches it reads.
+
+    Args:
+        descriptors: Those whose output it takes.
+        inherited: Its three descriptors, in a process that was started with them.
+    """
+
+    def __init__(
+        self, descriptors: tuple[int, ...], inherited: tuple[int, int, int] | None = None
+    ) -> None:
+        self.descriptors = descriptors
+        if inherited is None:
+            self.writing = open_anonymous_file("jobrun-output")
+            fcntl.fcntl(self.writing, fcntl.F_SETFL, os.O_APPEND)
+            self.reading = os.open(f"/proc/self/fd/{self.writing}", os.O_RDWR | os.O_CLOEXEC)
+            self._label = open_anonymous_file("jobrun-label")
+            os.ftruncate(self._label, _LABEL_BYTES)
+        else:
+            self.writing, self.reading, self._label = inherited
+            for number in inherited:
+                os.set_inheritable(number, False)
+        self._page = mmap.mmap(self._label, _LABEL_BYTES)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        self._buffers = [bytearray(_CHUNK_BYTES)]
+        self._freed_bytes = 0
+
+    @property
+    def inheritable(self) -> tuple[int, int, int]:
+        """The output file's descriptors that a child process inherits to write to it."""
+        return self.writing, self.reading, self._label
+
+    def read(self) -> bytes:
+        """Read what was written to the output file since the last call; about 1 MiB at most."""
+        # Usually there is nothing, at the begin and the end of each call: no memory is allocated.
+        count = os.readv(self.reading, self._buffers)
+        if count < _CHUNK_BYTES:
+            return bytes(self._buffers[0][:count]) if count else b""
+        parts = [bytes(self._buffers[0]), os.read(self.reading, _FREE_EVERY_BYTES)]
+        self._free()
+        return b"".join(parts)
+
+    def rewind(self) -> None:
+        """Read from the beginning if a program has emptied the file: ``> /dev/stderr`` does."""
+        size_bytes = os.fstat(self.reading).st_size
+        if size_bytes < os.lseek(self.reading, 0, os.SEEK_CUR):
+            os.lseek(self.reading, 0, os.SEEK_SET)
+            self._freed_bytes = 0
+
+    def decode(self, data: bytes) -> str:
+        """Decode what was read from the output file; an incomplete character waits."""
+        return self._decoder.decode(data)
+
+    def write_label(self, text: str) -> None:
+        """Write into the output file the label of the task that is printing from now on."""
+        data = text.encode(errors="replace")[: _LABEL_BYTES - 1] + b"\0"
+        self._page[: len(data)] = data
+
+    def read_label(self) -> str:
+        """Return the label of the printing task that the output file holds last; or ""."""
+        return self._page[:].partition(b"\0")[0].decode(errors="replace")
+
+    def close(self) -> None:
+        """Close the file in this process."""
+        self._page.close()
+        for number in self.inheritable:
+            os.close(number)
+
+    def _free(self) -> None:
+        """Free the memory of the part of the output file that has been read."""
+        position = os.lseek(self.reading, 0, os.SEEK_CUR)
+        if position - self._freed_bytes >= _FREE_EVERY_BYTES:
+            free_beginning(self.reading, position)
+            self._freed_bytes = position
+
+
+def open_output_files() -> tuple[OutputFile, ...]:
+    """Open files for the standard descriptors: one for both where they lead to the same place.
+
+    None where the system has no such files, or limits the size of files (``ulimit -f``), which
+    would hold for these.
+    """
+    limited = resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
+    if limited or not hasattr(os, "memfd_create"):
+        return ()
+    try:
+        places = [(one.st_dev, one.st_ino) for one in (os.fstat(1), os.fstat(2))]
+        groups = ((1, 2),) if places[0] == places[1] else ((1,), (2,))
+        return tuple(OutputFile(group) for group in groups)
+    except OSError:
+        # Closed descriptors, or no more of them: then nothing is taken.
+        return ()
+
+
+@functools.cache
+def line_buffer_c_output() -> Callable[[], None]:
+    """Let C code's ``stdout`` write whole lines to the output file; return its flush function.
+
+    It would keep 4 KiB of them otherwise, as the descriptor leads to no terminal.
+    """
+    import ctypes  # noqa: PLC0415 - costs milliseconds, of which other commands have no use
+
+    set_buffer, flush = find_c_function("setvbuf"), find_c_function("fflush")
+    if set_buffer is None or flush is None:
+        return lambda: None
+    with contextlib.suppress(ValueError):
+        stdout = ctypes.c_void_p.in_dll(ctypes.CDLL(None), "stdout")
+        set_buffer(stdout, None, _LINE_BUFFERED, ctypes.c_size_t(0))
+        return lambda: (flush(stdout), None)[1]
+    return lambda: None

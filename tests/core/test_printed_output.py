@@ -12,12 +12,13 @@ import time
 
 import pytest
 
-from jobrun.core.output_file import OutputFile, open_output_files
 from jobrun.core.printed_output import (
     STREAMS,
     CollectingStream,
+    OutputFile,
     PrintedLines,
     collect,
+    open_output_files,
     without_collecting,
 )
 
