@@ -45,6 +45,8 @@ _CHUNK_BYTES = 1 << 12
 _FREE_EVERY_BYTES = 1 << 20
 _LABEL_BYTES = 4096
 _LINE_BUFFERED = 1
+# A run of several nodes needs about two dozen.
+_ENOUGH_FILES = 64
 
 
 class PrintedLines:
@@ -589,11 +591,13 @@ class OutputFile:
 def open_output_files() -> tuple[OutputFile, ...]:
     """Open files for the standard descriptors: one for both where they lead to the same place.
 
-    None where the system has no such files, or limits the size of files (``ulimit -f``), which
-    would hold for these.
+    None where the system has no such files, limits the size of files (``ulimit -f``), which would
+    hold for these, or allows so few open files (``ulimit -n``) that the run needs each itself.
     """
     limited = resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
-    if limited or not hasattr(os, "memfd_create"):
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    is_scarce = files != resource.RLIM_INFINITY and files < _ENOUGH_FILES
+    if limited or is_scarce or not hasattr(os, "memfd_create"):
         return ()
     try:
         places = [(one.st_dev, one.st_ino) for one in (os.fstat(1), os.fstat(2))]
