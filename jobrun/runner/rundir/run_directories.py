@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import stat
 import time
@@ -33,6 +34,7 @@ LATEST = "latest"
 _DIRECTORY_MODE = 0o755
 _TRIES = 100
 _MINUTE = "%Y%m%d-%H%M"
+_NAME = re.compile(r"\d{8}-\d{4}-[a-z]+-[a-z]+")
 DEFAULT_RUN_DIR = "runs"
 # Files of a run, beside its record and its checkpoints.
 METRICS_NAME = "metrics.jsonl"
@@ -167,10 +169,11 @@ def find_moved_latest(run_dir: Path, job: str, newest: Run | None) -> str:
         return ""
     if os.path.lexists(link.parent / name):
         return ""
-    # Names begin with the minute in which a run was made.
-    made = newest and datetime.fromisoformat(newest.record.created).astimezone()
-    is_older = not made or made.strftime(_MINUTE) < name[: len(made.strftime(_MINUTE))]
-    return Path(name).name if is_older else ""
+    if newest is None or _NAME.fullmatch(newest.path.name):
+        return Path(name).name
+    # It was renamed itself. Names begin with the minute in which a run was made.
+    made = datetime.fromisoformat(newest.record.created).astimezone().strftime(_MINUTE)
+    return Path(name).name if made < name[: len(made)] else ""
 
 
 def open_run(path: Path) -> Run:
