@@ -20,7 +20,7 @@ from jobrun.graph.types import Job
 
 # Faults of values between groups; others that have no place are not about blobs.
 _OF_BLOBS = frozenset({
-    "E202", "E216", "E240", "E241", "E242", "E247", "E256", "E257", "E258", "E337"
+    "E202", "E216", "E240", "E241", "E242", "E246", "E247", "E256", "E257", "E258", "E337"
 })  # fmt: skip
 _OF_TWO = frozenset({"E256", "E257"})
 # A blob, or a place inside one: 'k', 'k'.rng, 'k/0'.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from jobrun.core.errors import CheckpointError, Fault, JobrunError, UsageError
-from jobrun.core.events import Listener, ignore
+from jobrun.core.events import Listener, Noted, ignore
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import write_file
 from jobrun.core.hash_seed import RANDOM, hash_seed, recorded_seed
@@ -52,8 +52,10 @@ from jobrun.runner.preflight.upload_access import check_upload
 from jobrun.runner.resume.finished import finished_result
 from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
 from jobrun.runner.rundir.run_directories import (
+    LATEST,
     Run,
     create_directory,
+    find_moved_latest,
     find_run,
     newest_run,
     newest_unfinished,
@@ -61,6 +63,7 @@ from jobrun.runner.rundir.run_directories import (
     open_run,
     point_latest,
     remove_directory,
+    runs,
     unreadable_runs,
 )
 from jobrun.runner.rundir.run_json import RunRecord, write_record
@@ -246,6 +249,8 @@ def run_with_policy(
         _require_readable(options.run_dir, job.name, newest)
     if newest is not None and not newest.record.resumable:
         newest = None
+    if resume in ("", "auto"):
+        _warn_of_moved_run(options.run_dir, job.name, newest, listener)
     match resume:
         case "auto" | "must" if newest is not None:
             return resume_run(newest, options, listener, loaded=loaded)
@@ -259,6 +264,22 @@ def run_with_policy(
             raise _unfinished_error(newest, options.run_dir, loaded)
         case _:
             return start_run(loaded, job, options, listener)
+
+
+def _warn_of_moved_run(run_dir: Path, job: str, newest: Run | None, listener: Listener) -> None:
+    """Say that the newest run of a job was moved away or removed, and another takes its place."""
+    name = find_moved_latest(run_dir, job, newest)
+    if name:
+        # Below another folder of the runs it is listed, and is not continued as a run of this job.
+        here = [
+            run for run in runs(run_dir) if run.record.job == job and run.path.parent.name != job
+        ]
+        place = os.path.relpath(here[-1].path) if here else "PATH"
+        text = (
+            f"'{LATEST}' in {run_dir / job} points to run {name}, which is not there any more: it "
+            f"was moved or removed; to continue it, name its new place: jobrun resume {place}"
+        )
+        listener(Noted(text, "warning"))
 
 
 def choose_run(text: str, run_dir: Path, epoch: int | None = None) -> Run:

@@ -8,6 +8,7 @@ compared, since they are read-only.
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import Mapping
 from dataclasses import field
 from operator import is_
@@ -31,6 +32,8 @@ from jobrun.values.dtypes import value_bytes
 from jobrun.values.objects import class_name, take_state
 from jobrun.values.torch_modules import is_module
 
+_SAMPLE_ABOVE_BYTES = 1 << 20
+_SAMPLE_ITEMS = 4096
 _NUMBERS: frozenset[type] = frozenset({bool, int, float, complex, type(None)})
 _FIXED: frozenset[type] = frozenset({bool, int, float, complex, str, bytes, type(None)})
 
@@ -227,6 +230,32 @@ def fingerprint(value: Any) -> bytes | None:
     return content.digest()
 
 
+def digest_value(value: Value) -> bytes | None:
+    """Compute the digest of a blob's value by which changes are detected; None if it has none.
+
+    Tensors count their changes themselves.
+    """
+    content = xxhash.xxh3_128()
+    try:
+        _feed(content, value, counts=True, around=set())
+    except Exception:  # noqa: BLE001 - an adapter that fails says so where the value is saved
+        return None
+    return content.digest()
+
+
+def digest_sample(value: Value) -> bytes | None:
+    """Compute the digest of a sample of a large array, and of all of anything else."""
+    if type(value) is not np.ndarray or value.nbytes <= _SAMPLE_ABOVE_BYTES:
+        return digest_value(value)
+    step = value.size // _SAMPLE_ITEMS + 1
+    return digest_value(value.flat[::step] if value.dtype.hasobject else _flat(value)[::step])
+
+
+def _flat(array: np.ndarray[Any, Any]) -> Any:
+    """Return an array's items in the order of memory, as a view if that is possible."""
+    return array.reshape(-1, order="A") if array.flags.forc else array.flat
+
+
 def _counts_changes(value: Any) -> bool:
     torch = tensors.loaded_torch()
     kinds = [getattr(getattr(torch, "nn", None), "Module", None),
@@ -266,7 +295,8 @@ def _feed_items(content: Any, value: Any, counts: bool, around: set[int]) -> Non
     if isinstance(value, list | tuple) and not is_record:
         _say(content, type(value), len(value))
         if _NUMBERS.issuperset(map(type, value)):
-            _say(content, value)
+            # Version 2 has no references, of which there may be more another time.
+            content.update(marshal.dumps(list(value), 2))
             return
         for one in value:
             _feed(content, one, counts, around)

@@ -487,3 +487,58 @@ def test_callables_around_and_beside_the_tasks_of_a_node_are_as_in_plain_python(
     assert done.returncode == 1
     assert "E258" in done.stderr
     assert "'x' and 'y' the same memory" in " ".join(done.stderr.split())
+
+
+# Of each: what init returns, the body of an epoch, and whether it has the blob in 'inout'.
+_KEPT = {
+    "a container that was lent to be changed": (
+        "{'a': np.zeros(2)}",
+        "if M.last is not None: M.last['a'] += 100\n    x['a'] += 1; M.last = x",
+        "inout: [x]",
+        "was lent in epoch 1 as 'x', and kept, was changed by 'library:step' in epoch 2",
+    ),
+    "a list that was returned": (
+        "[1]",
+        "if M.last is not None: M.last.append(9)\n    M.last = x + [2]; return M.last",
+        "out: x",
+        "returned in epoch 1 as 'x', and kept, was changed by 'library:step' in epoch 2",
+    ),
+    "an array that another callable returned": (
+        "G",
+        "G[:] += 10; x += 1",
+        "inout: [x]",
+        "'library:begin' returned in epoch 0 as 'x', and kept, was changed by 'library:step'",
+    ),
+    "a list that was lent to be read": (
+        "[1]",
+        "if M.last is not None: M.last.append(9)\n    M.last = x; return 0",
+        "out: n",
+        "was lent in epoch 1 as 'x', and kept, was changed by 'library:step' in epoch 2",
+    ),
+    "a list that only a save looks at": (
+        "H",
+        "H.append(1); return 0",
+        "out: n",
+        "'library:begin' returned in epoch 0 as 'x', and kept, was changed before this save",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", thinned(list(_KEPT), 2))
+def test_a_change_of_what_a_callable_has_kept_is_refused(tmp_path, case):
+    made, body, form, said = _KEPT[case]
+    with_x = "" if "only a save" in case else "with: {x: x}, "
+    (tmp_path / "library.py").write_text(
+        "import numpy as np\nG, H = np.zeros(2), [1]\nclass M: last = None\n"
+        f"def begin(): return {made}\ndef step(x=None):\n    {body}\n"
+    )
+    (tmp_path / "job.yaml").write_text(
+        "jobrun: 1\nname: c\ninit: [{task: t, steps: [{call: 'library:begin', out: x}, n = 0]}]\n"
+        f"epoch: [{{task: e, steps: [{{call: 'library:step', {with_x}{form}}}]}}]\n"
+        "stop: [{epochs: 3}]\ncheckpoint: {every: 1ep}\n"
+    )
+    done = jobrun("run", "job.yaml", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "error[E246] job.yaml:" in done.stderr
+    assert said in " ".join(done.stderr.split())

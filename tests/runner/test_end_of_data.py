@@ -133,6 +133,12 @@ READ = "readers: {r: {counter: {stop: 9}, fields: [x], restart: never}}\n"
         ("{task: t, read: r, steps: [y = x]}, {task: u, steps: [w = w + 1]}", "epochs: 9", False),
         ("{task: t, read: r, steps: [], write: {q: [x]}}, {task: u, read: q, steps: [w = w + x]}",
          "epochs: 9", True),
+        ("{task: t, read: r, setup: {task: {init: [n = 0]}}, steps: [n += x], outputs: [n]}, "
+         "{task: u, needs: [t], steps: [w = 1 / t.n]}", "epochs: 9", True),
+        ("{task: t, read: r, steps: [w = w + x]}, {task: u, needs: [t], steps: [w = w / 2]}",
+         "epochs: 9", False),
+        ("{task: t, read: r, steps: [y = x]}, {task: u, needs: [t], steps: [w = w + 1]}",
+         "epochs: 9", False),
     ],
 )  # fmt: skip
 def test_epochs_end_with_the_data_where_all_tasks_live_on_them(tmp_path, epoch, stop, ends):
@@ -157,3 +163,37 @@ def test_job_whose_epochs_read_nothing_for_ever_is_refused(tmp_path, reader, sto
     assert fault_of(tmp_path, f"{text}stop: [{stop}]\n").code == "E512"
     for other in ("epochs: 3", "time: 1h", "endless: true"):
         compile_text(tmp_path, f"{text}stop: [{stop}, {other}]\n")
+
+
+COUNTER = "counter: {stop: 9}, fields: [x], restart: never"
+
+
+@pytest.mark.parametrize(
+    ("reader", "epoch", "refused"),
+    [
+        # Nothing that the condition reads changes without records.
+        (COUNTER, "{task: t, read: r, steps: [w = w + x]}, {task: u, needs: [t], steps: [m = w]}",
+         True),
+        (COUNTER, "{task: t, read: r, steps: [w = w + x]}, {task: u, steps: [m = 1]}", True),
+        (COUNTER, "{task: t, read: r, steps: [m = x]}, {task: u, steps: [w = w + 1]}", False),
+        (COUNTER, "{task: t, read: r, setup: {task: {init: [w += 1]}}, steps: [m = x]}, "
+         "{task: u, steps: [m = 1]}", False),
+        ("counter: {stop: 9}, fields: [x]", "{task: t, read: r, steps: [w = w + x]}", False),
+        ("counter: {}, fields: [x], restart: never, limit: 2",
+         "{task: t, read: r, steps: [w = w + x]}, {task: u, steps: [m = 1]}", False),
+        ("'call': 'stream:Rows', fields: [x], restart: never",
+         "{task: t, read: r, steps: [w = w + x]}, {task: u, steps: [m = 1]}", False),
+    ],
+)  # fmt: skip
+def test_condition_that_only_records_change_needs_another_when_the_data_end(
+    tmp_path, reader, epoch, refused
+):
+    text = f"readers: {{r: {{{reader}}}}}\nepoch: [{epoch}]\nstop: [{{when: w > 300}}"
+    if not refused:
+        compile_text(tmp_path, f"{text}]\n")
+        return
+    fault = fault_of(tmp_path, f"{text}]\n")
+    assert fault.code == "E521"
+    assert "add {data_finished: r} to 'stop'" in fault.mend
+    for other in ("data_finished: r", "epochs: 3", "time: 1h", "endless: true"):
+        compile_text(tmp_path, f"{text}, {{{other}}}]\n")

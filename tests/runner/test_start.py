@@ -29,7 +29,7 @@ from jobrun.core.events import (
     RunStarted,
 )
 from jobrun.runner.rundir.lock import RunLock
-from jobrun.runner.rundir.run_directories import open_run
+from jobrun.runner.rundir.run_directories import open_run, runs
 from jobrun.runner.rundir.run_json import RECORD_NAME
 from jobrun.runner.start import choose_run, request_stop
 from tests.support.resumable_job import Place
@@ -270,6 +270,27 @@ def test_auto_with_epochs_given_again_returns_at_once(place):
 
     assert place.policy("auto", epochs=2).epoch == 2
     assert place.events == []
+
+
+@pytest.mark.parametrize("target", ["away", "runs/other/away", "in place"])
+def test_auto_says_that_the_newest_run_was_moved_away(place, target):
+    place.start(max_epochs=1)
+    job = place.run.path.parent
+    name = place.run.path.name
+    moved = job / "renamed" if target == "in place" else place.folder / target
+    moved.parent.mkdir(exist_ok=True)
+    place.run.path.rename(moved)
+    place.events.clear()
+    place.policy("auto", max_epochs=1)
+
+    said = [one.text for one in place.events if isinstance(one, Noted) and name in one.text]
+    if target == "in place":
+        assert said == []
+        assert [one.path for one in runs(job.parent, job.name)] == [moved]
+        return
+    assert len(said) == 1
+    assert "was moved or removed" in said[0]
+    assert said[0].endswith("jobrun resume PATH" if target == "away" else target)
 
 
 def test_must_needs_a_run(place):

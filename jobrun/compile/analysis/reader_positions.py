@@ -38,7 +38,15 @@ from jobrun.graph.expressions import (
     OutputRead,
 )
 from jobrun.graph.expressions import Sequence as Items
-from jobrun.graph.readers import POSITION, CounterSource, Reader, ReadQueue, ReadRecords, readers_in
+from jobrun.graph.readers import (
+    POSITION,
+    CallSource,
+    CounterSource,
+    Reader,
+    ReadQueue,
+    ReadRecords,
+    readers_in,
+)
 from jobrun.graph.steps import Assign, NameTarget, Net, Step
 from jobrun.graph.traversal import walk_expr
 from jobrun.graph.types import Cluster, NodeSetup, Scope, SetupNets, TaskGroup
@@ -125,15 +133,7 @@ def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[Sto
     """
     if any(isinstance(one, Endless) for one in stop):
         return ()
-    tasks = groups["epoch"].tasks
-    fed = {task.name for task in tasks if isinstance(task.records.read, ReadRecords)}
-    sources = {
-        reader.name: {writer.name for writer, _, _ in ends.writers}
-        for ends in find_queue_ends(groups["epoch"]).values()
-        for reader, _ in ends.readers
-    }
-    while more := {name for name, writers in sources.items() if writers <= fed} - fed:
-        fed |= more
+    tasks, fed = groups["epoch"].tasks, _find_fed_tasks(groups)
     pairs = [*walk_readers({"epoch": groups["epoch"]})]
     if not tasks or len(fed) < len(tasks) or any(one.restart == "epoch" for one, _ in pairs):
         return ()
@@ -144,6 +144,32 @@ def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[Sto
     found = StopWhen(Probe(f"the data of {names} have ended", tuple(parts), "all", "stop"), "stop")
     known = [{*one.probe.parts} for one in stop if isinstance(one, StopWhen)]
     return () if any(one <= {*parts} for one in known) else (found,)
+
+
+def _find_fed_tasks(groups: Groups) -> set[str]:
+    """Find the tasks of ``epoch`` that depend on records.
+
+    They read these, or get them by queues, or read outputs of such a task, which are made in each
+    epoch. A task that reads state may have something to do without records, too.
+    """
+    group = groups["epoch"]
+    tasks = group.tasks
+    fed = {task.name for task in tasks if isinstance(task.records.read, ReadRecords)}
+    sources = {
+        reader.name: {writer.name for writer, _, _ in ends.writers}
+        for ends in find_queue_ends(group).values()
+        for reader, _ in ends.readers
+    }
+    outputs = {
+        task.name: {name for name, _ in (*task.flow.once.outputs, *task.flow.inner.outputs)}
+        for task in tasks
+    }
+    while True:
+        more = {name for name, writers in sources.items() if writers <= fed}
+        more.update(name for name, read in outputs.items() if not read.isdisjoint(fed))
+        if more <= fed:
+            return fed
+        fed |= more
 
 
 def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Faults) -> None:
@@ -194,13 +220,24 @@ def check_conditions_change(
     epoch = groups["epoch"]
     changed = {node: _changed_names(epoch, node) for node in epoch.nodes()}
     tasks = {task.name for task in epoch.tasks}
-    for one in conditions:
-        reads = [part for expr in one.probe.parts for part in walk_expr(expr)]
-        if any(_may_change(part, changed, tasks) for part in reads):
+    if any(all(expr == Const(value=True) for expr in one.probe.parts) for one in conditions):
+        # It ends after the first epoch.
+        return
+    parts = [part for one in conditions for expr in one.probe.parts for part in walk_expr(expr)]
+    if any(_may_change(part, changed, tasks) for part in parts):
+        ended = _find_finite_readers(epoch)
+        idle = {node: _changed_names(epoch, node, with_records=False) for node in epoch.nodes()}
+        if not ended or any(_may_change(part, idle, tasks) for part in parts):
             return
-        if all(expr == Const(value=True) for expr in one.probe.parts):
-            # It ends after the first epoch.
-            return
+        name = next(iter(ended))
+        faults.error(
+            "E521",
+            f"when the data of '{name}' have ended, no epoch changes whether "
+            f"'{conditions[0].probe.text}' holds, and there is no other stop condition",
+            f"add {{data_finished: {name}}} to 'stop'; or {_ENDLESS_MEND}",
+            Place(conditions[0].path, conditions[0].probe.origin),
+        )
+        return
     for one in conditions:
         reads = [part for expr in one.probe.parts for part in walk_expr(expr)]
         names = dict.fromkeys(part.name for part in reads if isinstance(part, NodeBlob))
@@ -216,8 +253,25 @@ def check_conditions_change(
         )
 
 
-def _changed_names(group: GroupDraft, node: str) -> set[str]:
-    """Collect the names that an epoch's steps change on a node, apart from reader positions."""
+def _find_finite_readers(group: GroupDraft) -> list[str]:
+    """Find the readers of a group if all of them come to an end and none starts again."""
+    tops = [reader for reader, _ in walk_readers({group.name: group})]
+    sources = [one.source for top in tops for one in readers_in(top)]
+    ends = all(one.restart == "never" for one in tops) and not any(
+        isinstance(one, CallSource) or (isinstance(one, CounterSource) and one.stop is None)
+        for one in sources
+    )
+    return [one.name for one in tops] if ends else []
+
+
+def _changed_names(group: GroupDraft, node: str, *, with_records: bool = True) -> set[str]:
+    """Collect the names that an epoch's steps change on a node, apart from reader positions.
+
+    Args:
+        group: Its draft.
+        node: The node.
+        with_records: Readers give records.
+    """
     finder = FlowAnalysis()
     for setup in group.setups.get(node, ()):
         finder.block(setup.init, setup.name)
@@ -228,10 +282,16 @@ def _changed_names(group: GroupDraft, node: str) -> set[str]:
     for task in group.tasks:
         if node in task.nodes:
             flow = task.flow
-            found |= flow.made()
-            found.update(flow.once.atomic, flow.inner.atomic, flow.reporting.atomic)
-            found.update(task.records.fields)
-            for around in task.node_setup:
+            around_it = task.node_setup
+            if with_records or not isinstance(task.records.read, ReadRecords):
+                found |= flow.made()
+                found.update(flow.once.atomic, flow.inner.atomic, flow.reporting.atomic)
+                found.update(task.records.fields)
+            else:
+                # Reports come in time, and run in an epoch without records for no time.
+                found.update(flow.once.writes, flow.once.atomic)
+                around_it = (*around_it, *task.instance_setup)
+            for around in around_it:
                 found.update(_written_names(around.init), _written_names(around.exit))
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import stat
 import time
@@ -32,6 +33,8 @@ LATEST = "latest"
 # Other users may read a run, never change it, whatever the umask says.
 _DIRECTORY_MODE = 0o755
 _TRIES = 100
+_MINUTE = "%Y%m%d-%H%M"
+_NAME = re.compile(r"\d{8}-\d{4}-[a-z]+-[a-z]+")
 DEFAULT_RUN_DIR = "runs"
 # Files of a run, beside its record and its checkpoints.
 METRICS_NAME = "metrics.jsonl"
@@ -146,6 +149,31 @@ def point_latest(path: Path) -> None:
     with contextlib.suppress(OSError):
         beside.symlink_to(path.name)
         beside.replace(link)
+
+
+def find_moved_latest(run_dir: Path, job: str, newest: Run | None) -> str:
+    """Find the name of a run that ``latest`` points to and that was moved away or removed.
+
+    Args:
+        run_dir: The directory of the runs.
+        job: Whose link is looked at.
+        newest: The newest run that there is; perhaps the one looked for, under another name.
+
+    Returns:
+        Empty where the link leads to a run, or is not there.
+    """
+    link = run_dir / job / LATEST
+    try:
+        name = str(link.readlink())
+    except OSError:
+        return ""
+    if os.path.lexists(link.parent / name):
+        return ""
+    if newest is None or _NAME.fullmatch(newest.path.name):
+        return Path(name).name
+    # It was renamed itself. Names begin with the minute in which a run was made.
+    made = datetime.fromisoformat(newest.record.created).astimezone().strftime(_MINUTE)
+    return Path(name).name if made < name[: len(made)] else ""
 
 
 def open_run(path: Path) -> Run:
@@ -304,7 +332,7 @@ def _newest_indexed(run_dir: Path, known: Sequence[IndexedRun]) -> Run:
 def _make_exclusively(parent: Path) -> Path:
     for _ in range(_TRIES):
         # The user's own clock: a name is for people. Order comes from ``order``.
-        minute = datetime.now().astimezone().strftime("%Y%m%d-%H%M")
+        minute = datetime.now().astimezone().strftime(_MINUTE)
         path = parent / f"{minute}-{random_name()}"
         try:
             path.mkdir(mode=_DIRECTORY_MODE)

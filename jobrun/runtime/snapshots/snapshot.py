@@ -26,8 +26,9 @@ from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
 from jobrun.checkpoint.save_load_groups import Ticket
 from jobrun.checkpoint.write.snapshot_arena import Arena
 from jobrun.checkpoint.write.writer import NodeWriter
-from jobrun.core.errors import JobrunError
+from jobrun.core.errors import JobrunError, TaskFailedError
 from jobrun.graph.steps import SaveState
+from jobrun.runtime.snapshots.kept_values import KeptValues
 from jobrun.runtime.snapshots.object_state import collect_state
 from jobrun.runtime.snapshots.shared_objects import SharingTracker
 from jobrun.values.blob_kinds import Value, is_object, size_bytes
@@ -300,10 +301,12 @@ class Snapshots:
     Attributes:
         objects: What the objects held when they were last allowed to change.
         sharing: What the objects of the nodes may share.
+        kept: What callables keep of the values of blobs.
     """
 
     def __init__(self) -> None:
         self.objects = ChangeDetector()
+        self.kept = KeptValues()
         self._places: dict[str, NodeSaver] = {}
         self._held: dict[Ticket, Snapshot] = {}
         self.sharing = SharingTracker()
@@ -311,6 +314,7 @@ class Snapshots:
 
     def begin(self, step: SaveState, node: str, epoch: int, blobs: Mapping[str, Value]) -> Ticket:
         """Take a copy-on-write snapshot of the blobs that a save names; return its ticket."""
+        self._require_kept_same(step, node, blobs)
         values, parts = collect_state(step.names, step.objects, blobs, step.origins, self.objects)
         objects = {name: blobs[name] for name in step.objects if is_object(blobs[name])}
         if objects and self.sharing.require_kept(node, objects, values, step.origins):
@@ -320,6 +324,15 @@ class Snapshots:
             self._places[node] = NodeSaver(node, step)
         self._held[ticket] = Snapshot(ticket, step, values, self._places[node], parts)
         return ticket
+
+    def _require_kept_same(self, step: SaveState, node: str, blobs: Mapping[str, Value]) -> None:
+        if not self.kept:
+            return
+        try:
+            self.kept.require_all_same(node, blobs)
+        except TaskFailedError as error:
+            path = next((path for name, path in step.origins if f"'{name}" in str(error)), "")
+            raise TaskFailedError(*(replace(one, path=path) for one in error.faults)) from error
 
     def protect(
         self, tickets: Iterable[Ticket], changed: tuple[NodeNames, ...], opaque: NodeNames

@@ -21,10 +21,12 @@ from jobrun.core.printed_output import PrintedLines, collect
 from jobrun.graph.expression_text import render_expr
 from jobrun.graph.expressions import Expr, Name
 from jobrun.graph.steps import CallPython
+from jobrun.graph.types import Scope
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.frame.cancel import CancelledError
 from jobrun.runtime.frame.frame import Frame
 from jobrun.runtime.frame.workspace import LEVELS, display_name
+from jobrun.runtime.snapshots.kept_values import Parts, find_kept, is_watched
 from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.atomic_counter import Counter
@@ -104,6 +106,7 @@ class _Call:
         owners = _count_owner_references(values) if self._apart else {}
         result = self._result(function, values, frame)
         self._require_unchanged(values, loans, frame)
+        self._require_kept_unchanged(frame)
         parts = self._parts(result)
         del result
         if self._apart:
@@ -114,14 +117,26 @@ class _Call:
                 if count > owners[name]
             )
             self._require_apart(values, parts, held, frame)
+        kept: list[tuple[str, str, Parts]] = []
         for name, blob in self._blobs.items():
             is_kept = _references(values[name]) > before[name] and not is_object(values[name])
             if is_kept or is_tree(values[name]):
                 # The callable has kept it: from now on the blob is another array. What it has put
                 # into a container must have no other owner either.
+                kept.append((blob, "was lent", find_kept(values[name], is_kept=is_kept)))
                 own = detach(values[name], display_name(blob), self._gap_notes.to(frame))
                 self._put(frame, blob, own)
-        self._store(frame, parts)
+        self._store(frame, parts, kept)
+        for name in [name for name, loan in loans.items() if isinstance(loan, Loan)]:
+            # The loan itself refers to what it has lent.
+            del loans[name]
+            is_kept = _references(values[name]) > _ALONE
+            found = find_kept(values[name], is_kept=is_kept, arrays=False)
+            source = self._sources.get(name)
+            if found and source is not None and source not in self._step.outputs:
+                kept.append((source, "was lent", found))
+        values.clear()
+        self._note_kept(kept, frame)
 
     def _resolved(self, frame: Frame) -> tuple[Callable[..., Any], tuple[str, ...]]:
         if self._found is None:
@@ -210,6 +225,32 @@ class _Call:
             path = loan.change()
             if path is not None:
                 raise self._changed(name, path)
+
+    def _require_kept_unchanged(self, frame: Frame) -> None:
+        """Refuse that what callables keep of an argument, from an earlier call, has changed.
+
+        Raises:
+            TaskFailedError: E246.
+        """
+        kept = frame.run.snapshots.kept
+        for blob in self._sources.values() if kept else ():
+            if self._names.scope(blob) is Scope.NODE and blob in frame.n:
+                when = f"was changed by '{self._step.target}' in epoch {frame.epoch}"
+                kept.require_same(frame.node.name, blob, frame.n[blob], when)
+
+    def _note_kept(self, kept: list[tuple[str, str, Parts]], frame: Frame) -> None:
+        registry = frame.run.snapshots.kept
+        found = {blob for blob, _, parts in kept if parts}
+        for blob in self._step.outputs if registry else ():
+            if blob not in found and self._names.scope(blob) is Scope.NODE:
+                registry.note(frame.node.name, blob, None, [], "", is_new=True)
+        while kept:
+            blob, verb, parts = kept.pop(0)
+            if self._names.scope(blob) is Scope.NODE and parts:
+                title = f"'{self._step.target}' {verb} in epoch {frame.epoch}"
+                is_new = blob in self._step.outputs
+                bound = frame.n[blob]
+                registry.note(frame.node.name, blob, bound, parts, title, is_new=is_new)
 
     def _require_apart(
         self, values: Mapping[str, Value], parts: list[Any], held: set[str], frame: Frame
@@ -317,7 +358,11 @@ class _Call:
         return explained
 
     def _put(self, frame: Frame, blob: str, value: Value) -> None:
-        self._workspace(frame, blob)[blob] = value
+        workspace, kept = self._workspace(frame, blob), frame.run.snapshots.kept
+        if kept and blob in workspace:
+            # What was lent is still the same to who has kept it.
+            kept.follow(frame.node.name, blob, workspace[blob], value)
+        workspace[blob] = value
 
     def _workspace(self, frame: Frame, blob: str) -> Any:
         return getattr(frame, LEVELS[self._names.scope(blob)])
@@ -328,14 +373,19 @@ class _Call:
             return []
         return [result] if len(outputs) == 1 else _parts(self._step.target, result, outputs)
 
-    def _store(self, frame: Frame, parts: list[Any]) -> None:
+    def _store(self, frame: Frame, parts: list[Any], kept: list[tuple[str, str, Parts]]) -> None:
         """Bind a call's results to blobs; ``parts`` is emptied, so that no reference is left."""
         outputs = self._step.outputs
         parts.reverse()
         note_gaps = self._gap_notes.to(frame)
-        owned = [_own_value(parts.pop(), blob, note_gaps) for blob in outputs]
+        owned = []
+        for blob in outputs:
+            found: Parts = []
+            owned.append(_own_value(parts.pop(), blob, note_gaps, found))
+            if found:
+                kept.append((blob, "returned", found))
         for blob, value in zip(outputs, owned, strict=True):
-            self._put(frame, blob, value)
+            self._workspace(frame, blob)[blob] = value
 
 
 class GapNotes:
@@ -477,17 +527,22 @@ def _parts(target: str, result: Any, outputs: tuple[str, ...]) -> list[Any]:
     )
 
 
-def _own_value(value: Any, blob: str, note_gaps: Callable[[str], None]) -> Value:
-    """Return the result of a ``call`` as the blob's own value, copied if anything else has it."""
-    if type(value) is not np.ndarray:
-        return (
-            require_storable(value, display_name(blob))
-            if is_object(value)
-            else detach(value, display_name(blob), note_gaps)
-        )
+def _own_value(value: Any, blob: str, note_gaps: Callable[[str], None], kept: Parts) -> Value:
+    """Return the result of a ``call`` as the blob's own value, copied if anything else has it.
+
+    What something else has of it is added to ``kept``.
+    """
     alone = _references(value) <= _ALONE
+    if type(value) is not np.ndarray:
+        if is_object(value):
+            return require_storable(value, display_name(blob))
+        if is_watched(value):
+            kept += find_kept(value, is_kept=not alone)
+        return detach(value, display_name(blob), note_gaps)
     if alone and value.base is None and value.flags.writeable and not value.dtype.hasobject:
         return require_storable(value, display_name(blob))
+    if is_watched(value):
+        kept += find_kept(value, is_kept=not alone)
     return detach(value, display_name(blob), note_gaps)
 
 

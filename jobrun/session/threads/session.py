@@ -289,11 +289,12 @@ class ThreadsSession:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
         """
         settled = [
-            (workspace, _settle_blobs(node, workspace, keep.get(node, ())))
+            (node, workspace, _settle_blobs(node, workspace, keep.get(node, ())))
             for node, workspace in self._workspaces.items()
         ]
         # Only when all of it is known to be right.
-        for workspace, blobs in settled:
+        for node, workspace, blobs in settled:
+            self._savings.kept.follow_all(node, workspace, blobs)
             workspace.clear()
             workspace.update(blobs)
 

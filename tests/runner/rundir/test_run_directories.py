@@ -14,6 +14,7 @@ from jobrun.runner.rundir import run_directories as rundir
 from jobrun.runner.rundir import run_index as runindex
 from jobrun.runner.rundir.run_directories import (
     create_directory,
+    find_moved_latest,
     find_run,
     newest_run,
     newest_unfinished,
@@ -190,6 +191,18 @@ def test_latest_leads_to_the_last_and_counts_nothing_twice(root):
 
     assert (root / "kmeans" / "latest").resolve().name == "20261121-0942-brave-otter"
     assert len(runs(root, "kmeans")) == 2
+
+
+def test_a_latest_run_that_is_gone_is_found_though_the_clock_was_set_back(root):
+    link = root / "kmeans"
+    newest = newest_run(root, "kmeans")
+    point_latest(newest.path)
+    assert find_moved_latest(root, "kmeans", newest) == ""
+    point_latest(link / "20200101-0000-gone-gnu")
+    assert find_moved_latest(root, "kmeans", newest) == "20200101-0000-gone-gnu"
+    assert find_moved_latest(root, "kmeans", None) == "20200101-0000-gone-gnu"
+    renamed = newest.path.rename(link / "renamed")
+    assert find_moved_latest(root, "kmeans", open_run(renamed)) == ""
 
 
 def test_the_newest_is_the_last_that_was_made_though_the_clock_was_set_back(root, monkeypatch):
