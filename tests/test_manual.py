@@ -14,7 +14,9 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.errors import JobrunError
 from jobrun.tools.manual.markdown_pages import SECTIONS, render_as_html, render_for_terminal
 from tests.support.command import ROOT
+from tests.support.drawing import differs
 from tests.support.manual_blocks import PAGES, TEXTS, blocks, play, whole_spec
+from tests.support.manual_pictures import DRAWN, PICTURES
 from tests.support.manual_reference import REFERENCE, render_reference
 
 
@@ -102,6 +104,28 @@ def test_a_page_is_shown_on_a_terminal_and_in_the_html(name):
     assert "…" not in shown or "…" in text
     assert "```" not in shown
     assert "<pre>" in render_as_html(text) or "```" not in text
+
+
+def test_a_picture_is_a_part_of_the_html_and_its_words_are_on_a_terminal():
+    text = PAGES["killed"]
+
+    assert '<img src="data:image/svg+xml;base64,' in render_as_html(text)
+    assert "pictures/" not in render_as_html(text)
+    assert "Picture: A run that is killed twice" in render_for_terminal(text, 200)
+
+
+def test_every_picture_of_the_manual_is_drawn_by_code_and_is_shown_on_a_page():
+    shown = {
+        name for text in PAGES.values() for name in re.findall(r"\(pictures/([\w-]+)\.svg\)", text)
+    }
+
+    assert {path.stem for path in PICTURES.iterdir()} == shown == set(DRAWN)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_picture_of_the_manual_shows_what_a_run_gives(name, tmp_path):
+    assert differs((PICTURES / f"{name}.svg").read_text(), DRAWN[name](tmp_path), 0.03) == ""
 
 
 def test_the_reference_pages_are_those_that_make_manual_writes():
