@@ -23,7 +23,7 @@ help:
 	@echo "make schema    write schemas/job.schema.json anew"
 	@echo "make manual    write the manual's pages of keys, functions and commands anew"
 	@echo "make golden    write the expected texts of the tests anew; look at the diff"
-	@echo "make pictures  run all specs, and draw specs/pictures anew"
+	@echo "make pictures  run all specs, and draw their pictures and those of the manual"
 	@echo "make house     print how large the package is, and how much of it a job needs"
 	@echo "make bench     print ratios, and which miss their aims; a quarter of an hour"
 	@echo "make release-check  build, install into clean environments, and use what was built"
@@ -74,6 +74,7 @@ house: $(VENV)/.installed-dev
 .PHONY: pictures
 pictures: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.support.gallery
+	$(BIN)/python -m tests.support.manual_pictures
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.benchmarks

@@ -22,8 +22,10 @@ _AROUND = {
 _REST = {
     "jobrun": "1",
     "name": "page",
-    "init": "[{task: start, steps: [x = zeros(3)]}]",
-    "epoch": "[{task: t, steps: [x += 1]}]",
+    # The blobs of which parts speak.
+    "nodes": "{trainer: {}}",
+    "init": "[{task: start, steps: [W = zeros(3), loss = 1.0, 'U = zeros((4, 2))', V = U]}]",
+    "epoch": "[{task: t, steps: [scratch = 1]}]",
     "stop": "[{epochs: 1}]",
 }
 _KEY = re.compile(r"^(\w+):", re.MULTILINE)
@@ -64,8 +66,16 @@ def commands(block: Block) -> Iterator[tuple[str, int]]:
 
 
 def play(text: str, folder: Path) -> int:
-    """Write the files of a page to a folder, run its marked commands, and count those."""
+    """Write the files of a page to a folder, run its marked commands, and count those.
+
+    With the mark ``walk``, of a block of commands, there is a finished run of the README's job.
+    """
     count = 0
+    if re.search(r"^```bash run walk$", text, re.MULTILINE):
+        spec = next(one.text for one in iter_blocks(TEXTS["README"]) if "name: walk" in one.text)
+        (folder / "walk.yaml").write_text(spec)
+        code, out, err = bash("jobrun run walk.yaml --quiet", folder)
+        assert code == 0, (out, err)
     for block in iter_blocks(text):
         if name := mark(block, "file"):
             (folder / name).write_text(block.text)

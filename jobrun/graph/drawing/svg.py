@@ -26,7 +26,7 @@ from jobrun.graph.types import Job, TaskGroup
 _NOTHING: ExtraLines = {}
 # Lengths in pixels, for a 12 px font.
 _BOX, _LINE, _ACROSS, _DOWN, _MARGIN, _TITLE = 200, 16, 96, 14, 14, 26
-_MAX_LETTERS = 31
+_MAX_LETTERS = 26
 # A letter of most sans-serif fonts is not wider, in the mean, at this size.
 _LETTER = 7
 _MAX_TASKS = 60

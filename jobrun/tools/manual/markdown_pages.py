@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Reference": ("exit-codes",),
 }  # fmt: skip
 _SCROLLED = '<div class="scroll" tabindex="0" role="group" aria-label="table"><table>'
+_PICTURE = re.compile(r"!\[([^\]]+)\]\(pictures/([a-z-]+\.svg)\)")
+_IMAGE = re.compile(r'<img src="pictures/([a-z-]+\.svg)"')
 _LINK = re.compile(r"\[([^\]]+)\]\(([a-z][a-z-]*)\.md\)")
 
 
@@ -90,7 +93,8 @@ def render_for_terminal(text: str, width: int) -> str:
     from rich.markdown import Markdown  # noqa: PLC0415
 
     title, _, rest = text.partition("\n")
-    body = _LINK.sub(r"\1 (`jobrun explain \2`)", rest)
+    # It can be seen in the page only (``jobrun explain --out``).
+    body = _LINK.sub(r"\1 (`jobrun explain \2`)", _PICTURE.sub(r"\n> Picture: \1\n", rest))
     output = io.StringIO()
     Console(file=output, width=width, color_system=None).print(Markdown(body, hyperlinks=False))
     lines = (line.rstrip() for line in output.getvalue().splitlines())
@@ -101,7 +105,7 @@ def render_for_terminal(text: str, width: int) -> str:
 def render_as_html(text: str) -> str:
     """Convert the Markdown of one page of the manual to HTML, without its title.
 
-    HTML inside the Markdown is escaped.
+    HTML inside the Markdown is escaped; pictures become parts of the page.
     """
     from markdown_it import MarkdownIt  # noqa: PLC0415 - only for the page
 
@@ -113,8 +117,15 @@ def render_as_html(text: str) -> str:
             # The title of the page is one there.
             token.tag = "h3"
     rendered = str(parser.renderer.render(tokens, parser.options, {}))
+    rendered = _IMAGE.sub(_embed_picture, rendered)
     # A narrow screen scrolls a table, not the page.
     return rendered.replace("<table>", _SCROLLED).replace("</table>", "</table></div>")
+
+
+def _embed_picture(image: re.Match[str]) -> str:
+    """Replace an image element of the manual by one that holds the picture's file."""
+    data = b64encode((FOLDER / "pictures" / image[1]).read_bytes()).decode()
+    return f'<img src="data:image/svg+xml;base64,{data}"'
 
 
 def list_pages() -> str:
