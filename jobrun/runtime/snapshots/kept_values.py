@@ -21,7 +21,7 @@ import numpy as np
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import key_text
-from jobrun.values import containers as trees
+from jobrun.values import container_flattening as trees
 from jobrun.values import named_tuples
 from jobrun.values.adapters.registry import Path, find_adapter
 from jobrun.values.blob_kinds import Value, describe, is_object
