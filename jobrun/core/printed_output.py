@@ -7,8 +7,8 @@ it to the ``PrintedLines`` of the call that runs in the same context: ``print``,
 of those that run.
 
 To look into the file takes system calls, and a callable may take less time than these. So nothing
-is looked for between two calls of one step: what the first wrote is given to the second. It is
-looked for as another step's call begins, before anything else is logged (``TaskEnded`` among it),
+is looked for between two calls of one task: what the first wrote is given to the second. It is
+looked for as another task's call begins, before anything else is logged (``TaskEnded`` among it),
 and all ``_LOOK_EVERY_S``.
 """
 
@@ -57,16 +57,13 @@ class PrintedLines:
     Args:
         emit: Is called with each line, without its end.
         task: Of which task the lines are, for the process that watches this one.
-        place: The step that calls.
     """
 
-    __slots__ = ("_emit", "_left", "place", "task")
+    __slots__ = ("_emit", "_left", "task")
 
-    def __init__(
-        self, emit: Callable[[str], None], task: tuple[object, ...] = (), place: str = ""
-    ) -> None:
+    def __init__(self, emit: Callable[[str], None], task: tuple[object, ...] = ()) -> None:
         self._emit = emit
-        self.task, self.place = task, place
+        self.task = task
         # By stream: what is behind its last line feed.
         self._left: dict[str, str] = {}
 
@@ -88,9 +85,9 @@ class PrintedLines:
         """Whether these printed lines have one more, which no line feed has ended."""
         return any(self._left.values())
 
-    def is_of_same_step(self, other: PrintedLines) -> bool:
-        """Return whether lines of another call are logged just as these are."""
-        return self.place == other.place and self.task == other.task
+    def is_of_same_task(self, other: PrintedLines) -> bool:
+        """Return whether lines of another call are logged under the same task, in one epoch."""
+        return self.task == other.task
 
     def end(self) -> None:
         """Emit what was printed without a line feed at its end."""
@@ -222,7 +219,7 @@ class StandardStreams:
         """Begin to add printed output to these lines, until another call begins or ``end``."""
         if self._captures:
             ended = self._ended
-            if self._running or ended is None or not lines.is_of_same_step(ended):
+            if self._running or ended is None or not lines.is_of_same_task(ended):
                 self.settle()
                 self.pass_on()
         self._running.append(lines)

@@ -168,16 +168,16 @@ def test_what_is_written_to_descriptors_is_logged_with_the_call_that_began_last(
     assert (shown.out, shown.err) == ("before\none\nthree\nafter\n", "two\npart")
 
 
-def test_between_calls_of_one_step_no_file_is_read(monkeypatch):
+def test_between_calls_of_one_task_no_file_is_read(monkeypatch):
     found, reads = [], []
     read = OutputFile.read
     STREAMS.install()
     try:
-        with collect(PrintedLines(found.append, ("task",), "step")):
+        with collect(PrintedLines(found.append, ("task",))):
             os.write(1, b"one\n")
         monkeypatch.setattr(OutputFile, "read", lambda self: reads.append(1) or read(self))
         for _ in range(9):
-            with collect(PrintedLines(found.append, ("task",), "step")):
+            with collect(PrintedLines(found.append, ("task",))):
                 pass
         without_reading = len(reads)
         STREAMS.settle()
@@ -189,24 +189,24 @@ def test_between_calls_of_one_step_no_file_is_read(monkeypatch):
     assert found == ["one"]
 
 
-def test_a_call_of_another_step_gets_nothing_of_what_the_one_before_wrote():
+def test_a_call_of_another_task_gets_nothing_of_what_the_one_before_wrote():
     found = {"first": [], "second": []}
     STREAMS.install()
     try:
-        for step, lines in found.items():
-            with collect(PrintedLines(lines.append, ("task",), step)):
-                os.write(1, f"{step}, without end".encode())
+        for task, lines in found.items():
+            with collect(PrintedLines(lines.append, (task,))):
+                os.write(1, f"{task}, without end".encode())
     finally:
         STREAMS.remove()
 
-    assert found == {step: [f"{step}, without end"] for step in found}
+    assert found == {task: [f"{task}, without end"] for task in found}
 
 
 def test_what_was_written_before_an_event_is_logged_before_it():
     found = []
     STREAMS.install()
     try:
-        with collect(PrintedLines(found.append, ("task",), "step")):
+        with collect(PrintedLines(found.append, ("task",))):
             os.write(1, b"of the call\n")
         without_collecting(found.append)("task ended")
     finally:
@@ -220,7 +220,7 @@ def test_a_rest_that_was_read_between_two_calls_is_not_lost():
     STREAMS.install()
     try:
         for text in (b"one", b"two"):
-            with collect(PrintedLines(found.append, ("task",), "step")):
+            with collect(PrintedLines(found.append, ("task",))):
                 os.write(1, text)
             STREAMS.pass_on()
     finally:

@@ -433,7 +433,7 @@ def printed_lines(frame: Frame, path: str, now: Frame | None = None) -> PrintedL
     def log(line: str) -> None:
         present.run.emit(Logged(line, task, node, instance, epoch, path, printed=True))
 
-    return PrintedLines(log, (task, node, instance, epoch), path)
+    return PrintedLines(log, (task, node, instance, epoch))
 
 
 def make_instance(target: str, folder: str, values: Mapping[str, Value], frame: Frame) -> Any:
