@@ -75,10 +75,14 @@ def _forks_alike(env: Mapping[str, str] | None) -> bool:
 
 
 def bash(line: str, cwd: Path, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
-    """Run a line of bash in which ``jobrun`` is the program; return code, stdout, stderr."""
+    """Run a line of bash in which ``jobrun`` is the program; return code, stdout, stderr.
+
+    There ``python`` is the interpreter of the tests, as in an activated environment.
+    """
     words = " ".join(f"'{word}'" for word in JOBRUN)
+    functions = f'jobrun() {{ {words} "$@"; }}\npython() {{ \'{sys.executable}\' "$@"; }}'
     done = subprocess.run(
-        ["bash", "-c", f'jobrun() {{ {words} "$@"; }}\n{line}'],
+        ["bash", "-c", f"{functions}\n{line}"],
         cwd=cwd,
         env=dict(environment() if env is None else env),
         capture_output=True,
