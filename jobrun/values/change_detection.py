@@ -32,7 +32,7 @@ from jobrun.values.dtypes import value_bytes
 from jobrun.values.objects import class_name, take_state
 from jobrun.values.torch_modules import is_module
 
-_SAMPLE_ABOVE_BYTES = 1 << 20
+_SAMPLED_ABOVE_BYTES = 1 << 20
 _SAMPLE_ITEMS = 4096
 _NUMBERS: frozenset[type] = frozenset({bool, int, float, complex, type(None)})
 _FIXED: frozenset[type] = frozenset({bool, int, float, complex, str, bytes, type(None)})
@@ -226,34 +226,40 @@ def fingerprint(value: Any) -> bytes | None:
     except Exception:  # noqa: BLE001 - a state that cannot be had is an error where it is saved
         return None
     content = xxhash.xxh3_128()
-    _feed(content, tree, _counts_changes(value), set())
+    _feed(content, tree, _Reading(counts=_counts_changes(value)), set())
     return content.digest()
 
 
-def digest_value(value: Value) -> bytes | None:
+def digest_value(value: Value, *, sampled: bool = False) -> bytes | None:
     """Compute the digest of a blob's value by which changes are detected; None if it has none.
 
     Tensors count their changes themselves.
+
+    Args:
+        value: The value.
+        sampled: Read some items only of arrays that are large.
     """
     content = xxhash.xxh3_128()
     try:
-        _feed(content, value, counts=True, around=set())
+        _feed(content, value, _Reading(counts=True, sampled=sampled), set())
     except Exception:  # noqa: BLE001 - an adapter that fails says so where the value is saved
         return None
     return content.digest()
 
 
-def digest_sample(value: Value) -> bytes | None:
-    """Compute the digest of a sample of a large array, and of all of anything else."""
-    if type(value) is not np.ndarray or value.nbytes <= _SAMPLE_ABOVE_BYTES:
-        return digest_value(value)
-    step = value.size // _SAMPLE_ITEMS + 1
-    return digest_value(value.flat[::step] if value.dtype.hasobject else _flat(value)[::step])
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How a value is read for a digest: by what tensors count, and by samples of large arrays."""
+
+    counts: bool = False
+    sampled: bool = False
 
 
-def _flat(array: np.ndarray[Any, Any]) -> Any:
-    """Return an array's items in the order of memory, as a view if that is possible."""
-    return array.reshape(-1, order="A") if array.flags.forc else array.flat
+def _sample(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Take some items of an array, evenly spaced in memory if it is dense."""
+    flat: Any = array.reshape(-1, order="A") if array.flags.forc else array.flat
+    sample: np.ndarray[Any, Any] = flat[:: array.size // _SAMPLE_ITEMS + 1]
+    return sample
 
 
 def _counts_changes(value: Any) -> bool:
@@ -263,17 +269,20 @@ def _counts_changes(value: Any) -> bool:
     return any(kind is not None and isinstance(value, kind) for kind in kinds)
 
 
-def _feed(content: Any, value: Any, counts: bool, around: set[int]) -> None:
+def _feed(content: Any, value: Any, reading: _Reading, around: set[int]) -> None:
     """Add a part of an object's state to the digest by which changes are detected."""
     kind = type(value)
     if tensors.is_tensor(value):
-        if counts:
+        if reading.counts:
             _say(content, value.data_ptr(), value._version, value.shape)
             return
         (value,) = tensors.to_arrays([value])
     if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
         _say(content, value.dtype, value.shape)
-        for part in value_bytes(np.asarray(value)):
+        array = np.asarray(value)
+        if reading.sampled and array.nbytes > _SAMPLED_ABOVE_BYTES:
+            array = _sample(array)
+        for part in value_bytes(array):
             content.update(part.data)
     elif not isinstance(value, dict | list | tuple) and not trees.is_record(value):
         adapter = find_adapter(kind)
@@ -282,15 +291,15 @@ def _feed(content: Any, value: Any, counts: bool, around: set[int]) -> None:
         elif id(value) not in around:
             around.add(id(value))
             _say(content, kind)
-            _feed(content, adapter.get(value), counts, around)
+            _feed(content, adapter.get(value), reading, around)
             around.discard(id(value))
     elif id(value) not in around:
         around.add(id(value))
-        _feed_items(content, value, counts, around)
+        _feed_items(content, value, reading, around)
         around.discard(id(value))
 
 
-def _feed_items(content: Any, value: Any, counts: bool, around: set[int]) -> None:
+def _feed_items(content: Any, value: Any, reading: _Reading, around: set[int]) -> None:
     is_record = trees.is_record(value)
     if isinstance(value, list | tuple) and not is_record:
         _say(content, type(value), len(value))
@@ -299,13 +308,13 @@ def _feed_items(content: Any, value: Any, counts: bool, around: set[int]) -> Non
             content.update(marshal.dumps(list(value), 2))
             return
         for one in value:
-            _feed(content, one, counts, around)
+            _feed(content, one, reading, around)
         return
     named = named_tuples.record_items(value) if is_record else value
     _say(content, type(value), len(named))
     for key, one in named.items():
         _say(content, key)
-        _feed(content, one, counts, around)
+        _feed(content, one, reading, around)
 
 
 def _say(content: Any, *words: object) -> None:

@@ -25,14 +25,13 @@ from jobrun.values import container_flattening as trees
 from jobrun.values import named_tuples
 from jobrun.values.adapters.registry import Path, find_adapter
 from jobrun.values.blob_kinds import Value, describe, is_object
-from jobrun.values.change_detection import digest_sample, digest_value
+from jobrun.values.change_detection import digest_value
 
 Parts = list[tuple[Path, Any]]
 
 # So many values that were kept of one blob, epoch after epoch, are looked at.
 _MOST_PARTS = 16
-# A digest of all of a larger one is computed at saves only, for this share of the time at most.
-_SMALL_BYTES = 1 << 20
+# All of large arrays is read at saves only, for this share of the time at most.
 _MOST_TIME = 0.02
 _WITHOUT_PARTS: frozenset[type] = frozenset({bool, int, float, complex, str, bytes, type(None)})
 
@@ -126,7 +125,14 @@ _NONE = _ONE - 1
 
 @dataclass(slots=True)
 class _Part:
-    """A part of a value that a callable keeps, as it was when the call ended."""
+    """A part of a value that a callable keeps, as it was when the call ended.
+
+    Attributes:
+        digest: Of all of it.
+        sample: Of samples of its large arrays; the same digest if it has none.
+        looked: When all of it was read last.
+        seconds: How long that took.
+    """
 
     value: Any
     path: Path
@@ -143,17 +149,13 @@ class _Part:
             return True
         return _is_view(self.value) and sys.getrefcount(self.value.base) > _ONE
 
-    @property
-    def is_large(self) -> bool:
-        return getattr(self.value, "nbytes", 0) > _SMALL_BYTES
-
     def is_changed(self, *, wholly: bool) -> bool:
-        """Return whether the part has changed; of a large one a sample is looked at, if need be."""
-        if digest_sample(self.value) != self.sample:
+        """Return whether the part has changed; of large arrays a sample is read, if need be."""
+        if digest_value(self.value, sampled=True) != self.sample:
             return True
         started = time.perf_counter()
         has_time = wholly and self.seconds <= _MOST_TIME * (started - self.looked)
-        if self.is_large and not has_time:
+        if self.sample == self.digest or not has_time:
             return False
         is_changed = digest_value(self.value) != self.digest
         self.looked = time.perf_counter()
@@ -202,7 +204,7 @@ class KeptValues:
             if not one.is_kept or is_object(one.value):
                 continue
             started = time.perf_counter()
-            digest, sample = digest_value(one.value), digest_sample(one.value)
+            digest, sample = digest_value(one.value), digest_value(one.value, sampled=True)
             if digest is not None and sample is not None:
                 one.digest, one.sample = digest, sample
                 one.looked = time.perf_counter()

@@ -71,8 +71,8 @@ def test_a_change_of_what_is_kept_is_refused_with_who_and_when():
 
 
 def test_a_change_of_one_item_of_a_large_array_is_refused_at_a_save():
-    keeper = Keeper(np.zeros(1 << 20))
-    keeper.value[5] = 1
+    keeper = Keeper({"a": np.zeros(1 << 20)})
+    keeper.value["a"][5] = 1
     keeper.look()
     (part,) = keeper.kept._entries["n", "b"].parts
     part.looked -= 1000 * part.seconds
