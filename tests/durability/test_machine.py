@@ -141,7 +141,8 @@ class RunMachine(RuleBasedStateMachine):
     def prune(self):
         assert self._jobrun("ckpt", "prune", "tiny").code == 0
 
-    @precondition(lambda self: not self.damaged)
+    # After its last epoch a fork would have nothing to run, and is refused.
+    @precondition(lambda self: not self.damaged and self.whole[-1] < MOST_EPOCHS)
     @rule()
     def fork(self):
         self.forks += 1

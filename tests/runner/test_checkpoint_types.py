@@ -110,7 +110,7 @@ def test_a_fork_with_another_shape_is_refused_and_the_parent_is_as_it_was(folder
 
 
 def test_what_grows_from_epoch_to_epoch_is_no_difference(folder):
-    done = jobrun("fork", "typed", "--set", "params.n=4", cwd=folder)
+    done = jobrun("fork", "typed@2", "--set", "params.n=4", cwd=folder)
 
     assert done.returncode == 0, done.stderr
 
