@@ -49,7 +49,7 @@
     return found;
   };
 
-  // Where in ascending xs the first value stands that is not less.
+  // The index, in ascending xs, of the first value that is not less.
   const firstAt = (xs, x) => {
     let [low, high] = [0, xs.length];
     while (low < high) {
