@@ -102,7 +102,7 @@ def leaf_links(name: str, links: Iterable[str]) -> list[str]:
 
 
 def structure_link(name: str) -> str:
-    """Return the HDF5 link of the structure that flattening a container or object stores."""
+    """Return the name under which a flattened container's structure is stored in the checkpoint."""
     return f"{quote_name(name)}/{STRUCTURE}"
 
 

@@ -100,7 +100,7 @@ class OverdueDetector:
 
 
 def build_timeout_fault(task: str, mend: str) -> Fault:
-    """Build the fault of a task that the watchdog has killed at its time limit.
+    """Build the fault of a task over its time limit, which the watchdog ends.
 
     Args:
         task: As ``OverdueDetector`` gives it.

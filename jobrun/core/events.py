@@ -377,5 +377,5 @@ Listener = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-    """Ignore an event of a run: a function to pass where events are to be dropped."""
+    """Ignore an event: the listener to pass where no events of a run are wanted."""
     del event

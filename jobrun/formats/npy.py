@@ -66,7 +66,10 @@ def write_npy(file: IO[bytes], array: Array) -> None:
 
 
 def write_npz(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
-    """Write arrays as an npz stream, not compressed. Equal arrays give equal bytes."""
+    """Write arrays in npy format as the members of an uncompressed npz stream.
+
+    Equal arrays give equal bytes.
+    """
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for name, array in arrays.items():
             entry = zipfile.ZipInfo(f"{name}.npy", NO_TIME)
@@ -84,7 +87,7 @@ def _version(array: Array) -> tuple[int, int]:
 
 
 def expect_data(path: str, member: str, header: NpyHeader, size: int) -> None:
-    """Check that the data of an npy file are what its header promises; no objects.
+    """Require that an npy file holds as many bytes of data as its header says, and no objects.
 
     Args:
         path: The file.

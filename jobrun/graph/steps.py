@@ -256,7 +256,7 @@ class DataFile:
     folder: str = ""
 
     def place(self) -> str:
-        """Return the path and member of a ``DataFile``, which a ``load`` or ``save`` step uses."""
+        """Return ``path::member`` of a ``DataFile`` in a ``load`` or ``save`` step."""
         member = f"::{self.member}" if self.member else ""
         return f"{render_text(self.path)}{member}"
 

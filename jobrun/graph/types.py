@@ -188,7 +188,7 @@ class Task:
 
     @property
     def full_name(self) -> str:
-        """The name of a ``Task`` with its node in front: ``node/name``."""
+        """The full name of a ``Task`` of the graph, ``node/name``."""
         return f"{self.node}/{self.name}"
 
 

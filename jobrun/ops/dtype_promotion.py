@@ -109,7 +109,7 @@ def as_float(dtype: str | None) -> str | None:
 
 
 def as_sum(dtype: str | None) -> str | None:
-    """Compute the dtype of ``sum`` and ``prod`` by the operand's; small integers are widened."""
+    """Compute to which dtype ``sum`` and ``prod`` promote their operand's, as numpy does."""
     if dtype not in CODES:
         return None
     kind = CODES[str(dtype)][0]

@@ -48,7 +48,7 @@ class StoredNode:
     _read: Callable[[str], Value]
 
     def read(self, name: str) -> Value:
-        """Read one blob of a checkpoint on demand, and verify it.
+        """Read one of the blobs of a checkpoint for a tool, on demand, and verify it.
 
         Raises:
             CheckpointError: It is damaged.

@@ -116,7 +116,7 @@ def _fitting(line: str, shell: Shell) -> str:
 
 
 def _tasks(state: Status) -> list[tuple[str, str]]:
-    """List each node's tasks as ``jobrun status`` prints them, unless epochs are too short."""
+    """List each node's tasks, as the command ``jobrun status`` prints them."""
     if len(state.tasks) < 2 or (state.epoch_s or _CALM_S) < _CALM_S:
         return []
     nodes: dict[str, list[str]] = {}

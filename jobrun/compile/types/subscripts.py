@@ -84,7 +84,7 @@ class _ArrayIndex:
 
     @property
     def result_shape(self) -> Shape:
-        """The shape of a subscript ``x[…]`` by an index array; unknown for the items of a mask."""
+        """Infer the shape of a subscript ``x[index]``; unknown where the index is a mask."""
         return (None,) if self.is_mask else self.shape
 
 

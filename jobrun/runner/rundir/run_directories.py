@@ -429,7 +429,7 @@ def _unknown(text: str, run_dir: Path, known: tuple[IndexedRun, ...]) -> UsageEr
 
 
 def suggest_run_dir(run_dir: Path) -> str:
-    """Say what to do where a directory has no runs: a folder above this one may have it."""
+    """Suggest another directory of runs where the given one has no run directories."""
     above = next((one for one in _directories_above(run_dir) if one.is_dir()), None)
     if above is not None:
         return f"there is {os.path.relpath(above)}: add --run-dir {os.path.relpath(above)}"

@@ -128,7 +128,7 @@ class StatementBuilder:
         return made
 
     def level(self, name: str) -> str:
-        """Return the variable by which operators' statements reach a blob's workspace."""
+        """Return the variable that generated statements use for the workspace of a blob."""
         level = LEVELS[self._names.scope(name)]
         self.levels.add(level)
         return level

@@ -28,7 +28,7 @@ class WorkerListener(Protocol):
     """Receives what a node sends unasked, in the handle's own thread; must not wait for nodes."""
 
     def part_failed(self, node: str, run: int) -> None:
-        """Receive from a ``WorkerHandle`` that its node's part of the group run has failed."""
+        """Note that the worker of a ``WorkerHandle`` has failed to run its part of a group."""
 
     def task_ended(
         self, node: str, run: int, task: str, outputs: Mapping[OutputRef, Value]
@@ -228,7 +228,7 @@ class WorkerProcess(Protocol):
         """The worker protocol's field for a process ID; 0 until it is known."""
 
     def kill(self) -> None:
-        """Kill the process at once, however it was made (worker protocol)."""
+        """Kill the worker's process at once (worker protocol)."""
 
     def abort(self) -> None:
         """Kill an unresponsive process after it prints its stacks: a worker protocol's method."""

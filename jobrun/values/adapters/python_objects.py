@@ -130,7 +130,7 @@ def fill_object(made: Any, rest: Any) -> None:
 
 
 def named_tree(value: Any) -> str:
-    """Return ``module:name`` as the tree of a Python function or class, or refuse it.
+    """Return the tree that adapts a Python function or class: its ``module:name``.
 
     Raises:
         UnsavableError: It is not found there: a lambda, or one defined inside a function.
