@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 
 import pytest
 
 from jobrun.cli.app import COMMAND_GROUPS, COMMANDS
 from jobrun.core.errors import JobrunError
-from jobrun.tools.manual.markdown_pages import iter_blocks
 from jobrun.version import __version__
-from tests.support.command import ROOT, environment, jobrun
+from tests.support.command import ROOT, jobrun
 from tests.support.stored_runs import only_run
 
 TEXT = (ROOT / "README.md").read_text()
@@ -111,16 +109,3 @@ def test_the_tree_of_a_run_is_as_shown(folder):
     }
     missing = [name for name in names if not (found / name).exists()]
     assert missing == []
-
-
-@pytest.mark.long
-def test_the_lines_of_python_do_what_they_say(folder):
-    text = (MANUAL / "python.md").read_text()
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join(one.text for one in iter_blocks(text))],
-        cwd=folder, env=environment(), check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    epoch, facts, read = done.stdout.splitlines()
-    assert int(epoch) > 2
-    assert "{'goal': 8.0}" in facts
-    assert read.endswith("(200, 3)")

@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import time
+import weakref
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -51,6 +52,21 @@ class Owner:
         return f"process {self.pid} on {self.host or 'an unnamed host'}, since {self.since}"
 
 
+# A process that a callable forks (a DataLoader's worker, multiprocessing) shares the lock through
+# the descriptors that it inherits, and may outlive a runner that is killed: a resume would find the
+# run held by a process that is gone. Closing its copies leaves the runner's lock as it is.
+_HELD: weakref.WeakSet[RunLock] = weakref.WeakSet()
+
+
+def _leave_to_parent() -> None:
+    """Close a forked process's copies of the descriptors that hold the locks of runs."""
+    for lock in list(_HELD):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+
 class RunLock:
     """The lock of one run, held from ``acquire`` to ``release`` or the process's death."""
 
@@ -58,6 +74,7 @@ class RunLock:
         self._run = run
         self._directory = directory
         self._descriptor = -1
+        _HELD.add(self)
 
     @classmethod
     def acquire(cls, run: Path) -> Self:

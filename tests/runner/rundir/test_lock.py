@@ -121,6 +121,37 @@ def test_programs_started_meanwhile_do_not_inherit_the_lock(tmp_path):
         child.communicate(b"\n")
 
 
+FORKING = """
+import os, pathlib, signal, sys
+from jobrun.runner.rundir.lock import RunLock
+lock = RunLock.acquire(pathlib.Path(sys.argv[1]))
+if os.fork() == 0:
+    print("forked", flush=True)
+    sys.stdin.read()
+    os._exit(0)
+signal.pause()
+"""
+
+
+def test_a_process_that_a_callable_forked_does_not_hold_the_run_of_a_killed_runner(tmp_path):
+    runner = subprocess.Popen(
+        [sys.executable, "-c", FORKING, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert runner.stdout.readline() == "forked\n"
+    with pytest.raises(LockedError):
+        RunLock.acquire(tmp_path)
+
+    runner.kill()
+    runner.wait()
+
+    # The forked process still waits for its input.
+    RunLock.acquire(tmp_path).release()
+    runner.communicate()
+
+
 def test_nonsense_in_the_lock_file_is_only_nonsense(tmp_path):
     (tmp_path / LOCK_NAME).write_bytes(b"\xff{[")
 
