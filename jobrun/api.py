@@ -28,7 +28,7 @@ from jobrun.spec.load import LoadedSpec, load_spec
 if TYPE_CHECKING:
     from jobrun.runner.identity.authored import Authored
     from jobrun.tools.inspect import Inspection
-    from jobrun.tools.run_api.stored_run import StoredRuns
+    from jobrun.tools.stored_run import StoredRuns
 
 _DEFAULTS = RunOptions()
 _RUNS = _DEFAULTS.run_dir
@@ -278,7 +278,7 @@ def list_stored_runs(run_dir: str | os.PathLike[str] = _RUNS, job: str = "") -> 
     >>> folder.cleanup()
     """
     # Brings numpy in.
-    from jobrun.tools.run_api.stored_run import StoredRuns  # noqa: PLC0415
+    from jobrun.tools.stored_run import StoredRuns  # noqa: PLC0415
 
     return StoredRuns(Path(run_dir), job)
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
-from jobrun.core.compression import Rules
+from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
+from jobrun.graph.checkpoint_policy import Rules
 from jobrun.graph.effects.effect import NOWHERE, DeclaredEffect, Effect
 from jobrun.graph.expression_text import render_expr, render_text
 from jobrun.graph.expressions import Expr, Name, Text

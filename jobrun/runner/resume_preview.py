@@ -39,9 +39,8 @@ from jobrun.runner.identity.drift import (
 )
 from jobrun.runner.identity.environment import describe_environment
 from jobrun.runner.options import RunOptions
-from jobrun.runner.preflight.checks import preflight
+from jobrun.runner.preflight.checks import check_upload, preflight
 from jobrun.runner.preflight.filesystem import check_file_system, find_file_system
-from jobrun.runner.preflight.upload_access import check_upload
 from jobrun.runner.resume.recovery import FROM_INIT, RecoveryPlan
 from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, choose_epoch
 from jobrun.runner.rundir.run_directories import Run

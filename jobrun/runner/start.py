@@ -43,12 +43,15 @@ from jobrun.runner.identity.environment import set_blas_threads
 from jobrun.runner.identity.provenance import collect_provenance
 from jobrun.runner.loop.deadline import require_valid_deadline
 from jobrun.runner.options import Resume, RunOptions, RunResult
-from jobrun.runner.preflight.checks import preflight, raise_errors
-from jobrun.runner.preflight.disk_space import require_space
-from jobrun.runner.preflight.filesystem import check_file_system, find_file_system, probe_directory
+from jobrun.runner.preflight.checks import check_upload, preflight, raise_errors
+from jobrun.runner.preflight.filesystem import (
+    check_file_system,
+    find_file_system,
+    probe_directory,
+    require_space,
+)
 from jobrun.runner.preflight.memory import estimate_state_bytes
 from jobrun.runner.preflight.permissions import require_own_parent
-from jobrun.runner.preflight.upload_access import check_upload
 from jobrun.runner.resume.finished import finished_result
 from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
 from jobrun.runner.rundir.run_directories import (

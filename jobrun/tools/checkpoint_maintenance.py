@@ -18,7 +18,7 @@ from jobrun.runner.checkpoint_stores import find_objects, open_store
 from jobrun.runner.identity.authored import compile_authored, load_recorded
 from jobrun.runner.progress import from_json
 from jobrun.runner.rundir.lock import RunLock
-from jobrun.runner.rundir.object_store_lease import RunLease
+from jobrun.runner.rundir.object_store_run import RunLease
 from jobrun.runner.rundir.pins import read_pins, write_pins
 from jobrun.runner.rundir.run_directories import Run, find_run
 from jobrun.tools.inspect import checkpoint_directory

@@ -38,7 +38,7 @@ from jobrun.runner.resume_preview import ResumePreview, preview_resume
 from jobrun.runner.rundir.lock import is_live, owner_of
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.start import match_hash_seed
-from jobrun.tools.blob_text import dtype_name, render_structure, value_text
+from jobrun.tools.inspect import dtype_name, render_structure, value_text
 from jobrun.values.atomic_counter import Counter
 
 READER = "readers/"

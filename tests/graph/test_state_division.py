@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Origin
 from jobrun.graph.state_division import FilePart, Rows, StateLayout
 
 

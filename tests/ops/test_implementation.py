@@ -10,7 +10,7 @@ from jobrun.core.errors import EnvironmentFaultError
 from jobrun.ops import implementation as load
 from jobrun.ops.definition import OpDef
 from jobrun.ops.implementation import implementation
-from jobrun.ops.segments import segment_sum
+from jobrun.ops.segments_and_scatter import segment_sum
 
 
 def test_a_name_leads_to_its_function():
@@ -41,8 +41,9 @@ def test_an_operator_whose_package_is_gone_says_so(monkeypatch):
 def test_own_operators_are_imported_at_their_first_use():
     program = (
         "import sys; from jobrun.ops.implementation import implementation; implementation('len');"
-        "assert 'jobrun.ops.segments' not in sys.modules; implementation('segment_sum');"
-        "assert 'jobrun.ops.segments' in sys.modules"
+        "assert 'jobrun.ops.segments_and_scatter' not in sys.modules;"
+        "implementation('segment_sum');"
+        "assert 'jobrun.ops.segments_and_scatter' in sys.modules"
     )
 
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from jobrun.compile.expressions.parse import parse_expression, parse_statement
-from jobrun.core.errors import SpecError
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Origin, SpecError
 from jobrun.graph import expressions as e
 from jobrun.graph.steps import Assign, NameTarget, Perform
 from jobrun.ops.implementation import implementation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from jobrun.compile.expressions.python_syntax import SourceText
+from jobrun.compile.expressions.python_ast import SourceText
 from jobrun.core.errors import Fault, SpecError
 from jobrun.core.text.names import nearest
 from jobrun.graph.expressions import Builtin

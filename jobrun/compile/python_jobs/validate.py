@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from jobrun.compile.expressions.calls import check_call, check_draw
-from jobrun.compile.expressions.reserved import find_name_refusal
+from jobrun.compile.expressions.reserved_names import find_name_refusal
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.core.text.names import BLOB_NAME, FILE_NAME, did_you_mean

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from jobrun.ops.abstract_values import Known, Shape, as_array, items_in
-from jobrun.ops.arguments import (
+from jobrun.ops.abstract_values import (
     Arguments,
+    Known,
     Rule,
+    Shape,
     UnclearError,
+    as_array,
     axis_of,
     integer,
+    items_in,
     joint_shape,
     sure,
     typed,

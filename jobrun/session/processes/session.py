@@ -21,7 +21,7 @@ from jobrun.checkpoint.save_load_groups import Ticket
 from jobrun.core.events import Event, Listener
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.codegen.profile_meter import SPANS
-from jobrun.runtime.codegen.step_times import BlockTime
+from jobrun.runtime.codegen.profile_times import BlockTime
 from jobrun.runtime.frame.cancel import CancelledError
 from jobrun.runtime.frame.safe_point import SafePointHooks
 from jobrun.session.base import Outputs, RunContext

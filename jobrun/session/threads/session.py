@@ -25,10 +25,9 @@ from jobrun.runtime.codegen.numpy_warnings import NumpyWarnings
 from jobrun.runtime.execute import NodeRun, run_task
 from jobrun.runtime.frame.cancel import CancelScope
 from jobrun.runtime.frame.child_processes import ChildReaper
-from jobrun.runtime.frame.frame import Frame, GroupRun, Start
+from jobrun.runtime.frame.frame import Blobs, Frame, GroupRun, MissingBlobError, Start
 from jobrun.runtime.frame.parallel import run_all
 from jobrun.runtime.frame.safe_point import SafePointHooks
-from jobrun.runtime.frame.workspace import Blobs, MissingBlobError
 from jobrun.runtime.group_plan import GroupPlan, plan_group
 from jobrun.runtime.snapshots.snapshot import Snapshots
 from jobrun.runtime.steps.process_state import ProcessState

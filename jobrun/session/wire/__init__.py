@@ -1,6 +1,6 @@
 """Exchange messages and values between the processes of a run.
 
-- ``codec``, ``wire_types``, ``file_messages``: what messages may hold, and its bytes.
+- ``codec``, ``file_messages``: what messages may hold, and its bytes.
   ``serialized_errors``: errors in messages.
 - ``socket_channel``, ``rpc``, ``peer_transfer``: how messages travel, replies, node to node.
 - ``worker_handle``: what the process of a node must offer, and its owner in the master.

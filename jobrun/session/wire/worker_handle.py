@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from jobrun.core.events import Listener
 from jobrun.graph.types import OutputRef
-from jobrun.runtime.codegen.step_times import BlockTime
+from jobrun.runtime.codegen.profile_times import BlockTime
 from jobrun.runtime.frame.cancel import CancelScope
 from jobrun.session.errors import NodeLostError
 from jobrun.session.wire.launch import LocalProcess

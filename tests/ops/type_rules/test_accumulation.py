@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.ops.abstract_values import COUNTER, NONE, Known
-from jobrun.ops.arguments import Arguments, MisfitError
+from jobrun.ops.abstract_values import COUNTER, NONE, Arguments, Known, MisfitError
 from jobrun.ops.builtin_operators.accumulation import ACCUMULATION
 from jobrun.ops.table import OPERATORS
 from tests.support.expressions import run_line

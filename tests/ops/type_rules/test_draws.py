@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.ops.arguments import Arguments, MisfitError, UnclearError
+from jobrun.ops.abstract_values import Arguments, MisfitError, UnclearError
 from jobrun.ops.builtin_operators.draws import DRAW_METHODS
 from jobrun.ops.table import DRAWS
 from tests.support.expressions import run_line

@@ -9,8 +9,7 @@ from jobrun.api import expression, steps
 from jobrun.compile.job import complete
 from jobrun.core.errors import SpecError
 from jobrun.graph.conditions import StopAfterEpochs
-from jobrun.graph.group_to_task import to_task
-from jobrun.graph.node_mapping import remap_nodes, tasks_by_node
+from jobrun.graph.group_transforms import remap_nodes, tasks_by_node, to_task
 from jobrun.graph.query import used_nodes
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
 from jobrun.graph.steps import Stop

@@ -11,9 +11,8 @@ from keyword import iskeyword
 from typing import Literal
 
 from jobrun.core.codes import Code
-from jobrun.core.errors import Fault, SpecError
+from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 
 MAX_TEXT_LENGTH = 4096
 MAX_DEPTH = 50

@@ -1,25 +1,39 @@
-"""Infer dtypes and shapes of the records in queues from what their writers send."""
+"""Infer dtypes and shapes of the fields of records, which come from readers and queues."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
+from types import MappingProxyType
 
 from jobrun.compile.faults import Faults, Place
+from jobrun.compile.types.expressions import infer_expression
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.readers import Queue, ReadQueue
+from jobrun.graph.readers import (
+    BlobSource,
+    CallSource,
+    CounterSource,
+    Field,
+    FileSource,
+    Queue,
+    Reader,
+    ReadQueue,
+    ZipSource,
+)
 from jobrun.graph.types import GroupName, Task
-from jobrun.ops.abstract_values import UNKNOWN, Known, join, without_value
-from jobrun.ops.arguments import shape_text
-from jobrun.ops.dtype_promotion import kind_of
+from jobrun.ops.abstract_values import UNKNOWN, Known, join, shape_text, without_value
+from jobrun.ops.dtype_promotion import dtype_name, kind_of
 
 Names = Mapping[str, Known]
 # What each writer of a queue sends, by its full name.
 Sent = dict[str, tuple[Task, Names]]
 # Queues that all nodes of a group share.
 Shared = dict[tuple[GroupName, str], Sent]
+
+# Path and member of a data file → dtype and shape from its header, or None.
+Headers = Callable[[str, str], tuple[str, tuple[int, ...]] | None]
 
 
 @dataclass(slots=True)
@@ -184,3 +198,62 @@ def _are_incompatible(queue: Queue, one: Known, other: Known) -> bool:
 def _type_text(known: Known) -> str:
     shape = f" of shape {shape_text(known.shape)}" if known.shape else ""
     return f"{known.dtype or 'an array'}{shape}"
+
+
+def infer_record(
+    reader: Reader,
+    names: Mapping[str, Known],
+    headers: Headers,
+    outputs: Mapping[str, Known] = MappingProxyType({}),
+) -> dict[str, Known]:
+    """Infer dtype and shape of each field of a record that a reader gives.
+
+    Args:
+        reader: The reader.
+        names: What is known of blobs when the task starts.
+        headers: Returns dtype and shape of a data file's member.
+        outputs: What is known of outputs, under ``output_key``.
+    """
+    if isinstance(reader.source, ZipSource):
+        inner = {
+            name: known
+            for one in reader.source.readers
+            for name, known in infer_record(one, names, headers, outputs).items()
+        }
+        return {one.name: inner[one.member] for one in reader.fields}
+    source = reader.source
+    values = dict(source.values) if isinstance(source, BlobSource) else {}
+    columns = {
+        member: without_value(infer_expression(value, names, outside=outputs))
+        for member, value in values.items()
+    }
+    return {
+        one.name: _infer_field(reader, one, _infer_column(reader, one, columns, headers))
+        for one in reader.fields
+    }
+
+
+def _infer_column(
+    reader: Reader, field: Field, columns: Mapping[str, Known], headers: Headers
+) -> Known:
+    match reader.source:
+        case FileSource(path=path):
+            text = "".join(part for part in path.parts if isinstance(part, str))
+            found = headers(text, field.member) if len(path.parts) == 1 else None
+            return Known(dtype_name(found[0]), found[1]) if found else UNKNOWN
+        case BlobSource():
+            return columns[field.member]
+        case CounterSource():
+            return Known("int64", (None,), weak=not reader.batch)
+        case CallSource() | ZipSource():
+            return UNKNOWN
+
+
+def _infer_field(reader: Reader, field: Field, column: Known) -> Known:
+    """Infer dtype and shape of a record's field from its column in the reader's source."""
+    if not column.shape:
+        return Known(column.dtype)
+    if field.lengths is not None:
+        return Known(column.dtype, (None, *column.shape[1:]))
+    rows = () if not reader.batch else (reader.batch if reader.drop_last else None,)
+    return Known(column.dtype, (*rows, *column.shape[1:]), weak=column.weak)

@@ -7,7 +7,7 @@ import pytest
 
 from jobrun.compile.job import compile_job
 from jobrun.compile.types.job_types import infer_job_types
-from jobrun.compile.types.queues import sort_tasks
+from jobrun.compile.types.records_and_queues import sort_tasks
 from jobrun.core.errors import SpecError
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
 from jobrun.graph.types import Job, Task

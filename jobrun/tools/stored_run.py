@@ -22,7 +22,7 @@ from jobrun.graph.readers import POSITION_PREFIX
 from jobrun.runner.rundir.run_directories import Run, find_run, open_run
 from jobrun.tools.checkpoint_blobs import StoredEpoch, find_stored_epoch
 from jobrun.tools.inspect import checkpoint_directory
-from jobrun.tools.run_api.notebook import render_metrics, render_run, render_runs
+from jobrun.tools.notebook import render_metrics, render_run, render_runs
 from jobrun.tools.runs.manage_runs import read_tags
 from jobrun.tools.runs.metrics import Metrics, Number, read_metrics, select_metrics
 from jobrun.tools.runs.status import Status, read_status

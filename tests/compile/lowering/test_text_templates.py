@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrun.compile.lowering.text_with_holes import parse_text
+from jobrun.compile.lowering.text_templates import parse_text
 from jobrun.core.errors import SpecError
 from jobrun.graph.expressions import (
     Attribute,

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.tools.run_api.stored_run import MetricTable, build_column
 from jobrun.tools.runs.metrics import Metrics
+from jobrun.tools.stored_run import MetricTable, build_column
 
 
 @pytest.mark.parametrize(

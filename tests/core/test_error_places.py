@@ -1,6 +1,6 @@
 import pickle
 
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Origin
 
 
 def test_a_place_reads_as_file_line_column():

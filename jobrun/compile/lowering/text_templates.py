@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-from jobrun.compile.expressions.names import UNREADABLE, Params
 from jobrun.compile.expressions.parse import parse_expression
 from jobrun.compile.expressions.placeholders import Part, split_placeholders
-from jobrun.compile.expressions.python_syntax import MAX_DEPTH, SourceText
-from jobrun.core.errors import Fault, SpecError
-from jobrun.core.origin import Origin
+from jobrun.compile.expressions.python_ast import MAX_DEPTH, SourceText
+from jobrun.compile.expressions.translate import UNREADABLE, Params
+from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.graph.expressions import Builtin, Hole, Text
 
 MAX_TEXT_LENGTH = 64 * 1024

@@ -14,7 +14,11 @@ from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import Noted
 from jobrun.core.object_url import parse_object_url
 from jobrun.graph.checkpoint_policy import UploadPolicy
-from jobrun.runner.saving.object_upload import BackgroundUploader, ObjectUpload, generation_url
+from jobrun.runner.saving.upload_to_object_store import (
+    BackgroundUploader,
+    ObjectUpload,
+    generation_url,
+)
 from jobrun.session.errors import GroupCancelledError
 from jobrun.testing.stores import write_epoch
 from tests.support.checkpoints import write

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from jobrun.compile.expressions.python_syntax import (
+from jobrun.compile.expressions.python_ast import (
     Findings,
     SourceText,
     outside_strings,
