@@ -26,7 +26,7 @@ from jobrun.runner.options import Resume, RunOptions, RunResult
 from jobrun.spec.load import LoadedSpec, load_spec
 
 if TYPE_CHECKING:
-    from jobrun.runner.identity.authored import Authored
+    from jobrun.runner.identity.recorded_job import Authored
     from jobrun.tools.inspect import Inspection
     from jobrun.tools.stored_run import StoredRuns
 
@@ -99,7 +99,7 @@ def prepare(source: Source) -> Prepared:
             return source
         case Job():
             # The folder is taken now: later the process may work in another one.
-            from jobrun.runner.identity.authored import PythonJob  # noqa: PLC0415
+            from jobrun.runner.identity.recorded_job import PythonJob  # noqa: PLC0415
 
             compiled = complete(source)
             return Prepared(PythonJob(compiled.job, os.path.abspath(source.folder)), compiled)  # noqa: PTH100
@@ -212,7 +212,7 @@ def fork_from(
     """
     # Brings numpy in.
     from jobrun.runner.fork import Fork, fork_run  # noqa: PLC0415
-    from jobrun.runner.identity.authored import require_spec  # noqa: PLC0415
+    from jobrun.runner.identity.recorded_job import require_spec  # noqa: PLC0415
     from jobrun.runner.start import choose_run  # noqa: PLC0415
 
     options = _usable(options)

@@ -24,7 +24,7 @@ from jobrun.checkpoint.stores.mid_epoch_store import (
     list_mid_epochs,
     parse_mid_epoch_name,
 )
-from jobrun.checkpoint.stores.read_holds import hold_chosen
+from jobrun.checkpoint.stores.read_locks import hold_chosen
 from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.core.events import CheckpointTimes
 from jobrun.core.files.json_files import parse_json
@@ -34,7 +34,7 @@ from jobrun.core.object_url import is_object_url
 from jobrun.core.text.big_integers import integer_text
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.readers import POSITION, POSITION_PREFIX
-from jobrun.runner.identity.authored import is_from_python
+from jobrun.runner.identity.recorded_job import is_from_python
 from jobrun.runner.progress import from_json
 from jobrun.runner.rundir.event_lines import read_events
 from jobrun.runner.rundir.object_store_run import download_temporarily, remote_run, split_target

@@ -23,7 +23,7 @@ from jobrun.graph.expressions import (
 )
 from jobrun.graph.step_traversal import op_expressions
 from jobrun.graph.traversal import children, walk_expr
-from jobrun.ops.table import DRAWS, OPERATORS
+from jobrun.ops.operator_table import DRAWS, OPERATORS
 from jobrun.runtime.codegen.compiler import compile_expression
 from jobrun.runtime.codegen.expressions import import_numpy_module
 from jobrun.runtime.codegen.liveness import BlockNames

@@ -10,7 +10,7 @@ import click
 from jobrun.compile.expressions import limits
 from jobrun.compile.expressions import python_ast as scalar
 from jobrun.graph.expressions import ATTRIBUTES, BUILTINS, DTYPES
-from jobrun.ops.table import DRAWS, OPERATORS
+from jobrun.ops.operator_table import DRAWS, OPERATORS
 from jobrun.tools.manual.keys import list_key_tables, list_key_words, render_steps
 from jobrun.tools.manual.markdown_pages import read_pages
 

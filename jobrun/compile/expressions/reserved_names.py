@@ -10,7 +10,7 @@ from jobrun.compile.expressions.calls import DTYPE_WORDS
 from jobrun.compile.expressions.unsupported_syntax import FOREIGN_WORDS, LIBRARIES
 from jobrun.core.codes import Code
 from jobrun.graph.expressions import BUILTINS, DTYPES
-from jobrun.ops.table import OPERATORS
+from jobrun.ops.operator_table import OPERATORS
 
 # Functions of the first version of the language; a blob hides one that was added later.
 FUNCTIONS = frozenset(name for name, operator in OPERATORS.items() if operator.since == 1)

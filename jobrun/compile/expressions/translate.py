@@ -12,8 +12,12 @@ from typing import Any
 
 from jobrun.compile.expressions import limits
 from jobrun.compile.expressions.calls import DTYPE_WORDS, CallFault, check_call, check_draw
-from jobrun.compile.expressions.placeholders import split_placeholders
-from jobrun.compile.expressions.python_ast import MAX_DEPTH, Findings, SourceText
+from jobrun.compile.expressions.python_ast import (
+    MAX_DEPTH,
+    Findings,
+    SourceText,
+    split_placeholders,
+)
 from jobrun.compile.expressions.reserved_names import (
     NODE_PARTS,
     explain_reserved,
@@ -67,8 +71,8 @@ from jobrun.graph.steps import (
     Perform,
     Target,
 )
+from jobrun.ops.operator_table import DRAWS
 from jobrun.ops.plugins import find_operator
-from jobrun.ops.table import DRAWS
 
 BINARY: dict[type[ast.operator], BinaryOperator] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",

@@ -18,8 +18,8 @@ from jobrun.compile.lowering.readers import build_reader_table
 from jobrun.core.codes import Code
 from jobrun.core.errors import Origin
 from jobrun.core.notify_target import NotifyTarget, check_target
+from jobrun.graph.divided_state import StateLayout
 from jobrun.graph.readers import readers_in
-from jobrun.graph.state_division import StateLayout
 from jobrun.graph.types import Cluster, Job, Node, TaskGroup
 from jobrun.spec.load import LoadedSpec
 from jobrun.spec.models.job import JobSpec, NodeSpec, NotifySpec

@@ -48,8 +48,8 @@ from jobrun.graph.steps import (
 )
 from jobrun.graph.traversal import walk_expr
 from jobrun.graph.types import SetupNets
+from jobrun.ops.operator_table import MANY, OPERATORS, OpDef
 from jobrun.ops.plugins import find_operator
-from jobrun.ops.table import MANY, OPERATORS, OpDef
 from jobrun.spec.models.steps import (
     DECLARED_MODELS,
     CallStep,

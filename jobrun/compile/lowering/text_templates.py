@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from jobrun.compile.expressions.parse import parse_expression
-from jobrun.compile.expressions.placeholders import Part, split_placeholders
-from jobrun.compile.expressions.python_ast import MAX_DEPTH, SourceText
+from jobrun.compile.expressions.python_ast import MAX_DEPTH, Part, SourceText, split_placeholders
 from jobrun.compile.expressions.translate import UNREADABLE, Params
 from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.graph.expressions import Builtin, Hole, Text

@@ -22,8 +22,8 @@ from jobrun.graph.step_traversal import expressions, walk
 from jobrun.graph.steps import RunProgram, Step
 from jobrun.graph.traversal import walk_expr
 from jobrun.graph.types import Report, Task
+from jobrun.ops.operator_table import DRAWS, OPERATORS
 from jobrun.ops.plugins import find_operator
-from jobrun.ops.table import DRAWS, OPERATORS
 
 
 def check_file_name(name: str, what: str, place: Place, faults: Faults) -> None:

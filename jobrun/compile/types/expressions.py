@@ -54,8 +54,8 @@ from jobrun.ops.abstract_values import (
 )
 from jobrun.ops.definition import DrawDef, OpDef, wrong_kind
 from jobrun.ops.dtype_promotion import dtype_name
+from jobrun.ops.operator_table import DRAWS
 from jobrun.ops.plugins import find_operator
-from jobrun.ops.table import DRAWS
 
 
 class Misfit(NamedTuple):

@@ -31,7 +31,7 @@ from jobrun.runner.time_account import TimeAccount
 from jobrun.session.base import Session
 
 if TYPE_CHECKING:
-    from jobrun.checkpoint.upload_groups import UploadBuilder
+    from jobrun.checkpoint.copy_epoch_groups import UploadBuilder
     from jobrun.runner.saving.upload_to_object_store import ObjectUpload
 
 

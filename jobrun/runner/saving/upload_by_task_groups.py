@@ -15,7 +15,7 @@ from jobrun.session.base import Session
 from jobrun.session.errors import GroupCancelledError, TasksStuckError
 
 if TYPE_CHECKING:
-    from jobrun.checkpoint.upload_groups import UploadBuilder
+    from jobrun.checkpoint.copy_epoch_groups import UploadBuilder
 
 # For a builder that was handed over where the spec says nothing of uploads.
 DEFAULT_UPLOAD = UploadPolicy(to="", when="end", required=True)

@@ -37,7 +37,7 @@ from jobrun.graph.steps import (
     While,
 )
 from jobrun.graph.traversal import children, walk_expr
-from jobrun.ops.table import OPERATORS
+from jobrun.ops.operator_table import OPERATORS
 from jobrun.runtime.codegen import coercion
 from jobrun.runtime.codegen.ast_nodes import assign, call, item, load, store
 from jobrun.runtime.codegen.expressions import Globals

@@ -24,7 +24,7 @@ from jobrun.graph.types import Scope
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.frame.cancel import CancelledError
 from jobrun.runtime.frame.frame import LEVELS, Frame, display_name
-from jobrun.runtime.snapshots.kept_values import Parts, find_kept, is_watched
+from jobrun.runtime.snapshots.values_kept_by_code import Parts, find_kept, is_watched
 from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.atomic_counter import Counter

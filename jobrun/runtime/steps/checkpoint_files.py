@@ -19,7 +19,7 @@ from jobrun.checkpoint.read.safe_file import open_regular_file
 from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.stores.epoch_copy import copy_file, publish_copy
 from jobrun.checkpoint.stores.object_references import local_path
-from jobrun.graph.state_division import FilePart, Rows
+from jobrun.graph.divided_state import FilePart, Rows
 from jobrun.graph.steps import AdoptState, CopyState, LoadState, PublishCopy, SaveState
 from jobrun.runtime.frame.frame import Blobs, Frame
 from jobrun.runtime.snapshots.object_state import load_object_state, require_state_taken

@@ -24,7 +24,7 @@ from jobrun.runtime.records.queue_endpoints import QueueKey
 from jobrun.session.base import Outputs
 from jobrun.session.errors import GroupCancelledError, NodeLostError, TasksStuckError, merge_errors
 from jobrun.session.threads.dispatcher import EXIT_GRACE_S
-from jobrun.session.wire.partition import PartitionedGroup
+from jobrun.session.wire.partition_group import PartitionedGroup
 from jobrun.session.wire.rpc import Outcome
 from jobrun.values.blob_kinds import Value
 

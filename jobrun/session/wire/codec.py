@@ -27,13 +27,14 @@ from jobrun.core import errors, events
 from jobrun.core import object_url as objecturl
 from jobrun.core import resource_usage as usage
 from jobrun.core.errors import TaskFailedError
-from jobrun.graph import checkpoint_policy, conditions, readers, state_division, steps, types
+from jobrun.graph import checkpoint_policy, conditions, readers, steps, types
+from jobrun.graph import divided_state as state_division
 from jobrun.graph import expressions as expr
 from jobrun.graph.effects.table import DECLARED
 from jobrun.runtime.codegen import profile_times
 from jobrun.runtime.frame import safe_point
 from jobrun.session.wire import file_messages as nodefiles
-from jobrun.session.wire import partition
+from jobrun.session.wire import partition_group as partition
 from jobrun.session.wire.serialized_errors import SerializedError
 from jobrun.values import container_flattening as trees
 from jobrun.values import objects

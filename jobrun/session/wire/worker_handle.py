@@ -13,7 +13,7 @@ from jobrun.runtime.codegen.profile_times import BlockTime
 from jobrun.runtime.frame.cancel import CancelScope
 from jobrun.session.errors import NodeLostError
 from jobrun.session.wire.launch import LocalProcess
-from jobrun.session.wire.partition import Partition
+from jobrun.session.wire.partition_group import Partition
 from jobrun.session.wire.rpc import RpcClient
 from jobrun.session.wire.serialized_errors import serialize_error
 from jobrun.values.blob_kinds import Value

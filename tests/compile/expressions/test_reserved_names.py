@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from jobrun.compile.expressions.reserved_names import FUNCTIONS, RESERVED, find_name_refusal
-from jobrun.ops.table import OPERATORS
+from jobrun.ops.operator_table import OPERATORS
 from tests.support.tables import each_case
 
 

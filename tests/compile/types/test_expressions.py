@@ -13,7 +13,7 @@ from jobrun.core.errors import Origin, SpecError
 from jobrun.graph.expressions import OutputRead
 from jobrun.ops.abstract_values import Known, scalar
 from jobrun.ops.dtype_promotion import dtype_name
-from jobrun.ops.implementation import implementation
+from jobrun.ops.load_implementation import implementation
 from tests.support.tables import each_case
 
 BLOBS = {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jobrun.ops.abstract_values import Arguments, MisfitError
-from jobrun.ops.table import OPERATORS
+from jobrun.ops.operator_table import OPERATORS
 from tests.support.sampling import known_of
 
 

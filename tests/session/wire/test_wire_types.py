@@ -21,7 +21,7 @@ from jobrun.runtime.frame.frame import MissingBlobError
 from jobrun.runtime.frame.safe_point import SafePoint
 from jobrun.session.errors import GroupCancelledError, TasksStuckError
 from jobrun.session.wire.codec import WIRE_TYPES, decode, encode
-from jobrun.session.wire.partition import Partition
+from jobrun.session.wire.partition_group import Partition
 from jobrun.session.wire.serialized_errors import (
     RemoteTracebackError,
     deserialize_error,

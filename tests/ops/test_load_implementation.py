@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.ops import implementation as load
+from jobrun.ops import load_implementation as load
 from jobrun.ops.definition import OpDef
-from jobrun.ops.implementation import implementation
+from jobrun.ops.load_implementation import implementation
 from jobrun.ops.segments_and_scatter import segment_sum
 
 
@@ -40,7 +40,8 @@ def test_an_operator_whose_package_is_gone_says_so(monkeypatch):
 
 def test_own_operators_are_imported_at_their_first_use():
     program = (
-        "import sys; from jobrun.ops.implementation import implementation; implementation('len');"
+        "import sys; from jobrun.ops.load_implementation import implementation;"
+        "implementation('len');"
         "assert 'jobrun.ops.segments_and_scatter' not in sys.modules;"
         "implementation('segment_sum');"
         "assert 'jobrun.ops.segments_and_scatter' in sys.modules"

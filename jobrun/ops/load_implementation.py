@@ -9,8 +9,8 @@ from typing import Any
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.text.names import did_you_mean
+from jobrun.ops.operator_table import OPERATORS
 from jobrun.ops.plugins import find_operator
-from jobrun.ops.table import OPERATORS
 
 
 @cache

@@ -10,7 +10,7 @@ from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.text.job import render_job
 from jobrun.graph.types import Cluster, Job, Node, Retry, Task, TaskGroup
-from jobrun.runner.identity.authored import (
+from jobrun.runner.identity.recorded_job import (
     PythonJob,
     compare_graphs,
     compile_authored,

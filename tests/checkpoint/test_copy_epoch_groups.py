@@ -5,9 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from jobrun.checkpoint.copy_epoch_groups import (
+    COPY_TASK,
+    PUBLISH_TASK,
+    DirectoryUpload,
+    upload_group,
+)
 from jobrun.checkpoint.store import Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
-from jobrun.checkpoint.upload_groups import COPY_TASK, PUBLISH_TASK, DirectoryUpload, upload_group
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.graph.steps import CopyState, PublishCopy
 from jobrun.testing.stores import write_epoch

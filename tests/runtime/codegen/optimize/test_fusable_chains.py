@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobrun.graph.expressions import Binary, Draw, Name
-from jobrun.runtime.codegen.optimize.fusion import build_chain, elementwise, is_fusible
+from jobrun.runtime.codegen.optimize.fusable_chains import build_chain, elementwise, is_fusible
 from jobrun.testing.graphs import expr
 from tests.support.tables import each_case
 

@@ -12,7 +12,7 @@ from jobrun.ops.builtin_operators.linear import LINEAR
 from jobrun.ops.builtin_operators.reduction import REDUCTION
 from jobrun.ops.builtin_operators.searching import SEARCHING
 from jobrun.ops.builtin_operators.shaping import SHAPING
-from jobrun.ops.table import DRAWS, OPERATORS
+from jobrun.ops.operator_table import DRAWS, OPERATORS
 
 # They run code, read files or memory, make what no blob holds, or are no function of anything.
 NEVER = (
@@ -58,7 +58,7 @@ def test_only_counters_are_atomic():
 
 
 def test_reading_the_table_imports_no_numpy():
-    program = "import sys, jobrun.ops.table, jobrun.ops.table; assert 'numpy' not in sys.modules"
+    program = "import sys, jobrun.ops.operator_table; assert 'numpy' not in sys.modules"
 
     subprocess.run([sys.executable, "-c", program], check=True)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.runtime.snapshots.kept_values import KeptValues, find_kept
+from jobrun.runtime.snapshots.values_kept_by_code import KeptValues, find_kept
 
 
 def found(value, *, is_kept=False):

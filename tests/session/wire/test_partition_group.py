@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
 from jobrun.graph.types import NodeReport, NodeSetup
-from jobrun.session.wire.partition import partition_group
+from jobrun.session.wire.partition_group import partition_group
 from jobrun.testing.graphs import group, log, ref, report, setup, task
 
 

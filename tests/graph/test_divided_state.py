@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from jobrun.core.errors import Origin
-from jobrun.graph.state_division import FilePart, Rows, StateLayout
+from jobrun.graph.divided_state import FilePart, Rows, StateLayout
 
 
 def test_a_declaration_is_the_same_wherever_it_stands():

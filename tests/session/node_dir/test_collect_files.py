@@ -14,10 +14,10 @@ from jobrun.checkpoint.stores.object_references import Reference, write_referenc
 from jobrun.checkpoint.stores.object_store import upload_file
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.object_url import parse_object_url
-from jobrun.graph.state_division import FilePart
+from jobrun.graph.divided_state import FilePart
 from jobrun.graph.steps import LoadState
-from jobrun.session.node_dir import collection as collecting
-from jobrun.session.node_dir.collection import (
+from jobrun.session.node_dir import collect_files as collecting
+from jobrun.session.node_dir.collect_files import (
     is_visible,
     require_visible,
     serve_chunk,
@@ -27,7 +27,7 @@ from jobrun.session.node_dir.collection import (
 )
 from jobrun.session.processes.session import ProcessesSession
 from jobrun.session.wire.file_messages import NodeFiles, UploadedSave
-from jobrun.session.wire.partition import partition_group
+from jobrun.session.wire.partition_group import partition_group
 from jobrun.session.wire.rpc import Reply
 from jobrun.testing.graphs import group, task
 from jobrun.testing.sessions import SessionHarness, read_saved, saving_group

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from jobrun.checkpoint.stores.directory import DirectoryStore
-from jobrun.checkpoint.stores.read_holds import exclude_readers, hold_chosen, hold_epoch
+from jobrun.checkpoint.stores.read_locks import exclude_readers, hold_chosen, hold_epoch
 from jobrun.core.errors import CheckpointError
 from jobrun.testing.stores import write_epoch
 

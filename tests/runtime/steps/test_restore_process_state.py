@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobrun.runtime.steps.process_state import ProcessState
+from jobrun.runtime.steps.restore_process_state import ProcessState
 
 DEAF = (signal.SIGTERM, signal.SIG_IGN)
 

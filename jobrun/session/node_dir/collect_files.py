@@ -34,7 +34,7 @@ from jobrun.graph.step_traversal import walk
 from jobrun.graph.steps import LoadState
 from jobrun.session.node_dir.file_chunks import collection_error, read_chunk, write_chunks
 from jobrun.session.wire.file_messages import FileChunk, Probe, UploadedSave
-from jobrun.session.wire.partition import Partition
+from jobrun.session.wire.partition_group import Partition
 from jobrun.session.wire.rpc import Reply, wait_all
 from jobrun.session.wire.worker_handle import WorkerHandle
 
