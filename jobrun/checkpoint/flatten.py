@@ -78,7 +78,7 @@ def unsavable_error(name: str, value: Any, error: UnsavableError) -> TaskFailedE
 
 
 def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Flatten the containers and object states among values; other values stay as they are.
+    """Flatten containers and object states among a checkpoint's values; others stay as they are.
 
     Raises:
         TaskFailedError: E241, as by ``flatten_value``.

@@ -24,7 +24,7 @@ class MetadataHandler(Protocol):
     """Knows which epochs there are. Called by the runner alone, one call at a time."""
 
     def last_epoch(self, wanted: int | None) -> Chosen | None:
-        """Return the epoch that a metadata handler lets a run continue from (handler protocol).
+        """Return from which epoch a run may continue, or None for no opinion (handler protocol).
 
         None for no opinion.
 

@@ -150,7 +150,7 @@ def _blobs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
 
 
 def _specs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    """List for completion YAML files, and the folders that may contain some."""
+    """List YAML files, and folders, as names that complete the SPEC on a command line."""
     del ctx
     before, slash, _ = incomplete.rpartition("/")
     prefix = before + slash

@@ -134,7 +134,7 @@ def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
 
 
 def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
-    """Run the checks of the whole job, a stage in the pipeline that compiles it."""
+    """Call, as a stage of ``compile_job``, the checks of queues, readers, state and warnings."""
     policy, saved_at = analysed.policy, draft.saved_nodes_at
     check_pipelines(draft.groups, draft.job.queues, faults)
     check_reader_order(draft.groups, faults)

@@ -61,7 +61,7 @@ class JobrunError(Exception):
         where: Origin | None = None,
         path: str = "",
     ) -> Self:
-        """Build an error of this class that consists of a single fault."""
+        """Build a ``JobrunError``, or one of its subclasses, from a single fault."""
         return cls(Fault(code, message, mend, where, path))
 
 

@@ -13,13 +13,13 @@ _usual: list[tuple[int, int, int]] = []
 
 
 def collect_seldom() -> None:
-    """Let the collector search seldom while a command starts: what it imports stays."""
+    """Make garbage collection rare while a command starts, since what it imports is never freed."""
     _usual.append(gc.get_threshold())
     gc.set_threshold(_MANY)
 
 
 def collect_as_usual() -> None:
-    """Let the collector search as often as before ``collect_seldom``, for the code of users."""
+    """Make garbage collection as frequent as before ``collect_seldom``, for the code of users."""
     while _usual:
         gc.set_threshold(*_usual.pop())
 

@@ -59,7 +59,7 @@ class TimeUse:
         return TimeUse(*(getattr(self, row) + getattr(other, row) for row in TIME_ROWS))
 
     def rows(self) -> list[tuple[str, float]]:
-        """List the rows of a ``TimeUse``: seconds of usage that are not zero, longest first."""
+        """List the wall time in a record of resource usage by activity, the longest first."""
         found = [(label, getattr(self, row)) for row, label in TIME_ROWS.items()]
         return sorted((one for one in found if one[1] > 0), key=lambda one: -one[1])
 

@@ -122,7 +122,7 @@ def find_c_function(name: str) -> Callable[..., int] | None:
 
 
 def read_proc(*path: object) -> bytes:
-    """Read what the operating system shows in a file below ``/proc``; empty if it cannot be."""
+    """Ask the operating system for the bytes of a file below ``/proc``; empty if it has none."""
     try:
         # Opening through pathlib takes longer than the read.
         with open("/".join(("/proc", *map(str, path))), "rb") as file:  # noqa: PTH123

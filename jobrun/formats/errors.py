@@ -101,7 +101,7 @@ def uneven(path: str, one: tuple[str, int], other: tuple[str, int]) -> Environme
 
 
 def lengths(path: str, name: str, why: str, mend: str) -> EnvironmentFaultError:
-    """Build the error for lengths in a data file that do not fit the values of a ragged field."""
+    """Build the data file error E514: lengths that do not fit the values of a ragged field."""
     return EnvironmentFaultError.of("E514", f"'{name}' of {path} {why}", mend)
 
 

@@ -261,7 +261,7 @@ def first_fields(path: str) -> list[str]:
 
 
 def choose_columns(path: str, member: str, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the positions in a csv header line of the columns that a member's name lists.
+    """Choose columns by a csv file's header line; return the positions of those that are named.
 
     Raises:
         EnvironmentFaultError: There is no such column.

@@ -49,7 +49,7 @@ class Field:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The columns or datasets of its reader's source from which this field is read."""
+        """The columns or datasets from which a reader's field is read: member, and its lengths."""
         return (self.member,) if self.lengths is None else (self.member, self.lengths)
 
 

@@ -64,7 +64,7 @@ def ops(steps: tuple[Step, ...]) -> Iterator[Op]:
 
 
 def op_expressions(op: Op) -> tuple[Expr, ...]:
-    """List, to traverse a step, the expressions of one operator: target indices, then value."""
+    """List the expressions inside an operator of a step: indices of its targets, then its value."""
     match op:
         case Assign(targets=targets, value=value):
             items = tuple(target.index for target in targets if isinstance(target, ItemTarget))

@@ -298,5 +298,5 @@ class Job:
 
     @property
     def groups(self) -> tuple[TaskGroup, ...]:
-        """The groups of this ``Job`` as one tuple: init, epoch, download and exit."""
+        """The groups of a ``Job``, a type of the graph, in a tuple: init, epoch, download, exit."""
         return (self.init, self.epoch, self.download, self.exit)

@@ -260,7 +260,7 @@ class Arguments:
         return known.value
 
     def asked_dtype(self, name: str = "dtype") -> str | None:
-        """Return the dtype that a call's argument ``dtype`` names; None if it was not passed."""
+        """Return the dtype in a call's abstract ``dtype`` argument; None if it was not passed."""
         if not self.has(name):
             return None
         known = self.given[name]

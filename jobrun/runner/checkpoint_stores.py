@@ -91,7 +91,7 @@ def open_upload(
 
 
 def find_objects(run: Run, to: str) -> ObjectUrl:
-    """Find where a run's checkpoints go in an object store: the URL ``to/JOB/RUN``."""
+    """Return where a checkpoint store keeps a run's objects: the URL ``to/JOB/RUN``."""
     return parse_object_url(to) / run.record.job / run.path.name
 
 

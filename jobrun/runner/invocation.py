@@ -378,7 +378,7 @@ def _build_failover(
     requests: StopRequests,
     midway: MidEpochSaver | None,
 ) -> NodeFailover | None:
-    """Build from an ``Invocation`` what replaces lost nodes; None if a lost node ends the run."""
+    """Build the failover of lost nodes for an ``Invocation``; None if a lost node ends the run."""
     if not work.options.max_failures:
         return None
     accept = (*work.run.record.accepted, *work.options.accept)

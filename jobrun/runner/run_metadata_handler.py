@@ -241,7 +241,7 @@ def choose_epoch(own: RunMetadata, other: CheckedHandler | None, wanted: int | N
 
 
 def require_new_run(handler: MetadataHandler) -> None:
-    """Ask a foreign metadata handler at the start of a new run; refuse if it names an epoch.
+    """Require that a foreign metadata handler names no epoch at the start of a new run.
 
     Raises:
         CheckpointError: It names an epoch.

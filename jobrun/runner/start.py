@@ -215,7 +215,7 @@ def resume_run(
 
 
 def match_hash_seed(run: Run, options: RunOptions) -> None:
-    """Restart the process, before a run is resumed in it, with the hash seed the run had at first.
+    """Start a resumed run in a new process if its recorded hash seed is not this process's.
 
     Where it cannot, the difference is drift of the numerics.
     """

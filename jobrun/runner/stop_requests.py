@@ -122,7 +122,7 @@ class StopRequests:
 
     @property
     def insisted(self) -> bool:
-        """Whether a second signal insists on the stop that was requested: wait for nothing."""
+        """Whether a stop was requested twice, so that the run must end without waiting."""
         return self._insisted
 
     def expect(self, seconds: float | None) -> None:

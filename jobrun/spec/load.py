@@ -65,7 +65,7 @@ class LoadedSpec:
 
     @property
     def merged(self) -> dict[str, Any]:
-        """The loaded spec as put together, before references are replaced: what a run records.
+        """The loaded spec's merged tree before references are replaced, which a run records.
 
         It has no ``include`` and ``x-`` keys, and is made at each call.
         """
@@ -80,7 +80,7 @@ class LoadedSpec:
 
     @property
     def recordable_params(self) -> dict[str, Param]:
-        """The values of a loaded spec's params for its run's record.
+        """The values of a loaded spec's params as a run may record them, without secrets.
 
         Secrets are hidden, and what is made of an environment variable stays the text that the
         spec has for it: values of variables are never recorded.

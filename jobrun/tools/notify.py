@@ -134,7 +134,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Lets a redirect be the error that it is here."""
 
     def redirect_request(self, *_: Any) -> None:
-        """Follow no redirect of a notification: return None."""
+        """Refuse to follow the redirect of a notification's HTTP request, by returning None."""
 
 
 def _post(url: str, data: bytes, timeout_s: float) -> tuple[str, bool]:

@@ -86,7 +86,7 @@ def may_be_compound(kind: type) -> bool:
 
 
 def is_object(value: Value) -> bool:
-    """Return whether a blob's value is of the kind object: with state of its own, not copied."""
+    """Return whether a blob's value is of the kind object: never copied, only its state saved."""
     return kind_of(value) is None and objects.is_object(value)
 
 

@@ -180,7 +180,7 @@ def unbound_class_error(class_name: str, place: str) -> TaskFailedError:
 
 
 def _inside(container: Any) -> list[Any]:
-    """List what a lent container holds now, to detect changes later: names and values in turn."""
+    """List names and values in a container before a callable gets it, to detect changes later."""
     if type(container) is list:
         return list(container)
     is_dict = isinstance(container, dict)

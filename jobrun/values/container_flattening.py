@@ -93,7 +93,7 @@ def is_tree(value: Value) -> bool:
 
 
 def is_record(value: Value) -> bool:
-    """Return whether a container to flatten has named fields: a named tuple or dataclass."""
+    """Return whether a container is flattened by named fields: a named tuple or dataclass."""
     return (
         named_tuples.record_form(type(value)) is not None
         or type(value) is named_tuples.UnboundRecord

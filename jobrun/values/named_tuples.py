@@ -44,7 +44,7 @@ class UnboundRecord:
 
     @property
     def title(self) -> str:
-        """The words for a record (named tuple or dataclass) whose class is not loaded."""
+        """What messages call a named tuple or dataclass whose class is not loaded."""
         kind = "named tuple" if self.form == "tuple" else "dataclass"
         return f"{kind} {self.class_name.partition(':')[2]}"
 

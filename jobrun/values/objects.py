@@ -268,7 +268,7 @@ _MODULE = _Accessors(module_state, set_module_state)
 
 
 def _replace(root: Any, old: Any, new: Any, seen: set[int]) -> None:
-    """Replace a generator wherever it is inside an estimator: attributes and containers."""
+    """Replace a random generator inside an object in a blob: in its attributes and containers."""
     if id(root) in seen:
         return
     seen.add(id(root))

@@ -373,7 +373,7 @@ def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def _held(root: Any) -> Iterator[tuple[Path, Any]]:
-    """Iterate over arrays and containers in an object's attributes, which could be shared."""
+    """Iterate over arrays and containers in an object, with their places, to find shared ones."""
     seen: set[int] = set()
     kept: list[Any] = []
     level: list[tuple[Path, Any]] = [((), root)]

@@ -36,7 +36,7 @@ def block_span(number: int, tail: int) -> tuple[int, int]:
 
 
 def blocks_holding(begin: int, end: int) -> range:
-    """Return the numbers of the blocks that hold bytes ``begin`` to ``end`` (exclusive)."""
+    """Return the numbers of the digest blocks with the file's bytes from ``begin`` to ``end``."""
     if end <= begin:
         return range(0)
     return range((begin - USER_BLOCK) // BLOCK_BYTES, (end - USER_BLOCK - 1) // BLOCK_BYTES + 1)

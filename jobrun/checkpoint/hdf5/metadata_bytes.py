@@ -144,7 +144,10 @@ def render_filter_pipeline(filters: Sequence[tuple[int, str, tuple[int, ...]]]) 
 def render_dataset_header(
     shape: tuple[int, ...], datatype: bytes, storage: tuple[bytes, int], attributes: bytes
 ) -> tuple[bytes, int]:
-    """Render an HDF5 dataset's object header without checksum; return its address's offset."""
+    """Render a dataset's HDF5 object header, and return where in it the data's address goes.
+
+    Without its checksum, which depends on that address.
+    """
     before = render_message(0x01, render_dataspace(shape)) + render_message(0x03, datatype, 1)
     body = before + storage[0] + render_message(0x15, _ATTRIBUTE_INFO, 4) + attributes
     # Flag 2: the length of the messages has four bytes; no times are kept.

@@ -213,7 +213,7 @@ def _ordered(tree: _Tree) -> _Tree:
 
 
 def _saves_space(tree: _Tree) -> bool:
-    """Return whether larger symbol nodes make a layout's template smaller: with large groups."""
+    """Return whether larger B-tree nodes make a template smaller: it has few, large groups."""
     groups = [tree]
     for group in groups:
         groups += [one for one in group.values() if isinstance(one, dict)]

@@ -44,7 +44,7 @@ def read_chunks(file: StateFile, row: int, target: Array, chunks: range) -> None
 
 
 def chunk_origins(shape: tuple[int, ...], chunk: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield the index of the first item in each compressed chunk, in the order of the array."""
+    """Yield, for reading a compressed blob, the index in the array at which each chunk begins."""
     return itertools.product(*(range(0, n, part) for n, part in zip(shape, chunk, strict=True)))
 
 

@@ -323,7 +323,7 @@ def _each(act: Callable[[Any], None], split_chunks: Sequence[Any]) -> None:
 
 
 def load_blobs(file: StateFile, names: Iterable[str], *, partial: bool = False) -> dict[str, Value]:
-    """Load the named blobs of an open file whole, unflattened; of an object its ``ObjectState``.
+    """Load the named blobs of an open checkpoint file; rebuild containers and object states.
 
     Args:
         file: An open one.

@@ -31,18 +31,18 @@ class RowSpans:
         self._types = index.table["type"][self.rows]
 
     def touching(self, begin: int, end: int) -> range:
-        """Return which of these blobs, as a range of places, overlap a portion of the file."""
+        """Return which of these blobs, numbered in file order, overlap a portion of the file."""
         low, high = np.searchsorted(self.end, begin, "right"), np.searchsorted(self.begin, end)
         return range(int(low), int(high))
 
     def are_touching(self, begin: Places, end: Places) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return for each portion of the file whether rows of the index have data in it."""
+        """Return for each byte range of a partial read whether these blobs have data in it."""
         low, high = np.searchsorted(self.end, begin, "right"), np.searchsorted(self.begin, end)
         found: np.ndarray[Any, np.dtype[np.bool_]] = low < high
         return found
 
     def inside(self, begin: int, end: int) -> range:
-        """Return the rows of the index whose data are completely in this portion of the file."""
+        """Return which of these blobs have all of their data in a portion of a partial read."""
         low, high = np.searchsorted(self.begin, begin), np.searchsorted(self.end, end, "right")
         return range(int(low), int(high))
 
@@ -84,7 +84,7 @@ class PortionReader:
         self._halves: dict[int, Bytes] = {}
 
     def count_blobs(self, blocks: range) -> int:
-        """Return how many blobs have a part in some blocks of the portion."""
+        """Count the blobs that have data in some blocks of the portion."""
         begin, end = self._span(blocks)
         return len(self._placed.touching(begin, end)) + len(self._other.touching(begin, end))
 
@@ -113,7 +113,7 @@ class PortionReader:
     def _pieces(
         self, begin: int, end: int
     ) -> tuple[list[int], list[Array], list[tuple[int, Bytes]]]:
-        """Divide a portion of the file into arrays, and memory for what is between them.
+        """Divide the memory for a portion of the file: arrays of wanted blobs, buffers between.
 
         Returns:
             Where each piece begins, all pieces, and those that hold other blobs.

@@ -255,7 +255,7 @@ class DirectoryStore:
         reach("checkpoint.removed")
 
     def _offer_for_reuse(self, staged: Path) -> None:
-        """Move a removed epoch's files beside the staged ones for reuse of their blocks."""
+        """Move a removed epoch's files into the store's staging directory, to be reused there."""
         spare, self._spare = self._spare, None
         if spare is None or not spare.is_dir():
             return

@@ -155,7 +155,7 @@ atexit.register(_copies.forget)
 
 
 def local_path(path: str) -> str:
-    """Return where a file's bytes are on this machine, fetching the object that it refers to.
+    """Return a local path of a file's bytes; fetch the object if only a reference is there.
 
     Args:
         path: The file in the directory of its epoch.

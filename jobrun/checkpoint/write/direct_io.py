@@ -127,7 +127,7 @@ class FileWriter:
         self._raise()
 
     def stop(self) -> None:
-        """Stop the thread that writes the file from buffers, without raising an error."""
+        """Stop the direct I/O thread that writes the file; raise no error."""
         if self._thread is not None:
             self._jobs.put(None)
             self._thread.join()

@@ -121,7 +121,7 @@ def _command_help() -> str:
 
 
 def _contents() -> str:
-    """List all pages and topics that ``jobrun explain`` can print, a line each."""
+    """Render what ``jobrun explain`` prints without a TOPIC: all pages and topics, a line each."""
     generated = "\n".join(f"  {name:<17}  {about}" for name, about in _GENERATED.items())
     return f"{list_pages()}\n{generated}"
 

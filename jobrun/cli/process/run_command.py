@@ -143,7 +143,7 @@ def _crashed(error: Exception, arguments: Sequence[str], shell: Shell) -> int:
 
 
 def write_report(trace: str, arguments: Sequence[str]) -> str | None:
-    """Write a crash report after running a command ended with a bug; return its path.
+    """Write the crash report of a command whose run ended with a bug; return its path, or None.
 
     Returns:
         Its path, or None when it cannot be written.

@@ -80,7 +80,7 @@ class Screen:
             self._write(self._erasure() + _SHOW)
 
     def say(self, text: RenderableType) -> None:
-        """Print lines above those that are redrawn at the bottom of the screen; they stay."""
+        """Print lines on the screen above the display that is redrawn at its bottom."""
         with contextlib.suppress(OSError, ValueError), self._lock:
             lines, _ = self._render(text, cut=False)
             drawn, widths = self._render(self._view())

@@ -147,7 +147,7 @@ def render_verdict(found: Sequence[Outcome], best: Sequence[Outcome], aim: Objec
 
 
 def render_plot(best: Sequence[Outcome], aim: Objective, width: int) -> list[str]:
-    """Plot a sweep's results: a metric over a numeric axis, otherwise bars, the best first.
+    """Render the text plot below a sweep's printed results: metric over a numeric axis, or bars.
 
     Args:
         best: Those with a score, in the order of their rank.

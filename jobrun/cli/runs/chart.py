@@ -83,7 +83,7 @@ def _framed(rows: list[str], ends: tuple[float, float], across: tuple[float, flo
 
 
 def sparkline(values: list[float], width: int = 16) -> str:
-    """Draw the last ``width`` values as a sparkline of block characters for the terminal."""
+    """Draw a chart of the last ``width`` values in one line, a sparkline of block characters."""
     shown = values[-width:]
     finite = [value for value in shown if math.isfinite(value)]
     if len(finite) < 2:

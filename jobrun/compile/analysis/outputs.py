@@ -105,7 +105,7 @@ class OutputTable:
                 self.resolve(OutputRead(name, output), node, ended, place)
 
     def check_setup_and_reports(self, group: GroupDraft) -> None:
-        """Check the task outputs that the set-up and the reports of a group read."""
+        """Check that the task outputs that a group's set-up and reports read are there in time."""
         reads: dict[int, dict[tuple[str, str], Place]] = {}
 
         def read_by(steps: tuple[Step, ...], path: str) -> dict[tuple[str, str], Place]:
@@ -127,7 +127,7 @@ class OutputTable:
     def _check_outside(
         self, reads: Mapping[tuple[str, str], Place], node: str, group: GroupDraft, *, at_end: bool
     ) -> None:
-        """Check the reads of task outputs by set-ups and reports, around a node's tasks."""
+        """Check that task outputs read in set-up or reports exist, by tasks that ended before."""
         earlier = GROUPS[: GROUPS.index(group.name)]
         for (name, output), place in reads.items():
             if not self._check_task_exists(name, output, place):

@@ -265,7 +265,7 @@ def _find_finite_readers(group: GroupDraft) -> list[str]:
 
 
 def _changed_names(group: GroupDraft, node: str, *, with_records: bool = True) -> set[str]:
-    """Collect the names that an epoch's steps change on a node, apart from reader positions.
+    """Collect the names that an epoch changes on a node, with or without records from readers.
 
     Args:
         group: Its draft.

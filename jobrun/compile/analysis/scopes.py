@@ -98,7 +98,7 @@ def build_node_views(group: GroupDraft, start: Mapping[str, frozenset[str]]) -> 
 
 
 def own_global_names(task: TaskDraft) -> frozenset[str]:
-    """Return the names whose scope is the node since a global task binds them, not its set-up."""
+    """Return the names whose scope is the node as a task with ``workspace: global`` binds them."""
     return frozenset(_global_names(task)) if task.is_global else frozenset()
 
 

@@ -198,7 +198,7 @@ def add_state_dirs(kept: Mapping[str, KeptNames], state_dirs: StateDirs) -> dict
 
 
 def add_state_dir_setup(init: TaskGroup, state_dirs: StateDirs) -> TaskGroup:
-    """Add to init, as set-up, the creation of each program's ``state_dir``, empty at first."""
+    """Add set-up to init that creates the state blob of each program's ``state_dir``, empty."""
     setups = tuple(
         NodeSetup(
             node,

@@ -48,7 +48,7 @@ class VisibilityCheck:
     _ended: dict[str, bool] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Check that set-up, tasks and reports read only visible blobs: made before."""
+        """Check that set-up, tasks and reports read only visible blobs, made before them."""
         self._check_setup()
         for position, task in self.view.tasks.items():
             self._check_task(position, task)

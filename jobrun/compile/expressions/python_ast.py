@@ -202,7 +202,7 @@ def _require_normal_form(scalar: SourceText) -> None:
 
 
 def outside_strings(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the characters of Python's syntax outside quotes and comments, with offsets."""
+    """Yield the characters of Python syntax outside strings and comments, to find foreign ones."""
     position = 0
     for quoted in _STRING.finditer(text):
         yield from enumerate(text[position : quoted.start()], position)

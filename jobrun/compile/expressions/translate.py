@@ -242,7 +242,7 @@ class Translator:
         return checked
 
     def _cast(self, node: ast.Call, dtype: str) -> Expr:
-        """Translate a cast ``float32(x)`` in Python's syntax tree to a call of ``astype``."""
+        """Translate a cast ``float32(x)``, a node of Python's syntax tree, to ``astype``."""
         args, kwargs = self._arguments(node)
         if len(args) != 1 or kwargs:
             message = f"{dtype} takes 1 argument"

@@ -145,7 +145,7 @@ class Summary:
         self.dead = other.dead
 
     def take_stops(self, other: Summary) -> None:
-        """Add the stops of a block that starts here to this summary of definite assignment."""
+        """Add the ``stop`` steps of the next block to this summary of definite assignment."""
         for target, state in other.stops.items():
             self.stop(target, {**self.end, **state})
 

@@ -68,19 +68,19 @@ class TaskFlow:
     carried: dict[str, Place] = field(default_factory=dict)
 
     def made(self) -> set[str]:
-        """Return every name that a task writes, by its draft."""
+        """Return every name that the steps of a drafted task write."""
         return {*self.once.writes, *self.inner.writes, *self.reporting.writes}
 
     def names(self) -> set[str]:
-        """Return every name that a task reads or writes, by its draft."""
+        """Return every name that the steps of a drafted task read or write."""
         return {name for uses in self._all_uses for name in uses.names()} | set(self.outputs)
 
     def lent(self) -> set[str]:
-        """Return the names that a task's draft lends to callables, which may change them."""
+        """Return the names that a drafted task passes to callables, which may change them."""
         return {name for uses in self._all_uses for name in uses.lent}
 
     def is_only(self, kind: Literal["called", "lent"], name: str) -> bool:
-        """Return whether only callables write a name, by the draft of a task."""
+        """Return whether, in a drafted task, only callables write a name."""
         if any(name in uses.firm or name in uses.atomic for uses in self._all_uses):
             return False
         called = any(name in uses.called for uses in self._all_uses)

@@ -47,7 +47,7 @@ class Records:
 
     @property
     def are_unknown(self) -> bool:
-        """Whether a task's records bind unknown names, because of a fault added elsewhere."""
+        """Whether a task's records bind unknown names, as their reader or queue has a fault."""
         return self.is_loop and not self.fields
 
     def names(self) -> set[str]:

@@ -74,7 +74,7 @@ class TaskOrder:
         return first in self.needs[second] or bool(self._before[second] >> first & 1)
 
     def select_unordered(self, first: int, second: int) -> int:
-        """Select, as bits, the tasks of ``first`` whose order to another task ``needs`` leave open.
+        """Select, as bits, those of the tasks ``first`` that ``needs`` do not order with another.
 
         Args:
             first: The tasks, as bits.

@@ -90,7 +90,7 @@ def _keep_best(
 
 
 def check_metric(name: str, metrics: Collection[str], place: Place, faults: Faults) -> None:
-    """Check, as ``checkpoint.keep`` is lowered, that its metric is declared; also of conditions."""
+    """Check that a metric that the lowered ``checkpoint.keep`` or a condition names is declared."""
     if name not in metrics:
         mend = did_you_mean(name, metrics) if metrics else f"write metrics: {{{name}: …}}"
         faults.error("E138", f"unknown metric '{name}'", mend, place)

@@ -80,7 +80,7 @@ class ExpressionLowering:
         return resolved if isinstance(resolved, Text) else text
 
     def statement(self, value: str, at: Path, path: str, env: Env) -> Op:
-        """Lower a statement: parse it, and resolve the names of its expressions."""
+        """Lower a statement's text to an operator: parse it, resolve its expressions' names."""
         origin = self._context.source.at(at)
         op = self._statements.get(at)
         if op is None:

@@ -321,7 +321,7 @@ class TaskLowering:
     def _setups(
         self, spec: TaskSpec, at: Path, path: str, used: dict[str, None]
     ) -> dict[str, tuple[SetupNets, ...]]:
-        """Lower the ``setup`` of a task, level by level, and add that of the nets it uses."""
+        """Lower the ``setup`` of a task in a group, by levels, with that of the nets it uses."""
         env = Env((), used=used)
         own = {
             str(level): self._steps.setup(

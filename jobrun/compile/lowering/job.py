@@ -155,7 +155,7 @@ def _build_family(family: str, declared: NodeSpec, origin: Origin) -> list[Node]
 
 
 def check_node_settings(spec: JobSpec, source: SourceMap, faults: Faults) -> None:
-    """Check the nodes' settings as a spec is lowered to a job, and warn of those without effect."""
+    """Check, in lowering a job, the settings below ``nodes``, and warn of those without effect."""
     for name, node in spec.nodes.items():
         at: Path = ("nodes", name)
         found = [*_bad_amounts(node, at), *_conflicts(node, at)]

@@ -51,7 +51,7 @@ class NetDef:
 
     @property
     def path(self) -> Path:
-        """The path in the spec at which a net of the table is defined."""
+        """The path in the spec, ``nets`` and a name, of a net that the table of nets defines."""
         return ("nets", self.name)
 
 

@@ -213,7 +213,7 @@ class StepLowering:
         return self._setups[key]
 
     def _shared_names(self, net: NetDef) -> frozenset[str]:
-        """Lower the set-up steps of a used net, to find the names that they bind."""
+        """Lower the steps of a net's set-up, as other steps, to find the names that they bind."""
         if net.name not in self._shared:
             bound: set[str] = set()
             for level, setup in net.setup.items():

@@ -70,7 +70,7 @@ class Types:
 
 
 def no_headers(path: str, member: str) -> None:
-    """Return no dtype and shape for a file's header: infer a job's types without reading files."""
+    """Return None as a data file's type, where a job's types are inferred without reading files."""
     del path, member
 
 

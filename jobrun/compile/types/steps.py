@@ -156,7 +156,7 @@ class StepInference:
         )
 
     def output(self, expr: Expr, task: Task) -> Known:
-        """Infer the type of a task's output from the types that its steps leave behind."""
+        """Infer the type of a task's output after the walk through the task's steps."""
         return infer_expression(
             expr,
             self.names,

@@ -88,7 +88,7 @@ class _ArrayIndex:
 
     @property
     def result_shape(self) -> Shape:
-        """Infer the shape of a subscript ``x[index]``; unknown where the index is a mask."""
+        """Infer the axes that an index array gives the result of a subscript ``x[…]``."""
         return (None,) if self.is_mask else self.shape
 
 

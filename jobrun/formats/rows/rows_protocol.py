@@ -27,7 +27,7 @@ class Column:
 
     @property
     def row_bytes(self) -> int:
-        """The memory that one row of this column of a data file takes."""
+        """How many bytes one row of this ``Column`` takes when ``Rows`` are read into memory."""
         return self.dtype.itemsize * int(np.prod(self.shape, dtype=np.int64))
 
 

@@ -29,7 +29,7 @@ from jobrun.graph.steps import (
 
 
 def render_op(op: Op) -> str:
-    """Render an operator, a step inside a net, as the line of text that a spec could hold."""
+    """Render an operator, such as ``x = a + b``, as the line of text that a spec would have."""
     match op:
         case Assign():
             targets = ", ".join(_target(target) for target in op.targets)

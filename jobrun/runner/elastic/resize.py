@@ -58,7 +58,7 @@ class ResizePlan:
 def plan_resize(
     job: Job, manifest: Manifest, directory: str, *, compare: bool = False
 ) -> ResizePlan:
-    """Plan a resize: how nodes get the state that another number of nodes has saved.
+    """Plan a resize: which rows of the saved state each of another number of nodes gets.
 
     Args:
         job: The job, perhaps on other nodes than before.

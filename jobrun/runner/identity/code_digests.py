@@ -164,7 +164,7 @@ class _ImportWalker:
 
 
 def _list_candidates(prefix: str, name: str, base: Path) -> Iterator[str]:
-    """Yield every module that an import of a computed name in the digested code may mean."""
+    """Yield the modules to digest for an import whose name the code computes: all it may mean."""
     package = prefix or name.partition(".")[0]
     found = find_module(package, base)
     if found is None or (found.file is not None and is_installed(found.file)):

@@ -117,7 +117,7 @@ def _cpu_features() -> list[str]:
 
 
 def _blas_libraries() -> list[Any]:
-    """Return controllers of the BLAS libraries loaded in this process, on which numbers depend.
+    """Return ``threadpoolctl``'s controllers of the BLAS libraries, part of the environment.
 
     Each has ``internal_api`` (``openblas``, ``mkl`` …) and the calls of ``threadpoolctl``.
     """

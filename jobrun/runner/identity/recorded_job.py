@@ -207,7 +207,7 @@ def is_from_python(run: Run) -> bool:
 
 
 def load_recorded(run: Run) -> LoadedSpec:
-    """Load the authored job, spec or Python, that the run last ran.
+    """Load the recorded job that a run last ran, if it is a spec; refuse one built in Python.
 
     Raises:
         UsageError: E376, it was made in Python.

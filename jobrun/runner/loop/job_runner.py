@@ -374,7 +374,7 @@ class JobRunner:
         return find_stop_reasons(self._stop, progress, looker.holds)
 
     def _stop_if_requested(self, progress: Progress, *, more_epochs: bool) -> None:
-        """Stop the loop, with everything saved, if a stop was requested."""
+        """End the job runner's loop of epochs, after a save, if a stop was requested."""
         if more_epochs and progress.epoch_s > 0:
             self._requests.foresee(progress.epoch_s + self._saver.seconds)
         spent = self._limits.max_epochs and self._epochs_run >= self._limits.max_epochs

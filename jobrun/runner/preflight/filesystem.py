@@ -28,7 +28,7 @@ _SPARE_INODES = 4
 
 
 def find_file_system(path: Path, mounts: str | None = None) -> str:
-    """Return the kind of file system that holds a path, such as ``ext4``; empty if unknown.
+    """Find for preflight the kind of file system of a path, such as ``nfs``; empty if unknown.
 
     Args:
         path: An existing directory.

@@ -173,11 +173,11 @@ class RunLock:
         self._descriptor = descriptor
 
     def _lock_unless_held(self) -> None:
-        """Take the kernel lock of the run's lock file."""
+        """Lock the run's lock file; raise ``BlockingIOError`` if a live process holds it."""
         self._repeat(self._descriptor)
 
     def _repeat(self, descriptor: int) -> None:
-        """Take the kernel lock of a run, waiting while the process that holds it is dying."""
+        """Lock a file or directory of a run, waiting while the process that holds it is dying."""
         deadline = time.monotonic() + _DYING_S
         while True:
             # Checked before the try: a holder that has ended by then holds no lock.

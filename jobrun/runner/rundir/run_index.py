@@ -132,10 +132,11 @@ def read_index(
 def _stamps(
     run_dir: Path, source: str, on_fault: Callable[[str, Exception], None]
 ) -> Iterator[tuple[str, int]]:
-    """Yield the path of each run, with a number that changes when its files do; 0 for a young one.
+    """Yield the path of each run to index, with a number that changes when the run's files do.
 
-    Files that were renamed or deleted change the time of the run's directory. A file system's clock
-    is coarse: what has changed a moment ago may change again without a trace.
+    Files that were renamed or deleted change the time of the run's directory. The number is 0 for a
+    run that changed a moment ago: a file system's clock is coarse, and the files may change again
+    at the same time.
     """
     stat, young_ns = os.stat, time.time_ns() - COARSE_NS
     for job in list_directories(run_dir, "", on_fault):

@@ -47,7 +47,7 @@ class Saver(Protocol):
         """Return whether the saver is to save this epoch now that it has ended (saver protocol)."""
 
     def save(self, progress: Progress) -> Progress:
-        """Save an epoch, or start to (saver protocol); return the progress with failed saves.
+        """Save an epoch, or start to; return the progress, with failed saves counted (protocol).
 
         Raises:
             EnvironmentFaultError: It, or the one before, could not be saved, twice.

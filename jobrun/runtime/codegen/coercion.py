@@ -234,7 +234,7 @@ def are_numbers(*values: Any) -> bool:
 
 
 def are_scalars(*values: Any) -> bool:
-    """Check whether values are floats or numpy scalars, and so what arithmetic makes of them."""
+    """Check at run time whether values are floats or numpy scalars, and need no coercion."""
     return all(type(value) is float or isinstance(value, np.number) for value in values)
 
 

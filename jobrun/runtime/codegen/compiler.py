@@ -123,7 +123,7 @@ def _transfer_variables(
     spares: list[tuple[int, str, str]],
     views: Views,
 ) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Build what the compiler puts around a block's body: code to load and store variables."""
+    """Assemble, for the compiler, the statements around a block's body: load first, then store."""
     fetched = kept - (outer.first - outer.deleted)
     old = {name: variable for _, name, variable in spares}
     first = load_variables(statements, fetched) + take_spares(statements, old)

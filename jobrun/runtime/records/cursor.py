@@ -213,7 +213,7 @@ class Cursor:
     def _resumed_position(
         self, now: Position, own: Position, stored: Sequence[Position], length: int
     ) -> Position:
-        """Return the cursor's position in a run that continues in the middle of a pass."""
+        """Return at which position the cursor continues a pass that an earlier run began."""
         name = self.reader.name
         if own.length != length:
             raise TaskFailedError.of(

@@ -105,7 +105,7 @@ class OpenSource:
         return True
 
     def iterator_factory(self, frame: Frame, share: tuple[int, int]) -> MakeIterator:
-        """Return a function that makes an iterator over one share of this open source.
+        """Return a function that iterates over one share of the data of this ``OpenSource``.
 
         Args:
             frame: The task's.

@@ -96,7 +96,7 @@ def plan_queues(group: TaskGroup) -> tuple[QueuePlan, ...]:
 
 
 def _queues_of(task: Task) -> list[Queue]:
-    """List the queues of which a task has endpoints: written ones, then the one it reads."""
+    """List the queues at a task's endpoints: those that it writes, then the one that it reads."""
     found = [one.queue for one in task.write]
     return [*found, task.read.queue] if isinstance(task.read, ReadQueue) else found
 

@@ -70,7 +70,7 @@ class ReaderPlan:
         return (0, 1) if reader.shard == "none" else self.share(at)
 
     def _limit(self, reader: Reader, at: int) -> int | None:
-        """Divide the record limit of a task's reader equally, so that speed does not decide."""
+        """Return how many records a share of a task's reader may give: its part of ``limit``."""
         if reader.limit is None:
             return None
         return reader.limit // self.shares + (at < reader.limit % self.shares)

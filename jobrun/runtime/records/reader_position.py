@@ -63,7 +63,7 @@ class Position:
 
 
 def decode_positions(blob: Array | None) -> tuple[Position, ...]:
-    """Decode the positions of a reader's shares from the state blob; none if it does not exist."""
+    """Decode a reader's positions, one for each share of its rows, from its state blob, if any."""
     if blob is None:
         return ()
     found = [Position.of(row) for row in blob if row[0] != _STRETCH]

@@ -47,7 +47,7 @@ class SharedParts:
     arrays: frozenset[Pair] = frozenset()
 
     def names(self) -> set[str]:
-        """Return the names of a node's blobs whose objects share something."""
+        """Return the names of the blobs whose objects share parts or arrays with another blob."""
         pairs = (*self.parts, *self.arrays)
         return {one[0] for pair in pairs for one in pair}
 

@@ -58,7 +58,7 @@ class NodeSaver:
         self._at_risk = _NO_NAMES
 
     def names_at_risk(self, held: tuple[str, ...], changed: tuple[Names, ...]) -> Names:
-        """Return the blobs of a snapshot that some group changes in place, so must be copied."""
+        """Return the blobs that a save's snapshot must copy: some group changes them in place."""
         same = len(changed) == len(self._asked[1]) and all(map(is_, changed, self._asked[1]))
         if not (same and held is self._asked[0]):
             self._asked = (held, changed)

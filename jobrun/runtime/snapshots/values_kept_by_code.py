@@ -144,13 +144,13 @@ class _Part:
 
     @property
     def is_kept(self) -> bool:
-        """Whether something still refers to the part."""
+        """Whether code still refers to a part of a blob's value."""
         if sys.getrefcount(self.value) > _ONE:
             return True
         return _is_view(self.value) and sys.getrefcount(self.value.base) > _ONE
 
     def is_changed(self, *, wholly: bool) -> bool:
-        """Return whether the part has changed; of large arrays a sample is read, if need be."""
+        """Return whether a part of a value that a callable keeps has changed since it was noted."""
         if digest_value(self.value, sampled=True) != self.sample:
             return True
         started = time.perf_counter()

@@ -68,7 +68,7 @@ class Actions:
                 return self._nested(step)
 
     def text(self, text: Text) -> Callable[[Frame], str]:
-        """Build the function that fills values into one of a step's texts."""
+        """Build the function of a step's text, which fills in values at run time."""
         return self._getter(text)
 
     def condition(self, expr: Expr) -> Callable[[Frame], bool]:

@@ -267,7 +267,7 @@ class ProcessesSession:
                 self._workers[other].send("ended", run, task, wanted)
 
     def add_step_times(self, reporter: str, times: Sequence[BlockTime]) -> None:
-        """Add step times that a process has reported to the processes session's meter."""
+        """Add step times that a node's process sent to the ``processes`` session's meter."""
         meter = self._require_open().meter
         if meter is not None:
             meter.merge_times(reporter, times)

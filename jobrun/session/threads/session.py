@@ -350,7 +350,7 @@ class ThreadsSession:
         return plan
 
     def _build_items(self, plan: GroupPlan, run: GroupRun, deps: ExternalDeps) -> list[WorkItem]:
-        """Build, in the ``threads`` session, the work items of a group run from its plan."""
+        """Turn a group run's plan into work items that the ``threads`` session dispatches."""
         begins: dict[str, WorkItem] = {}
         ends: dict[str, WorkItem] = {}
         groups: dict[str, Blobs] = {}

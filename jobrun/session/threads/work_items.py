@@ -79,7 +79,7 @@ def iter_released(item: WorkItem) -> Iterator[WorkItem]:
 
 
 def require_valid_needs(tasks: Sequence[Task]) -> None:
-    """Refuse ``needs`` by which work items have no order: an unknown task, or a cycle (E219).
+    """Refuse tasks whose work items would wait forever: unknown ``needs``, or a cycle (E219).
 
     Raises:
         TaskFailedError: E219, they name a task that is not there, or form a cycle.

@@ -119,7 +119,7 @@ class LocalProcess:
             file.close()
 
     def wait_for_exit(self) -> None:
-        """Wait until the launched process has ended, in whatever way.
+        """Wait until the launched process has ended, by itself or by a signal.
 
         Can be called from any thread.
 

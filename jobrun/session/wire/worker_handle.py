@@ -225,25 +225,25 @@ class WorkerProcess(Protocol):
 
     @property
     def pid(self) -> int:
-        """The worker protocol's field for a process ID; 0 until it is known."""
+        """The worker protocol's field for the worker's process ID; 0 until it is known."""
 
     def kill(self) -> None:
         """Kill the worker's process at once (worker protocol)."""
 
     def abort(self) -> None:
-        """Kill an unresponsive process after it prints its stacks: a worker protocol's method."""
+        """Kill an unresponsive worker process after it prints its stacks (worker protocol)."""
 
     def wait_for_exit(self) -> None:
-        """Wait until a process has ended, in whatever way: a worker protocol's method."""
+        """Wait until a worker process has ended, by itself or by a signal (worker protocol)."""
 
     def join(self) -> str:
         """Wait for the process to end, by force if needed; return how (worker protocol)."""
 
     def take_output(self, emit: Listener) -> None:
-        """Emit what an ended process printed and did not send: a worker protocol's method."""
+        """Emit output that a worker process left unsent when it ended (worker protocol)."""
 
     def release(self) -> None:
-        """Free what the master holds of an ended process: a worker protocol's method."""
+        """Free what the master holds of a worker process that has ended (worker protocol)."""
 
     def connect_peer(self, asker: str, owner: str, other: Any) -> None:
         """Connect this process, which asks, with the owner of blobs ``other`` (worker protocol)."""

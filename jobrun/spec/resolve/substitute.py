@@ -287,7 +287,7 @@ class ShellLine:
         return "plain" if top in ("plain", "paren") else "other"
 
     def feed(self, text: str) -> None:
-        """Track the quotes of a line for bash through its next piece, as its author wrote it."""
+        """Track quotes in a line for bash, to substitute in it, through its next literal text."""
         position = 0
         while position < len(text):
             position += self._step(text, position)

@@ -77,5 +77,5 @@ def path_text(path: Path) -> str:
 
 
 def short(text: str, most: int = 60) -> str:
-    """Shorten a text of a YAML node for a message; a key can be megabytes long."""
+    """Shorten the text of a node in the YAML tree, which can be megabytes, for a message."""
     return text if len(text) <= most else text[: most - 1] + "…"

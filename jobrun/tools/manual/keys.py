@@ -120,7 +120,7 @@ def list_key_words(all_tables: tuple[Table, ...]) -> tuple[str, ...]:
 
 @cache
 def list_key_tables() -> tuple[Table, ...]:
-    """List the tables of spec keys, as text."""
+    """List the tables of spec keys that the manual shows, built from the JSON schema of specs."""
     # Builds all models of the spec: not for those who ask about something else.
     from jobrun.spec.models.json_schema import schema  # noqa: PLC0415
 

@@ -120,7 +120,7 @@ def as_document(table: Table, times: TimeUse | None = None) -> dict[str, Any]:
 
 
 def labels(job: Job) -> dict[str, str]:
-    """Return the profile's label of each step and operator: ``matmul``, ``+=``, ``call m:f``."""
+    """Return the profiler's labels of steps and operators: ``matmul``, ``+=``, ``call m:f``."""
     found: dict[str, str] = {}
     for group in job.groups:
         for steps in _blocks(group):

@@ -222,7 +222,7 @@ def _all(
 
 
 def _nothing_compared(reference: Run, found: Run) -> None:
-    """Compare nothing, as the proof of an inexact job must: accept any difference between runs."""
+    """Compare no runs in the proof of a job that is inexact, since they may differ."""
     del reference, found
 
 

@@ -162,7 +162,7 @@ def _spec(folder: Path) -> str:
 
 
 def _expectations(job: Job, run: Run) -> tuple[Expectation, ...]:
-    """Gather the ``expect`` items of a run for its report, and whether each held."""
+    """Gather, for the data of a run's report, each ``expect`` condition and whether it held."""
     record = run.record
     looked_at = record.status == "finished" and record.exit_code in (0, _UNEXPECTED)
     return tuple(

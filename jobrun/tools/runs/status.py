@@ -245,7 +245,7 @@ def _mean_of_newest(spans_s: list[float]) -> float:
 
 
 def _events(path: Path) -> Iterator[RecordedEvent[Event]]:
-    """Read the status-relevant events: the log's tail after the last invocation's start."""
+    """Read the events that decide a run's status: last invocation's start, and the log's end."""
     lines = read_tail(path, _TAIL_BYTES)
     if not any(_START in line[:64] for line in lines):
         lines.insert(0, find_last_line(path, _START))

@@ -209,7 +209,7 @@ def _drawn(axes: Sequence[Axis], seed: int, number: int) -> Point:
 
 
 def _numbered(axes: Sequence[Axis], number: int) -> Point:
-    """Return the combination of axis values with a number; the last axis varies fastest."""
+    """Return the point with a number among all combinations of axes; the last axis is fastest."""
     found = []
     for axis in reversed(axes):
         number, place = divmod(number, len(axis.values))

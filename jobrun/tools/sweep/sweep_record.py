@@ -60,7 +60,7 @@ def write_request(folder: Path, request: SweepRequest) -> None:
 
 
 def read_request(folder: Path) -> SweepRequest:
-    """Read the record of a sweep's last request.
+    """Read from a sweep's record the request with which the sweep was run last.
 
     Raises:
         UsageError: E438, there is no such sweep yet.

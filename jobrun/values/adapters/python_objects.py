@@ -110,7 +110,7 @@ def new_object(kind: type, tree: Any, packages: Iterable[str]) -> Any:
 
 
 def fill_object(made: Any, rest: Any) -> None:
-    """Fill a new Python object with its items and its state, as ``copy`` does."""
+    """Fill a Python object that ``new_object`` made with its items and state, as ``copy`` does."""
     if rest.get("items"):
         made.extend(rest["items"])
     for key, one in rest.get("pairs", ()):

@@ -358,7 +358,7 @@ class _Analysis:
             self._sites -= seen
 
     def at_end(self) -> dict[str, tuple[str, ...]]:
-        """Return the names that may be views at the block's end, each with those that share memory.
+        """Return names left as views by elided copies at the block's end, and what they share with.
 
         These are the ones that may hold the same array at some point.
         """

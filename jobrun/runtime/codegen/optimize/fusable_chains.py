@@ -101,7 +101,7 @@ def _tree(expr: Expr, chain: Chain) -> _Tree:
 
 
 def _value(tree: _Tree, chain: Chain, known: dict[tuple[Any, ...], int]) -> int:
-    """Return the index of a value in the program of a fused chain, adding its instructions."""
+    """Add a value's instructions to the program of a fusable chain; return the value's index."""
     if isinstance(tree, int):
         return tree
     ufunc, plain, operands = tree

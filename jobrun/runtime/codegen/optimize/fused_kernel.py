@@ -313,7 +313,7 @@ def _assign_arrays(
     numbers: tuple[_Number, ...],
     into: int,
 ) -> _Plan:
-    """Plan into which array each result goes when a fused kernel runs: operand or buffer."""
+    """Plan where a fused kernel writes each instruction's result: into an operand, or a buffer."""
     last = {index: at for at, one in enumerate(instructions) for index in one.operands}
     result = leaves
     # The result's own piece serves as a buffer until its turn; if a leaf has its memory, from
