@@ -67,7 +67,7 @@ class DirectoryUpload:
         return upload_group(manifest, store.path(epoch), target, self._node)
 
     def _settle(self) -> None:
-        """Sync, before the first upload group is built, names that a killed upload left."""
+        """Make names durable that a killed upload left, before the first upload group is built."""
         if not self._is_settled and self._root.is_dir():
             with disk_faults("E318", f"sync {self._root}"):
                 sync_names(self._root, own=3)

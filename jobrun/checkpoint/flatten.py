@@ -46,7 +46,7 @@ def flatten_value(name: str, value: Value) -> dict[str, Value]:
 
 
 def capture_object(name: str, value: Any) -> ObjectState:
-    """Take an object's state as a tree that ``flatten`` can turn into blobs; memory may be shared.
+    """Take an object's state as a tree, which ``flatten_value`` can turn into leaves.
 
     Raises:
         TaskFailedError: E241, it does not give one that can be kept.
@@ -96,7 +96,7 @@ def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
 
 
 def leaf_links(name: str, links: Iterable[str]) -> list[str]:
-    """Find, among links, those of the leaves that a blob was flattened into; none if it was not."""
+    """Return, of these HDF5 links, those of the leaves that a blob was flattened into."""
     begin = f"{quote_name(name)}/"
     return [one for one in links if one.startswith(begin)]
 

@@ -130,7 +130,7 @@ class CheckpointStore(Protocol):
         """Return a directory with the files of an epoch of the store (protocol)."""
 
     def manifest(self, epoch: int) -> Manifest:
-        """Read the manifest of an epoch in the checkpoint store (protocol).
+        """Read the manifest of an epoch in the checkpoint store (store protocol).
 
         Raises:
             CheckpointError: It is not there, damaged, or of another format version.
@@ -162,7 +162,7 @@ class CheckpointStore(Protocol):
         """
 
     def close(self) -> None:
-        """Delete what a checkpoint store kept for later epochs (store protocol).
+        """Delete files that a checkpoint store kept to reuse for later epochs (store protocol).
 
         The store can be used again.
         """

@@ -64,7 +64,7 @@ _MISSING = object()
 
 
 def _part(name: str, given: Any, *, kw_only: bool) -> _Part:
-    """Describe a field by its default, or by what ``dataclasses.field`` has made of it."""
+    """Describe a field of a lazy dataclass by its default, or by ``dataclasses.field``."""
     from dataclasses import MISSING, Field  # noqa: PLC0415 - most commands have it already
 
     if not isinstance(given, Field):
@@ -160,7 +160,7 @@ def _params_of(one: _Generated) -> Any:
 
 
 def _as_written(one: _Generated) -> type:
-    """Let ``dataclasses`` judge the annotations and defaults of a class, without any method."""
+    """Let ``dataclasses`` check a lazy dataclass's annotations and defaults; generate no method."""
     import dataclasses  # noqa: PLC0415 - a command that uses no such class does without
 
     given = vars(one.written)
@@ -173,7 +173,7 @@ def _as_written(one: _Generated) -> type:
 
 
 def _init_of(one: _Generated) -> Any:
-    """Compile ``__init__`` to set each slot of a frozen class through its descriptor.
+    """Compile ``__init__`` of a frozen lazy dataclass: it sets each slot through its descriptor.
 
     That takes half as long as ``object.__setattr__``, by which ``dataclasses`` does it, and a large
     spec becomes a hundred values for each of its tasks.

@@ -211,7 +211,7 @@ class StandardStreams:
         self._captures = []
 
     def original(self, number: int) -> int:
-        """Return the descriptor that leads to where a standard descriptor led before."""
+        """Return the descriptor of where a standard stream led before output was captured."""
         found = (one.kept[number] for one in self._captures if number in one.kept)
         return next(found, number)
 
@@ -247,7 +247,7 @@ class StandardStreams:
             self._label(running[0])
 
     def settle(self) -> None:
-        """Give what arrived on the descriptors to the call that ended last, if it has not been."""
+        """Add printed output that has arrived late to the lines of the call that ended last."""
         if self._ended is None:
             return
         self.pass_on(is_all=True)
@@ -363,7 +363,7 @@ class _Capture:
             os.dup2(file.writing, number)
 
     def pass_on(self, *, is_shown: bool) -> str:
-        """Read the printed output that has arrived; return its text, and show it if wanted."""
+        """Read the printed output that has arrived since the last call; show it if wanted."""
         text = ""
         while data := self.file.read():
             if is_shown:
@@ -449,7 +449,7 @@ class CollectingStream:
         return getattr(self._target, name)
 
     def fileno(self) -> int:
-        """Return the standard descriptor; what a program prints there is collected, too."""
+        """Return the standard descriptor; printed output that programs send to it is collected."""
         return int(self._stream.fileno())
 
     @property
@@ -476,7 +476,7 @@ class CollectingStream:
         return len(text)
 
     def writelines(self, lines: Any) -> None:
-        """Write texts one after the other."""
+        """Write texts, one after the other, to the stream that collects printed lines."""
         for line in lines:
             self.write(line)
 
@@ -500,7 +500,7 @@ class CollectingBuffer:
         return getattr(self._buffer, name)
 
     def write(self, data: Any) -> int:
-        """Write bytes to the wrapped stream, and collect them as text."""
+        """Write bytes to the wrapped stream, and collect them as text of printed lines."""
         if self._stream.collect_bytes(data) and not STREAMS.is_shown:
             return len(data)
         return int(self._buffer.write(data))
@@ -572,7 +572,7 @@ class OutputFile:
         return self._page[:].partition(b"\0")[0].decode(errors="replace")
 
     def close(self) -> None:
-        """Close the file in this process."""
+        """Close the output file in this process."""
         self._page.close()
         for number in self.inheritable:
             os.close(number)

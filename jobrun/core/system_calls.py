@@ -234,13 +234,13 @@ def free_beginning(descriptor: int, size_bytes: int) -> None:
 
 
 def advise_sequential(descriptor: int) -> None:
-    """Announce to the kernel that a file will be read from its beginning to its end."""
+    """Announce to the kernel (``posix_fadvise``) that a file will be read from start to end."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
 
 def advise_needed(descriptor: int, begin: int, length: int) -> None:
-    """Ask the kernel to read a part of a file ahead."""
+    """Ask the kernel (``posix_fadvise``) to read a part of a file ahead."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, begin, length, os.POSIX_FADV_WILLNEED)
 

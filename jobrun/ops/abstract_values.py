@@ -227,11 +227,11 @@ class Arguments:
         return as_array(self.get(name))
 
     def shape(self, name: str) -> Shape:
-        """Return the shape of an argument of the call."""
+        """Return the abstract shape of a call's argument, which must be known."""
         return sure(self.array(name).shape)
 
     def dtype(self, name: str) -> str:
-        """Return the dtype of an argument, which must be numeric."""
+        """Return the abstract dtype of a call's argument, which must be numeric."""
         dtype = sure(self.array(name).dtype)
         if not kind_of(dtype):
             raise UnclearError
@@ -251,7 +251,7 @@ class Arguments:
         return value
 
     def word(self, name: str, default: str) -> str:
-        """Return the value of a str argument, or the default if it was not passed."""
+        """Return the constant value of a call's str argument; the default if it was not passed."""
         if not self.has(name):
             return default
         known = self.given[name]
@@ -269,7 +269,7 @@ class Arguments:
         return known.value
 
     def lengths(self, name: str) -> Shape:
-        """Return an argument that is a shape as a tuple; of a single length a tuple of one."""
+        """Return a call's shape argument as a tuple; a single length gives a tuple of one."""
         known = self.get(name)
         if known.items is not None:
             return tuple(integer(item) for item in known.items)
@@ -278,7 +278,7 @@ class Arguments:
         return (integer(known),)
 
     def axes(self, name: str, rank: int) -> tuple[int, ...] | None:
-        """Return an axis argument as axes counted from 0, in their order, or None."""
+        """Return a call's axis argument as axes counted from 0, in their order, or None."""
         if not self.has(name):
             return None
         return tuple(axis_of(sure(one), rank) for one in self.lengths(name))
@@ -298,7 +298,7 @@ def sure(value: _T | None) -> _T:
 
 
 def integer(known: Known) -> int | None:
-    """Return the value of an argument that is a known int, or None."""
+    """Return the value of an abstract int that is known, or None."""
     value = known.value
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 

@@ -41,7 +41,7 @@ class _Runs(NamedTuple):
 
 
 def segment_sum(values: Any, segments: Any, num_segments: int) -> tuple[_Array, _Array]:
-    """Sum and count the rows of each segment.
+    """Sum the rows of each segment, and count them.
 
     Args:
         values: Shape ``(rows, …)``.

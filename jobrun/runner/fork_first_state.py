@@ -129,7 +129,7 @@ def match_blobs(
 
 
 def require_resizable(job: Job, store: CheckpointStore, epoch: int) -> frozenset[str]:
-    """Return the nodes whose first state a fork redistributes; refuse what cannot be.
+    """Return the nodes whose first state a fork redistributes; refuse state that it cannot.
 
     Raises:
         DriftError: E387, E388, some of what the job declares cannot be.
@@ -143,7 +143,7 @@ def require_resizable(job: Job, store: CheckpointStore, epoch: int) -> frozenset
 def require_full_state(
     job: Job, there: Mapping[str, tuple[str, ...]], parent: str, without: Collection[str] = ()
 ) -> None:
-    """Require the fork's whole first state in its parent's checkpoint, except on some nodes.
+    """Require that the parent's checkpoint has all first state of a fork, except on some nodes.
 
     Raises:
         UsageError: E382, it has not.

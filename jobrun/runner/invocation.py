@@ -295,7 +295,7 @@ _STUCK_STARTS = 3
 
 
 def _announce(work: Invocation, path: str) -> None:
-    """Announce, as an ``Invocation`` starts, its notification targets; warn of futile starts."""
+    """Announce an ``Invocation``: its notification targets, and starts without progress."""
     record = work.run.record
     stuck = ""
     if record.starts >= _STUCK_STARTS:

@@ -31,7 +31,7 @@ _SHAPES = "look at the shapes and dtypes of the blobs it reads; a log step befor
 
 
 def run_block(block: Block, frame: Frame) -> bool:
-    """Run a block; explain an error at run time as a fault of its step; return if it stopped.
+    """Run a block; explain an error at run time as a fault of its step; return if it was stopped.
 
     Raises:
         JobrunError: A step failed; every fault says where.

@@ -67,7 +67,7 @@ _TORCH = _Accessors(lambda one: one.get_state(), lambda one, tree: one.set_state
 
 
 def generator_state(generator: np.random.Generator) -> dict[str, Any]:
-    """Take the state of a random generator, an object in a blob, with its seed sequence."""
+    """Take the state of a random generator, an object in a blob, and its seed sequence."""
     bits = generator.bit_generator
     return {**bits.state, "seed": bits.seed_seq}
 
@@ -85,7 +85,7 @@ _NUMPY = _Accessors(generator_state, _set_generator_state)
 
 
 def random_class(name: str) -> Any:
-    """Return a class of ``numpy.random``; None before that is imported, as nothing is of it then.
+    """Return a class of ``numpy.random`` for objects' states; None if that is not yet imported.
 
     numpy imports it when it is first used, in a hundredth of a second. Another thread may be doing
     so: then the module is there, and its classes are not.
@@ -104,7 +104,7 @@ def class_name(value: Any) -> str:
 
 
 def take_state(value: Any) -> ObjectState:
-    """Take the state of an object, by its own methods; it may share memory with it.
+    """Take the state of an object by its own methods; state and object may share memory.
 
     Raises:
         Exception: What the object raises.
@@ -115,7 +115,7 @@ def take_state(value: Any) -> ObjectState:
 
 
 def put_state(value: Any, state: ObjectState) -> None:
-    """Set the state of an object in a blob, which may keep parts of it.
+    """Set the state of an object in a blob; the object may keep parts of that state.
 
     Raises:
         ValueError: It has something of a class or function that is not loaded.
@@ -244,7 +244,7 @@ def estimator_state(value: Any) -> dict[str, Any]:
 
 
 def set_estimator_state(value: Any, state: dict[str, Any]) -> None:
-    """Set the state of an estimator: these attributes, and no others.
+    """Set the attributes of an estimator to those of a saved state, and remove all others.
 
     Generators and estimators that it has already get their states in place: others may have them.
     """

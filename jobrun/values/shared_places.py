@@ -60,7 +60,7 @@ def find_overlapping(
     *,
     identical: bool = True,
 ) -> list[Pair]:
-    """Find arrays that share memory: for each, the pair with one before it.
+    """Find arrays that share memory, as pairs of an array and an earlier one.
 
     One sweep over the beginnings of all arrays, and a closer look where they reach into each other.
 

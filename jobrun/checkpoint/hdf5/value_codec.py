@@ -110,7 +110,7 @@ def decode(kind: str, dtype: str, array: Array, order: AxisOrder = ()) -> Value:
 
 
 def with_axis_order(array: Array, order: AxisOrder) -> Array:
-    """Decode a blob's value of which HDF5 holds the C-order array: put its axes back in order."""
+    """Decode a blob's value from the C-order array that HDF5 holds: put the axes back in order."""
     if not order:
         return array
     ordered = empty_in_order(array.shape, array.dtype, order)

@@ -239,7 +239,7 @@ class _Loading:
         return found
 
     def _places(self, rows: list[int]) -> list[Array]:
-        """Return for each blob to load the array to read it into: its target, or a new one."""
+        """Return the array into which each blob is loaded: its target, or a new array."""
         targets, types = self._targets, self._file.index.types
         kinds = [types[number] for number in self._types_of(rows)]
         return [
@@ -248,7 +248,7 @@ class _Loading:
         ]
 
     def _take(self, rows: list[int], data: Bytes) -> None:
-        """Load several small blobs of one type from their bytes, which are back to back."""
+        """Load several small blobs of one type from their bytes, which are adjacent in the file."""
         kind = self._file.index.type_of(rows[0])
         matrix = data.view(kind.stored).reshape(len(rows), *kind.shape)
         if not (kind.is_plain and kind.shape):
@@ -280,7 +280,7 @@ class _Loading:
             self._give(row, array)
 
     def _give(self, row: int, stored: Array) -> None:
-        """Decode a blob's stored array, and keep the loaded value, in its target if it has one."""
+        """Decode a blob's stored array to its loaded value, in the blob's target if it has one."""
         index = self._file.index
         kind, target = index.type_of(row), self._targets.get(row)
         if target is stored:

@@ -227,7 +227,7 @@ class DirectoryStore:
             self._delete_doomed()
 
     def sweep(self) -> tuple[str, ...]:
-        """Remove leftover directories of interrupted saves. Only while no one else saves here."""
+        """Remove leftover directories of interrupted saves; only while no run is saving in it."""
         with disk_faults("E313", f"remove leftovers in {self._root}"):
             leftovers = [one for one in list_directory(self._root) if _LEFTOVER.fullmatch(one.name)]
             if any(path.name.startswith(_REMOVED) for path in leftovers):

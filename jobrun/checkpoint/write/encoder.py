@@ -153,7 +153,7 @@ class FileEncoder:
         self._steps = self._plan(plain)
 
     def arrays(self, values: Mapping[str, Value]) -> list[Array] | None:
-        """Encode an epoch's values as arrays in this encoder's layout; None if theirs is another.
+        """Encode an epoch's values as arrays; None if they do not fit this encoder's layout.
 
         Raises:
             TaskFailedError: A blob holds what cannot be stored.
@@ -213,7 +213,7 @@ class FileEncoder:
         return self._fill_packed(filling, arrays, epoch)
 
     def _fill_packed(self, filling: BlockWriter, arrays: list[Array], epoch: int) -> EncodedFile:
-        """Encode a file with compressed chunks: them first, then their B-trees and metadata."""
+        """Encode a file with compressed chunks: chunks first, then their B-trees and metadata."""
         offsets = self._offsets.copy()
         chunks: list[tuple[int, int]] = []
         for index in self.layout.packed:
@@ -235,7 +235,7 @@ class FileEncoder:
         return self._finish(filling, epoch, places_now, chunks, front)
 
     def parts(self) -> Parts | None:
-        """Return where the encoder puts index and tail, if all its files share that; else None."""
+        """Return where the encoder puts index and tail in every file; None if that varies."""
         places = self._places(self._offsets, self._last)
         return self._parts(places, 0) if self._front is not None else None
 

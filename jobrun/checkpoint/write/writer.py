@@ -109,7 +109,7 @@ class NodeWriter:
         values: Mapping[str, Value],
         unchanged: Collection[str] = (),
     ) -> StoredFile:
-        """Write a node's values as a new file, durable when this returns, unlike its name.
+        """Write a node's values as a new file; its bytes are durable on return, its name is not.
 
         Until it has returned, the memory of the values must not change; nothing else is asked
         of the caller. Values need not be those of the last epoch, nor of its layout; equal

@@ -169,7 +169,7 @@ def list_topics() -> list[str]:
 
 
 def iter_command_help(root: click.Group) -> Iterator[tuple[str, str]]:
-    """Iterate over a group's commands and theirs: the command line, and its help in 80 columns.
+    """Yield each command and subcommand of a group: its command line, and its help in 80 columns.
 
     Args:
         root: Of all commands.

@@ -116,7 +116,7 @@ class Screen:
         return written, [cell_len(_STYLE.sub("", line)) for line in lines]
 
     def _erasure(self) -> str:
-        """Return the escape sequence that erases the drawn lines of the screen, also folded."""
+        """Return the escape sequence that erases the display's lines from the screen."""
         width = max(1, self._console.width)
         rows = sum(max(1, -(-cells // width)) for cells in self._widths)
         self._widths = []

@@ -111,7 +111,7 @@ def build_table(
 
 
 def metrics_of(found: Sequence[Outcome], aim: Objective) -> list[str]:
-    """List the metrics of a sweep's points, the one that is judged by first."""
+    """List the metrics of a sweep's points; the one by which points are ranked comes first."""
     names = list(dict.fromkeys(name for one in found for name in one.metrics))
     return sorted(names, key=lambda name: name != aim.metric)
 

@@ -38,7 +38,7 @@ class OutputTable:
         self._nodes = {node for task in self._tasks.values() for node in task.nodes}
 
     def has_task(self, name: str) -> bool:
-        """Return whether an output read ``task.output`` can name this task: the table has it."""
+        """Return whether the table of outputs has a task, so that ``task.output`` can be read."""
         return name in self._tasks
 
     def task_names(self) -> Iterable[str]:
@@ -54,7 +54,7 @@ class OutputTable:
         *,
         in_probe: bool = False,
     ) -> OutputRead | None:
-        """Find the task output that a read means, and its node; None, and a fault, without one.
+        """Find the task output that a read means, and its node; add a fault if there is none.
 
         Args:
             read: The read, as written.

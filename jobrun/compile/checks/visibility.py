@@ -152,7 +152,7 @@ class VisibilityCheck:
                 )
 
     def _check_fields(self, task: TaskDraft) -> None:
-        """Check which visible blobs the fields of a record would overwrite: no protected one."""
+        """Check that the fields of a record overwrite no protected blob that a task can see."""
         read = task.records.read
         for name in task.records.fields:
             scope = self.view.shared_scope(name)

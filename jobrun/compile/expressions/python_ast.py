@@ -247,7 +247,7 @@ def _syntax_fault(scalar: SourceText, error: SyntaxError, mode: str) -> Fault:
 
 
 def _foreign_fault(scalar: SourceText, mode: str) -> Fault | None:
-    """Find what Python's own parser refuses in a text as another language's syntax: ``&&``."""
+    """Find in a text that Python's parser refuses the syntax of another language, as ``&&``."""
     plain = [" "] * len(scalar.text)
     for at, character in outside_strings(scalar.text):
         plain[at] = character

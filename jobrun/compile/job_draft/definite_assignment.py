@@ -137,7 +137,7 @@ class Summary:
         self.stops[target] = dict(state) if known is None else meet(known, state)
 
     def then(self, other: Summary, problems: list[FlowProblem]) -> None:
-        """Append a block's summary of assignments to this one: what it needs may be bound here."""
+        """Append a block's summary of assignments to this one, which may bind what it needs."""
         for name, place in other.needs.items():
             self.read((name,), place, problems)
         self.take_stops(other)

@@ -114,7 +114,7 @@ def _all_of(net: Steps | NetSpec) -> Steps:
 
 
 def all_steps(steps: Steps) -> Iterator[Step]:
-    """Yield the steps of a net for the table of nets, outer before inner."""
+    """Yield the steps of a net, outer before inner, to build the table of nets."""
     for step in steps:
         yield step
         for block in _blocks(step):

@@ -178,7 +178,7 @@ class _JobInference:
         return names
 
     def _at_epoch_boundary(self, node: str, names: Names) -> Names:
-        """Infer the types that all epochs of a job start with, without values."""
+        """Infer the types that all epochs of a job begin with; no constant values are assumed."""
         return {name: without_value(names.get(name, UNKNOWN)) for name in self._owned(node)}
 
     def _group(self, name: GroupName, node: str, start: Names) -> Names:

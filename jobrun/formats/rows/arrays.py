@@ -48,7 +48,7 @@ class Extent:
 
 
 def open_file(path: str, members: tuple[str, ...]) -> ArrayRows:
-    """Open arrays in an npy or npz file to read rows; see ``source.open_rows``."""
+    """Open arrays in an npy or npz file to read rows, as ``open_rows`` does for this format."""
     with Path(path).open("rb") as file:
         is_zip = file.read(2) == b"PK"
     if suffix_of(path) == ".npy" or not is_zip:

@@ -55,7 +55,7 @@ class _Known:
 
 
 def open_file(path: str, members: tuple[str, ...]) -> TableRows:
-    """Open a csv or tsv table to read rows; see ``source.open_rows``."""
+    """Open a csv or tsv table to read rows, as ``open_rows`` does for this format."""
     return TableRows(path, members)
 
 

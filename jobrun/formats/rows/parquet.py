@@ -22,7 +22,7 @@ _KEPT_BYTES = 256 << 20
 
 
 def open_file(path: str, members: tuple[str, ...]) -> ParquetRows:
-    """Open a parquet file to read rows; see ``source.open_rows``."""
+    """Open a parquet file to read rows, as ``open_rows`` does for this format."""
     arrow, file = _opened(path)
     return ParquetRows(path, members, file, arrow)
 

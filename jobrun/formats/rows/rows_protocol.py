@@ -39,10 +39,10 @@ class Rows(Protocol):
         """The columns that each row has, in the order of the request (protocol)."""
 
     def __len__(self) -> int:
-        """Return the number of rows."""
+        """Return the number of rows in the data file (protocol)."""
 
     def take(self, start: int, stop: int) -> Piece:
-        """Read rows ``start`` to ``stop`` of a data file, each column stacked in one array.
+        """Read rows ``start`` to ``stop`` of a data file, each column in one array (protocol).
 
         The memory is the caller's own.
 
@@ -51,7 +51,7 @@ class Rows(Protocol):
         """
 
     def pick(self, rows: Array) -> Piece:
-        """Read rows of a data file by number (int64, shape (n,)), in the order given."""
+        """Read rows of a data file by number (int64, shape (n,)), in the order given (protocol)."""
 
     def close(self) -> None:
         """Close the data file whose rows were read (protocol)."""

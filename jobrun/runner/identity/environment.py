@@ -102,7 +102,7 @@ def _blas_kernel() -> str:
 
 
 def _kernel_of(library: Any) -> str:
-    """Name the kernel that BLAS has chosen for this CPU; of MKL, which hides it, the version."""
+    """Name the kernel that BLAS has chosen for this CPU; for MKL, which hides it, the version."""
     if library.internal_api == "mkl":
         return f"mkl {library.version}"
     return str(getattr(library, "architecture", None) or "")

@@ -58,7 +58,7 @@ class MlflowListener:
             self._log_texts(one)
 
     def record(self, metrics: EpochMetrics) -> None:
-        """Log the metrics of an epoch."""
+        """Log the metrics of an epoch to the MLflow run."""
         self._log(_points(metrics))
         self._log_texts(metrics)
 
@@ -112,11 +112,11 @@ def _points(metrics: EpochMetrics) -> list[tuple[_Point, int]]:
 
 
 def _kept(value: float) -> float:
-    """Return a number as all stores of MLflow return it: the largest one in place of infinity."""
+    """Replace infinity by the largest number, which every store of MLflow returns unchanged."""
     # One object: NaN equals no other.
     return _NAN if math.isnan(value) else max(-_LARGEST, min(value, _LARGEST))
 
 
 def _plain(name: str) -> str:
-    """Replace the characters of a name that MLflow refuses."""
+    """Replace the characters of a metric's name that MLflow refuses."""
     return _NOT_ALLOWED.sub("_", name)

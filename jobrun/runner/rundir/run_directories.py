@@ -316,7 +316,7 @@ def _directories_called(name: str, run_dir: Path, job: str) -> Iterator[Path]:
 
 
 def _find_remembered(text: str, run_dir: Path) -> Run | None:
-    """Find the newest run of all, or of a job, without a list of all; None if that takes one."""
+    """Find the newest run of all, or of a job, that an index remembers; None without one."""
     job, slash, start = text.rpartition("/")
     if slash and start != LATEST:
         return None

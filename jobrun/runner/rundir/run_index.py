@@ -228,7 +228,7 @@ def _store(run_dir: Path, index: RunIndex, runs: dict[str, list[Any]]) -> None:
 
 
 def write_index(run_dir: Path, name: str, content: dict[str, Any]) -> None:
-    """Write an index of runs, which appears whole or not at all; that it cannot be is no fault."""
+    """Write the index of runs atomically; do nothing where the directory cannot be written."""
     beside = run_dir / f"{name}.{os.getpid()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -272,7 +272,7 @@ def stamp_jobs(run_dir: Path) -> dict[str, int]:
 
 
 def remember_newest(run_dir: Path, stamps: Mapping[str, int], runs: Iterable[IndexedRun]) -> None:
-    """Remember the newest of the runs of each job that has only such as could be read.
+    """Remember the newest run of each job in an index, unless one of its runs is unreadable.
 
     Args:
         run_dir: The directory of the runs.

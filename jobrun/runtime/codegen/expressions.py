@@ -116,7 +116,7 @@ class ExpressionBuilder:
         self._standing: dict[int, str] = {}
 
     def value_of(self, name: str, expr: e.Expr, spare: str = "") -> ast.expr:
-        """Build the syntax tree of an expression for a blob's new value; reuse ``spare``."""
+        """Build the syntax tree of an expression for a blob's new value, in ``spare``'s memory."""
         self._replaced = (expr, name, spare)
         made = self.of(expr)
         self._replaced = None

@@ -234,7 +234,7 @@ class Frame:
                 workspace.pop(name, None)
 
     def spare(self, workspace: Blobs, name: str) -> Value:
-        """Remove a blob through a frame for its memory; None if other threads may read it."""
+        """Remove a blob through a frame to reuse its memory; None if other threads may read it."""
         return workspace.pop(name, None) if self.run.is_alone else None
 
     def resolve_folder(self, folder: str) -> str:

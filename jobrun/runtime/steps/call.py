@@ -526,7 +526,7 @@ def _parts(target: str, result: Any, outputs: tuple[str, ...]) -> list[Any]:
 
 
 def _own_value(value: Any, blob: str, note_gaps: Callable[[str], None], kept: Parts) -> Value:
-    """Return the result of a ``call`` as the blob's own value, copied if anything else has it.
+    """Return the result of a ``call`` as the blob's own value, copied if other code refers to it.
 
     What something else has of it is added to ``kept``.
     """

@@ -240,7 +240,7 @@ class Worker:
         self._enqueue(number, lambda: self._session.read(node or self._node, names))
 
     def on_protect(self, number: int, tickets: tuple[Any, ...], keys: tuple[int, ...]) -> None:
-        """Let groups run in this worker while a save holds its state, as the master commands."""
+        """Let groups run in this worker while a save is written, on the master's command."""
         groups = [self._partitions[key].group for key in keys if key in self._partitions]
         self._enqueue(number, lambda: self._session.protect(tickets, groups))
 
@@ -262,7 +262,7 @@ class Worker:
         self.files.forget(token)
 
     def on_release(self, tickets: tuple[Any, ...]) -> None:
-        """Release the data behind save tickets in this worker, on the master's command."""
+        """Release the memory of a save in this worker, by its tickets, on the master's command."""
         self._session.release(tickets)
 
     def on_answer(self, number: int, outcome: tuple[bool, Any]) -> None:

@@ -79,7 +79,7 @@ class ExternalDeps:
         return self._items.values()
 
     def is_awaited(self, item: WorkItem) -> bool:
-        """Return whether a work item only waits for an external dependency: a task elsewhere."""
+        """Return whether a work item only waits for an external dependency, on another node."""
         return any(item is one for one in self._items.values())
 
     def items_for(self, task: str) -> list[WorkItem]:

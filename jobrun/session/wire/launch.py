@@ -84,16 +84,16 @@ class LocalProcess:
 
     @property
     def channel(self) -> SocketChannel:
-        """The master's end of the connection."""
+        """The master's end of the channel to the launched process."""
         return self._channel
 
     @property
     def pid(self) -> int:
-        """The process ID."""
+        """The ID of the launched process."""
         return self._process.pid
 
     def kill(self) -> None:
-        """Kill the process with SIGKILL."""
+        """Kill the launched process with SIGKILL."""
         self._process.kill()
 
     def abort(self) -> None:

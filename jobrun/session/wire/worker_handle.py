@@ -90,7 +90,7 @@ class WorkerHandle:
 
     @property
     def pid(self) -> int:
-        """The process ID."""
+        """The process ID of the worker that this handle controls."""
         return self._process.pid
 
     def send(self, *message: Any) -> None:

@@ -45,7 +45,7 @@ def object_adapter(*packages: str, immutable: bool = False, inner: bool = False)
 
 
 def object_tree(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Take a Python object apart by ``__reduce_ex__``: what makes it, and state and items.
+    """Convert a Python object by ``__reduce_ex__`` to what makes it, and its state and items.
 
     Raises:
         UnsavableError: It does not support that.

@@ -296,13 +296,13 @@ def is_makeable(value: Any) -> bool:
 
 
 def is_adapted(value: Any) -> bool:
-    """Return whether a value has an adapter that takes it apart and makes it again."""
+    """Return whether a value has an adapter that converts it to a tree and back."""
     adapter = find_adapter(type(value))
     return type(value) is UnboundValue if adapter is None else adapter.is_value
 
 
 def take_tree(adapter: Adapter, value: Any, path: Path = ()) -> Any:
-    """Take a value apart by its registered adapter; refuse what cannot be kept, with place.
+    """Convert a value to a tree by its registered adapter; refuse, with place, unsavable parts.
 
     Raises:
         UnsavableError: It has something that cannot be kept, or its adapter fails.

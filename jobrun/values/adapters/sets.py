@@ -72,7 +72,7 @@ class _Placeholder:
 
 
 def _tree(value: AnySet) -> Any:
-    """Take a set apart: items in an order that makes it again, and its table where needed.
+    """Convert a set to a tree: items in an order that rebuilds it, and its table where needed.
 
     Raises:
         UnsavableError: The table cannot be made again, or another process has other hashes.
@@ -105,7 +105,7 @@ def _tree(value: AnySet) -> Any:
 
 
 def _make(kind: type, tree: Any) -> Any:
-    """Make a set of a class from what ``_tree`` returned for one.
+    """Rebuild a set of a class from the tree that ``_tree`` returned.
 
     An item that does not have the slot of its hash is ``late``: it takes the slot of a placeholder
     that is removed, when all slots that it tries before are occupied.
@@ -139,7 +139,7 @@ def _make(kind: type, tree: Any) -> Any:
 
 
 def _check_hash(item: Any) -> None:
-    """Refuse an item whose hash is its address, or a set of which has such an item."""
+    """Refuse a set with an item, or a part of an item, whose hash is its address."""
     if isinstance(item, (tuple, frozenset)):
         for part in item:
             _check_hash(part)
@@ -190,7 +190,7 @@ def _read_table(value: AnySet) -> _Table | None:
 
 
 def _split(table: _Table) -> tuple[list[tuple[Any, int]], list[tuple[Any, int]]]:
-    """Return the items that have the slots of their hashes, and the others, each with its slot."""
+    """Split a set's items, each with its slot, into those in the slot of their hash and others."""
     parts: tuple[list[tuple[Any, int]], list[tuple[Any, int]]] = ([], [])
     for item, slot in zip(table.items, table.slots, strict=True):
         parts[hash(item) & (table.size - 1) != slot].append((item, slot))
