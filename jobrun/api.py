@@ -58,7 +58,7 @@ class Prepared:
         return (*loaded, *self.compiled.warnings)
 
     def warnings_in(self, session: str) -> tuple[Fault, ...]:
-        """Return the warnings of ``jobrun.prepare()`` that hold in a session, as ``ray:auto``."""
+        """Return those warnings of ``jobrun.prepare()`` that apply to a kind of session."""
         on_cluster = session.partition(":")[0] == "ray"
         return tuple(one for one in self.warnings if not (on_cluster and one.code == "W135"))
 
@@ -322,7 +322,7 @@ def expression(text: str) -> Expr:
 def _with_news(
     options: RunOptions, listener: Listener, act: Callable[[RunOptions, Listener], RunResult]
 ) -> RunResult:
-    """Run a job for ``import jobrun`` and send its notifications, unless another process does."""
+    """Run a job of the Python API, and notify its targets unless ``options.announce`` does."""
     if options.announce is not None:
         return act(options, listener)
     from jobrun.tools.python_notifications import PythonNews  # noqa: PLC0415 - what checks a spec needs none

@@ -28,7 +28,7 @@ class UploadBuilder(Protocol):
     """Builds the task groups that copy epochs to another place."""
 
     def build(self, epoch: int, store: CheckpointStore) -> TaskGroup:
-        """Build the task group that uploads an epoch, without tasks if it is there already.
+        """Build the task group that uploads an epoch; it has no tasks if the epoch is there.
 
         It runs at least once per epoch: a run that was killed before it went on runs it again.
 

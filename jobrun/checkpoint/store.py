@@ -106,7 +106,7 @@ class CheckpointStore(Protocol):
         """
 
     def check(self) -> None:
-        """Require that a checkpoint store is the one that was used first (store protocol).
+        """Require that a checkpoint store is the same one as at its first use (store protocol).
 
         Raises:
             EnvironmentFaultError: E390, it was removed or replaced, with all epochs in it.

@@ -73,7 +73,7 @@ class OneOf(click.Choice):  # type: ignore[type-arg]  # generic in newer release
     """A parameter type for one of several words, which suggests the nearest to a mistyped one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert a word, the text of an option of executing commands, to the one that it is.
+        """Convert the text of an option to the permitted word that it is; suggest the nearest.
 
         Raises:
             click.BadParameter: It is none of them.

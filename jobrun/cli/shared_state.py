@@ -62,7 +62,7 @@ class SharedState:
         return os.pread(self._stacks, _MOST_STACK_BYTES, 0).decode(errors="replace")
 
     def keep(self, pid: int) -> None:
-        """Record in shared state a process that the supervisor must spare after the child's end."""
+        """Record in shared state a process that the supervisor must not kill after the child."""
         self.write("keep", f"{self.read('keep')} {pid}")
 
     @property

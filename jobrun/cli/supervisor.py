@@ -83,7 +83,7 @@ def run_supervised(
     start_again: Callable[[str], None] | None = None,
     notify: Callable[[SharedState, int | None], None] = lambda _shared, _code: None,
 ) -> int:
-    """Run a command in a supervised child and return its exit code; returns in the child, too.
+    """Run a command in a supervised child; return its exit code, in parent and child alike.
 
     Only before any thread was started.
 
@@ -237,7 +237,7 @@ class _Supervisor:
             self._send(RELAYS.get(info.si_signo, info.si_signo))
 
     def _relay_quit(self) -> None:
-        """Relay SIGQUIT to the supervised child, unless it got the signal, too."""
+        """Relay SIGQUIT to the supervised child, unless the child received that signal itself."""
         wait_for_signal({signal.SIGCHLD}, _QUITTING_S)
         if not self._shared.stacks:
             self._send(signal.SIGQUIT)

@@ -88,7 +88,7 @@ def complete(job: Job) -> Compiled:
 
 
 def _compile(draft: JobDraft, faults: Faults) -> Compiled:
-    """Compile the draft of a job in stages, the pipeline; their faults are raised together."""
+    """Compile the draft of a job in stages, and raise the faults of the stages together."""
     analysed = _analyse(draft, faults)
     _check(draft, analysed, faults)
     conditions = _resolve_conditions(draft, analysed, faults)

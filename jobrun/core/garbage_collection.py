@@ -26,7 +26,7 @@ def collect_as_usual() -> None:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause garbage collection, and count what is made meanwhile as old.
+    """Pause garbage collection inside the block; treat the objects made there as old ones.
 
     Reading and compiling a spec make millions of small values and no cycles among them: to search
     them again and again, or once at the end, takes as long as making them.

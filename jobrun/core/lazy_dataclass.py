@@ -112,7 +112,7 @@ class _Generated:
         self.cls.__qualname__ = written.__qualname__
 
     def generate(self, name: str) -> None:
-        """Generate one attribute of a lazy dataclass, in place of the one that defers it."""
+        """Generate one method of a lazy dataclass, in place of the one that defers it."""
         with _LOCK:
             if isinstance(vars(self.cls)[name], _Deferred):
                 setattr(self.cls, name, _GENERATORS[name](self))
@@ -122,7 +122,7 @@ class _Generated:
         return list(getattr(self.cls, _FIELDS).values())
 
     def parts(self) -> dict[str, _Part]:
-        """Return what its constructor has to know of each field of a lazy dataclass."""
+        """Return, for each field of a lazy dataclass, what its generated constructor must know."""
         found: dict[str, _Part] = {}
         for base in self.written.__mro__[-1:0:-1]:
             if isinstance(lazy := vars(base).get(_LAZY_MARK), _Generated):

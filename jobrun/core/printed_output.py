@@ -175,7 +175,7 @@ class StandardStreams:
         self._looking: tuple[threading.Event, threading.Thread] | None = None
 
     def use_files(self, files: Sequence[OutputFile]) -> None:
-        """Use files for printed output that a watching process reads, too, after a crash."""
+        """Use files for printed output, so that a watching process can read it after a crash."""
         self._files = files
 
     def install(self) -> None:
@@ -463,7 +463,7 @@ class CollectingStream:
         return CollectingBuffer(self._target.buffer, self)
 
     def write(self, text: str) -> int:
-        """Write text to the wrapped stream, and add it to the lines of the call that runs here."""
+        """Write text to the wrapped stream, and add it to the printed lines of its call."""
         lines = _printing.get() if STREAMS.is_collecting else None
         if STREAMS.is_collecting:
             # What C code wrote before comes before it. A display that writes holds locks which
@@ -586,7 +586,7 @@ class OutputFile:
 
 
 def open_output_files() -> tuple[OutputFile, ...]:
-    """Open files for the standard descriptors: one for both where they lead to the same place.
+    """Open output files for stdout and stderr; a single one where both lead to the same place.
 
     None where the system has no such files, limits the size of files (``ulimit -f``), which would
     hold for these, or allows so few open files (``ulimit -n``) that the run needs each itself.

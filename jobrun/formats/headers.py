@@ -53,7 +53,7 @@ def require_file(path: str) -> None:
 
 
 def members(path: str) -> tuple[str, ...]:
-    """Return the names of a data file's members from its header; () for a single array.
+    """Return the names of a data file's members from its header; none for a single array.
 
     Raises:
         EnvironmentFaultError: The file is missing, damaged, or of an unknown format.
@@ -435,7 +435,7 @@ def _leaves(descr: Any) -> Iterator[str]:
 
 
 def _fields(descr: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
-    """Yield name, dtype and further axes of the nested fields right inside a record's ``descr``."""
+    """Yield name, dtype and further axes of each nested field of a record's ``descr``."""
     if isinstance(descr, str):
         return
     for one in descr:

@@ -340,7 +340,7 @@ def shape_text(shape: Shape) -> str:
 
 
 def clash(left: int | None, right: int | None) -> bool:
-    """Return whether the lengths of two arguments of a call are both known and differ."""
+    """Return whether the lengths of two arguments of a call are known and differ."""
     return left is not None and right is not None and left != right
 
 

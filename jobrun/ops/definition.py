@@ -108,7 +108,7 @@ class OpDef:
 
     @property
     def parameters(self) -> Signature:
-        """The parsed signature of the defined operator."""
+        """The parameters of the defined operator, parsed from its signature."""
         return parse_signature(self.signature)
 
     @property
@@ -271,7 +271,7 @@ class Signature:
         return self.positional[self.unnamed :] + self.named
 
     def too_many(self, count: int) -> bool:
-        """Return whether so many positional arguments exceed this operator signature."""
+        """Return whether an operator signature has fewer parameters than positional arguments."""
         return not self.variadic and count > len(self.positional)
 
     def missing(self, count: int, keywords: Iterable[str]) -> tuple[str, ...]:

@@ -126,7 +126,7 @@ def run_new(
     listener: Listener,
     warnings: tuple[Fault, ...] = (),
 ) -> RunResult:
-    """Run the first ``Invocation`` of a new run, whose lock is held and ``run.json`` written.
+    """Run the first ``Invocation`` of a new run, after its lock and ``run.json`` were made.
 
     Raises:
         JobrunError: It did not end in good order; ``run.json`` says so too.
@@ -494,7 +494,7 @@ def _build_resume_point(
 
 
 def _count_starts(before: RunRecord, plan: RecoveryPlan) -> int:
-    """Count the invocations, up to the one that starts now, that began after the same epoch."""
+    """Count the invocations so far, the present one included, that began after the same epoch."""
     # A run that ended in good order has done what it was asked for.
     died = before.status in ("running", "failed")
     return before.starts + 1 if died and before.started_after == plan.epoch else 1
@@ -548,7 +548,7 @@ MOST_TASKS = 500
 
 
 def task_facts(job: Job) -> tuple[TaskFacts, ...]:
-    """Return facts about a job's tasks for an invocation's first event; none if too many."""
+    """Return facts about a job's tasks for an invocation's first event; none of too many tasks."""
     found = tuple(
         TaskFacts(group.name, task.name, task.node, task.needs)
         for group in job.groups

@@ -133,7 +133,7 @@ class RunMetadata:
             apply_entry(self.entry, self.root, self._journal, self._run, listen)
 
     def _planned(self, wanted: int | None) -> RecoveryPlan:
-        """Let ``RunMetadata`` plan which epoch it answers; again if one was deleted meanwhile."""
+        """Let ``RunMetadata`` plan which epoch it answers; repeat that if the epoch was deleted."""
         for _ in retry_attempts():
             self._said = self._acknowledged(wanted)
             with contextlib.suppress(_EpochGoneError):
@@ -218,7 +218,7 @@ class CheckedHandler:
 
 
 def choose_epoch(own: RunMetadata, other: CheckedHandler | None, wanted: int | None) -> Chosen:
-    """Ask both metadata handlers, the run's own and a foreign one, which epoch to continue from.
+    """Ask the run's own metadata handler and a foreign one from which epoch to continue.
 
     Another handler's word counts before the user's, and both before the run's own; the run's
     own decides whether that epoch can be used.

@@ -58,7 +58,7 @@ def gate_of(block: Block, frame: Frame) -> Snapshot | None:
 
 
 def raise_explained(error: Exception, block: Block, frame: Frame) -> NoReturn:
-    """Raise a step's error explained as a fault; a cancel or an explained error as it is.
+    """Raise a step's error, explained as a fault unless it is a cancel or explained already.
 
     Raises:
         JobrunError: The fault, which says where.

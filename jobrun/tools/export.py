@@ -107,7 +107,7 @@ def export(
 
 
 def require_free_path(path: Path, mend: str = "name another one") -> None:
-    """Refuse to export to a path that something has already."""
+    """Refuse to export to a path at which a file exists already."""
     if path.is_symlink() or path.exists():
         raise UsageError.of("E434", f"{path} already exists", mend)
 

@@ -53,7 +53,7 @@ class Loan:
     _copied: tuple[Value, Value] | None = None
 
     def change(self) -> Path | None:
-        """Return the first place at which the borrower changed what was lent, or None."""
+        """Return the first place at which a callable changed a value lent to it, or None."""
         if self._copied is not None:
             return None if same_bits(*self._copied) else ()
         for container, path, before in self._inside:
@@ -70,7 +70,7 @@ class Loan:
 
 
 def lend(value: Value) -> Loan:
-    """Lend a container or a counter to code that may only read it; changes are detected later.
+    """Lend a container or counter to a callable that must not change it; detect changes later.
 
     Raises:
         TaskFailedError: E202, something in it is of a kind that no blob can hold.
@@ -191,7 +191,7 @@ def _inside(container: Any) -> list[Any]:
 
 
 def _difference(container: Any, before: list[Any]) -> Path | None:
-    """Return the place at which a lent container has changed, or None."""
+    """Compare a lent container with its contents before; return the place of a change, or None."""
     now = _inside(container)
     if len(now) == len(before) and all(map(is_, now, before)):
         return None

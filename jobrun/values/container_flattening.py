@@ -524,7 +524,7 @@ def _packed(items: Any) -> np.ndarray[Any, Any] | None:
 
 
 def _versions(metadata: Any, path: Path) -> list[Any]:
-    """Flatten the versions of parts (``_metadata``) in a container that is a state dict."""
+    """Flatten the versions of parts (``_metadata``) that a container, a state dict, has."""
     form = [[part, dict(facts)] for part, facts in dict(metadata).items()]
     try:
         same = json.loads(json.dumps(form, allow_nan=False)) == form

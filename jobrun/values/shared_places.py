@@ -94,7 +94,7 @@ def find_overlapping(
 
 
 def _held_memory(place: Path, value: Any) -> Iterator[_Memory]:
-    """Iterate over the memory of a value whose adapter copies it."""
+    """Iterate over the memory of a value of an adapter, to compare its addresses."""
     adapter = find_adapter(type(value))
     if adapter is None or adapter.memory is None:
         return
@@ -144,7 +144,7 @@ def find_shared_parts(roots: Mapping[str, Any]) -> tuple[list[Pair], list[tuple[
 
 
 def render_place(place: Path) -> str:
-    """Render the place in a blob's value at which something is shared: ``'k'.random_state``."""
+    """Render the place of a shared part in a blob's value, such as ``'k'.random_state``."""
     name, *steps = place
     return ".".join((f"'{name}'", *steps))
 

@@ -25,7 +25,7 @@ digest: Callable[[Any], bytes] = xxhash.xxh3_128_digest
 
 
 def block_count(tail: int) -> int:
-    """Return how many digested blocks a file has before its tail, which begins at this byte."""
+    """Return how many digest blocks a checkpoint file has whose tail begins at this byte."""
     return -(-(tail - USER_BLOCK) // BLOCK_BYTES)
 
 

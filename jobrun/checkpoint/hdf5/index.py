@@ -107,7 +107,7 @@ def index_span(parts: Parts) -> tuple[int, int]:
 
 
 def require_parts(header: Header) -> Parts:
-    """Return where a file's index and tail lie, to parse them; refuse places outside the file.
+    """Return where a file's index and tail are; refuse places outside of the file.
 
     Raises:
         StructureError: They do not fit into it, or overlap.

@@ -122,7 +122,7 @@ def render_contiguous_layout(size: int) -> tuple[bytes, int]:
 def render_chunked_layout(
     chunk: tuple[int, ...], itemsize: int, filters: bytes
 ) -> tuple[bytes, int]:
-    """Render HDF5 fill value, filters and layout of chunks, with their address's offset."""
+    """Render HDF5 messages of a chunked dataset; return where in them the address goes."""
     fill = render_message(0x05, _FILL_CHUNKED, 1)
     pipeline = render_message(0x0B, filters, 1)
     body = struct.pack("<BBBQ", 3, 2, len(chunk) + 1, UNDEFINED)
@@ -214,7 +214,7 @@ def _render_local_heap(names: Sequence[bytes], address: int) -> tuple[bytes, Num
 def _render_symbol_nodes(
     offsets: Numbers, addresses: Numbers, leaf_k: int
 ) -> tuple[list[bytes], list[int]]:
-    """Render the bytes of HDF5 symbol table nodes; return them and the heap offsets between."""
+    """Render HDF5 symbol table nodes; return them, and the heap offsets that separate them."""
     most = 2 * leaf_k
     nodes: list[bytes] = []
     keys = [0]

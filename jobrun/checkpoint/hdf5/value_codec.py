@@ -79,7 +79,7 @@ def encode(value: Value, name: str) -> Coded:
 
 
 def decode(kind: str, dtype: str, array: Array, order: AxisOrder = ()) -> Value:
-    """Decode an array that HDF5 held into the blob's value; arrays own their memory.
+    """Decode an array that HDF5 held to the blob's value, whose arrays own their memory.
 
     Args:
         kind: As stored.

@@ -223,7 +223,7 @@ class _Loading:
         return self._values
 
     def _blocks(self) -> list[range]:
-        """Choose which runs of the file's blocks this load reads: all, if it loads all blobs."""
+        """Choose which ranges of the file's blocks a load reads: all, if it loads all blobs."""
         if self._is_whole:
             return [range(self._file.parts.blocks)]
         is_wanted = np.zeros(self._file.parts.blocks + 2, np.int8)

@@ -47,7 +47,7 @@ class RowSpans:
         return range(int(low), int(high))
 
     def runs(self, places: range) -> list[range]:
-        """Split index rows, for a partial read, into runs of one type with adjacent data."""
+        """Split blobs, for a partial read, into runs of one type whose data are adjacent."""
         here = slice(places.start, places.stop)
         types, begin, end = self._types[here], self.begin[here], self.end[here]
         cuts = np.flatnonzero((types[1:] != types[:-1]) | (begin[1:] != end[:-1])) + 1
@@ -89,7 +89,7 @@ class PortionReader:
         return len(self._placed.touching(begin, end)) + len(self._other.touching(begin, end))
 
     def read(self, blocks: range) -> None:
-        """Read and verify a portion of the file: some of its blocks.
+        """Read some blocks of a portion of the file, and verify them.
 
         Raises:
             CheckpointError: One is damaged.
@@ -137,7 +137,7 @@ class PortionReader:
         return starts, pieces, between
 
     def take_halves(self) -> None:
-        """Load the blobs that two portions of the file share, once all portions are read."""
+        """Load the blobs whose data lie in two portions of the file, once all portions are read."""
         for row, data in self._halves.items():
             self._take([row], data)
 

@@ -88,7 +88,7 @@ class StateFile:
         return userblock.sha256(self._block)
 
     def require_digest(self, digest: str) -> None:
-        """Refuse as damaged an open checkpoint file whose digest is not the one in its manifest."""
+        """Refuse as damaged an open checkpoint file whose digest differs from its manifest's."""
         if digest and digest != self.digest:
             raise damaged_error(self.path, "its checksum is not the one in the manifest")
 

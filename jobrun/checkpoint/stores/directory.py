@@ -295,12 +295,12 @@ def epoch_name(epoch: int) -> str:
 
 
 def _is_small(directory: Path) -> bool:
-    """Return whether an epoch directory is too small for the store to keep its files for reuse."""
+    """Return whether an epoch directory is too small for its files to be reused by the store."""
     return sum(facts.st_size for facts in _facts_of(directory).values()) < _LEAST_REUSED_BYTES
 
 
 def _facts_of(directory: str | Path) -> dict[str, os.stat_result]:
-    """Return the facts of all files in an epoch's directory by name, not following links."""
+    """Return the ``stat`` of each file in an epoch's directory by name, not following links."""
     with os.scandir(directory) as entries:
         return {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
 
@@ -322,7 +322,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def leftover_name(kind: str, epoch: int) -> str:
-    """Return a new name in a directory store, which ``DirectoryStore.sweep`` removes."""
+    """Return an unused name in a directory store, which ``DirectoryStore.sweep`` will remove."""
     return f".{kind}-{epoch_name(epoch)}-{os.getpid()}-{secrets.token_hex(4)}"
 
 

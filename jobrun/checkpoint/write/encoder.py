@@ -68,7 +68,7 @@ class _Gathered:
     shape: tuple[int, ...]
 
     def takes(self, place: int, entry: Entry, dtype: DType | None) -> bool:
-        """Return whether a small blob continues the adjacent ones that are encoded together."""
+        """Return whether a small blob can be encoded together with those gathered before it."""
         return (
             self.first + self.count == place
             and entry.size_bytes == self.size_bytes
@@ -193,7 +193,7 @@ class FileEncoder:
         epoch: int,
         known: PreviousFile | None = None,
     ) -> EncodedFile:
-        """Encode an epoch's arrays into the block writer; return what is still to be written."""
+        """Encode an epoch's arrays into the block writer; return what must be written last."""
         known = known or PreviousFile()
         if self._front is not None:
             filling.put(self._front)
@@ -338,7 +338,7 @@ def _coded(value: Value, name: str) -> Coded:
 
 
 def _put(filling: BlockWriter, array: Array, same: Sequence[bytes]) -> None:
-    """Encode an array in C order into the file as it is, one in another order by portions."""
+    """Encode an array into the file: as a whole in C order, in portions in any other order."""
     if array.flags.c_contiguous:
         filling.put(flat_bytes(array), same)
         return

@@ -206,7 +206,7 @@ class NodeWriter:
         return _Written(block, filled.end, digests, handed_bytes + len(block), sync_s)
 
     def _shared(self, descriptor: int, save: _Save) -> Sequence[bytes]:
-        """Start the file that the node's writer writes now as a reflink copy of the one before it.
+        """Start a node's new file as a reflink copy of the file that its writer wrote before.
 
         Returns the digests of the blocks; empty without such a copy.
 

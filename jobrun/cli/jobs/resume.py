@@ -125,7 +125,7 @@ def _other_spec(
 def print_forecast(
     run: Run, loaded: Authored | None, options: RunOptions, shell: Shell, *, as_json: bool
 ) -> int:
-    """Print the forecast of ``jobrun resume --dry-run``; return 0, or the code of a refusal.
+    """Print the forecast of ``jobrun resume --dry-run``; return 0, or the refusal's exit code.
 
     Args:
         run: The run.

@@ -114,7 +114,7 @@ class MissingBlobs:
     def _explain_other_task(
         self, view: NodeView, task: TaskDraft | None, position: int | None, name: str
     ) -> _Explanation | None:
-        """Explain that another task makes the missing blob, in a workspace both have."""
+        """Explain that another task makes the missing blob, in a workspace that it shares."""
         if view.shared_scope(name) is None:
             return None
         others = (other for other in self._writers.get(name, []) if other is not task)

@@ -28,7 +28,7 @@ class QueueEnds:
 
 
 def find_queue_ends(group: GroupDraft) -> dict[str, QueueEnds]:
-    """Find both ends of every queue of a group: the tasks that write to it and read from it."""
+    """Find the tasks that write to each queue of a group, and those that read from it."""
     found: dict[str, QueueEnds] = {}
     for task in group.tasks:
         records = task.records
@@ -50,7 +50,7 @@ def must_run_concurrently(group: GroupDraft, first: int, second: int) -> bool:
 def check_pipelines(
     groups: Mapping[GroupName, GroupDraft], queues: Sequence[Queue], faults: Faults
 ) -> None:
-    """Check the queues of a job and the tasks at their ends, for deadlocks too."""
+    """Check the queues of a job, the tasks that write and read them, and deadlocks among them."""
     ends = {name: find_queue_ends(group) for name, group in groups.items()}
     used = {name for found in ends.values() for name in found}
     for queue in queues:

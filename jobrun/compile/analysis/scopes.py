@@ -134,7 +134,7 @@ def _global_names(task: TaskDraft) -> set[str]:
 
 
 def _is_temporary(task: TaskDraft, name: str) -> bool:
-    """Return whether a name needs no scope outside its task: it is surely deleted by the end."""
+    """Return whether a name needs no scope outside its task, as the task surely deletes it."""
     total = task.flow.total
     return total.end.get(name) is Status.GONE and name not in total.needs
 

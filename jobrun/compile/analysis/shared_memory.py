@@ -367,7 +367,7 @@ def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
 
 
 def _find_stale(point: _Point, pair: Pair) -> str:
-    """Return, where a point changes one blob of a pair, the other: shared memory changes it too."""
+    """Return, where a point changes one blob of a pair, the other one, which shares its memory."""
     first, second = pair
     if first in point.changes:
         return second

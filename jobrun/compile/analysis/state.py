@@ -50,7 +50,7 @@ class _Name:
 
 
 def find_state(views: Mapping[str, NodeView], faults: Faults) -> dict[str, KeptNames]:
-    """Find state and constants per node; add faults for names that init may or may not leave."""
+    """Find the state and constants of each node; add faults for names that init may not leave."""
     return {node: _classify(view, faults) for node, view in views.items()}
 
 

@@ -32,7 +32,7 @@ def find_inexactness(
 
 
 def add_probes(found: Exactness, stop: Iterable[StopCondition], *more: Probe) -> Exactness:
-    """Add why conditions and metrics make the job inexact, to the reasons of its groups."""
+    """Add to the reasons why a job is inexact those of its conditions and metrics."""
     reasons = dict.fromkeys(found.reasons)
     for probe in (*(one.probe for one in stop if isinstance(one, StopWhen)), *more):
         reasons |= dict.fromkeys(_expression_reasons(probe.parts, probe.path))

@@ -158,7 +158,7 @@ class Summary:
 
 
 def meet(left: _State, right: _State) -> _State:
-    """Join the status of names on two paths: bound definitely only if on both."""
+    """Join the status of names on two paths: a name is definitely bound only if on both paths."""
     met: _State = {}
     for name in left.keys() | right.keys():
         one, two = left.get(name), right.get(name)

@@ -88,7 +88,7 @@ class TaskOrder:
 
 
 def sort_topologically(needs: Sequence[tuple[int, ...]]) -> tuple[list[int], list[int]]:
-    """Sort tasks into an order after their needs, ties in spec order; return cycles too."""
+    """Sort tasks into an order after their needs, in spec order where free; return cycles."""
     waiting = [len(set(one)) for one in needs]
     followers: list[list[int]] = [[] for _ in needs]
     for task, one in enumerate(needs):

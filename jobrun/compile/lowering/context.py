@@ -28,7 +28,7 @@ class Context:
     nodes: NodeNames = field(default_factory=lambda: NodeNames(Cluster(())))
 
     def place(self, path: str, *spec_path: str | int) -> Place:
-        """Return the place in the spec that is being lowered, of a step or task with this path."""
+        """Return the place in the lowered spec of the step or task that has this path."""
         return Place(path, self.source.at(spec_path))
 
     def at(self, *spec_path: str | int) -> Place:

@@ -185,7 +185,7 @@ class StepInference:
         return self._frames[-1]
 
     def _leave(self) -> None:
-        """End a block of steps in type inference; what it binds counts around it, too."""
+        """End a block of steps in type inference; keep the types that it binds after the block."""
         ended = self._frames.pop()
         around = self._frames[-1].before
         for name, known in ended.before.items():

@@ -36,7 +36,7 @@ def _joint(parts: list[Known]) -> Shape:
 
 
 def _one_dtype(parts: list[Known]) -> str:
-    """Infer, for the type rule of indexing with ``select``, the one dtype of its choices."""
+    """Infer the one dtype of all choices, for the type rule of the index function ``select``."""
     dtypes = {one.dtype for one in parts}
     if len(dtypes) != 1 or any(one.weak is not False for one in parts):
         raise UnclearError

@@ -135,7 +135,7 @@ def _matrix(shape: Shape) -> Shape:
 
 
 def _squares(name: str, *results: tuple[Callable[[str], str], int]) -> Rule:
-    """Build the rule of a function of linear algebra on square matrices, from dtypes and ranks."""
+    """Build the type rule of functions of linear algebra on square matrices."""
 
     def rule(given: Arguments) -> Known | tuple[Known, ...]:
         known = given.array(name)

@@ -182,14 +182,14 @@ def hide_secrets(words: Iterable[str], present: Authored) -> tuple[str, ...]:
 
 
 def needs_recording(run: Run, present: Authored) -> bool:
-    """Return whether an authored job differs from the one in the run's ``spec/``."""
+    """Return whether an authored job differs from the recorded one in the run's ``spec/``."""
     if digest_authored(present) != run.record.spec_digest:
         return True
     return isinstance(present, LoadedSpec) and not is_as_recorded(run)
 
 
 def check_record(present: Authored, run: Run | None = None) -> tuple[Fault, ...]:
-    """Check the authored job against its record: warn of changed files (W185) or record (W186)."""
+    """Check the authored job against its record; warn of changed files (W185) or record (W186)."""
     if not isinstance(present, LoadedSpec):
         return ()
     notes = tuple(fault for fault in present.warnings if fault.code == "W185")
@@ -233,7 +233,7 @@ def require_spec(run: Run) -> None:
 
 
 def find_changes_since(run: Run, present: Authored) -> tuple[Change, ...]:
-    """Find how an authored job differs from the one that the run last ran.
+    """Find how an authored job differs from the recorded job, which the run last ran.
 
     Raises:
         UsageError: The run was made from a spec and the present job was not, or the other way.

@@ -249,7 +249,7 @@ class JobRunner:
         return replace(progress, stopping=self._stopping(progress))
 
     def _require_more_epochs(self, progress: Progress) -> None:
-        """Refuse to begin a loop with the state of another run that is to stop at once.
+        """Refuse to begin the loop of a fork whose stop conditions hold in its first state.
 
         Raises:
             UsageError: E382, a stop condition holds.

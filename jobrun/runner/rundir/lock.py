@@ -78,7 +78,7 @@ class RunLock:
 
     @classmethod
     def acquire(cls, run: Path) -> Self:
-        """Take the run's lock, at once or not at all.
+        """Lock a run; raise ``LockedError`` at once if a live process holds its lock.
 
         A lock file that is replaced while we take it is not the lock: the inode we hold
         must be the one the name leads to.
@@ -148,7 +148,7 @@ class RunLock:
         self._sign()
 
     def _lock_directory(self) -> None:
-        """Lock the run's directory itself, and a lock file that no copy of it has too.
+        """Lock the run's directory itself, and a lock file that no copy of the directory has.
 
         A snapshot of hard links (``cp -al``) has the same lock file, but a directory of its own.
 

@@ -78,7 +78,7 @@ class Run:
 
     @property
     def unfinished(self) -> bool:
-        """Whether this run directory has something left that ``resume`` can continue."""
+        """Whether the run in this directory is unfinished, so that ``resume`` can continue it."""
         return self.record.resumable and self.record.status != "finished"
 
     @property

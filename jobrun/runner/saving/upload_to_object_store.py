@@ -147,7 +147,7 @@ class BackgroundUploader:
         self._thread: threading.Thread | None = None
 
     def held(self) -> frozenset[int]:
-        """Return the epochs that are being uploaded and may not be deleted meanwhile."""
+        """Return the epochs that are being uploaded, which may not be deleted."""
         with self._change:
             return frozenset({self._busy_with} - {-1})
 

@@ -145,7 +145,7 @@ def as_item_of(container: Value, value: Value) -> Value:
 def update_item(
     container: Value, index: Any, change: Callable[[Any, Any], Any], value: Any
 ) -> None:
-    """Coerce both operands of ``container[index] op= value`` at run time, and store the result.
+    """Coerce the operands of ``container[index] op= value`` at run time; store the result.
 
     Raises:
         TaskFailedError: E248, the part is a list.
@@ -310,7 +310,7 @@ def attribute_ndim(value: Value) -> int:
 
 
 def attribute_dtype(value: Value) -> np.dtype[Any]:
-    """Coerce a value and return its ``dtype`` in generated code; of a Python scalar, too."""
+    """Coerce a value, a Python scalar too, and return its ``dtype`` in generated code."""
     return value.dtype if isinstance(value, np.ndarray) else np.asarray(value).dtype
 
 

@@ -84,7 +84,7 @@ class BoundedQueue(ABC):
         self._waited_s = [0.0, 0.0]
 
     def put(self, number: int, values: Values | None, scope: CancelScope) -> bool:
-        """Put a record into the queue, or None as the record of that number; wait for room.
+        """Put a numbered record into the queue, None to skip a number; wait while it is full.
 
         Returns:
             False when no reader is left: the record is dropped.

@@ -106,7 +106,7 @@ class ReaderSource:
         return tuple(one.place for one in leaves)
 
     def enter(self, records: int, gone: tuple[tuple[int, int], ...]) -> None:
-        """Resume a task's reader after so many records of its run; call before ``begin``."""
+        """Resume a task's reader after a number of records of its run; call before ``begin``."""
         self._records, self._gone = records, gone
 
     def begin(self, frame: Frame) -> None:

@@ -49,7 +49,7 @@ class Position:
         return cls(passes, records, rows, finished, part, parts, length)
 
     def after(self, records: int, rows: int) -> Position:
-        """Return the reader's position after so many more records and rows."""
+        """Return the position that a reader has after more records and rows."""
         return replace(self, records=self.records + records, rows=self.rows + rows)
 
     def row(self) -> list[int]:

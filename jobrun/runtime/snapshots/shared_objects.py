@@ -170,7 +170,7 @@ def _changed_sharing(found: SharedParts, allowed: SharedParts) -> Fault | None:
 
 
 def _unrestored_sharing(found: SharedParts, objects: Mapping[str, Any]) -> Fault | None:
-    """Reload states of objects that share parts; return a fault if they share less afterwards."""
+    """Reload states of objects that share parts; return a fault if their sharing then differs."""
     fault = found.fault()
     if fault is None:
         return None

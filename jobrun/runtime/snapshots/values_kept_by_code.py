@@ -37,7 +37,7 @@ _WITHOUT_PARTS: frozenset[type] = frozenset({bool, int, float, complex, str, byt
 
 
 def find_kept(value: Value, *, is_kept: bool, arrays: bool = True) -> Parts:
-    """Find the outermost parts of a value to which something outside of it refers.
+    """Find the outermost parts of a blob's value to which code outside of it refers.
 
     Args:
         value: The value.
@@ -75,7 +75,7 @@ class _Found:
 
 
 def _is_view(value: Any) -> bool:
-    """Return whether an array is a view of something that may change."""
+    """Return whether an array is a view of memory that other code may change."""
     return isinstance(value, np.ndarray) and not isinstance(value.base, bytes | None)
 
 
@@ -289,7 +289,7 @@ def _changed_error(blob: str, part: _Part, when: str) -> TaskFailedError:
 
 
 def is_watched(value: Value) -> bool:
-    """Return whether a value is one of which a callable may keep something mutable."""
+    """Return whether callables may keep mutable parts of a value, which must be watched."""
     if isinstance(value, np.ndarray):
         return not value.dtype.hasobject
     adapter = find_adapter(type(value))

@@ -50,7 +50,7 @@ class ProcessState:
 
     @contextlib.contextmanager
     def preserve(self) -> Iterator[None]:
-        """Restore process state on exit: standard streams as at entry, the rest as at first."""
+        """Restore the process's state after tasks ran: standard streams, and what tasks may set."""
         streams = _streams()
         self._runs += 1
         # Not each time: it takes as long as a small epoch. At runs 1, 2, 4, 8, …

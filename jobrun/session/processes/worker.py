@@ -380,7 +380,7 @@ class PartitionRun:
         )
 
     def notify_task_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Report from inside a worker to the master that a task ended on all its nodes here."""
+        """Report from inside a worker to the master that a task ended on all its local nodes."""
         with self._lock:
             made = self._made.setdefault(task, {})
             made.update(outputs)
@@ -394,7 +394,7 @@ class PartitionRun:
         self._worker.send("failing", self.number)
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue | None:
-        """Open, inside a worker, its end of a queue that other nodes use too; None if none do."""
+        """Open a worker's end of a queue that nodes of other workers use; None if none do."""
         if plan.key not in self._queues:
             return None
         return RemoteQueue(

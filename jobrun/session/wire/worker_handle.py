@@ -246,4 +246,4 @@ class WorkerProcess(Protocol):
         """Free what the master holds of a worker process that has ended (worker protocol)."""
 
     def connect_peer(self, asker: str, owner: str, other: Any) -> None:
-        """Connect this process, which asks, with the owner of blobs ``other`` (worker protocol)."""
+        """Connect a process with another one, to request blobs from it (worker protocol)."""

@@ -24,7 +24,7 @@ _LEAVE = "the file is unchanged"
 
 
 def format_file(path: str) -> tuple[str, str]:
-    """Format the text of a spec file: return it as it is, and with its keys in order.
+    """Format the text of a spec file: return the present text, and the one with ordered keys.
 
     Raises:
         SpecError: It cannot be read, is not valid YAML, or E420.
@@ -183,7 +183,7 @@ class EntryMover:
         self._lines = text.split("\n")
 
     def whole(self, tree: Tree, kind: Kind) -> str:
-        """Move the entries of all mappings in a YAML text to their order; return the whole text.
+        """Render the whole YAML text with the entries of all mappings moved to their order.
 
         Raises:
             SpecError: E420, an entry that has to move cannot.
