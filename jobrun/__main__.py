@@ -57,7 +57,7 @@ def _is_supervised(given: Sequence[str]) -> bool:
 
 
 def _fix_hash_seed() -> None:
-    """Start the entry point ``__main__.py`` again where ``PYTHONHASHSEED`` is random, with 0."""
+    """Start ``__main__.py`` again with ``PYTHONHASHSEED=0``, where that variable is random."""
     if os.environ.get("PYTHONHASHSEED", "random") in {"", "random"} and _can_start_again():
         start_again("0")
 

@@ -122,7 +122,7 @@ def upload_group(manifest: Manifest, directory: str, target: str, node: str) -> 
 
 
 def _staged_name(manifest: Manifest) -> str:
-    """Return the staging name of an epoch's upload, always the same, so that a later try continues.
+    """Return the staging name of an epoch's upload, the same each time: a later try continues it.
 
     Of the form that a store takes for a leftover, and removes.
     """

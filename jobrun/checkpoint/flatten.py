@@ -26,7 +26,7 @@ MOST_LEVELS = 800
 
 
 def flatten_value(name: str, value: Value) -> dict[str, Value]:
-    """Flatten a container or an ``ObjectState`` into its leaves by name; they share its memory.
+    """Flatten a container or an ``ObjectState`` to its leaves by name, which share its memory.
 
     Raises:
         TaskFailedError: E241, something in it cannot be kept; named with its place.

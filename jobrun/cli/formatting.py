@@ -92,7 +92,7 @@ def render_json(content: Mapping[str, Any]) -> str:
 
 
 def shorten_path(path: str) -> str:
-    """Format a path for command output: relative to the working directory; a URL stays."""
+    """Format a path for command output, relative to the working directory; keep a URL."""
     if "://" in path:
         return path
     try:

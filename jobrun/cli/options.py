@@ -245,7 +245,7 @@ def json_option(function: Function) -> Function:
 
 
 def choose_form(form: str, *, as_json: bool) -> str:
-    """Combine ``--format`` with ``--json``, which is short for ``--format json``.
+    """Return the output form of a command from ``--format`` and ``--json``, its short form.
 
     Raises:
         UsageError: E404, both are given and differ.

@@ -153,7 +153,7 @@ def _write(stream: TextIO | None, text: str) -> None:
 
 
 def _silence(stream: TextIO | None) -> None:
-    """Redirect a stdout or stderr that fails to the null device, with what is still buffered."""
+    """Redirect stdout or stderr, once it fails, to the null device with what is buffered."""
     if stream is None or stream.closed:
         return
     null = os.open(os.devnull, os.O_WRONLY)

@@ -139,7 +139,7 @@ def _line(fault: Fault) -> str:
 
 
 def errors_only(faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    """Return the errors among faults without the warnings: what a ``JobrunError`` is made of."""
+    """Return the errors among faults without the warnings, to build a ``JobrunError``."""
     return tuple(fault for fault in faults if fault.severity == "error")
 
 

@@ -205,7 +205,7 @@ class StandardStreams:
                         setattr(sys, name, stream)
 
     def stop_collecting(self) -> None:
-        """Stop collecting printed lines in a forked process; they still reach the terminal."""
+        """Stop collecting printed lines in a forked process, whose output reaches the terminal."""
         self.is_collecting = False
         # Its parent reads them, and shows what the descriptors get.
         self._captures = []
@@ -372,7 +372,7 @@ class _Capture:
         return text
 
     def close(self) -> None:
-        """Stop capturing printed output: let descriptors lead to where they led before."""
+        """Stop capturing printed output, and restore the descriptors."""
         self.flush()
         for number, kept in self.kept.items():
             os.dup2(kept, number)
@@ -419,7 +419,7 @@ def take_left_output(files: Iterable[OutputFile]) -> list[LeftOutput]:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write printed output to a terminal or pipe; what that does not take is lost."""
+    """Write printed output to a terminal or pipe; drop what that does not take."""
     view = memoryview(data)
     with contextlib.suppress(OSError):
         while view:
@@ -454,7 +454,7 @@ class CollectingStream:
 
     @property
     def _target(self) -> Any:
-        """What printed text goes to: in a forked process, a descriptor that its parent reads."""
+        """Where printed text goes; in a forked process, the descriptor that its parent reads."""
         return self._shown if STREAMS.is_collecting else self._stream
 
     @property
@@ -552,14 +552,14 @@ class OutputFile:
         return b"".join(parts)
 
     def rewind(self) -> None:
-        """Read from the beginning if a program has emptied the file: ``> /dev/stderr`` does."""
+        """Read the output file from its beginning if a program emptied it (``> /dev/stderr``)."""
         size_bytes = os.fstat(self.reading).st_size
         if size_bytes < os.lseek(self.reading, 0, os.SEEK_CUR):
             os.lseek(self.reading, 0, os.SEEK_SET)
             self._freed_bytes = 0
 
     def decode(self, data: bytes) -> str:
-        """Decode what was read from the output file; an incomplete character waits."""
+        """Decode what was read from the output file; keep an incomplete character for later."""
         return self._decoder.decode(data)
 
     def write_label(self, text: str) -> None:
@@ -568,7 +568,7 @@ class OutputFile:
         self._page[: len(data)] = data
 
     def read_label(self) -> str:
-        """Return the label of the printing task that the output file holds last; or ""."""
+        """Return the label of the printing task that is last in the output file, or ""."""
         return self._page[:].partition(b"\0")[0].decode(errors="replace")
 
     def close(self) -> None:

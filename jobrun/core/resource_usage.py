@@ -231,7 +231,7 @@ def _rusage() -> tuple[float, int]:
 
 
 def _gpu_use() -> tuple[int, int, float | None]:
-    """Return GPU memory, the most of it, and use in percent; only by what the job has imported."""
+    """Return GPU memory, its peak, and GPU use in percent, by libraries that are imported."""
     torch, nvml = sys.modules.get("torch"), sys.modules.get("pynvml")
     found: tuple[int, int, float | None] = (0, 0, None)
     # Libraries that are half imported, drivers that are gone: that must not end a run.
@@ -270,5 +270,5 @@ def _nvml_use(nvml: Any) -> tuple[int, int, float | None]:
 
 
 def peak_memory_bytes(max_rss: int) -> int:
-    """Convert the peak memory use in ``ru_maxrss`` to bytes: it counts KiB, on macOS bytes."""
+    """Convert the peak memory use in ``ru_maxrss`` to bytes, from KiB, on macOS from bytes."""
     return max_rss if sys.platform == "darwin" else max_rss << 10

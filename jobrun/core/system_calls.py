@@ -69,7 +69,7 @@ def _is_in_foreground() -> bool:
 
 
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> bool:
-    """Request a signal for this process when its parent ends; return whether that still lives.
+    """Request a signal for this process when its parent ends; return whether the parent lives.
 
     Where there is no ``prctl``, a thread watches the parent; it sees the end a moment later, and
     not while a call of C code holds the GIL.

@@ -74,7 +74,7 @@ def no_format(path: str) -> EnvironmentFaultError:
 
 
 def holds_objects(path: str, member: str = "") -> EnvironmentFaultError:
-    """Build the error for a data file with pickled objects: loading them could run any code."""
+    """Build the error for a data file with pickled objects, whose loading could run any code."""
     what = f"{path}::{member}" if member else path
     return EnvironmentFaultError.of(
         "E284",

@@ -241,7 +241,7 @@ def csv_columns(path: str) -> tuple[str, ...] | None:
 
 
 def first_fields(path: str) -> list[str]:
-    """Return the fields of a csv file's first line that is not empty: maybe its header line.
+    """Return the fields of the first line in a csv file that is not empty, maybe a header line.
 
     Raises:
         EnvironmentFaultError: The file is empty, or not text.

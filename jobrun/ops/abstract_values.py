@@ -131,7 +131,7 @@ def _either(known: Known) -> tuple[Known, ...]:
 
 
 def broadcast(left: Shape | None, right: Shape | None) -> Shape | None:
-    """Combine the shapes of two abstract values by broadcasting; None if it is not sure."""
+    """Combine the shapes of two abstract values by broadcasting; None if unsure."""
     if left is None or right is None:
         return None
     rank = max(len(left), len(right))
@@ -173,7 +173,7 @@ def join(left: Known, right: Known) -> Known:
 
 
 def without_value(known: Known) -> Known:
-    """Return an abstract value without the constant known of it; dtype and shape stay."""
+    """Return an abstract value with its dtype and shape, but without a constant value."""
     if known.items is not None:
         return replace(known, items=tuple(map(without_value, known.items)))
     return known if known.value is None else replace(known, value=None)

@@ -175,7 +175,7 @@ def ruled(definitions: Iterable[_Definition], rules: Mapping[str, Rule]) -> tupl
 
 
 def by_name(*families: Iterable[OpDef]) -> dict[str, OpDef]:
-    """Index operator definitions (``OpDef``) of families by name; refuse a name used twice.
+    """Index operator definitions (``OpDef``) by name; refuse a name that is used twice.
 
     Raises:
         ValueError: Two have one name.

@@ -142,7 +142,7 @@ def _checked(values: Any, segments: Any, num_segments: int) -> tuple[_Array, _Ar
 
 
 def counter(value: SupportsIndex = 0) -> Counter:
-    """Implement the counter function ``counter``, which makes a counter with a start value.
+    """Implement the function ``counter``: make a counter with a start value.
 
     Raises:
         TypeError: ``value`` is no integer.
@@ -180,7 +180,7 @@ def count_reset(counter: Counter) -> int:
 
 
 def count_value(counter: Counter) -> int:
-    """Implement ``count_value``: return a counter's value; another task may change it any time."""
+    """Implement ``count_value``: return a counter's value, which other tasks may change."""
     return _counter(counter).value
 
 

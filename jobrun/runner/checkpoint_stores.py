@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def open_store(run: Run, job: Job, folder: Path) -> CheckpointStore:
-    """Open the store of a run's checkpoints: where its spec says, or inside the run.
+    """Open the store of a run's checkpoints, at the spec's place or inside the run.
 
     Args:
         run: The run.

@@ -54,7 +54,7 @@ def require_parent(run: Run) -> Manifest | None:
 
 
 def fork_start(run: Run, job: Job) -> ResumePoint | None:
-    """Return the first state of a fork that takes over its parent's whole state; else None.
+    """Return the first state of a fork that takes over all of its parent's state; else None.
 
     Raises:
         CheckpointError: The parent's epoch is not there any more, or damaged.

@@ -154,7 +154,7 @@ def continue_run(
     options: RunOptions,
     listener: Listener,
 ) -> RunResult:
-    """Run a further invocation of an existing run: recover, refuse drift, run the loop.
+    """Run a further invocation of an existing run: recover it, refuse drift, run the loop.
 
     ::
 
@@ -220,7 +220,7 @@ def continue_run(
 
 
 def _list_commands(run: Run, options: RunOptions, present: Authored) -> tuple[str, str]:
-    """List the commands, resume and fork, that an invocation's drift error offers."""
+    """List the commands that an invocation's error of drift suggests: resume and fork."""
     words, handle = hide_secrets(options.given, present), run.handle(options.run_dir)
     spec = words[1:] if words[:1] == ("--spec",) else words
     return (
@@ -329,7 +329,7 @@ def _build_stop_requests(work: Invocation, session: Session) -> StopRequests:
 
 
 def _deadline_s(work: Invocation) -> float | None:
-    """Return how many seconds an ``Invocation`` has left to save all; None for no limit."""
+    """Return how many seconds an ``Invocation`` has until its deadline; None without one."""
     deadline = work.job.deadline
     if deadline is None:
         return None
@@ -421,7 +421,7 @@ def _build_mid_epoch_saver(
     requests: StopRequests,
     entry: SafePoint | None,
 ) -> MidEpochSaver | None:
-    """Build from an ``Invocation`` the mid-epoch saver of its loop; None if it saves none."""
+    """Build the mid-epoch saver of an ``Invocation``; None if it saves only whole epochs."""
     own = next(iter(handlers), None)
     if not (isinstance(own, RunMetadata) and (work.job.checkpoint.every_records or entry)):
         return None
@@ -436,7 +436,7 @@ def _result(work: Invocation, code: int, saved: int, faults: tuple[Fault, ...]) 
 
 
 def _record_end(work: Invocation, status: Status, result: RunResult, started: float) -> None:
-    """Record the invocation's end in ``run.json``; an error there must not hide the run's.
+    """Record the invocation's end in ``run.json``; raise an error only if the run had none.
 
     Raises:
         RunLostError: E355, the run is not there any more; nothing is written in its place.
@@ -472,7 +472,7 @@ def _seed_group(work: Invocation) -> TaskGroup | None:
 def _build_resume_point(
     work: Invocation, plan: RecoveryPlan, entry: EntryPlan, *, ended: bool
 ) -> tuple[ResumePoint | None, SafePoint | None]:
-    """Return from where an ``Invocation`` resumes: its epoch (None: init), the point in it."""
+    """Return where an ``Invocation`` resumes: the epoch, None for init, and a point in it."""
     path, job = work.run.path, work.job
     if plan.epoch == FROM_INIT:
         trim_metrics(path, plan.epoch)
@@ -561,7 +561,7 @@ def task_facts(job: Job) -> tuple[TaskFacts, ...]:
 def fan_out_events(
     run: Run, job: Job, listener: Listener, generation: int, options: RunOptions
 ) -> Iterator[Listener]:
-    """Open the logs and listeners of an ``Invocation``; yield one listener that feeds all."""
+    """Open the logs and listeners of an ``Invocation``; yield one listener for all of them."""
     names = tuple(dict.fromkeys((*job.listeners, *options.listeners)))
     with contextlib.ExitStack() as stack:
         logs = stack.enter_context(contextlib.closing(RunLogs(run.path, job, generation)))

@@ -68,7 +68,7 @@ class RunMetadata:
         self.entry = EntryPlan()
 
     def last_epoch(self, wanted: int | None) -> Chosen:
-        """Choose, as metadata handler, the epoch to continue from, by the journal.
+        """Choose, as the run's own metadata handler, the epoch to continue from, by the journal.
 
         The epoch is held, so that a live run does not delete it: see ``release``.
         """
@@ -95,7 +95,7 @@ class RunMetadata:
         return epoch is None or (epoch in self._store.epochs() and self._inspect(epoch) is None)
 
     def written(self, epoch: int, generation: int) -> None:
-        """Acknowledge, as metadata handler, an epoch in the journal; users may rely on it."""
+        """Acknowledge a durable epoch in the journal, as the run's own metadata handler."""
         if self._journal is not None:
             self._journal.acknowledge(epoch, generation)
 
@@ -162,7 +162,7 @@ class RunMetadata:
         return damage
 
     def _acknowledged(self, wanted: int | None) -> JournalContents:
-        """Let ``RunMetadata`` read what it acknowledged; if an epoch is wanted, ignore damage."""
+        """Let ``RunMetadata`` read the acknowledged epochs; ignore damage if an epoch is wanted."""
         try:
             return read_journal(self._run, self._run_id)
         except CheckpointError:

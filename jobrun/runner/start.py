@@ -161,7 +161,7 @@ def _start(
 
 
 def _discard(run: Run, run_dir: Path) -> None:
-    """Remove a new run that failed to start; a failure of that must not hide the reason."""
+    """Remove a new run that failed to start; ignore an error, to show why the start failed."""
     with contextlib.suppress(JobrunError):
         remove_directory(run.path)
         before = newest_run(run_dir, run.record.job)

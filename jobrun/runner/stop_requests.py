@@ -126,7 +126,7 @@ class StopRequests:
         return self._insisted
 
     def expect(self, seconds: float | None) -> None:
-        """Note when the running epoch will be saved; a request to stop drops it if that is late."""
+        """Note when the running epoch will be saved: if that is late, a stop drops the epoch."""
         self._expected_end = None if seconds is None else time.monotonic() + seconds
         # Set before the reason is read: the thread that notes a reason reads the end afterwards.
         # Waking that thread at every epoch would cost more than a small epoch does.
@@ -258,7 +258,7 @@ class StopRequests:
 
 
 def _handled_signals() -> Iterator[int]:
-    """Yield the signals that are handled as stop requests: unless ignored, with their relays.
+    """Yield the signals to handle as stop requests: those not ignored, and their relays.
 
     Ignored from outside (nohup, a shell's background job), a signal stays so.
     """

@@ -159,7 +159,7 @@ def _missing(error: Exception, variables: Mapping[str, str]) -> str | None:
 
 
 def attempt(run: GroupRun, work: Work) -> bool:
-    """Run a part of a task; keep its error, which cancels the group run, and return False then."""
+    """Run a part of a task; on an error, cancel the group run, and return False."""
     try:
         return work()
     except CancelledError:

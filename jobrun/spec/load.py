@@ -73,7 +73,7 @@ class LoadedSpec:
 
     @property
     def shown_params(self) -> dict[str, Param]:
-        """The params of a loaded spec for display and record: secrets are hidden."""
+        """The params of a loaded spec to show and record, with secrets hidden."""
         return {
             name: HIDDEN if name in self.secrets else value for name, value in self.params.items()
         }
@@ -111,7 +111,7 @@ def load_spec(
     environment: MappingType[str, str] | None = None,
     origins: Origins | None = None,
 ) -> LoadedSpec:
-    """Load a spec: read its files, merge, substitute and validate them, collect all faults.
+    """Load a spec: read, merge, substitute and validate its files; collect all faults.
 
     Args:
         path: The main file.

@@ -82,7 +82,7 @@ def _newest_epoch(run: Path) -> int:
 
 
 def send(target: NotifyTarget, message: Mapping[str, Any], timeout_s: float = TIMEOUT_S) -> str:
-    """Send one notification; return why it could not be sent, or an empty text.
+    """Send one notification; return the reason if it could not be sent, else an empty text.
 
     An attempt that fails for want of a connection, in time or on the server is repeated twice.
     Redirects are not followed: they would turn the POST into a GET.

@@ -44,7 +44,7 @@ class PythonNews:
             self._start("no_progress", None, stuck)
 
     def listen(self, event: Event) -> None:
-        """Pass an event on; of a run started from Python, notify that a node was lost."""
+        """Pass on an event; if a run started from Python has lost a node, notify of it."""
         self._listener(event)
         if isinstance(event, NodeReplaced):
             self._start("node_lost", None, f"node '{event.node}' was lost")

@@ -348,7 +348,7 @@ class ChangeDetector:
             self.require_same(name, value)
 
     def note_change(self, value: Any) -> None:
-        """Note when a callable that may change an object begins or ends: detect no change then."""
+        """Note that a callable that may change an object begins or ends, to detect nothing then."""
         self._changes[id(value)] = self._changes.get(id(value), 0) + 1
         self._known.pop(id(value), None)
 

@@ -118,7 +118,7 @@ def object_copy_error(value: Value, name: str) -> TaskFailedError:
 
 
 def _tree_of(value: Value, name: str, copy: Callable[[Value, str], Value]) -> Value:
-    """Copy a container: copy each leaf by the function ``copy``, and put the copies together.
+    """Copy a container by copying each leaf by ``copy`` and rebuilding it from the copies.
 
     Raises:
         TaskFailedError: E202, something in it is of a kind that cannot be kept; E258, arrays in it

@@ -215,7 +215,7 @@ def _form(tensor: Any) -> tuple[Any, ...]:
 
 
 def is_estimator(value: Any) -> bool:
-    """Return whether a value is an estimator in the manner of scikit-learn: params and ``fit``."""
+    """Return whether a value is an estimator, an object with params and ``fit`` as in sklearn."""
     kind = type(value)
     methods = ("get_params", "set_params", "fit")
     return all(callable(getattr(kind, name, None)) for name in methods) and hasattr(

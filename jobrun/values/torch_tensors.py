@@ -39,7 +39,7 @@ _PLAIN = frozenset(
 
 
 def loaded_torch() -> Any:
-    """Return torch if it was imported already; otherwise None: there are no tensors."""
+    """Return torch if it was imported already, else None, as there are no tensors then."""
     return sys.modules.get("torch")
 
 

@@ -71,7 +71,7 @@ def blob_of_link(dataset_path: str) -> str:
 
 
 def unquote_name(text: str) -> str:
-    """Unquote the name of an HDF5 dataset to the blob's name; the link of a part stays quoted."""
+    """Unquote the name of a blob's HDF5 dataset; return the link of a part of a blob unchanged."""
     if "%" not in text or "/" in text:
         return text
     return _QUOTED.sub(lambda found: _plain(found[0]), text)

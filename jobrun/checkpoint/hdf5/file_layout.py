@@ -101,13 +101,13 @@ class Layout:
 
     @cached_property
     def order(self) -> list[int]:
-        """Order the blobs of the layout as their data lie in the file: small ones first."""
+        """Order the blobs of the layout as their data lie in the file, the small ones first."""
         paged = self.sizes >= PAGED_BYTES
         return [*np.flatnonzero(~paged).tolist(), *np.flatnonzero(paged).tolist()]
 
     @cached_property
     def packed(self) -> list[int]:
-        """The compressed entries of the layout, which are behind all others."""
+        """The compressed entries of the layout, whose data are behind those of all others."""
         return [index for index, one in enumerate(self.entries) if one.packing]
 
     @cached_property

@@ -43,7 +43,7 @@ class Encoder(Protocol):
         """Apply an HDF5 filter pipeline to one chunk in C order; return its stored bytes."""
 
     def decode(self, data: bytes) -> Bytes:
-        """Decompress one chunk from its stored bytes by a pipeline of HDF5 filters; C order.
+        """Decompress one chunk, in C order, from its stored bytes by a pipeline of HDF5 filters.
 
         Raises:
             ValueError: They are not what this codec has made.

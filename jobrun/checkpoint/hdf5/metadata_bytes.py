@@ -131,7 +131,7 @@ def render_chunked_layout(
 
 
 def render_filter_pipeline(filters: Sequence[tuple[int, str, tuple[int, ...]]]) -> bytes:
-    """Render the bytes of an HDF5 filter message: number, name (from 256 on), parameters."""
+    """Render an HDF5 filter pipeline message: each filter's number, name and parameters."""
     parts = [struct.pack("<BB", 2, len(filters))]
     for number, name, values in filters:
         text = name.encode() + b"\0" if number >= 256 else b""
@@ -156,7 +156,7 @@ def render_dataset_header(
 
 
 def header_size(header: bytes) -> int:
-    """Return the bytes that an HDF5 object header takes, with its checksum and padding to 8."""
+    """Return how many bytes an HDF5 object header takes, with checksum and padding."""
     return (len(header) + 4 + 7) // 8 * 8
 
 
@@ -273,7 +273,7 @@ _FEW = 8
 
 
 def lookup3(rows: np.ndarray[Any, np.dtype[np.uint8]]) -> Words:
-    """Compute the HDF5 checksum of each row: Bob Jenkins' lookup3, ``hashlittle(row, length, 0)``.
+    """Compute the HDF5 checksum of each row of bytes: Bob Jenkins' ``lookup3``.
 
     Args:
         rows: uint8, shape (n, length), length > 0.

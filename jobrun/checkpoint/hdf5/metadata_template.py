@@ -147,7 +147,7 @@ class Template:
         ]
 
     def _make_groups(self, own: dict[str, Bytes], own_at: int) -> tuple[bytes, int, int]:
-        """Render all groups of the template; return them, the root's address, their end."""
+        """Render all groups of the template; return their bytes, the root's address, the end."""
         links: list[tuple[bytes, int]] = []
         end = own_at
         for name, header in own.items():

@@ -48,7 +48,7 @@ class Coded:
 
 
 def encode(value: Value, name: str) -> Coded:
-    """Encode the value of a blob as an array for HDF5, which may share its memory.
+    """Encode the value of a blob as an array for HDF5, which may share the value's memory.
 
     Equal values give equal bytes: padding, in long doubles and records, becomes zero.
 

@@ -45,7 +45,7 @@ def load(
     partial: bool = False,
     into: Mapping[str, Array] | None = None,
 ) -> dict[str, Value]:
-    """Load the named blobs of an open checkpoint file, or all; containers stay flattened.
+    """Load the named blobs of an open checkpoint file, or all; keep containers flattened.
 
     Where all are wanted, or ``names`` leaves none out, every byte of the file is verified, else
     the blocks that hold the wanted ones.
@@ -303,7 +303,7 @@ class _Loading:
 
 
 def _has_buffer(dtype: np.dtype[Any]) -> bool:
-    """Return whether blobs of a dtype can be loaded directly: their arrays have a Python buffer."""
+    """Return whether blobs of a dtype can be loaded directly, as their arrays have a buffer."""
     return dtype.isnative and dtype.char in _BUFFERS
 
 

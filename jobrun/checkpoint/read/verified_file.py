@@ -84,7 +84,7 @@ class StateFile:
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of this verified file's user block: its digest in the manifest."""
+        """The SHA-256 of this verified file's user block, its digest in the manifest."""
         return userblock.sha256(self._block)
 
     def require_digest(self, digest: str) -> None:

@@ -238,7 +238,7 @@ class DirectoryStore:
         return tuple(path.name for path in leftovers)
 
     def _sync_names(self) -> None:
-        """Sync the names in this store's directory; renamed epochs may then be deleted."""
+        """Sync the names in this store's directory, after which renamed epochs may be deleted."""
         # After a failure it is not known whether they are gone: they stay until the next sweep.
         renamed, self._renamed = self._renamed, []
         sync_directory(self._root)
@@ -313,7 +313,7 @@ def _delete_unused_files(staged: str) -> None:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return device and inode of the store's directory, links followed; None if there is none."""
+    """Return device and inode of the store's directory, following links; None without one."""
     try:
         facts = os.stat(path)  # noqa: PTH116 - for each epoch
     except OSError:

@@ -133,7 +133,7 @@ def _plausible_file(file: StoredFile) -> bool:
 
 
 def find_damage(directory: str, file: StoredFile, *, whole: bool) -> str:
-    """Return how a stored file differs from what its epoch's manifest says; empty if it does not.
+    """Return how a stored file differs from its entry in the epoch's manifest; empty if it agrees.
 
     Args:
         directory: Where it should be.

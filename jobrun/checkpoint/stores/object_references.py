@@ -85,7 +85,7 @@ def read_reference(path: str) -> Reference | None:
 
 
 def fetch_object(reference: Reference, target: Path) -> None:
-    """Download the object behind a reference as a new file, which its reader verifies.
+    """Download the object behind a reference to a new file, without verifying its bytes.
 
     Raises:
         CheckpointError: E333, it is not there, or was cut short.

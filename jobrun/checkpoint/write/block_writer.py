@@ -123,7 +123,7 @@ class BlockWriter:
         self._flush_full()
 
     def end_blocks(self) -> None:
-        """End the block writer's last digested block; ``put_tail`` takes the bytes after it."""
+        """End the block writer's last digest block, so that only the tail can be added."""
         if (self.position - USER_BLOCK) % BLOCK_BYTES:
             self._close_block(is_last=True)
 

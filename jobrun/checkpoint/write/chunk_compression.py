@@ -47,7 +47,7 @@ def choose_packings(coded: Mapping[str, Coded], rules: Rules) -> dict[str, Packi
 
 
 def choose_chunk_shape(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Choose the shape of the chunks to compress an array in: about 1 MiB, whole last axes."""
+    """Choose the shape of an array's chunks to be compressed: about 1 MiB, whole last axes."""
     chunk = [1] * len(shape)
     left = max(1, _CHUNK_BYTES // itemsize)
     for axis in reversed(range(len(shape))):

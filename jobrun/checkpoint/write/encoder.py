@@ -278,7 +278,7 @@ class FileEncoder:
         return sum(2 * size for size in sizes) + self.layout.chunk_count * 4096
 
     def _plan(self, plain: Mapping[str, DType]) -> list[int | _Gathered]:
-        """Plan the encoding of all blobs with bytes in file order: one by one, or gathered."""
+        """Plan how all blobs are encoded in file order: one by one, or small ones together."""
         steps: list[int | _Gathered] = []
         for place, index in enumerate(self.layout.order):
             entry = self.layout.entries[index]

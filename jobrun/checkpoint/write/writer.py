@@ -154,7 +154,7 @@ class NodeWriter:
         )
 
     def close(self) -> None:
-        """Free the memory of a checkpoint file writer; its next ``write`` allocates it again.
+        """Free the memory of a checkpoint file's writer, until its next ``write``.
 
         Does not wait for a ``write`` that continues in another thread: it may hang in a system
         call, and the caller has given it up.
@@ -255,7 +255,7 @@ class NodeWriter:
         return filled, filling.digests, handed_bytes
 
     def _seal(self, descriptor: int, save: _Save, filled: EncodedFile) -> bytes:
-        """Finish a node's file in its writer: write its user block last, and truncate it."""
+        """Finish a node's file in its writer: write the user block last, and truncate the file."""
         reach("checkpoint.file-half-written")
         header = Header(
             node=self._node,

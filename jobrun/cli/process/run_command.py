@@ -63,7 +63,7 @@ def invoke(arguments: Sequence[str], shared: SharedState | None = None) -> int:
 
 
 def environment_fault(error: Exception) -> Fault | None:
-    """Classify the exception by which running a command ended: a fault of the machine, or a bug."""
+    """Return the environment's fault for an error that ended a command's run; None for a bug."""
     match error:
         case RuntimeError() if "can't start new thread" in str(error):
             return Fault("E411", "cannot start another thread", _MEMORY)

@@ -114,7 +114,7 @@ def render_result(result: RunResult, state: RunState) -> str:
 
 @contextmanager
 def note_saved_epoch(state: RunState) -> Iterator[None]:
-    """Add the summary's advice to an error that ends a run: which epoch is saved, and what next."""
+    """Add to an error that ends a run the summary's advice: the saved epoch, and what to do."""
     try:
         yield
     except UsageError:

@@ -49,7 +49,7 @@ class MissingBlobs:
         self.dropped: dict[str, frozenset[str]] = {}
 
     def report(self, view: NodeView, position: int | None, name: str, place: Place) -> None:
-        """Add a fault for the missing blob ``name``, which is read at ``place``.
+        """Add a fault for the missing blob ``name`` that is read at ``place``.
 
         ``position`` is that of the reading task; None for set-up and reports of the group.
         """

@@ -224,7 +224,7 @@ def _find_reachable(start: int, table: Mapping[int, list[int]]) -> list[int]:
 
 
 def _find_concurrent(task: int, table: Mapping[int, list[int]]) -> set[int]:
-    """Return the tasks linked to one by queues, which must have started so that it can end."""
+    """Return the tasks that must start before a task can end, as queues link them to it."""
     previous: dict[int, list[int]] = {}
     for one, after in table.items():
         for other in after:
@@ -253,7 +253,7 @@ class _DeadlockCheck:
             self._check_needs()
 
     def _check_records(self) -> bool:
-        """Return whether no record can come back to its task by queues; else add a fault."""
+        """Return whether queues bring no record back to its own task; else add a fault."""
         positions = sorted(self._next)
         index = {position: number for number, position in enumerate(positions)}
         after = [tuple(index[one] for one in self._next[position]) for position in positions]
@@ -303,7 +303,7 @@ class _DeadlockCheck:
             self._report_cycle(self._group.tasks[positions[number]])
 
     def _can_end(self) -> bool:
-        """Return whether every task can end, by its queues and needs, so that there is no deadlock.
+        """Return whether every task of a group can end, by its queues and needs: no deadlock.
 
         Sorted are, for each task, its start, its end, and two sets: the tasks at queues from which
         records reach it, and those which its records reach. A start comes after the ends of the

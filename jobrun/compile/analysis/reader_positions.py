@@ -323,7 +323,7 @@ def _build_first_position(reader: Reader, shares: int) -> Assign:
 
 
 def _count_shares(groups: Groups) -> dict[str, dict[str, tuple[Reader, int]]]:
-    """Count, by node, the positions that each reader has there: one for each share of its rows."""
+    """Count the positions that each reader has on a node, one for each share of its rows."""
     found: dict[str, dict[str, tuple[Reader, int]]] = {}
     for reader, task in walk_readers(groups):
         count = task.instances if reader.shard == "instance" else 1
@@ -334,7 +334,7 @@ def _count_shares(groups: Groups) -> dict[str, dict[str, tuple[Reader, int]]]:
 
 
 def _check_group_order(group: GroupDraft, faults: Faults) -> None:
-    """Check the order of reads: tasks that move the same reader's position must not run at once."""
+    """Check that tasks that move the position of one reader on a node have an order."""
     seen: dict[tuple[str, str], list[TaskDraft]] = {}
     for reader, task in walk_readers({group.name: group}):
         for one in readers_in(reader):

@@ -140,7 +140,7 @@ def _is_temporary(task: TaskDraft, name: str) -> bool:
 
 
 def find_write_place(task: TaskDraft, name: str) -> Place:
-    """Find where a task first writes a name of an outer scope, for messages; else its own place."""
+    """Find for messages where a task first writes a name of an outer scope; else its own place."""
     flow = task.flow
     for uses in (flow.once, flow.inner, flow.reporting):
         place = uses.writes.get(name) or uses.atomic.get(name)

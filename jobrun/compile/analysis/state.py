@@ -120,7 +120,7 @@ def _walk_setup(view: NodeView, end: Mapping[str, Status], names: dict[str, _Nam
 
 
 def _is_made_by_callables(known: _Name | None) -> bool:
-    """Return whether only callables of ``rebuild`` tasks have made a name: it is no state."""
+    """Return whether only callables of ``rebuild`` tasks make a name, which is then no state."""
     return known is not None and known.is_called and known.made is None
 
 

@@ -150,7 +150,7 @@ class Summary:
             self.stop(target, {**self.end, **state})
 
     def leave(self, path: str) -> None:
-        """End a block in this summary of definite assignment: stops that leave it join its end."""
+        """End a block in this summary of definite assignment, joining the stops that leave it."""
         state = self.stops.pop(path, None)
         if state is not None:
             self.end = state if self.dead else meet(self.end, state)

@@ -102,7 +102,7 @@ class Env:
         return replace(self, depth=self.depth + 1)
 
     def net(self, name: str, rename: NetRenaming | None) -> Env:
-        """Return the lowering context of steps inside a net; its own names hide others."""
+        """Return the lowering context of steps inside a net, whose own names hide others."""
         indices = self.indices if rename is None else {}
         rename = rename or self.rename
         return replace(

@@ -114,7 +114,7 @@ class ExpressionLowering:
         return self.name(name, env)
 
     def name(self, name: str, env: Env) -> str:
-        """Lower a name in an expression: inside a net, to the name that the task uses."""
+        """Lower a name in an expression; inside a net, to the name in the task that uses it."""
         return env.rename(name) if env.rename is not None else name
 
     def _resolve(self, expr: Expr, written: Any, place: Place, env: Env) -> Expr:

@@ -43,7 +43,7 @@ class GroupLowering:
 
     @property
     def steps(self) -> StepLowering:
-        """The ``StepLowering`` that all groups are lowered with; it knows which nets they use."""
+        """The ``StepLowering`` for all groups, which collects the nets that groups use."""
         return self._steps
 
     def drafts(self, spec: JobSpec) -> dict[GroupName, GroupDraft]:
@@ -148,7 +148,7 @@ class GroupLowering:
         return setups, reports
 
     def _add_node_setups(self, used: dict[str, None], group: GroupDraft, setups: _Setups) -> None:
-        """Lower a group's set-up: add that of each net once per node, however many tasks use it."""
+        """Lower a group's set-up, with that of each net once per node, however often it is used."""
         found: dict[str, dict[str, SetupNets]] = {}
         for nets in self._steps.net_setups(used, "node"):
             for node in group.nodes():
@@ -403,7 +403,7 @@ def check_task_settings(
 
 
 def lower_retry(task: TaskSpec) -> Retry | None:
-    """Lower ``retry`` of a task in the spec; zero retries are none."""
+    """Lower ``retry`` of a task in the spec; zero retries give None."""
     if task.retry is None or task.retry.max == 0:
         return None
     return Retry(task.retry.max, task.retry.backoff)

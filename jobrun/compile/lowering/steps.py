@@ -95,7 +95,7 @@ class _Parameters:
     bound: dict[str, Place | None] = field(default_factory=dict)
 
     def scan(self, steps: tuple[Step, ...]) -> set[str]:
-        """Scan the steps of a used net for its parameters; return those read before being bound."""
+        """Scan a net's steps, at its use, for the parameters that they read before binding them."""
         read: set[str] = set()
         for step in steps:
             parts = step.ops if isinstance(step, Net) else (step,)
@@ -135,7 +135,7 @@ class _Parameters:
 
     @property
     def counters(self) -> set[str]:
-        """The parameters of a used net with which its steps only count: passed by reference."""
+        """The parameters with which the steps of a used net only count, passed by reference."""
         return self.counted - self.changed.keys() - self.bound.keys()
 
     def dropped(self) -> dict[str, Place]:
@@ -201,7 +201,7 @@ class StepLowering:
         return tuple(self._net_setup(net, level)[0] for net in nets if level in net.setup)
 
     def _net_setup(self, net: NetDef, level: str) -> tuple[SetupNets, tuple[str, ...]]:
-        """Lower the set-up steps of one net at a level; return also the nets that these use."""
+        """Lower the set-up steps of one net at a level; return them, and the nets that they use."""
         key = (net.name, level)
         if key not in self._setups:
             names = self._shared_names(net)
@@ -513,7 +513,7 @@ def _net(run: list[Op]) -> Net:
 def _surround(
     before: list[Assign], steps: tuple[Step, ...], after: list[Assign]
 ) -> tuple[Step, ...]:
-    """Lower the use of a net: put assignments before and after its steps, merged at the ends."""
+    """Lower the use of a net: merge assignments into its steps at the start and the end."""
     first = steps[0] if steps else None
     if before and isinstance(first, Net):
         steps = (Net((*before, *first.ops), before[0].path, before[0].origin), *steps[1:])

@@ -43,7 +43,7 @@ _Blobs = dict[str, list[dict[str, Any]]]
 
 
 def plan_json(job: Job, sizes: Sizes | None = None, made: Made | None = None) -> dict[str, Any]:
-    """Build the JSON document of a job's plan; a task on many nodes is listed once.
+    """Build the JSON document of a job's plan, in which a task on many nodes is listed once.
 
     Args:
         job: The checked job.

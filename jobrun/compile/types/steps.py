@@ -130,7 +130,7 @@ class StepInference:
         return all(self._step(step) for step in steps)
 
     def repeat(self, path: str, body: Callable[[], bool]) -> None:
-        """Infer types through a loop's steps until nothing changes; what does is unknown."""
+        """Infer types through a loop's steps until they settle; changing ones become unknown."""
         frame = self._enter(path)
         for _ in range(_WIDENING_PASSES):
             falls, after = self._try_branch(body)

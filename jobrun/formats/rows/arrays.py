@@ -93,7 +93,7 @@ class ArrayRows:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns of rows of arrays: for each array the dtype and shape of one row."""
+        """The dtype and shape of one row of each array that is read by rows."""
         return self._columns
 
     def __len__(self) -> int:
@@ -231,7 +231,7 @@ class _Extent:
         return self._rows
 
     def _release_pages(self, touched_bytes: int) -> None:
-        """Release mapped pages of array rows before they add up; the page cache keeps them."""
+        """Release mapped pages of array rows before they add up; the page cache holds the data."""
         self._touched_bytes += touched_bytes
         if self._touched_bytes > _GIVE_BACK_BYTES:
             self._touched_bytes = 0

@@ -58,7 +58,7 @@ class Rows(Protocol):
 
 
 def common_length(path: str, lengths: Sequence[tuple[str, int]]) -> int:
-    """Return the number of ``Rows`` of a data file: all its members must have as many.
+    """Return the number of ``Rows`` of a data file; refuse members of different lengths.
 
     Raises:
         EnvironmentFaultError: E288, they differ.
@@ -71,7 +71,7 @@ def common_length(path: str, lengths: Sequence[tuple[str, int]]) -> int:
 
 
 def sort_rows(rows: Array) -> tuple[Array, Array]:
-    """Sort requested row numbers into file order for ``Rows``; return also each one's place."""
+    """Sort requested row numbers into file order for ``Rows``; return the place of each, too."""
     order = np.argsort(rows, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))

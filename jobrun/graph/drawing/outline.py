@@ -15,7 +15,7 @@ Tasks = tuple[tuple[Task, tuple[str, ...]], ...]
 
 
 def groups_of(job: Job) -> Iterator[tuple[TaskGroup, Tasks]]:
-    """Yield the groups that every drawing of the job shows: those with tasks, in order."""
+    """Yield the groups with tasks, in order, which every drawing of the job shows."""
     for group in job.groups:
         if group.tasks or group.remote:
             yield group, tasks_by_name(group)

@@ -171,7 +171,7 @@ def _index(node: str, family: str) -> int:
 
 
 def load_repartitioned(job: Job, manifest: Manifest, directory: str) -> TaskGroup:
-    """Build the group that loads an epoch for a resize: redistributed over the present nodes.
+    """Build the group that loads an epoch for a resize, redistributed over the present nodes.
 
     Args:
         job: The job, perhaps on other nodes than before.
@@ -209,7 +209,7 @@ def load_repartitioned(job: Job, manifest: Manifest, directory: str) -> TaskGrou
 def restore_progress(
     job: Job, manifest: Manifest, directory: str
 ) -> tuple[Progress, TaskGroup, tuple[str, ...]]:
-    """Restore an epoch on a resized set of nodes: progress, load group, constants of new ones.
+    """Restore an epoch on resized nodes: progress, load group, and new nodes' constants.
 
     Raises:
         CheckpointError: As by ``load_repartitioned``; or the manifest has no progress.

@@ -136,7 +136,7 @@ class _ImportWalker:
                 self.add(shown, digest_file(found.file))
 
     def _found(self, name: str, base: Path, *, only_below: bool) -> Module | None:
-        """Return a user's module whose code is to be digested; note an installed one instead."""
+        """Return a user's module whose code to digest; only note an installed module."""
         found = find_module(name, base)
         if found is None or found.file is None or found.file.is_relative_to(base):
             return found

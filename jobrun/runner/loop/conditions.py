@@ -61,7 +61,7 @@ def update_patience(
 
 
 def total_epochs(conditions: tuple[StopCondition, ...]) -> int | None:
-    """Evaluate, for the loop, how many epochs the stop conditions allow at most; None: no limit."""
+    """Evaluate how many epochs the stop conditions allow the loop at most; None for no limit."""
     totals = [one.epochs for one in conditions if isinstance(one, StopAfterEpochs)]
     return min(totals, default=None)
 

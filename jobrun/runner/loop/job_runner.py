@@ -360,7 +360,7 @@ class JobRunner:
         return metrics
 
     def _scored(self, progress: Progress) -> tuple[tuple[int, float], ...]:
-        """Return the job runner's best scores (``keep_best``), with the newest epoch considered."""
+        """Return the job runner's best scores (``keep_best``), including the newest epoch's."""
         metric, mode, count = self._job.checkpoint.keep_best
         value = dict(progress.metrics).get(metric)
         if value is None or isinstance(value, str) or math.isnan(value):
@@ -431,7 +431,7 @@ def run_with_retries(
     requests: StopRequests,
     listen: Listener,
 ) -> Outputs:
-    """Run a group of the job; after a failure with ``retry``, again from the same bits.
+    """Run a group of the job; with ``retry``, run it again after a failure from equal bits.
 
     ::
 

@@ -289,7 +289,7 @@ def cut_metrics(run: Path, size_bytes: int) -> None:
 
 
 def trim_metrics(run: Path, epoch: int) -> int:
-    """Trim a run's log of metrics after an epoch: move later lines aside; return their count.
+    """Trim a run's log of metrics after an epoch: move later lines aside, and count them.
 
     A resumed run measures these epochs again; what the lost ones measured is kept in
     ``superseded/metrics.jsonl``. Lines that cannot be read, such as a torn last one, go with them.

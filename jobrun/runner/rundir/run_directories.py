@@ -133,7 +133,7 @@ def create_directory(run_dir: Path, job: str) -> Path:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove one run directory so that it disappears at once; the caller holds its lock.
+    """Remove one run directory, by a rename first, while the caller holds its lock.
 
     Only under the run's lock.
 
@@ -148,7 +148,7 @@ def remove_directory(path: Path) -> None:
 
 
 def point_latest(path: Path) -> None:
-    """Point the link ``latest`` at this run; nothing depends on it, so it never fails."""
+    """Point the link ``latest`` at this run; ignore an error."""
     link = path.parent / LATEST
     beside = path.parent / f".{LATEST}.{path.name}"
     with contextlib.suppress(OSError):

@@ -76,7 +76,7 @@ class IndexedRun:
 
     @property
     def name(self) -> str:
-        """The name of the indexed run without that of its job: its time and its words."""
+        """The name of the indexed run without its job's: ``20261121-0942-brisk-heron``."""
         return self.path.rpartition("/")[2]
 
 

@@ -372,7 +372,7 @@ class _Call:
         return [result] if len(outputs) == 1 else _parts(self._step.target, result, outputs)
 
     def _store(self, frame: Frame, parts: list[Any], kept: list[tuple[str, str, Parts]]) -> None:
-        """Bind a call's results to blobs; ``parts`` is emptied, so that no reference is left."""
+        """Bind a call's results to blobs; empty ``parts``, so that no reference is left."""
         outputs = self._step.outputs
         parts.reverse()
         note_gaps = self._gap_notes.to(frame)

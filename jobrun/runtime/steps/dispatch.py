@@ -166,7 +166,7 @@ _EFFECTS: Mapping[type[Effect], str] = {
 def _effect_action(
     kind: type[Effect],
 ) -> Callable[[Any, BlockNames, Callable[[Expr], Getter]], Action]:
-    """Import what builds the function of a step of this kind."""
+    """Import the module that builds the function of a step of this kind."""
     module, _, name = _EFFECTS[kind].partition(":")
     found: Callable[[Any, BlockNames, Callable[[Expr], Getter]], Action]
     found = getattr(import_module(module), name)

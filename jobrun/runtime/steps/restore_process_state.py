@@ -50,7 +50,7 @@ class ProcessState:
 
     @contextlib.contextmanager
     def preserve(self) -> Iterator[None]:
-        """Restore the process's state after tasks ran: standard streams, and what tasks may set."""
+        """Restore the process's streams, umask, directory, locale and signal handlers on exit."""
         streams = _streams()
         self._runs += 1
         # Not each time: it takes as long as a small epoch. At runs 1, 2, 4, 8, …

@@ -169,7 +169,7 @@ class RemoteQueue:
 
 
 def _do_nothing() -> None:
-    """Do nothing when a thread of a remote queue ends: it ends with the run."""
+    """Do nothing at the end of a remote queue's thread, which ends with the run."""
 
 
 def serve_queue_request(line: Any, what: str, given: tuple[Any, ...], scope: CancelScope) -> Any:

@@ -273,7 +273,7 @@ class ProcessesSession:
             meter.merge_times(reporter, times)
 
     def worker_lost(self, node: str) -> None:
-        """Ignore the loss of a process in the processes session: its open requests fail anyway."""
+        """Ignore a lost process in the ``processes`` session, as its open requests fail anyway."""
 
     def handle_request(
         self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]

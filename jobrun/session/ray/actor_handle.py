@@ -177,7 +177,7 @@ class RayWorker:
         return self._wire.how or "was closed"
 
     def take_output(self, emit: Listener) -> None:
-        """Emit nothing: unsent output of an actor is lost with the actor of this handle."""
+        """Emit nothing, as unsent output of an actor is lost with the actor of this handle."""
 
     def release(self) -> None:
         """Give the handle's actor back to the factory that made it."""

@@ -143,7 +143,7 @@ class RaySession(ProcessesSession):
             raise
 
     def close(self) -> None:
-        """Shut down all actors, and a Ray cluster started for this session; callable twice."""
+        """Shut down all actors, and the Ray cluster if this session started it. Callable twice."""
         super().close()
         self._ray_workers.clear()
         if self._has_attached:
@@ -218,7 +218,7 @@ def _wait_for_hosts(address: str, count: int) -> None:
 
 
 def _require_reachable(address: str) -> None:
-    """Refuse an unreachable address of a Ray session: Ray would retry it for minutes."""
+    """Refuse an unreachable address of a Ray cluster, which Ray would retry for minutes."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
         return

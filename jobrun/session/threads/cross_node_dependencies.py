@@ -83,7 +83,7 @@ class ExternalDeps:
         return any(item is one for one in self._items.values())
 
     def items_for(self, task: str) -> list[WorkItem]:
-        """Return the items that represent a task on another node; empty if none needs it."""
+        """Return the items that represent a task of another node; none if it is not needed."""
         return [self._items[task]] if task in self._items else []
 
     def mark_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:

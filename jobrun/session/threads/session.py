@@ -298,7 +298,7 @@ class ThreadsSession:
             workspace.update(blobs)
 
     def renew(self) -> tuple[str, ...]:
-        """Empty all workspaces; no node of the threads session is lost without the process."""
+        """Empty all workspaces of the ``threads`` session, whose nodes cannot be lost alone."""
         for workspace in self._workspaces.values():
             workspace.clear()
         return ()
@@ -313,7 +313,7 @@ class ThreadsSession:
             run.body.cancel()
 
     def close(self) -> None:
-        """Shut down the session: end all threads, release programs. Callable twice."""
+        """Shut down the ``threads`` session: end threads, release programs. Callable twice."""
         if self._pool is not None:
             self._pool.close()
         if self._finder is not None:
@@ -490,7 +490,7 @@ def _start_thread(work: Callable[[], None], done: Callable[[], None]) -> None:
 
 
 def copy_for_reading(value: Value, name: str) -> Value:
-    """Copy a blob for a reader outside the threads session; of an object, return facts."""
+    """Copy a blob for readers outside of the ``threads`` session; of an object, return facts."""
     return ObjectFacts(class_name(value)) if is_object(value) else detach(value, name)
 
 

@@ -254,7 +254,7 @@ class _Writer:
             self._write_item(item)
 
     def _write_item(self, value: Any) -> None:
-        """Encode an item of a container into a message, so that what it shares is shared again."""
+        """Encode an item of a container into a message; parts that are shared stay shared."""
         if self._is_plain or type(value) not in _CONTAINERS:
             self.write(value)
         elif _shares_parts(value) and (parts := _parts_of(value)) is not None:
@@ -282,7 +282,7 @@ def _shares_parts(value: Any) -> bool:
 
 
 def _parts_of(value: Any) -> trees.Parts | None:
-    """Flatten a container of a blob to encode; None for one that belongs to the message itself."""
+    """Flatten a blob's container to encode it; return None for one of the message itself."""
     try:
         return trees.flatten(value)
     except UnsavableError:

@@ -97,7 +97,7 @@ class LocalProcess:
         self._process.kill()
 
     def abort(self) -> None:
-        """Kill the launched process with SIGABRT; faulthandler writes its threads' stacks."""
+        """Kill the launched process with SIGABRT, at which faulthandler writes its stacks."""
         self._process.send_signal(signal.SIGABRT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
@@ -158,7 +158,7 @@ class LocalProcess:
                 )
 
     def join(self) -> str:
-        """Wait for the launched process to end, by force if needed; say how it ended."""
+        """Wait for the launched process to end, by force if needed; return how it ended."""
         try:
             status = self._process.wait(_END_S)
         except subprocess.TimeoutExpired:

@@ -26,7 +26,7 @@ class Reply:
         self._inbox: SimpleQueue[Outcome | None] = SimpleQueue()
 
     def put(self, outcome: Outcome | None) -> None:
-        """Set the outcome of a request's reply; None only wakes the waiter. Any thread."""
+        """Set the outcome of a request's reply, or only wake the waiter. Any thread."""
         self._inbox.put(outcome)
 
     def wait(self, scope: CancelScope | None = None) -> Any:
@@ -75,13 +75,13 @@ class RpcClient:
         self._end: BaseException | None = None
 
     def call(self, kind: str, *given: Any) -> Reply:
-        """Send a request to the other process (RPC); return its ``Reply``, which may still come."""
+        """Send a request to the other process (RPC); return its ``Reply``, which arrives later."""
         reply = Reply()
         self.call_then(reply.put, kind, *given)
         return reply
 
     def call_then(self, then: Callback, kind: str, *given: Any) -> None:
-        """Send a request (RPC); call ``then`` with its outcome, once; it must not block."""
+        """Send a request (RPC), and call ``then`` once with its outcome."""
         number = next(self._numbers)
         with self._lock:
             end = self._end
@@ -110,7 +110,7 @@ class RpcClient:
         then((is_well, deserialize_error(value) if isinstance(value, SerializedError) else value))
 
     def fail_all(self, error: BaseException) -> None:
-        """Fail all open requests (RPC), and all future ones, with an error."""
+        """Fail all open requests (RPC) and all later ones with an error."""
         with self._lock:
             self._end = error
             left, self._open = list(self._open.values()), {}

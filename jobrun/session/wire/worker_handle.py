@@ -118,7 +118,7 @@ class WorkerHandle:
             self.send("answer", number, (True, value))
 
     def connect_to(self, other: WorkerHandle) -> None:
-        """Connect the handle's node with another one, so that it can request its blobs."""
+        """Connect the handle's node with another node, whose blobs it can then request."""
         self._process.connect_peer(self.node, other.node, other._process)
 
     def kill(self) -> None:
@@ -130,7 +130,7 @@ class WorkerHandle:
         self._process.abort()
 
     def request_close(self) -> None:
-        """Ask the worker process by a message to end, if it lives."""
+        """Ask the worker process by a message to end, unless it has ended."""
         self._is_closing = True
         self.send("close")
 
@@ -237,7 +237,7 @@ class WorkerProcess(Protocol):
         """Wait until a worker process has ended, by itself or by a signal (worker protocol)."""
 
     def join(self) -> str:
-        """Wait for the process to end, by force if needed; return how (worker protocol)."""
+        """Wait for a worker process to end, by force if needed; return how it ended (protocol)."""
 
     def take_output(self, emit: Listener) -> None:
         """Emit output that a worker process left unsent when it ended (worker protocol)."""

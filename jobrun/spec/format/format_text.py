@@ -298,7 +298,7 @@ class EntryMover:
     def _item(
         self, item: Tree, kind: Kind, end: int, column: int, before: list[str], hoisted: list[str]
     ) -> list[str]:
-        """Render the lines of a list item with its entries moved; comments above it come first."""
+        """Render the lines of a list item with its entries moved, after the comments above it."""
         prefix = self._lines[item.span.line][: item.span.column]
         if isinstance(item, Leaf):
             return self._lines[item.span.line : end]
@@ -352,7 +352,7 @@ class EntryMover:
         return out + self._text[at : span.end]
 
     def _tail(self, last: int, limit: int, column: int) -> int:
-        """Return the line after which an entry to move ends, with the comments that follow it.
+        """Return the line after which a moved entry ends, with the comments that follow it.
 
         Comments that are deeper than its key are about what is in it.
         """
@@ -364,7 +364,7 @@ class EntryMover:
         return end
 
     def _dash_line(self, item: Tree) -> int:
-        """Return the line of the dash of a list item to move, which may be above the item."""
+        """Return the line of a moved list item's dash, which may be above the item."""
         at = item.span.start
         if self._lines[item.span.line][: item.span.column].strip():
             return item.span.line

@@ -87,7 +87,7 @@ class Substitution:
         return self._shell_step(node, path, data) if len(data) < len(node.values) else data
 
     def _shell_step(self, node: Mapping, path: Path, data: dict[str, Any]) -> dict[str, Any]:
-        """Substitute references in a ``run`` step of the tree: bash gets values as variables."""
+        """Substitute references in a ``run`` step, whose values bash gets as variables."""
         line = node.values["run"]
         given = data.get("with", {})
         if not isinstance(line, Scalar) or not isinstance(given, dict):
@@ -273,7 +273,7 @@ class ShellLine:
 
     @property
     def context(self) -> Context:
-        """What surrounds the current place in a line for bash: quotes, a comment, or neither."""
+        """What surrounds the present place in a line for bash: quotes, a comment, or neither."""
         top = self._frames[-1]
         if (
             self._is_escaped

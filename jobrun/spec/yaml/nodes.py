@@ -48,7 +48,7 @@ def origin_of(place: Place) -> Origin:
 
 
 def plain(node: Node) -> Any:
-    """Convert a YAML tree to dicts, lists and scalars; aliases become separate copies."""
+    """Convert a YAML tree to dicts, lists and scalars, with a copy for each alias."""
     if isinstance(node, Scalar):
         return node.value
     if isinstance(node, Sequence):

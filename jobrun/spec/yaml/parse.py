@@ -409,7 +409,7 @@ class Builder:
 
 
 def _merge(frame: _Frame, merged: Mapping) -> None:
-    """Apply a merge key ``<<`` while the YAML tree is built: the mapping's own keys win."""
+    """Apply a merge key ``<<`` as the YAML tree is built; the mapping's own keys override it."""
     for key, value in merged.values.items():
         if key not in frame.values:
             frame.values[key] = value

@@ -20,7 +20,7 @@ class AtPoint:
 
     @property
     def place(self) -> str:
-        """The place of a planned kill, as a table shows it: a failpoint."""
+        """The failpoint of a planned kill, as text for a table."""
         return self.point
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class AtTime:
 
     @property
     def place(self) -> str:
-        """The place of a planned kill, as a table shows it: a time."""
+        """The time of a planned kill, as text for a table."""
         return "at a random instant"
 
     def __str__(self) -> str:

@@ -223,7 +223,7 @@ def _following(status: Status, run: str) -> tuple[str, ...]:
 
 
 def strip_job(plan: Mapping[str, Any]) -> Job:
-    """Reduce a job to what a report shows of it: names, nodes and needs of tasks.
+    """Reduce a job to what its report shows: names, nodes and needs of tasks.
 
     Args:
         plan: The content of ``spec/plan.json``.

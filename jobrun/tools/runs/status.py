@@ -208,7 +208,7 @@ class _EventSummary:
                 pass
 
     def _end_epoch(self, at: datetime, seconds: float) -> None:
-        """Update a run's status at the end of an epoch: how long it took, by a clock that may jump.
+        """Update a run's status at the end of an epoch with the time that the epoch took.
 
         A span that is negative, or many times what was measured with a monotonic clock, was none.
         """
@@ -232,7 +232,7 @@ class _EventSummary:
 
 
 def _mean_of_newest(spans_s: list[float]) -> float:
-    """Return the mean of the newest spans, for a run's status: of twenty, of short ones of more.
+    """Return the mean of the newest spans of time, for a run's status; of more if they are short.
 
     A save takes as long as hundreds of short epochs, and comes after as many.
     """

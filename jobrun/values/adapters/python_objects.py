@@ -130,7 +130,7 @@ def fill_object(made: Any, rest: Any) -> None:
 
 
 def named_tree(value: Any) -> str:
-    """Return the tree that adapts a Python function or class: its ``module:name``.
+    """Return the tree of a Python function or class that is saved by its name ``module:name``.
 
     Raises:
         UnsavableError: It is not found there: a lambda, or one defined inside a function.

@@ -158,7 +158,7 @@ def _name(value: AnySet) -> str:
 
 
 def _has(value: AnySet, table: _Table) -> bool:
-    """Check whether a set has a table: the same items in the same slots, and the same gaps."""
+    """Check whether a set has a given hash table: equal items and gaps in equal slots."""
     other = _read_table(value)
     return (
         other is not None
