@@ -48,7 +48,7 @@ class Prepared:
 
     @property
     def job(self) -> Job:
-        """The checked job."""
+        """The checked job that ``jobrun.prepare()`` returns."""
         return self.compiled.job
 
     @property
@@ -117,7 +117,7 @@ def run(
     resume: Resume = "",
     listener: Listener = ignore,
 ) -> RunResult:
-    """Run a job from Python to its end, in this process.
+    """Provide ``jobrun.run()``: run a job from Python to its end, in this process.
 
     Args:
         source: As of ``prepare``.

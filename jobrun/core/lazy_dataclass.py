@@ -274,7 +274,7 @@ def _delete_attribute(self: Any, name: str) -> None:
 
 
 def _require_own(one: Any, name: str, act: str) -> None:
-    """Raise unless an attribute is one that an ordinary subclass of a frozen class has added."""
+    """Refuse an attribute of a frozen lazy dataclass, unless an ordinary subclass added it."""
     if _FIELDS in vars(type(one)) or name in getattr(one, _FIELDS):
         from dataclasses import FrozenInstanceError  # noqa: PLC0415 - a defect of the caller
 

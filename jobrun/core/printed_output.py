@@ -68,7 +68,7 @@ class PrintedLines:
         self._left: dict[str, str] = {}
 
     def add(self, stream: str, text: str) -> None:
-        """Add text that was written to a stream, and emit the lines that end in it."""
+        """Add printed text of a stream to these lines, and emit the lines that end in it."""
         *lines, rest = (self._left.get(stream, "") + text).split("\n")
         self._left[stream] = ""
         for line in lines:
@@ -86,7 +86,7 @@ class PrintedLines:
         return any(self._left.values())
 
     def is_of_same_task(self, other: PrintedLines) -> bool:
-        """Return whether lines of another call are logged under the same task, in one epoch."""
+        """Return whether printed lines of another call belong to the same task and epoch."""
         return self.task == other.task
 
     def end(self) -> None:
@@ -195,7 +195,7 @@ class StandardStreams:
                         setattr(sys, name, CollectingStream(stream, name, shown))
 
     def remove(self) -> None:
-        """Put the standard streams back after the last use, unless others have replaced them."""
+        """Put the standard streams back after the last use, unless they were replaced meanwhile."""
         with self._lock:
             self._users -= 1
             if self._users == 0:

@@ -104,7 +104,7 @@ def as_array(known: Known) -> Known:
 
 
 def items_in(shape: Shape) -> int | None:
-    """Return the number of items in a shape that is known, or None if a length is unknown."""
+    """Return the number of items in an abstract shape, or None if a length is unknown."""
     if 0 in shape:
         return 0
     return None if None in shape else math.prod(one for one in shape if one is not None)
@@ -215,7 +215,7 @@ class Arguments:
     rest: tuple[Known, ...] = ()
 
     def has(self, name: str) -> bool:
-        """Return whether a call passes the argument of a name, and not None for it."""
+        """Return whether a call's abstract arguments have one of this name that is not None."""
         return name in self.given and self.given[name].dtype != NONE
 
     def get(self, name: str) -> Known:
@@ -223,7 +223,7 @@ class Arguments:
         return self.given.get(name, UNKNOWN)
 
     def array(self, name: str) -> Known:
-        """Return what is known of one of a call's ``Arguments`` as an array, also of a list."""
+        """Return the abstract value of a call's argument as an array, also of a list."""
         return as_array(self.get(name))
 
     def shape(self, name: str) -> Shape:
@@ -269,7 +269,7 @@ class Arguments:
         return known.value
 
     def lengths(self, name: str) -> Shape:
-        """Return a call's shape argument as a tuple; a single length gives a tuple of one."""
+        """Return a call's abstract shape argument as a tuple; of one length, a tuple of one."""
         known = self.get(name)
         if known.items is not None:
             return tuple(integer(item) for item in known.items)
@@ -278,7 +278,7 @@ class Arguments:
         return (integer(known),)
 
     def axes(self, name: str, rank: int) -> tuple[int, ...] | None:
-        """Return a call's axis argument as axes counted from 0, in their order, or None."""
+        """Return the axes in a call's abstract axis argument, counted from 0, or None."""
         if not self.has(name):
             return None
         return tuple(axis_of(sure(one), rank) for one in self.lengths(name))
@@ -304,7 +304,7 @@ def integer(known: Known) -> int | None:
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """Convert an axis argument, which may be negative, to an axis counted from 0.
+    """Convert an abstract call's axis argument, which may be negative, to an axis from 0.
 
     Raises:
         MisfitError: There is no such axis.
@@ -320,7 +320,7 @@ def axis_of(axis: int, rank: int) -> int:
 
 
 def joint_shape(left: Shape, right: Shape) -> Shape:
-    """Broadcast the shapes of two of a call's arguments together, or refuse the arguments.
+    """Broadcast the shapes of two abstract arguments together, or refuse them.
 
     Raises:
         MisfitError: They cannot be.
@@ -334,13 +334,13 @@ def joint_shape(left: Shape, right: Shape) -> Shape:
 
 
 def shape_text(shape: Shape) -> str:
-    """Render the shape of a call's argument for a message, with ``?`` for unknown lengths."""
+    """Render the shape of an abstract value for a message, with ``?`` for unknown lengths."""
     lengths = ["?" if length is None else str(length) for length in shape]
     return f"({lengths[0]},)" if len(lengths) == 1 else f"({', '.join(lengths)})"
 
 
 def clash(left: int | None, right: int | None) -> bool:
-    """Return whether the lengths of two arguments of a call are known and differ."""
+    """Return whether the lengths of two abstract arguments are known and differ."""
     return left is not None and right is not None and left != right
 
 

@@ -83,7 +83,7 @@ def explain_at(
     frame: Frame,
     variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> JobrunError:
-    """Explain an exception as a fault at the location of a given step, unless it has one.
+    """Explain an error as a fault at the location of a given step, unless it has one.
 
     ``variables`` maps variables of generated code to blobs.
     """

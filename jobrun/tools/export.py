@@ -251,7 +251,7 @@ def _ordered(items: Sequence[_Item]) -> list[_Item]:
 
 
 def _write_safetensors(file: IO[bytes], items: Sequence[_Item], about: dict[str, str]) -> None:
-    """Write a safetensors file: header length (8 bytes, little-endian), header (JSON), data."""
+    """Export blobs as a safetensors file: length of the header (8 bytes), JSON header, data."""
     header: dict[str, Any] = {_RESERVED: about}
     end = 0
     for item in items:

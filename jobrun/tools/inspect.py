@@ -361,7 +361,7 @@ def render_position(blob: BlobFacts) -> str:
 
 
 def render_structure(blob: BlobFacts) -> str:
-    """Render the structure of a stored blob that is a container or object, as text."""
+    """Render for ``inspect`` the structure of a stored container or object as text."""
     if not blob.name.endswith(f"/{STRUCTURE}"):
         return ""
     try:
@@ -382,7 +382,7 @@ def _share_words(one: Position) -> str:
 
 
 def dtype_name(text: str) -> str:
-    """Render the dtype of a stored blob as text: ``float64`` for ``<f8``."""
+    """Render for ``inspect`` the dtype of a stored blob as text: ``float64`` for ``<f8``."""
     try:
         return str(parse_dtype(text))
     except ValueError:
@@ -390,7 +390,7 @@ def dtype_name(text: str) -> str:
 
 
 def value_text(value: Value) -> str:
-    """Render the value of a stored blob as text, elided in the middle if it is long."""
+    """Render for ``inspect`` the value of a stored blob as text, elided in the middle if long."""
     if isinstance(value, str):
         return repr(value)
     plain = getattr(value, "value", value)

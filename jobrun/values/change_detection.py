@@ -254,7 +254,7 @@ class _Reading:
 
 
 def _sample(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Take some items of an array, evenly spaced in memory if it is dense."""
+    """Take some items of an array as a sample, to detect changes of the array."""
     flat: Any = array.reshape(-1, order="A") if array.flags.forc else array.flat
     sample: np.ndarray[Any, Any] = flat[:: array.size // _SAMPLE_ITEMS + 1]
     return sample

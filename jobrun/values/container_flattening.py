@@ -499,7 +499,7 @@ def is_numpy_scalar(value: Any) -> bool:
 
 
 def is_structured_scalar(value: Any) -> bool:
-    """Return whether a numpy scalar has fields, such as ``table[0]``, and so is no plain leaf.
+    """Return whether a numpy scalar in a container has fields, as ``table[0]``, and is no leaf.
 
     Other scalars never change; the fields of this one can be set, and its memory may be that of an
     array: ``np.asarray(value)`` is a view of it.

@@ -155,7 +155,7 @@ def begin_dataclass(name: str, names: Sequence[str]) -> Any:
 
 
 def fill_fields(made: Any, items: Mapping[str, Any]) -> None:
-    """Set the fields of a dataclass (a record) that is being rebuilt from a tree."""
+    """Set the fields of a dataclass that is being rebuilt, as a named tuple is, from a tree."""
     if type(made) is UnboundRecord:
         cast("dict[str, Any]", made.items).update(items)
         return
@@ -184,7 +184,7 @@ def _field_names(kind: Any) -> tuple[str, ...]:
 
 
 def _own(value: Any, name: str, missing: object) -> Any:
-    """Read a record's field from the dataclass instance itself, not its class's default."""
+    """Read a field of a dataclass from the instance itself, not its class's default."""
     inside = getattr(value, "__dict__", {})
     if name in inside:
         return inside[name]

@@ -159,7 +159,7 @@ def is_module(value: Any) -> bool:
 
 
 def module_state(module: Any) -> Any:
-    """Take the state of a PyTorch module; tensors in it share memory with the module."""
+    """Take the state of an object that is a PyTorch module; they share the memory of tensors."""
     tree = module.state_dict()
     if not isinstance(tree, dict):
         return tree
@@ -178,7 +178,7 @@ def module_state(module: Any) -> Any:
 
 
 def set_module_state(module: Any, tree: Any) -> None:
-    """Set the state of a PyTorch module, which copies all of it.
+    """Set the state of an object that is a PyTorch module, which copies the state.
 
     Raises:
         Exception: What the module raises.
@@ -224,7 +224,7 @@ def is_estimator(value: Any) -> bool:
 
 
 def estimator_state(value: Any) -> dict[str, Any]:
-    """Take the state of an estimator: plain attributes, generators, and the estimators inside.
+    """Take the state of an object that is an estimator: attributes, generators, estimators.
 
     Raises:
         UnsavableError: One of them cannot be kept; its path begins with the attribute.

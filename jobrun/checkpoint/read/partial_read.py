@@ -31,7 +31,7 @@ class RowSpans:
         self._types = index.table["type"][self.rows]
 
     def touching(self, begin: int, end: int) -> range:
-        """Return which of these blobs, numbered in file order, overlap a portion of the file."""
+        """Return the blobs of a partial read, numbered in file order, that overlap a portion."""
         low, high = np.searchsorted(self.end, begin, "right"), np.searchsorted(self.begin, end)
         return range(int(low), int(high))
 
@@ -84,7 +84,7 @@ class PortionReader:
         self._halves: dict[int, Bytes] = {}
 
     def count_blobs(self, blocks: range) -> int:
-        """Count the blobs that have data in some blocks of the portion."""
+        """Count the blobs of a partial read that have data in some blocks of the portion."""
         begin, end = self._span(blocks)
         return len(self._placed.touching(begin, end)) + len(self._other.touching(begin, end))
 
@@ -113,7 +113,7 @@ class PortionReader:
     def _pieces(
         self, begin: int, end: int
     ) -> tuple[list[int], list[Array], list[tuple[int, Bytes]]]:
-        """Divide the memory for a portion of the file: arrays of wanted blobs, buffers between.
+        """Divide memory for a portion of a partial read: arrays of wanted blobs, buffers between.
 
         Returns:
             Where each piece begins, all pieces, and those that hold other blobs.

@@ -209,7 +209,7 @@ class ObjectStore:
         self._local.remove(self._local.epochs())
 
     def sweep(self) -> tuple[str, ...]:
-        """Delete epochs without a manifest, and leftovers, while nothing is being uploaded.
+        """Delete from an object store epochs without a manifest, and leftovers; not during uploads.
 
         A later upload would use them; this is for who will never make it.
         """

@@ -147,7 +147,7 @@ def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[Sto
 
 
 def _find_fed_tasks(groups: Groups) -> set[str]:
-    """Find the tasks of ``epoch`` that depend on records.
+    """Find the tasks of ``epoch`` that depend on records, and so on positions of readers.
 
     They read these, or get them by queues, or read outputs of such a task, which are made in each
     epoch. A task that reads state may have something to do without records, too.

@@ -76,7 +76,7 @@ class NodeView:
 
 
 def build_node_views(group: GroupDraft, start: Mapping[str, frozenset[str]]) -> dict[str, NodeView]:
-    """Build the view of a group on each node: which workspaces hold which names.
+    """Build the view of a group on each node, from which the scopes of names follow.
 
     Args:
         group: The tasks, lowered.

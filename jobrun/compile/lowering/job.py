@@ -125,7 +125,7 @@ def lower_notify(spec: JobSpec, context: Context) -> tuple[NotifyTarget, ...]:
 
 
 def build_cluster(spec: JobSpec, source: SourceMap) -> Cluster:
-    """Build the cluster from a spec's nodes; without nodes, one node called ``local``."""
+    """Build the cluster of the lowered job from a spec's nodes: ``local`` if it has none."""
     if not spec.nodes:
         return Cluster((Node(DEFAULT_NODE, DEFAULT_NODE),))
     return Cluster(

@@ -145,7 +145,7 @@ def unknown_constants(
 
 
 def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
-    """Yield each family whose number of nodes differs from that of its files in the checkpoint."""
+    """Yield each family that a resize concerns: its number of nodes is not that of its files."""
     known = {node.name: node.family or node.name for node in job.cluster}
     names = set(known.values())
     saved = [file.node for file in manifest.files]

@@ -62,7 +62,7 @@ def blas_threads() -> int:
 
 
 def describe_environment() -> dict[str, Any]:
-    """Describe the versions and numerics of this process as JSON values; imports numpy."""
+    """Describe the environment of this process, versions and numerics, as JSON values."""
     return {
         "jobrun": __version__,
         "python": platform.python_version(),
@@ -102,7 +102,7 @@ def _blas_kernel() -> str:
 
 
 def _kernel_of(library: Any) -> str:
-    """Name the kernel that BLAS has chosen for this CPU; for MKL, which hides it, the version."""
+    """Name the kernel that BLAS has chosen in this environment; of MKL, only the version."""
     if library.internal_api == "mkl":
         return f"mkl {library.version}"
     return str(getattr(library, "architecture", None) or "")

@@ -77,7 +77,7 @@ def _repository(folder: Path) -> Path | None:
 
 
 def _git(top: Path) -> dict[str, Any]:
-    """Return the git commit and the differences from it; nothing if git does not answer."""
+    """Return, for the provenance of a run, the git commit and the differences from it."""
     states = ("status", "--porcelain=v2", "--branch", "--untracked-files=no")
     answer, data, _ = _ask_git(top, *states)
     if not answer:

@@ -67,7 +67,7 @@ def total_epochs(conditions: tuple[StopCondition, ...]) -> int | None:
 
 
 def is_better(value: float, than: float | None, mode: str, min_delta: float = 0.0) -> bool:
-    """Return whether a metric improves on the best one, for ``no_improvement``. NaN never does."""
+    """Return whether a metric is better than the best one, for the condition ``no_improvement``."""
     if math.isnan(value):
         return False
     if than is None:
@@ -162,7 +162,7 @@ class ProbeEvaluator:
         return bool(value)
 
     def scalar(self, name: str, probe: Probe) -> Scalar:
-        """Evaluate a metric between epochs as one Python number, bool or text.
+        """Evaluate a metric in the loop between epochs as one Python number, bool or text.
 
         Raises:
             TaskFailedError: It is something else.

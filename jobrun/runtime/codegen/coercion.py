@@ -200,7 +200,7 @@ def as_count(value: Value) -> int:
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Check values at run time so that ``base ** exponent`` is no huge integer; return it.
+    """Compute ``base ** exponent`` at run time, and refuse a huge integer.
 
     Raises:
         OverflowError: The result would have more than a million bits.
@@ -210,7 +210,7 @@ def power(base: Any, exponent: Any) -> Any:
 
 
 def require_bounded(value: Any) -> Any:
-    """Check at run time that a product is no huge integer, and return it.
+    """Return a product computed at run time, and refuse a huge integer.
 
     Raises:
         OverflowError: It has more than a million bits.
@@ -239,7 +239,7 @@ def are_scalars(*values: Any) -> bool:
 
 
 def shift_left(value: Any, bits: Any) -> Any:
-    """Check values at run time so that ``value << bits`` is no huge integer; return it.
+    """Compute ``value << bits`` at run time, and refuse a huge integer.
 
     Raises:
         OverflowError: The result would have more than a million bits.
@@ -249,7 +249,7 @@ def shift_left(value: Any, bits: Any) -> Any:
 
 
 def modulo(value: Any, divisor: Any) -> Any:
-    """Check at run time that ``value`` is no text, and return ``value % divisor``.
+    """Compute ``value % divisor`` at run time, and refuse a text to be formatted.
 
     Raises:
         TypeError: ``value`` is text: a width in it may be of any size.
@@ -290,7 +290,7 @@ IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def attribute_t(value: Value) -> Value:
-    """Return the attribute ``T`` of an array at run time; a Python scalar is its own transpose."""
+    """Coerce a value and return its transpose ``T`` in generated code; of a scalar itself."""
     return value.T if isinstance(value, np.ndarray) else value
 
 
@@ -300,7 +300,7 @@ def attribute_shape(value: Value) -> tuple[int, ...]:
 
 
 def attribute_size(value: Value) -> int:
-    """Return the attribute ``size`` of an array or a Python scalar at run time."""
+    """Coerce a value and return its ``size`` in generated code; of a Python scalar 1."""
     return value.size if isinstance(value, np.ndarray) else int(np.size(value))
 
 

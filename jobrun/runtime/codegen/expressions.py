@@ -436,7 +436,7 @@ def format_value(value: Value, spec: str) -> str:
 
 
 def join_text(*parts: object) -> str:
-    """Interpolate values into a text: join its parts, literal and formatted, at run time."""
+    """Join the parts of a text expression, literal and formatted values, at run time."""
     return "".join(map(str, parts))
 
 

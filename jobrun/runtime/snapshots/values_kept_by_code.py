@@ -188,7 +188,7 @@ class KeptValues:
     def note(
         self, node: str, blob: str, bound: Value, parts: Parts, title: str, *, is_new: bool
     ) -> None:
-        """Note that a call has bound a blob, or changed it in place, and what it keeps of it.
+        """Note that a ``call`` has bound or changed a blob, and which parts of it code keeps.
 
         Args:
             node: Whose blob it is.

@@ -417,7 +417,7 @@ class GapNotes:
 
 
 def printed_lines(frame: Frame, path: str, now: Frame | None = None) -> PrintedLines:
-    """Create what collects the lines that a user's code prints, for the log of a task.
+    """Create the collector of lines that a ``call`` prints, for the log of a task.
 
     Args:
         frame: The task's.

@@ -26,11 +26,11 @@ class Reply:
         self._inbox: SimpleQueue[Outcome | None] = SimpleQueue()
 
     def put(self, outcome: Outcome | None) -> None:
-        """Set the outcome of a request's reply, or only wake the waiter. Any thread."""
+        """Set the outcome of a request's reply (RPC), or only wake the waiter. Any thread."""
         self._inbox.put(outcome)
 
     def wait(self, scope: CancelScope | None = None) -> Any:
-        """Wait for the reply to a request and return its value.
+        """Wait for the reply to a request (RPC) and return its value.
 
         Raises:
             CancelledError: The scope was cancelled before.
@@ -49,7 +49,7 @@ class Reply:
 
 
 def unwrap_outcome(outcome: Outcome) -> Any:
-    """Return the value that the reply to a request brought, or raise its error.
+    """Return the value in the reply to a request (RPC), or raise its error.
 
     Raises:
         BaseException: The error of an outcome that has one.
@@ -119,7 +119,7 @@ class RpcClient:
 
 
 def wait_all(answers: Mapping[_Key, Reply]) -> dict[_Key, Any]:
-    """Wait for the replies to several requests and return their values by key.
+    """Wait for the replies to several requests (RPC) and return their values by key.
 
     Raises:
         NodeLostError: One was lost.

@@ -198,7 +198,7 @@ class EntryMover:
         return "\n".join([*head, *above, prefix + block.lines[0], *block.lines[1:]])
 
     def _block(self, tree: Items | Entries, kind: Kind, end: int) -> _Block:
-        """Render a YAML block with moved entries; it may use the lines before ``end``."""
+        """Render a YAML block with moved entries, to format a spec, up to the line ``end``."""
         return (
             self._mapping(tree, kind, end)
             if isinstance(tree, Entries)
@@ -250,7 +250,7 @@ class EntryMover:
         return _Block(above if first else [], [*lines, *footer])
 
     def _entry(self, key: Leaf, value: Tree, kind: Kind, end: int) -> list[str]:
-        """Render the lines of a moved entry of a mapping, from its key on."""
+        """Render the lines of an entry of a mapping that is moved, to format a spec."""
         line, column = key.span.line, key.span.column
         if isinstance(value, Leaf):
             lines = self._lines[line:end]

@@ -169,7 +169,7 @@ def _rebased_section(key: str, value: Node, prefix: str) -> Node:
 
 
 def _rebased_steps(node: Node, prefix: str) -> Node:
-    """Rebase the relative paths of ``load`` and ``save`` steps in a tree."""
+    """Rebase the paths of ``load`` and ``save`` steps in an included file's tree."""
     if isinstance(node, Sequence):
         return Sequence([_rebased_steps(item, prefix) for item in node.items], node.place)
     if not isinstance(node, Mapping):

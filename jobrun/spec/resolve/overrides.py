@@ -55,7 +55,7 @@ class Override:
 
 
 def parse_override(text: str, number: int) -> Override:
-    """Parse the ``path=value`` of a ``--set`` option; the value is YAML.
+    """Parse the override ``path=value`` of a ``--set`` option, whose value is YAML.
 
     Args:
         text: The option's argument.

@@ -193,7 +193,7 @@ def _default(value: Schema) -> str:
 
 
 def _models(value: Any, definitions: Schema) -> Iterator[str]:
-    """Yield the mappings that a key of the spec language may hold, from the JSON schema."""
+    """Yield the mappings that a spec key may hold, for the manual, from the JSON schema."""
     if isinstance(value, list):
         for one in value:
             yield from _models(one, definitions)

@@ -41,7 +41,7 @@ class Condition:
     text: str
 
     def holds(self, value: Value | None) -> bool:
-        """Return whether the condition holds for a column's value; never for a missing one."""
+        """Return whether a run's value meets a condition by which runs are filtered."""
         if value is None:
             return False
         compare = _COMPARE[self.comparison]
@@ -187,7 +187,7 @@ def sort_runs(runs: Sequence[RunSummary], text: str, now: datetime) -> list[RunS
 def with_best_metrics(
     runs: Sequence[RunSummary], run_dir: Path, text: str, now: datetime
 ) -> list[RunSummary]:
-    """Replace the last metrics of each run by those of its best epoch; sort the best run first.
+    """Replace the last metrics of arranged runs by their best epoch's; sort the best run first.
 
     Args:
         runs: The runs.

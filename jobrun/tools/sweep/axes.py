@@ -218,7 +218,7 @@ def _numbered(axes: Sequence[Axis], number: int) -> Point:
 
 
 def _shuffled(total: int, count: int, seed: int) -> list[int]:
-    """Draw ``count`` distinct numbers of points below ``total`` at random, without a list.
+    """Draw ``count`` distinct points of a sweep's axes at random, as numbers below ``total``.
 
     Not ``random.sample``: its first numbers are others when more are asked for.
     """
@@ -233,7 +233,7 @@ def _shuffled(total: int, count: int, seed: int) -> list[int]:
 
 
 def restore_option_name(fault: Fault, places: dict[str, str]) -> Fault:
-    """Restore, in a fault of a point, the axis as it was given in place of the generated ``--set``.
+    """Restore, in a fault about a point, the text of the sweep's axis instead of ``--set``.
 
     Args:
         fault: Of the spec with all values of a point.

@@ -198,7 +198,7 @@ def _split(table: _Table) -> tuple[list[tuple[Any, int]], list[tuple[Any, int]]]
 
 
 def _filling_order(table: _Table) -> list[Any]:
-    """Order a set's items so that each, added in turn, gets its slot of the hash table.
+    """Order a set's items so that each, when added, gets its slot of the hash table.
 
     First those whose hash says their slot. Each of the others needs all slots occupied that it
     tries before its own.
@@ -231,7 +231,7 @@ def _tried(hashed: int, mask: int) -> Iterator[int]:
 
 
 def _stages(order: list[Any], size: int) -> list[Iterable[Any]]:
-    """Split items into what an empty set is updated with to get a table of a size.
+    """Split a set's items into the updates by which an empty set gets a table of a size.
 
     Room is made for a dict before its keys are added: a table gets more than twice as many slots
     as there are items and keys together, also where some keys are items already.

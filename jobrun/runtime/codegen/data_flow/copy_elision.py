@@ -194,7 +194,7 @@ def find_views(
     handed: Collection[str],
     moves: Moves,
 ) -> Views:
-    """Find the assignments of a block that may share a view, as no write through it is seen.
+    """Find the assignments of a block whose copy can be elided to a view: no write is seen.
 
     Args:
         steps: The block.
@@ -232,7 +232,7 @@ def find_views(
 def is_never_changed(
     expr: Expr, target: str, names: BlockNames, shareable: Collection[str], moves: Moves
 ) -> bool:
-    """Return whether sharing a view is safe in an assignment: neither name ever changes.
+    """Return whether an assignment's copy can be elided to a view, as neither name ever changes.
 
     Only for names that die with the task, and so before anything else can change.
 
@@ -282,7 +282,7 @@ class _Block:
         self._moves = moves
 
     def parts(self, op: Assign) -> Iterator[_Part]:
-        """Yield each target of an assignment that may share a view, with its part of the value."""
+        """Yield each target whose copy may be elided to a view, with its part of the value."""
         values = op.value.items if isinstance(op.value, Sequence) else ()
         with_items = any(isinstance(one, ItemTarget) for one in op.targets)
         for number, target in enumerate(op.targets):
@@ -348,7 +348,7 @@ class _Analysis:
         self._visits = 0
 
     def settle(self) -> bool:
-        """Remove assignments from those sharing views until no write through a view is seen."""
+        """Restore copies, instead of eliding them, until no write through a view is seen."""
         while True:
             if not self._propagate():
                 return False
@@ -379,7 +379,7 @@ class _Analysis:
         return {name: tuple(sorted(found[name])) for name in sorted(found)}
 
     def _propagate(self) -> bool:
-        """Find which names may share memory, by views, before each point."""
+        """Find which names may share memory before each point, if copies are elided to views."""
         first = self._points[0]
         entry = {name: {_OUTSIDE: _NO_SITES} for name in self._relevant}
         self._before = {id(first): entry}
@@ -424,7 +424,7 @@ class _Analysis:
         return is_new
 
     def _after(self, point: Point, before: _Sharing) -> _Sharing:
-        """Compute which live names may share memory, through views, after a point of the block."""
+        """Compute which live names may share memory after a point, if copies are elided."""
         live = point.live | self._always
         gone = {name for name in before if name not in live or name in point.binds}
         made = {
@@ -446,7 +446,7 @@ class _Analysis:
         gone: set[str],
         live: Collection[str],
     ) -> None:
-        """Note what the targets of an assignment share as views: with others, with each other."""
+        """Note what targets of an assignment share, by elided copies, with other names."""
         found = [
             (one.target, self._shared_by(one, before))
             for one in parts
@@ -492,7 +492,7 @@ class _Analysis:
                         _add(made, result, other, sites)
 
     def _seen_at(self, point: Point) -> Iterator[Site]:
-        """Yield assignments that must not share a view: a write would be seen by others."""
+        """Yield assignments whose copy must not be elided, as a write would be seen by others."""
         if not point.changes:
             return
         state = self._before.get(id(point), {})
@@ -506,7 +506,7 @@ class _Analysis:
                     yield self._chosen(name, other, present)
 
     def _chosen(self, written: str, other: str, sites: _Sites) -> Site:
-        """Choose which assignment must not share a view, since a write through it is seen."""
+        """Choose which assignment must be a copy again, since a write through its view is seen."""
 
         def rank(site: Site) -> tuple[int, Site]:
             target = self._targets[site]
@@ -539,7 +539,7 @@ def _reads_while_writing(op: Op | None) -> bool:
 
 
 def _visible_layouts(steps: tuple[Step, ...], parts: Mapping[int, tuple[_Part, ...]]) -> set[str]:
-    """Collect names that must not share a view, since a step sees their memory layout."""
+    """Collect names whose copy must not be elided, since a step sees their memory layout."""
     visible: set[str] = set()
     for step in walk(steps):
         if isinstance(step, Net):

@@ -114,7 +114,7 @@ def _value(tree: _Tree, chain: Chain, known: dict[tuple[Any, ...], int]) -> int:
 
 
 def _operator(expr: Expr) -> tuple[np.ufunc, Callable[..., Any], tuple[Expr, ...]] | None:
-    """Return the ufunc, plain operator and operands of an elementwise expression, or None."""
+    """Return the ufunc and operands of an elementwise operator that can be fused, or None."""
     match expr:
         case Binary(operator="**", right=Const(value=int(exponent))) if exponent == 2:
             # Numpy squares as well, but of float arrays alone.
