@@ -68,7 +68,7 @@ class Faults:
         return tuple(fault for fault in self._found.values() if fault.severity == "warning")
 
     def raise_if_any(self) -> None:
-        """Raise all errors that compilation has collected together.
+        """Raise all faults that are errors together, if compilation has collected any.
 
         Raises:
             SpecError: There is at least one error.

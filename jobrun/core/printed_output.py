@@ -314,7 +314,7 @@ class StandardStreams:
                 capture.close()
 
     def _past_capture(self, stream: Any) -> Any:
-        """Return a stream that writes to where a standard stream wrote before the capture."""
+        """Return a stream that writes past the capture of printed output, as before it."""
         try:
             number = stream.fileno()
         except (OSError, ValueError, AttributeError):

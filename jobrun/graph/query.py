@@ -152,5 +152,5 @@ def makers(tasks: Iterable[Task]) -> dict[str, tuple[str, Origin]]:
 
 
 def has_callables(job: Job) -> bool:
-    """Return whether any step in the graph of a job calls Python code of the user."""
+    """Query a job's graph whether any step calls Python code of the user."""
     return any(isinstance(step, CallPython) for step in iter_steps(job))

@@ -291,7 +291,7 @@ Rule = Callable[[Arguments], Result]
 
 
 def sure(value: _T | None) -> _T:
-    """Require that a fact about a call's arguments is known; else raise ``UnclearError``."""
+    """Require that an abstract value is known; else raise ``UnclearError``."""
     if value is None:
         raise UnclearError
     return value
@@ -347,7 +347,7 @@ def clash(left: int | None, right: int | None) -> bool:
 def typed(
     dtype: Callable[[Arguments], str | None], shape: Callable[[Arguments], Shape | None]
 ) -> Rule:
-    """Make a type rule of two functions of a call's ``Arguments``: for dtype and for shape."""
+    """Combine two functions of a call's abstract arguments, for dtype and shape, to a type rule."""
 
     def rule(arguments: Arguments) -> Known:
         return Known(_attempt(dtype, arguments), _attempt(shape, arguments))

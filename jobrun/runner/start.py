@@ -270,7 +270,7 @@ def run_with_policy(
 
 
 def _warn_of_moved_run(run_dir: Path, job: str, newest: Run | None, listener: Listener) -> None:
-    """Say that the newest run of a job was moved away or removed, and another takes its place."""
+    """Warn at the start of a run that the newest run of the job was moved away or removed."""
     name = find_moved_latest(run_dir, job, newest)
     if name:
         # Below another folder of the runs it is listed, and is not continued as a run of this job.

@@ -157,7 +157,7 @@ def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Val
 
 
 def _bound(value: Value, path: Path) -> Value:
-    """Require that a value to be lent read only is of a loaded class; return it.
+    """Require a loaded class of a value to be lent, so that changes of it can be detected.
 
     Raises:
         TaskFailedError: E249, its class is not loaded.

@@ -153,7 +153,7 @@ def _find_accessors(value: Any) -> _Accessors | None:
 
 
 def is_module(value: Any) -> bool:
-    """Return whether a value is a module of PyTorch (``torch.nn.Module``)."""
+    """Return whether an object is a module of PyTorch (``torch.nn.Module``)."""
     kind = getattr(getattr(loaded_torch(), "nn", None), "Module", None)
     return kind is not None and isinstance(value, kind)
 

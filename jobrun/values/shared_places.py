@@ -321,7 +321,7 @@ def _is_immutable(thing: Any) -> bool:
 
 
 def _memory(place: Path, thing: Any) -> Iterable[_Memory]:
-    """Iterate over the memory of an array, host tensor or adapted value, to compare addresses."""
+    """Iterate over the memory of an array, tensor or adapted value, to find what shares it."""
     if isinstance(thing, np.ndarray) or trees.is_structured_scalar(thing):
         array = np.asarray(thing)
         return (_Memory(place, array, None, not array.flags.writeable),) if thing.size else ()

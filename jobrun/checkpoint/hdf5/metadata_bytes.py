@@ -45,7 +45,7 @@ _MOST_MESSAGE_BYTES = (1 << 16) - 1
 
 
 def render_superblock(end: int, root: int, node_k: tuple[int, int]) -> bytes:
-    """Render the HDF5 superblock (version 0).
+    """Render the bytes of the HDF5 superblock (version 0).
 
     Args:
         end: Of the file, counted from its first byte.
@@ -60,7 +60,7 @@ def render_superblock(end: int, root: int, node_k: tuple[int, int]) -> bytes:
 def render_group(
     links: Sequence[tuple[bytes, int]], address: int, node_k: tuple[int, int]
 ) -> bytes:
-    """Render an old-style HDF5 group: object header, B-tree, symbol nodes and local heap.
+    """Render the bytes of an HDF5 group: object header, B-tree, symbol nodes and local heap.
 
     Args:
         links: Names, in the order of their bytes, and the addresses of their objects.
@@ -82,7 +82,7 @@ def render_group(
 
 
 def render_message(kind: int, body: bytes, flags: int = 0) -> bytes:
-    """Render one message of an HDF5 object header of version 2.
+    """Render the bytes of one message in an HDF5 object header of version 2.
 
     Raises:
         ValueError: It is longer than 65535 bytes.
@@ -93,13 +93,13 @@ def render_message(kind: int, body: bytes, flags: int = 0) -> bytes:
 
 
 def render_dataspace(shape: tuple[int, ...]) -> bytes:
-    """Render the body of an HDF5 dataspace message; shape () is a scalar."""
+    """Render the bytes of an HDF5 dataspace message for a shape, where () is a scalar."""
     head = struct.pack("<4B", 2, len(shape), 0, 1 if shape else 0)
     return head + struct.pack(f"<{len(shape)}Q", *shape)
 
 
 def render_text_attribute(name: str, text: str) -> bytes:
-    """Render an HDF5 attribute message with a text of fixed length, in UTF-8."""
+    """Render the bytes of an HDF5 attribute message with a text of fixed length, in UTF-8."""
     key, data = name.encode() + b"\0", text.encode() or b"\0"
     # Class 3 (string), padded with NUL; character set 0 is ASCII, 1 is UTF-8.
     charset = 0 if data.isascii() else 1
@@ -181,7 +181,7 @@ def render_headers(header: bytes, at: int, addresses: Numbers) -> Bytes:
 def render_chunk_tree(
     shape: tuple[int, ...], chunk: tuple[int, ...], places: Sequence[tuple[int, int]], address: int
 ) -> tuple[bytes, int]:
-    """Render the HDF5 B-tree that finds a dataset's chunks, and return its root's address.
+    """Render the bytes of the HDF5 B-tree over a dataset's chunks; return its root's address.
 
     Args:
         shape: Of the dataset.
@@ -232,7 +232,7 @@ def _render_symbol_nodes(
 def _render_tree(
     kind: int, keys: Sequence[bytes], children: Sequence[int], address: int, form: tuple[int, int]
 ) -> tuple[bytes, int]:
-    """Render a version-1 HDF5 B-tree from its leaves upwards, and return its root's address.
+    """Render the bytes of an HDF5 B-tree (version 1) from its leaves up; return its root's address.
 
     Args:
         kind: 0 of a group, 1 of chunks.

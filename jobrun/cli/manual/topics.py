@@ -184,7 +184,7 @@ def iter_command_help(root: click.Group) -> Iterator[tuple[str, str]]:
 
 
 def render_command_help(root: click.Group) -> str:
-    """Render the help of all commands as one text."""
+    """Render the help of all commands, a topic of the manual, as one text."""
     pages = (f"{path}\n\n{text}" for path, text in iter_command_help(root))
     return "\n\n\n".join(("Commands and their options", *pages))
 

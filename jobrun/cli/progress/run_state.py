@@ -126,7 +126,7 @@ class RunState:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the displayed invocation started."""
+        """Seconds since the invocation in the displayed run state started."""
         return self.clock() - self.started_at if self.started else 0.0
 
     @property

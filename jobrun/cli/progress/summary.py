@@ -36,7 +36,7 @@ _BESIDE_PATHS = 13
 
 
 def print_summary(result: RunResult, state: RunState, shell: Shell, verbosity: int) -> None:
-    """Print how the run ended, its results, where it is, and the next commands."""
+    """Print the summary of a run: how it ended, its results, where it is, and next commands."""
     word, colour = _ENDINGS[result.exit_code]
     # Programs have heard it as an event.
     verbosity = -1 if shell.log_format == "json" else verbosity

@@ -297,7 +297,7 @@ class Findings:
 
 
 def split_placeholders(text: str, scalar: SourceText, at: int | None) -> list[Part]:
-    """Split text at ``${run.dir}`` and other placeholders for run time; ``$$`` is a dollar.
+    """Split a text at ``${run.dir}`` and similar placeholders, which are no Python syntax.
 
     Args:
         text: The text to split.

@@ -598,7 +598,7 @@ class NameTranslator:
         return OutputRead(name, node.attr, at=self._findings.scalar.at(node))
 
     def check(self, name: str, node: ast.expr) -> bool:
-        """Check whether a blob can have the name in the expression; add fault E107 if not."""
+        """Check a name to translate in an expression: add fault E107 if no blob can have it."""
         message = ""
         if not BLOB_NAME.fullmatch(name):
             message = "a name has at most 64 letters, digits and '_'"

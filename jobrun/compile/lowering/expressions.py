@@ -109,7 +109,7 @@ class ExpressionLowering:
         return self._resolve_names(op, place, env)
 
     def blob(self, name: str, place: Place, env: Env) -> str:
-        """Resolve and check the name of a blob that is the target of a lowered statement."""
+        """Resolve and check a blob's name that is assigned or changed in a lowered expression."""
         self._context.check_blob_name(name, place)
         return self.name(name, env)
 

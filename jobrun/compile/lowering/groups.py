@@ -305,7 +305,7 @@ class TaskLowering:
         return Records(read, place, write, places, sent, is_loop=True)
 
     def report(self, spec: ReportSpec, at: Path, path: str, used: dict[str, None]) -> Report:
-        """Lower a ``report`` of a spec, as tasks are lowered: steps that run at an interval."""
+        """Lower a ``report`` of a group, whose steps run at an interval."""
         if spec.every <= 0:
             place = self._context.place(path, *at, "every")
             self._context.faults.error(
@@ -385,7 +385,7 @@ class TaskLowering:
 def check_task_settings(
     task: TaskSpec, at: Path, path: str, source: SourceMap, faults: Faults
 ) -> None:
-    """Check settings of a task before it is lowered: its time limit, and its retry."""
+    """Check the time limit and retry of a group's task before it is lowered."""
     if task.timeout is not None and task.timeout <= 0:
         faults.error(
             "E123",

@@ -547,7 +547,7 @@ class EffectLowering:
         return Save(self._files(spec.save, (*at, "save"), place, env), place.path, place.origin)
 
     def _declared(self, spec: EffectStep, at: Path, place: Place, env: Env) -> Step:
-        """Lower an effect of a declared kind, such as ``log``, field by field."""
+        """Lower an effect, a step of a declared kind such as ``log``, key by key."""
         kind: Any = DECLARED_MODELS[type(spec)]
         given: dict[str, Any] = {
             name: str(getattr(spec, other)) for name, other in declared_sources(kind).items()
@@ -694,7 +694,7 @@ class EffectLowering:
     def _files(
         self, files: dict[str, str], at: Path, place: Place, env: Env
     ) -> tuple[DataFile, ...]:
-        """Lower the files of the effect ``load`` or ``save``: blob, path and member of each."""
+        """Lower the files of a ``load`` or ``save`` step: blob, path and member of each."""
         found = []
         for blob, written in files.items():
             path, _, member = written.partition("::")

@@ -174,7 +174,7 @@ def infer_unary(sign: str, operand: Known) -> Known:
 
 
 def infer_comparison(left: Known, sign: str, right: Known) -> Known:
-    """Infer the type of the comparison ``left sign right``.
+    """Infer the type of the comparison ``left sign right``, as of arithmetic.
 
     Raises:
         MisfitError: Their shapes do not broadcast, or they have no order.

@@ -341,7 +341,7 @@ class StepInference:
         return not holds
 
     def _note_leaving(self, target: str) -> None:
-        """Note the types with which a stop leaves the block of that path."""
+        """Note the types with which a stop, one of the steps, leaves the block of that path."""
         changed: dict[str, None] = {}
         for frame in reversed(self._frames):
             changed |= dict.fromkeys(frame.before)

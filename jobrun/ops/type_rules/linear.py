@@ -29,7 +29,7 @@ from jobrun.ops.type_rules.shaping import too_few_axes
 
 
 def matmul(left: Known, right: Known) -> Known:
-    """Infer dtype and shape of a matrix product: the type rule of ``matmul`` and ``@``.
+    """Infer dtype and shape of a matrix product, for ``matmul`` and ``@`` in linear algebra.
 
     Raises:
         MisfitError: The inner lengths differ, or one is a single number.

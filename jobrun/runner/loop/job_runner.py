@@ -199,7 +199,7 @@ class JobRunner:
     def _recover_from_loss(
         self, error: NodeLostError, first: ResumePoint | None
     ) -> ResumePoint | None:
-        """Let the loop recover from a lost node; return where it restarts, None for init."""
+        """Let the job runner recover from a lost node; return where it restarts, None for init."""
         losses = self._limits.losses
         if losses is None:
             raise error
@@ -486,7 +486,7 @@ def run_with_retries(
 def _find_retries(
     failed: tuple[str, ...], declared: Mapping[str, Retry], failures: Counter[str]
 ) -> list[Retry] | None:
-    """Return how the loop retries a group whose tasks failed; None if one may not be retried."""
+    """Return how the job runner retries a group whose tasks failed; None if it must not."""
     chosen = []
     for name in failed:
         retry = declared.get(name)

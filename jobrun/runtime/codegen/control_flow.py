@@ -299,7 +299,7 @@ class ControlFlow:
     def _catching(
         self, path: str, body: list[ast.stmt], then: list[ast.stmt], last: Sequence[ast.stmt] = ()
     ) -> ast.stmt:
-        """Wrap generated statements in ``try``, so that a ``stop`` of the block ``path`` ends them.
+        """Generate the control flow ``try`` around statements, which a ``stop`` of a block ends.
 
         ``last`` is what only a stop of ``path`` does.
         """
@@ -504,7 +504,7 @@ def reads_pass(step: Loop | While) -> bool:
 
 
 def is_steady(count: Expr, variables: Collection[str], rebound: Collection[str]) -> bool:
-    """Return whether the count of a generated loop surely is the same before each pass.
+    """Return whether generated control flow may count a loop once, as the count never changes.
 
     Args:
         count: The count.

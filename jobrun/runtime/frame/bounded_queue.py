@@ -160,7 +160,7 @@ class BoundedQueue(ABC):
         return sum(waited_s)
 
     def waited_s(self) -> tuple[float, float]:
-        """Return how long threads have waited to take records, and to put them, in seconds."""
+        """Return how long threads have waited for a bounded queue: to take, and to put records."""
         return self._waited_s[0], self._waited_s[1]
 
     def leave_writer(self) -> None:

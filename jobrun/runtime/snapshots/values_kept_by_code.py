@@ -237,7 +237,7 @@ class KeptValues:
     def require_same(
         self, node: str, blob: str, value: Value, when: str, *, wholly: bool = False
     ) -> None:
-        """Refuse that what a callable keeps of a blob has changed.
+        """Refuse that code has changed what a callable keeps of a blob.
 
         Args:
             node: Whose blob it is.
@@ -266,7 +266,7 @@ class KeptValues:
                 self._entries.pop((node, blob), None)
 
     def require_all_same(self, node: str, blobs: Mapping[str, Value]) -> None:
-        """Refuse, at a save, that what callables keep of a node's blobs has changed.
+        """Refuse, at a save, that code has changed what callables keep of a node's blobs.
 
         Raises:
             TaskFailedError: E246.

@@ -311,7 +311,7 @@ class ProcessesSession:
         return self._context
 
     def _start(self, node: str) -> WorkerProcess:
-        """Start the process of a node."""
+        """Start, in the ``processes`` session, the process of a node."""
         return LocalProcess(node)
 
     def _emitter(self, node: str) -> Listener:

@@ -419,7 +419,7 @@ def _address(node: str, name: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the process of a node.
+    """Run this process as the worker of a node.
 
     Args:
         arguments: The numbers of the inherited sockets, and that of the master's process.

@@ -241,7 +241,7 @@ def _cluster_error(address: str, error: Exception) -> EnvironmentFaultError:
 
 @contextlib.contextmanager
 def _preserved_handlers() -> Iterator[None]:
-    """Restore, on exit, the signal handlers and ``sys.excepthook`` that Ray replaces."""
+    """Preserve signal handlers and ``sys.excepthook``, which Ray replaces, over the session."""
     hook = sys.excepthook
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -148,4 +148,4 @@ class ExternalDeps:
 
 
 def _do_nothing() -> None:
-    """Do nothing, as the work of an item that represents an external task."""
+    """Do nothing, as the work of an item that represents an external dependency."""

@@ -387,7 +387,7 @@ class ThreadsSession:
 
 
 def _collect_outputs(plan: GroupPlan, run: GroupRun) -> Outputs:
-    """Return the outputs of a finished group run in threads, or raise its merged error."""
+    """Return the outputs of a group run in the ``threads`` session, or raise its merged error."""
     if run.errors:
         raise merge_errors(run.errors, run.failed)
     if run.interrupted:

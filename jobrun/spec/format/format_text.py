@@ -273,7 +273,7 @@ class EntryMover:
         ]
 
     def _around(self, start: Span, value: Items | Entries, kind: Kind, end: int) -> list[str]:
-        """Render the lines from a place on, with entries within brackets moved."""
+        """Render lines of a spec's text with the entries within brackets moved."""
         stop = sum(len(line) + 1 for line in self._lines[:end]) - 1
         span = value.span
         text = self._text[start.start : span.start] + self._inline(value, kind)
@@ -318,7 +318,7 @@ class EntryMover:
         return [*(" " * column + line for line in block.above), *own]
 
     def _inline(self, tree: Tree, kind: Kind) -> str:
-        """Render a flow mapping or flow sequence (in brackets) with its entries moved."""
+        """Render a mapping or list in brackets, in a spec's text, with its entries moved."""
         span = tree.span
         if isinstance(tree, Leaf):
             return self._text[span.start : span.end]

@@ -139,7 +139,7 @@ def _relative_folder(base: str, path: str) -> str:
 
 
 def rebased(root: Mapping, prefix: str) -> Mapping:
-    """Rebase all relative paths in a tree from its own folder to the folder of the spec.
+    """Rebase all relative paths in an included file's tree to the folder of the spec.
 
     Args:
         root: A whole spec, or a part of one under the same keys.

@@ -246,7 +246,7 @@ def _unknown(code: Code, message: str, mend: str, node: Scalar, path: Path) -> _
 
 
 def references(node: Node) -> set[str]:
-    """Collect the names that ``${…}`` refers to anywhere in the tree of a spec."""
+    """Collect the names that ``${…}`` refers to in the tree of a spec, to be substituted."""
     if isinstance(node, Scalar):
         text = node.value
         if not isinstance(text, str) or "${" not in text:
@@ -295,12 +295,12 @@ class ShellLine:
         self._before = text[-1:] or self._before
 
     def put(self) -> None:
-        """Note that a variable was inserted at this place of the line for bash, in a word."""
+        """Note that a variable was substituted at this place of the line for bash, in a word."""
         self._before = "x"
         self._is_escaped = False
 
     def _step(self, text: str, at: int) -> int:
-        """Track the quotes of a line for bash through one token; return the token's length."""
+        """Track quotes in a line for bash, to substitute in it, through one token of the line."""
         top, rest = self._frames[-1], text[at:]
         if top == "single":
             return self._until("'", rest)

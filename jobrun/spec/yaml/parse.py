@@ -128,7 +128,7 @@ class _Frame:
 
     @property
     def wants_key(self) -> bool:
-        """Whether the next event of this open YAML mapping is a key."""
+        """Whether the next event of the YAML parser is a key of this open mapping."""
         return self.items is None and self.key is _EXPECTED
 
 
@@ -336,7 +336,7 @@ class Builder:
         self._add(node, weight, height, counted=True)
 
     def _add(self, node: Node, weight: int, height: int, *, counted: bool) -> None:
-        """Add a finished value to the innermost open list or mapping of the YAML tree."""
+        """Add a parsed value to the innermost open list or mapping of the YAML tree."""
         if not counted:
             self._count(weight, node.place)
         if not self._stack:

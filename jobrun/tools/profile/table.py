@@ -99,7 +99,7 @@ def build_table(times: Iterable[BlockTime], labels: Mapping[str, str]) -> Table:
 
 
 def parents(paths: Iterable[str]) -> dict[str, str]:
-    """Map the path of each row's step in a profile to that of the step that contains it."""
+    """Map each row of a profile's table to the row of the step that contains its step."""
     known = set(paths)
     found: dict[str, str] = {}
     for path in known:

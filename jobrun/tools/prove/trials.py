@@ -241,7 +241,7 @@ def _ended_badly(ended: ProcessEnd, folder: Path) -> str:
 
 
 def _last_words(folder: Path) -> str:
-    """Return what a process printed last, as one line: its error, else its last lines."""
+    """Return, for a trial's outcome, what a process printed last: its error, or last lines."""
     try:
         text = (folder / _OUTPUT).read_text(errors="replace")
     except FileNotFoundError:

@@ -29,7 +29,7 @@ _SPACE, _LEFT_OUT, _PARTS, _VALUE = "space", "left out", "parts", "value"
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of an environment or a wrapper, or of a class inside of one."""
+    """Find the adapter of a gymnasium environment or wrapper, or of a class inside of one."""
     gymnasium: Any = import_module("gymnasium")
     if issubclass(kind, gymnasium.Env | gymnasium.vector.VectorEnv):
         return _ENVIRONMENT

@@ -222,7 +222,7 @@ def _filling_order(table: _Table) -> list[Any]:
 
 
 def _tried(hashed: int, mask: int) -> Iterator[int]:
-    """Yield the slots that CPython tries for an item of a hash, in its order."""
+    """Yield the slots of a set that CPython tries for an item of this hash, in its order."""
     slot, perturbation = hashed & mask, hashed & _MASK64
     while True:
         yield from range(slot, slot + 1 + (_NEIGHBOURS if slot + _NEIGHBOURS <= mask else 0))

@@ -20,7 +20,7 @@ from jobrun.values.adapters.registry import Adapter, package_of
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of a class of scikit-learn, or of an estimator derived from one of its."""
+    """Find the adapter of a class of scikit-learn (sklearn), or of an estimator derived from it."""
     if kind.__name__ == "Tree" and package_of(kind) == "sklearn":
         return _TREE
     if package_of(kind) == "sklearn" or callable(getattr(kind, "get_params", None)):

@@ -112,7 +112,7 @@ def find_moves(steps: tuple[Step, ...], temporaries: frozenset[str]) -> Moves:
 
 
 def _nets_with_own_names(steps: tuple[Step, ...]) -> Iterator[tuple[Net, set[str]]]:
-    """List nets with the names that no other step uses, whose copies may be elided."""
+    """List nets with the names that no other step uses, whose copies can be elided."""
     uses: Counter[str] = Counter()
     nets: list[tuple[Net, set[str]]] = []
     look = access_finder()
@@ -314,7 +314,7 @@ class _Block:
         return _Part(target)
 
     def _is_steady(self, name: str) -> bool:
-        """Return whether views may share a name's array: only this block changes it."""
+        """Return whether copies of a name's array can be elided, as only this block changes it."""
         return name in self._private or name not in self._names.changed
 
 
@@ -394,7 +394,7 @@ class _Analysis:
         return True
 
     def _find_relevant(self) -> frozenset[str]:
-        """Return the names that may share memory because an assignment binds a view."""
+        """Return the names that may share memory because an assignment's copy is elided."""
         parts = [one for some in self._parts.values() for one in some]
         found = {
             name for one in parts if one.site is not None for name in (one.target, *one.sources)
@@ -409,7 +409,7 @@ class _Analysis:
         return frozenset(found)
 
     def _join(self, point: Point, more: _Sharing) -> bool:
-        """Add which names may share memory before a point; return whether any is new."""
+        """Add names that may share memory, by elided copies, before a point; return if new."""
         known = self._before.get(id(point))
         if known is None:
             self._before[id(point)] = {name: dict(others) for name, others in more.items()}
@@ -463,7 +463,7 @@ class _Analysis:
                     _add(made, target, second, others[name] | thirds[name])
 
     def _shared_by(self, part: _Part, before: _Sharing) -> dict[str, _Sites]:
-        """Return the names of which a value may be a view, before its assignment."""
+        """Return the names of which a value may be a view if its assignment's copy is elided."""
         site = frozenset((part.site,)) if part.site is not None else _NO_SITES
         found: dict[str, _Sites] = {}
         for source in part.sources:
@@ -475,7 +475,7 @@ class _Analysis:
         return found
 
     def _let_out(self, made: _Sharing, point: Point, before: _Sharing) -> None:
-        """Note that a step that is no generated code may share views of what it reads or makes."""
+        """Note that a step outside of generated code may see views that elided copies leave."""
         reads, makes = point.reads & self._relevant, point.makes & self._relevant
         self._visits += len(reads) * len(makes)
         for name in reads:
@@ -523,7 +523,7 @@ def _add(made: _Sharing, first: str, second: str, sites: _Sites) -> None:
 
 
 def _reads_while_writing(op: Op | None) -> bool:
-    """Return whether an operator would read a shared view's memory while it writes there."""
+    """Return whether an operator would read and write the same memory if a copy were elided."""
     match op:
         case Assign(targets=targets):
             if len(targets) > 1:
@@ -558,7 +558,7 @@ def _visible_layouts(steps: tuple[Step, ...], parts: Mapping[int, tuple[_Part, .
 
 
 def names_with_visible_layout(op: Op | None, exprs: Iterable[Expr]) -> Iterator[str]:
-    """Yield the names that an operator, or a condition, may see the layout of.
+    """Yield the names whose copies cannot be elided, as an operator sees their layout.
 
     Args:
         op: The operator; None for a condition.
@@ -575,7 +575,7 @@ def names_with_visible_layout(op: Op | None, exprs: Iterable[Expr]) -> Iterator[
 
 
 def has_basic_index(index: Expr) -> bool:
-    """Return whether an index, of integers and slices, surely gives a view, whose layout shows."""
+    """Return whether an index of integers and slices gives a view, so that a copy can be elided."""
     match index:
         case Const(value=value, ellipsis=ellipsis):
             return ellipsis or value is None or type(value) is int
@@ -606,7 +606,7 @@ def _is_integer(expr: Expr) -> bool:
 
 
 def _is_exact(expr: Expr) -> bool:
-    """Return whether an expression gives the same bits for any layout of its operands."""
+    """Return whether an expression gives the same bits if an operand's copy is elided."""
     match expr:
         case Binary(operator="**", right=Const(value=int(exponent))):
             return exponent == 2
@@ -628,6 +628,6 @@ def _is_exact(expr: Expr) -> bool:
 
 
 def _names(expr: Expr) -> Iterator[str]:
-    """Yield the names of blobs whose layout a value may have, as it may be a view of them."""
+    """Yield the names of blobs whose layout a value may have if its copy is elided."""
     if not is_fresh(expr):
         yield from (leaf.name for leaf in aliased_leaves(expr) if isinstance(leaf, Name))
