@@ -157,7 +157,7 @@ def resume_from(
     *,
     listener: Listener = ignore,
 ) -> RunResult:
-    """Continue a run from Python, at its newest good checkpoint or ``options.epoch``.
+    """Provide ``jobrun.resume()``: continue a run from Python at its newest good checkpoint.
 
     Args:
         path: The run's directory; what names it below ``options.run_dir``, such as ``latest``;
@@ -192,7 +192,7 @@ def fork_from(
     blobs: Sequence[str] = (),
     listener: Listener = ignore,
 ) -> RunResult:
-    """Start a new run from Python with the checkpoint of another one, which stays as it is.
+    """Provide ``jobrun.fork()``: start a new run from Python with the checkpoint of another run.
 
     Args:
         path: The other run, as of ``resume``.

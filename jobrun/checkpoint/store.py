@@ -140,7 +140,7 @@ class CheckpointStore(Protocol):
         """Verify the manifest, lengths and digests of a stored epoch (protocol)."""
 
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
-        """Move epochs of the store aside, into ``where``; delete nothing (protocol)."""
+        """Move epochs of the store aside into ``where``, and delete none (protocol)."""
 
     def hold(self, epoch: int) -> EpochHold | None:
         """Keep an epoch of the store from being deleted until released (protocol).

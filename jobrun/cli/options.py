@@ -99,7 +99,7 @@ class Command(click.Command):
         self.params.extend(shared_options())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Format the options in a command's help; the options of every command share one line."""
+        """Format the options in a command's help, those of every command in a single line."""
         shared = {"--debug", "--no-color", "--help"}
         own = [
             param

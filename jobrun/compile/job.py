@@ -118,7 +118,7 @@ class _Analysed:
 
 
 def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
-    """Analyse the groups, a stage in the pipeline that compiles a job: find names and state."""
+    """Analyse the groups, a stage of ``compile_job``: find their names, and the state."""
     analysis = Analysis(draft, faults)
     analysis.check_tasks()
     state_dirs = find_state_dirs(draft.groups)
@@ -145,7 +145,7 @@ def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
 
 
 def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) -> Conditions:
-    """Resolve the job's conditions and end of data, a stage in the pipeline that compiles it."""
+    """Resolve the job's conditions and end of data, a stage of ``compile_job``."""
     found = resolve_conditions(draft, names_of(analysed.kept), analysed.analysis.outputs, faults)
     check_readers_end(draft.groups, found.stop, faults)
     stop = (*found.stop, *find_end_of_data(draft.groups, found.stop))
@@ -155,7 +155,7 @@ def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) ->
 
 
 def _assemble(draft: JobDraft, analysed: _Analysed, conditions: Conditions) -> Job:
-    """Assemble the ``Job`` from its draft, the last stage in the pipeline that compiles it."""
+    """Assemble the ``Job`` from its draft, the last stage of ``compile_job``."""
     analysis, cluster = analysed.analysis, draft.job.cluster
     init = add_position_setup(analysis.assemble_group("init"), draft.groups)
     kept = analysed.kept

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls: type | None = None, /, *, slots: bool = False, **options: bool) -> Any:
-        """Make a class a dataclass; with slots, each method is generated at its first use."""
+        """Make a class a dataclass; with slots, generate each method at its first use (lazily)."""
 
         def _decorate(given: type) -> type:
             if slots and options.keys() <= _LAZY and _is_simple(given):

@@ -82,7 +82,7 @@ class PrintedLines:
 
     @property
     def has_rest(self) -> bool:
-        """Whether these printed lines have one more, which no line feed has ended."""
+        """Whether the last of these printed lines has not been ended by a line feed yet."""
         return any(self._left.values())
 
     def is_of_same_task(self, other: PrintedLines) -> bool:
@@ -90,7 +90,7 @@ class PrintedLines:
         return self.task == other.task
 
     def end(self) -> None:
-        """Emit what was printed without a line feed at its end."""
+        """Emit the printed line that no line feed has ended."""
         if not self._left:
             return
         left, self._left = self._left, {}
@@ -256,7 +256,7 @@ class StandardStreams:
             ended.end()
 
     def pass_on(self, *, is_all: bool = False, adds: bool = True) -> None:
-        """Pass on printed output that has arrived: to the terminal, and to lines of a call.
+        """Pass on printed output that has arrived to the terminal, and to the lines of a call.
 
         Args:
             is_all: Wait for another thread that is just adding to lines. Not within a lock that
@@ -314,7 +314,7 @@ class StandardStreams:
                 capture.close()
 
     def _past_capture(self, stream: Any) -> Any:
-        """Return a stream that writes past the capture of printed output, as before it."""
+        """Return a stream that bypasses the capture of printed output, to its original target."""
         try:
             number = stream.fileno()
         except (OSError, ValueError, AttributeError):

@@ -33,7 +33,7 @@ def missing_member(path: str, member: str, known: Iterable[str]) -> EnvironmentF
 
 
 def unnamed_member(path: str, known: Iterable[str]) -> EnvironmentFaultError:
-    """Build the error for a data file of several members, or none, when the spec names none."""
+    """Build the error for a data file of several members, or none, if the spec names none."""
     names = sorted(known)
     if not names:
         return EnvironmentFaultError.of("E281", f"{path} has no members", "see how it was made")
@@ -58,7 +58,7 @@ def unreadable(path: str, why: object) -> EnvironmentFaultError:
 
 
 def cut_short(path: str, size_bytes: int, expected_bytes: int) -> EnvironmentFaultError:
-    """Build the error for a data file that ends before its data do."""
+    """Build the error for a data file that is cut short, so that data are missing."""
     return unreadable(path, f"it is cut short: {size_bytes} bytes, expected {expected_bytes}")
 
 

@@ -81,7 +81,7 @@ def kept_names(job: Job) -> dict[str, tuple[str, ...]]:
 
 
 def rebuild_group(init: TaskGroup) -> TaskGroup:
-    """Query the graph's init group for what runs at every start: ``rebuild`` tasks and needs.
+    """Query the graph for what part of init runs at every start: ``rebuild`` tasks and needs.
 
     Set-up and reports stay where a task stays.
     """

@@ -49,7 +49,7 @@ def blocks(step: Step) -> tuple[tuple[Step, ...], ...]:
 
 
 def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
-    """Walk through steps: yield each, and then the steps inside it."""
+    """Traverse steps: yield each step, and then the steps inside it."""
     for step in steps:
         yield step
         for block in blocks(step):

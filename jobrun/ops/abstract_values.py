@@ -67,7 +67,7 @@ UNKNOWN = Known()
 
 
 def scalar(value: object) -> Known:
-    """Return what is known before a run of a Python scalar: dtype, shape () and value."""
+    """Build the abstract value of a Python scalar: dtype, shape () and value."""
     match value:
         case bool():
             return Known("bool", (), value, weak=True)
@@ -88,7 +88,7 @@ def scalar(value: object) -> Known:
 
 
 def as_array(known: Known) -> Known:
-    """Convert what is known of a value to what is known of it as an array."""
+    """Convert an abstract value to the abstract value of the array that it would become."""
     if known.items is None:
         return UNKNOWN if known.sequence else known
     items = [as_array(item) for item in known.items]
@@ -124,7 +124,7 @@ def promote(left: Known, right: Known) -> str | None:
 
 
 def _either(known: Known) -> tuple[Known, ...]:
-    """List the two abstract values that a value may be: a Python scalar (weak), or not."""
+    """List the abstract values that a value may have: a Python scalar (weak), or not."""
     if known.weak is not None:
         return (known,)
     return (replace(known, weak=True), replace(known, weak=False))
@@ -157,7 +157,7 @@ def elementwise(left: Known, right: Known) -> Known:
 
 
 def join(left: Known, right: Known) -> Known:
-    """Join what is known of a value that may be either of two, after a branch."""
+    """Join two abstract values to one that fits either of them, after a branch."""
     if left == right:
         return left
     if left.sequence or right.sequence or left.items is not None or right.items is not None:

@@ -70,7 +70,7 @@ def segment_sum(values: Any, segments: Any, num_segments: int) -> tuple[_Array, 
 
 
 def segment_mean(values: Any, segments: Any, num_segments: int) -> _Array:
-    """Average the rows of each segment: floats, nan for a segment without rows.
+    """Average the rows of each segment as floats; nan for a segment without rows.
 
     Arguments and errors are those of ``segment_sum``.
     """

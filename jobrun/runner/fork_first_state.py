@@ -37,7 +37,7 @@ def describe_parent(parent: Mapping[str, Any]) -> str:
 
 
 def require_parent(run: Run) -> Manifest | None:
-    """Require that the parent's epoch exists, while a forked run has saved nothing of its own.
+    """Require that the parent's epoch exists, as long as the fork has saved none of its own.
 
     Returns:
         The manifest of that epoch; None for a run that is no fork.
@@ -96,7 +96,7 @@ def seed_group(run: Run, job: Job) -> TaskGroup | None:
 def match_blobs(
     job: Job, there: Mapping[str, tuple[str, ...]], patterns: tuple[str, ...]
 ) -> dict[str, tuple[str, ...]]:
-    """Return by node the blobs of the parent's checkpoint with which a fork starts, by pattern.
+    """Return by node the parent's blobs, chosen by pattern, with which a fork starts.
 
     Args:
         job: The job that is to have them.

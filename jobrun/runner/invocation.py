@@ -235,7 +235,7 @@ def _run(
     resumed: ResumePoint | None,
     entry: SafePoint | None = None,
 ) -> RunResult:
-    """Run the loop of an invocation and record how it ended and what it used, whatever happens."""
+    """Run the loop of an invocation; record how it ended and what it used, also after an error."""
     account, before = TimeAccount(work.options.started), read_last_usage(work.run.path)
     recorder = UsageRecorder(work.listen, account, before, work.job)
     with contextlib.closing(recorder):
@@ -600,7 +600,7 @@ def _forward(
 
 
 def report_warnings(warnings: tuple[Fault, ...], listen: Listener) -> None:
-    """Emit each warning with which an invocation starts as a note."""
+    """Emit a note for each warning at the start of an invocation."""
     for fault in warnings:
         listen(Noted(f"{fault.message} ({fault.mend})", "warning"))
 

@@ -27,7 +27,7 @@ _NAMED = re.compile(r"'([^'/\s]+)[/']")
 
 
 def locate_faults(error: JobrunError, job: Job) -> JobrunError:
-    """Add to each fault that names a blob the place in the spec of the step in init that makes it.
+    """Add to each fault that names a blob the place in the spec where init makes the blob.
 
     Returns:
         The error itself where nothing is to be added. Else one of the same class, with its notes.

@@ -176,7 +176,7 @@ def resume_run(
     *,
     loaded: Authored | None = None,
 ) -> RunResult:
-    """Start an existing run again: from its newest good checkpoint, or from ``options.epoch``.
+    """Start an existing run again from its newest good checkpoint, or from ``options.epoch``.
 
     A finished run returns at once with the code it ended with, unless a limit that was
     changed no longer holds.
@@ -231,7 +231,7 @@ def run_with_policy(
     listener: Listener = ignore,
     resume: Resume = "",
 ) -> RunResult:
-    """Start a run as a ``Resume`` policy says: a new one, or the newest one again.
+    """Start a new run, or the newest one again, as a ``Resume`` policy says.
 
     Args:
         loaded: The spec.

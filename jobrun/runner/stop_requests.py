@@ -117,7 +117,7 @@ class StopRequests:
 
     @property
     def dropping(self) -> bool:
-        """Whether a request to stop has the running epoch abandoned."""
+        """Whether a stop request abandons the running epoch."""
         return self._dropping
 
     @property
@@ -222,7 +222,7 @@ class StopRequests:
         return False
 
     def _look(self) -> None:
-        """Look, in the thread that waits for stop requests, at clock and file, and act on them."""
+        """Look in the waiting thread for stop requests, by clock and file, and act on them."""
         now = time.monotonic()
         if not self._reason and now >= self._time_at:
             self._note("the time limit of this invocation was reached")

@@ -203,7 +203,7 @@ def _put_together(reader: SpecReader, request: _Request) -> Mapping:
 
 
 def _substituted(root: Mapping, substitution: Substitution, params: ParamValues) -> dict[str, Any]:
-    """Run the substitution stage of loading a spec: ``${…}`` in params, the seed, then the rest."""
+    """Run the substitution stage of loading a spec: params, then the seed, then the rest."""
     data: dict[str, Any] = {}
     declared = root.values.get("params")
     seed = root.values.get("seed")

@@ -113,7 +113,7 @@ def require_free_path(path: Path, mend: str = "name another one") -> None:
 
 
 def write_new_file(path: Path, write: Callable[[IO[bytes]], None], *, force: bool) -> None:
-    """Write an exported file, durably, whole or not at all.
+    """Write an exported file atomically and durably.
 
     Args:
         path: The file.

@@ -103,7 +103,7 @@ def send(target: NotifyTarget, message: Mapping[str, Any], timeout_s: float = TI
 def send_all(
     targets: Sequence[NotifyTarget], message: Mapping[str, Any], timeout_s: float = TIMEOUT_S
 ) -> list[str]:
-    """Notify each target that wants such news; return a line for each failure."""
+    """Send a notification to each target that wants such news; return a line for each failure."""
     wanted = [target for target in targets if message["news"] in target.on]
     return [
         f"the notification to {target.describe()} was not sent: {why}"
@@ -113,7 +113,7 @@ def send_all(
 
 
 def decode_targets(rows: Sequence[Mapping[str, Any]]) -> tuple[NotifyTarget, ...]:
-    """Decode to whom a notification is sent, from the request on standard input."""
+    """Decode the targets of a notification from the request on standard input."""
     return tuple(NotifyTarget(tuple(one["on"]), one["post"], tuple(one["run"])) for one in rows)
 
 

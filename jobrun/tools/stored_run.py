@@ -93,7 +93,7 @@ class StoredRun:
         return read_status(self._now())
 
     def metrics(self, *names: str) -> MetricTable:
-        """Read the metrics of this ``StoredRun`` as arrays by name; some, or all.
+        """Read the metrics of this ``StoredRun``, all or some by name, as arrays.
 
         Lines that cannot be read are left out, with a ``RuntimeWarning``.
 

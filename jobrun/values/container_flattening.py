@@ -512,7 +512,7 @@ def _is_leaf(node: Any) -> bool:
 
 
 def _packed(items: Any) -> np.ndarray[Any, Any] | None:
-    """Pack the many numbers of a container into one leaf, an array, or return None."""
+    """Pack the numbers of a container, if there are many, into one leaf, an array, or None."""
     if len(items) < 2:
         return None
     kinds = set(map(type, items))

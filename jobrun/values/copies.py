@@ -157,7 +157,7 @@ def _copied(
 def require_adapted(
     structure: Any, leaves: Mapping[Path, Value], made: Value, *, gaps: bool = False
 ) -> None:
-    """Compare a copy made by adapters with what it was copied from; refuse a difference.
+    """Compare a value with its copy that adapters made, and refuse a difference.
 
     Raises:
         ValueError: It differs, with the place.

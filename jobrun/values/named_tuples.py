@@ -50,7 +50,7 @@ class UnboundRecord:
 
 
 def record_form(kind: Any) -> Form | None:
-    """Return whether a class is kept as a named tuple or as a dataclass; None for neither."""
+    """Return whether a class is saved as a named tuple or as a dataclass; None for neither."""
     return _form(kind)
 
 

@@ -111,7 +111,7 @@ def _is_view(value: Any) -> bool:
 
 
 def find_shared_parts(roots: Mapping[str, Any]) -> tuple[list[Pair], list[tuple[Path, Any]]]:
-    """Find generators and objects that are reached at several places in values.
+    """Find generators and objects that are shared: reached at several places in values.
 
     Args:
         roots: Objects by name. Followed are the attributes of objects, and what is in containers.
@@ -227,7 +227,7 @@ def _place_of(one: _Memory) -> Path:
 
 
 def _group_pairs(group: list[_Memory]) -> list[Pair]:
-    """Find the pairs of arrays that share memory: columns of one matrix share none."""
+    """Find the pairs of arrays that share memory; columns of one matrix do not."""
     if len(group) > _MANY and all(one.owner is None for one in group):
         return _marked_pairs([(one.place, one.array) for one in group])
     pairs: list[Pair] = []

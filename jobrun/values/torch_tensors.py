@@ -44,7 +44,7 @@ def loaded_torch() -> Any:
 
 
 def require_torch() -> Any:
-    """Import torch for a tensor that needs it, or raise the error that it is missing.
+    """Import torch for a tensor, or raise the error that it is not installed.
 
     Raises:
         ValueError: It is not installed.

@@ -50,7 +50,7 @@ def dataset_path(name: str) -> str:
 
 
 def display_name(name: str) -> str:
-    """Return a dataset's internal name as messages show it: for a part its HDF5 path."""
+    """Return a dataset's name as messages show it; for a part of a blob, its HDF5 path."""
     return dataset_path(name) if _STEP in name else name
 
 
@@ -86,7 +86,7 @@ def _plain(text: str) -> str:
 
 
 def blob_names(links: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the blobs that datasets with the given links are, or are parts of."""
+    """Return the names of the blobs to which the datasets with these HDF5 links belong."""
     there = list(links)
     ends = f"/{STRUCTURE}"
     wholes = {link.partition("/")[0]: blob_of_link(link) for link in there if link.endswith(ends)}
@@ -95,5 +95,5 @@ def blob_names(links: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_part_of(link: str, name: str) -> bool:
-    """Return whether the HDF5 link of a dataset is the named blob's, or that of a part of it."""
+    """Return whether the dataset with this HDF5 link is the named blob or a part of it."""
     return link == name or link.startswith((f"{quote_name(name)}/", f"{name}/"))

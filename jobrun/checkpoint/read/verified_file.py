@@ -129,7 +129,7 @@ class StateFile:
         return data
 
     def read_block(self, number: int, pieces: Sequence[Array]) -> None:
-        """Read a block of the open file into buffers and verify it, while the cache holds it.
+        """Read a block of the open file into buffers, and verify it while the CPU caches it.
 
         Args:
             number: Which block.

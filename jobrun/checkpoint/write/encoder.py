@@ -300,7 +300,7 @@ def build_encoder(
     compression: Rules = (),
     origins: Mapping[str, str] | None = None,
 ) -> tuple[FileEncoder, list[Array]]:
-    """Build the encoder for the layout of these values, and return it with their stored arrays.
+    """Build the encoder for a layout of these values; return it with their stored arrays.
 
     Args:
         values: By name.

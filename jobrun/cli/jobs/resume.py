@@ -115,7 +115,7 @@ def _place(run: str, run_dir: str, *, dry_run: bool) -> Path:
 def _other_spec(
     run: Run, spec: str | None, values: tuple[str, ...], overrides: tuple[str, ...]
 ) -> LoadedSpec | None:
-    """Load the spec for ``jobrun resume`` with the command line's changes; None without any."""
+    """Load the spec for ``jobrun resume`` with changes from the command line, or None."""
     if not (spec or values or overrides):
         return None
     require_spec(run)

@@ -92,7 +92,7 @@ def command(shell: Shell, code: str | None, out: str, as_json: bool) -> None:
 
 
 def _other_page(given: str) -> str | None:
-    """Render the page that ``jobrun explain`` prints of a topic, function or key."""
+    """Render the page that ``jobrun explain`` prints about a topic, function or key."""
     if given == _COMMANDS:
         return _command_help()
     if given in TOPICS:

@@ -175,7 +175,7 @@ class RunningPoint:
     metrics: dict[str, list[float]] = field(default_factory=dict)
 
     def refresh(self) -> None:
-        """Update how far a point in the sweep's display is, from the files of the point's run."""
+        """Update the progress of a point in the sweep's display from the files of its run."""
         epoch, values = read_last_epoch(self.run)
         if epoch == self.epoch:
             return

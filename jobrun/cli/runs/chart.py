@@ -37,7 +37,7 @@ def draw_chart(
 
 
 def _scaled(value: float, begin: float, end: float, count: int) -> int:
-    """Return the chart's cell among ``count`` for a value from ``begin`` to ``end``."""
+    """Return in which of the line chart's cells a value from ``begin`` to ``end`` lies."""
     if begin == end:
         return count // 2
     return round((value - begin) / (end - begin) * (count - 1))

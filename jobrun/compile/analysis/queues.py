@@ -43,7 +43,7 @@ def find_queue_ends(group: GroupDraft) -> dict[str, QueueEnds]:
 
 
 def must_run_concurrently(group: GroupDraft, first: int, second: int) -> bool:
-    """Return whether queues connect two tasks: neither can end before the other starts."""
+    """Return whether queues connect two tasks so that neither ends before the other starts."""
     return second in _find_concurrent(first, _map_successors(find_queue_ends(group)))
 
 
@@ -157,7 +157,7 @@ def _check_same_names(ends: QueueEnds, faults: Faults) -> None:
 
 
 def _check_order(ends: QueueEnds, faults: Faults) -> None:
-    """Check an ordered queue between tasks: one source must number its records."""
+    """Check that an ordered queue between tasks has one source, which numbers its records."""
     queue = ends.queue
     if not queue.ordered or not ends.writers:
         return
@@ -212,7 +212,7 @@ def _map_successors(ends: Mapping[str, QueueEnds]) -> dict[int, list[int]]:
 
 
 def _find_reachable(start: int, table: Mapping[int, list[int]]) -> list[int]:
-    """Follow queues from a task: return the tasks that get its records, directly or by others."""
+    """Return the tasks that get a task's records through queues, directly or by other tasks."""
     seen = {start}
     ready = [start]
     for one in ready:  # grows while it is read
@@ -278,7 +278,7 @@ class _DeadlockCheck:
         return False
 
     def _find_cycle(self, start: int, among: set[int]) -> list[int]:
-        """Find a deadlock: tasks that wait for each other through queues and needs."""
+        """Find tasks in a deadlock, which wait for each other through queues and needs."""
         way = [start]
         while way.count(way[-1]) < 2:
             way.append(next(one for one in self._next[way[-1]] if one in among))

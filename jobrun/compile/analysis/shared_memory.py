@@ -329,7 +329,7 @@ def _is_own(scope: Scope) -> bool:
 
 
 def _made(point: _Point) -> frozenset[str]:
-    """Return the blobs of a call that may share memory: results and writable arguments."""
+    """Return the blobs of a call that may share memory: its results and writable arguments."""
     return point.binds | point.changes
 
 

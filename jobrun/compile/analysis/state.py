@@ -158,7 +158,7 @@ def check_layouts(
 
 
 def check_types(job: Job, faults: Faults) -> None:
-    """Check the ``layouts`` of declared state: what is divided by rows must not be a scalar."""
+    """Check the ``layouts`` of declared state: no scalar can be divided by rows."""
     types = infer_job_types(job)
     owned = types.owned
     for one in job.layouts:

@@ -157,7 +157,7 @@ def _is_counted_concurrently(
 
 
 def _used_expressions(step: Step) -> Iterator[tuple[Expr, str]]:
-    """Yield the expressions of a step whose value is used, to check whether it is exact."""
+    """Yield the expressions of a step whose values are used, which must be exact."""
     if not isinstance(step, Net):
         for expr in expressions(step):
             yield expr, step.path

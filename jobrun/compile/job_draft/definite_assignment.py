@@ -184,14 +184,14 @@ class FlowAnalysis:
         self.carried: dict[str, Place] = {}
 
     def block(self, steps: tuple[Step, ...], path: str) -> Summary:
-        """Summarise which names a block needs, definitely assigns, and deletes."""
+        """Summarise a block for definite assignment: names needed, assigned and deleted."""
         summary = Summary()
         self._steps(steps, summary)
         summary.leave(path)
         return summary
 
     def body(self, steps: tuple[Step, ...], path: str, records: Records) -> Summary:
-        """Summarise definite assignment by a task's steps: names needed, assigned and deleted."""
+        """Summarise a task's steps for definite assignment: names needed, assigned and deleted."""
         outer, self.uses = self.uses, NameUses()
         one = Summary()
         for name in records.fields:
@@ -367,7 +367,7 @@ def _find_races(branches: list[NameUses]) -> list[FlowProblem]:
 
 
 def _is_endless(step: Loop | While) -> bool:
-    """Return whether no path of definite assignment leads past a loop: it is endless."""
+    """Return whether a loop is endless, so that definite assignment has no path behind it."""
     if isinstance(step, Loop):
         return step.count is None
     return isinstance(step.condition, Const) and step.condition.value is True

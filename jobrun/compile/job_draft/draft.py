@@ -134,7 +134,7 @@ class TaskDraft:
 
     @cached_property
     def flow(self) -> TaskFlow:
-        """What the task's draft does to names, the same on each of its nodes."""
+        """What the steps of the drafted task do to names, the same on each of its nodes."""
         return _analyse_flow(self)
 
 
@@ -247,7 +247,7 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
 
 
 def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
-    """Summarise in a task's draft which names its source of records reads at the start."""
+    """Summarise in a task's draft the names that its source of records reads at the start."""
     summary = Summary()
     read = task.records.read
     if isinstance(read, ReadRecords):
@@ -258,7 +258,7 @@ def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
 
 
 def _summarise_setups(finder: FlowAnalysis, setups: tuple[SetupNets, ...], part: str) -> Summary:
-    """Summarise in a task's draft the inits of all its set-ups, or all exits in reverse."""
+    """Summarise in a task's draft the inits of its set-ups, or their exits in reverse order."""
     summary = Summary()
     for setup in setups if part == "init" else reversed(setups):
         steps = setup.init if part == "init" else setup.exit

@@ -51,7 +51,7 @@ class Records:
         return self.is_loop and not self.fields
 
     def names(self) -> set[str]:
-        """Return all names of a task's records: those they bind, and those sent in them."""
+        """Return all names in a task's records: those bound from them, and those sent in them."""
         return {*self.fields, *(name for one in self.write for name in one.names)}
 
 

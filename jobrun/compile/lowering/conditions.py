@@ -191,7 +191,7 @@ def _is_time(text: str) -> bool:
 
 
 def _on_node(expr: Expr, node: str) -> Expr:
-    """Lower a condition of a spec on one node, from which its expression reads everything."""
+    """Lower a condition of a spec whose expression reads the blobs of one node."""
 
     def leaf(part: Expr) -> Expr:
         if isinstance(part, Name):

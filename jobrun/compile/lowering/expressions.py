@@ -44,7 +44,7 @@ class ExpressionLowering:
         self._statements: dict[Path, Op] = {}
 
     def expression(self, value: Any, at: Path, path: str, env: Env) -> Expr:
-        """Lower the expression that is at ``at`` of the spec, in the step of that path."""
+        """Lower the expression at a place of the spec, in the step of a path."""
         origin = self._context.source.at(at)
         try:
             expr = parse_expression(value, origin, path, self._context.params)
@@ -97,7 +97,7 @@ class ExpressionLowering:
         return self.resolve_op(op, value, env)
 
     def resolve_op(self, op: Op, written: Any, env: Env) -> Op:
-        """Lower the expressions in a statement: resolve their names and loop variables."""
+        """Resolve the names and loop variables in a statement's expressions, to lower them."""
         place = Place(op.path, op.origin)
         for name in _bound_names(op):
             self._context.check_blob_name(name, place)

@@ -139,7 +139,7 @@ class _Parameters:
         return self.counted - self.changed.keys() - self.bound.keys()
 
     def dropped(self) -> dict[str, Place]:
-        """Return a used net's parameters that its steps only bind again, without use, and where."""
+        """Return the parameters that a used net's steps bind again without using, and where."""
         return {name: place for name, place in self.bound.items() if place is not None}
 
 

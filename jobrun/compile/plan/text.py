@@ -46,7 +46,7 @@ LABEL_COLUMNS = 12
 def plan_text(
     job: Job, sizes: Sizes | None = None, made: Made | None = None, loss_bound: str = ""
 ) -> str:
-    """Render the plan of a job as text: what holds for all of it, then a paragraph per group.
+    """Render the plan of a job as text: what holds for the job, then a paragraph per group.
 
     Args:
         job: The checked job.

@@ -146,7 +146,7 @@ class StepInference:
         self._leave()
 
     def value(self, expr: Expr, step: Step | Op) -> Known:
-        """Infer the type of a step's expression, where the walk through the steps has arrived."""
+        """Infer the type of a step's expression from the types known at that step."""
         origin, path = step.origin, step.path
         return infer_expression(
             expr,

@@ -30,7 +30,7 @@ _NEW_AXIS, _REST = Const(None), Const(None, ellipsis=True)
 
 
 def infer_index(value: Known, index: Expr, infer: Infer) -> Known:
-    """Infer dtype and shape of the subscript ``value[index]``.
+    """Infer dtype and shape of the subscript expression ``value[index]``.
 
     Args:
         value: The value before the brackets.

@@ -38,7 +38,7 @@ class _Known:
     width: int = 1
 
     def see(self, fields: list[str]) -> None:
-        """Look at a csv column's fields in more rows, while they are indexed, for its dtype."""
+        """Update what is known of a csv column's dtype by its fields in further rows."""
         self.width = max(self.width, *map(len, fields))
         kind = tables.convert_column(fields).dtype.kind if self.kind != "text" else "U"
         if kind == "U":

@@ -79,5 +79,5 @@ def sort_rows(rows: Array) -> tuple[Array, Array]:
 
 
 def restore_order(piece: Piece, place: Array) -> Piece:
-    """Reorder rows that were read in the order of the data file as they were requested."""
+    """Reorder rows that were read in the order of the data file to the requested order."""
     return tuple(column.take(place, axis=0) for column in piece)

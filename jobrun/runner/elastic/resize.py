@@ -228,7 +228,7 @@ def _build_load_task(node: str, parts: tuple[FilePart, ...], manifest: Manifest)
 
 
 def _read_positions(job: Job, manifest: Manifest, directory: str) -> Positions:
-    """Read the positions of readers that a resize has to redistribute over nodes, of all files."""
+    """Read the positions of readers, from all nodes' files, that a resize must redistribute."""
     names = [
         reader.position
         for task in (task for group in job.groups for task in group.tasks)

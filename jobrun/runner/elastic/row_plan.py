@@ -140,7 +140,7 @@ class FamilyPlan:
         return [node for node in self.family.before if name in self._there[node]]
 
     def _holders(self, name: str) -> list[str]:
-        """Return the nodes of the family whose rows are planned that will have this blob."""
+        """Return the nodes of the planned family that will have this blob's rows."""
         made = dict(self._job.constants)
         return [
             node

@@ -56,7 +56,7 @@ def fingerprint_data(
 
 
 def literal_path(file: DataFile, folder: Path) -> Path | None:
-    """Return the path of a data file to fingerprint; None if only the run computes it."""
+    """Return the path of a data file to fingerprint; None if it is known only at run time."""
     text = literal_text(file.path)
     if text is None:
         return None

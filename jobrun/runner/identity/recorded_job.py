@@ -151,7 +151,7 @@ def install_authored(run: Path, authored: Authored) -> None:
 
 
 def require_secrets(present: Authored) -> None:
-    """Refuse to run an authored job without the values of its secret params, which no file has.
+    """Refuse to run an authored job whose secret params, which no file holds, have no values.
 
     Raises:
         SpecError: E448, one is missing.
@@ -201,7 +201,7 @@ def check_record(present: Authored, run: Run | None = None) -> tuple[Fault, ...]
 
 
 def is_from_python(run: Run) -> bool:
-    """Return whether the run's job was built in Python, not authored as a spec."""
+    """Return whether the run's recorded job was built in Python, not authored as a spec."""
     folder = run.path / "spec"
     return (folder / GRAPH_NAME).is_file() and not (folder / RESOLVED_NAME).is_file()
 
@@ -219,7 +219,7 @@ def load_recorded(run: Run) -> LoadedSpec:
 
 
 def require_spec(run: Run) -> None:
-    """Refuse an authored job that is not a spec, but was built in Python.
+    """Refuse an authored job that was built in Python where a spec is required.
 
     Raises:
         UsageError: E376, the run was made in Python.

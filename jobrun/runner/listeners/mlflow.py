@@ -63,7 +63,7 @@ class MlflowListener:
         self._log_texts(metrics)
 
     def end(self, outcome: Outcome) -> None:
-        """Give the MLflow run its status."""
+        """Set the status of the MLflow run at its end."""
         self._client.set_terminated(self._run, _STATUS[outcome])
 
     def _experiment(self, run: ListenedRun) -> str:

@@ -138,7 +138,7 @@ class JobRunner:
         self._epoch = 0
 
     def run(self, resumed: ResumePoint | None = None, seeds: TaskGroup | None = None) -> Progress:
-        """Run the job to its end, and return the progress after the last epoch.
+        """Run the job's epochs in the loop, to the end; return the progress after the last one.
 
         Args:
             resumed: What a resumed run starts from; None for a new one.

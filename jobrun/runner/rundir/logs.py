@@ -110,7 +110,7 @@ class RunLogs:
         self._unreported: list[str] = []
 
     def __call__(self, event: Event) -> None:
-        """Write an event to the run's logs where it belongs. Any thread."""
+        """Write an event to those of the run's logs in which it belongs. Any thread."""
         match event:
             case Logged():
                 sink = self._sink(self._log_path(event), LOG_LIMIT_BYTES)

@@ -182,7 +182,7 @@ def find_moved_latest(run_dir: Path, job: str, newest: Run | None) -> str:
 
 
 def open_run(path: Path) -> Run:
-    """Open the run in a directory.
+    """Open the run in a run directory.
 
     Raises:
         CheckpointError: It is no run's directory, or its ``run.json`` is damaged.
@@ -191,7 +191,7 @@ def open_run(path: Path) -> Run:
 
 
 def runs(run_dir: Path, job: str = "") -> tuple[Run, ...]:
-    """Open the run directories below ``run_dir``, or of one job, oldest first, if undamaged."""
+    """Open the undamaged run directories below ``run_dir``, or those of one job, oldest first."""
     found = (_try_open(path) for path in _run_paths(run_dir, job))
     return tuple(sorted((run for run in found if run), key=_rank_of))
 

@@ -168,7 +168,7 @@ def _stamps(
 def list_directories(
     parent: Path | str, name: str, on_fault: Callable[[str, Exception], None]
 ) -> list[os.DirEntry[str]]:
-    """List the directories of jobs below that of the runs, or those of a job's runs.
+    """List, for the index, the directories of jobs, or those of the runs of one job.
 
     Args:
         parent: The directory.

@@ -84,7 +84,7 @@ class Saver(Protocol):
 
     @property
     def seconds(self) -> float:
-        """How long the last save took until it was durable."""
+        """How long the saver's last save took until it was durable."""
 
     @property
     def saved(self) -> int:

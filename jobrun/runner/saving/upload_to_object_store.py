@@ -152,7 +152,7 @@ class BackgroundUploader:
             return frozenset({self._busy_with} - {-1})
 
     def committed(self, epoch: int) -> None:
-        """Queue a durable epoch for upload to the object store, if each one is.
+        """Queue a durable epoch for upload to the object store, if every epoch is uploaded.
 
         Raises:
             EnvironmentFaultError: An upload failed, and is required.

@@ -28,7 +28,7 @@ _ARRAY = np.ndarray
 
 
 def as_own_value(value: Value, *sources: Value) -> Value:
-    """Coerce a value so that no other blob shares memory with it: itself, or a copy.
+    """Coerce a value to one that shares no memory with other blobs, by a copy if necessary.
 
     Args:
         value: What an expression gave.
@@ -51,7 +51,7 @@ def as_own_value(value: Value, *sources: Value) -> Value:
 
 
 def as_view(value: Value, source: Value, *more: Value) -> Value:
-    """Coerce an array to be bound: itself, where any layout gives the same bits; else a copy.
+    """Coerce an array to be bound by a copy, unless any layout of it gives the same bits.
 
     Only for a value that no step changes while another one that shares its memory is read.
 
@@ -76,7 +76,7 @@ def as_view(value: Value, source: Value, *more: Value) -> Value:
 
 
 def as_dense_view(value: Value, source: Value, *more: Value) -> Value:
-    """Coerce an array to be bound: itself, if a copy would have the same layout; else a copy.
+    """Coerce an array to be bound by a copy, unless the copy would have the same layout.
 
     Args and errors are those of ``as_view``.
     """
@@ -107,7 +107,7 @@ def own_at_end(blobs: Blobs, name: str, *others: tuple[Blobs, str]) -> None:
 
 
 def as_blob_value(value: Value) -> Value:
-    """Coerce a value to one that a blob may hold: containers are copied, the rest checked.
+    """Coerce a value to one that a blob may hold: copy containers, check other values.
 
     Raises:
         TaskFailedError: E202, if no blob can hold it.
@@ -126,7 +126,7 @@ def as_blob_value(value: Value) -> Value:
 
 
 def as_operand(value: Value) -> Value:
-    """Coerce an operand before an operator computes with it: tuples are copied, lists refused.
+    """Coerce an operand of an operator at run time: copy tuples, refuse lists.
 
     Raises:
         TaskFailedError: E248, it is a list: these are not computed with.
@@ -138,7 +138,7 @@ def as_operand(value: Value) -> Value:
 
 
 def as_item_of(container: Value, value: Value) -> Value:
-    """Coerce a value that is put into ``container``: a copy, unless that is an array."""
+    """Coerce an item to be put into a container by a copy, unless the container is an array."""
     return value if type(container) is np.ndarray else detach(value)
 
 
@@ -221,7 +221,7 @@ def require_bounded(value: Any) -> Any:
 
 
 def are_numbers(*values: Any) -> bool:
-    """Check at run time whether values are floats, numpy scalars or arrays: nothing to coerce.
+    """Check at run time whether values are floats, numpy scalars or arrays: none to coerce.
 
     Sums, products and quotients of such values are such values, so none of them needs a check.
     """

@@ -89,7 +89,7 @@ def encode_positions(positions: Iterable[Position]) -> Array:
 
 
 def share_bounds(count: int, part: int, parts: int) -> Stretch:
-    """Compute the position of one of equal shares of a reader's rows: first row and end."""
+    """Compute where one of equal shares of a reader's rows begins and ends."""
     return count * part // parts, count * (part + 1) // parts
 
 

@@ -229,7 +229,7 @@ class KeptValues:
     def follow_all(
         self, node: str, before: Mapping[str, Value], after: Mapping[str, Value]
     ) -> None:
-        """Follow all blobs of a node into the values that they have at an epoch's boundary."""
+        """Follow all blobs of a node to the values that they get at an epoch's boundary."""
         for other, blob in list(self._entries):
             if other == node and blob in before and blob in after:
                 self.follow(node, blob, before[blob], after[blob])

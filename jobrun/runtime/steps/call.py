@@ -339,7 +339,7 @@ class _Call:
     def _explain_error(
         self, error: TaskFailedError, values: Mapping[str, Value]
     ) -> TaskFailedError:
-        """Explain why a ``call`` failed; if numpy refused a write, with the mend."""
+        """Explain why a ``call`` failed, and how to mend it if numpy refused a write."""
         if not isinstance(error.__cause__, ValueError) or "read-only" not in str(error.__cause__):
             return error
         names = [name for name, _ in self._step.arguments if name not in self._blobs]

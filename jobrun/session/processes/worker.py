@@ -353,7 +353,7 @@ class PartitionRun:
             self._worker.measure()
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Iterate, inside a worker, over several nodes' copies of a blob: own, or of peers."""
+        """Iterate, inside a worker, over copies of a blob on several nodes: its own, and peers'."""
         here, placement = self._worker.here, self._partition.placement
         others = [node for node in nodes if node not in here]
         if placement.keys().isdisjoint(others):

@@ -50,7 +50,7 @@ class RayChannel:
         self.has_died = False
 
     def send(self, *message: Any) -> None:
-        """Send a message from the master to an actor, which waits until that has started."""
+        """Send a message from the master to an actor, once the actor has started."""
         frame = encode_frame(message)
         with self._lock:
             if self._is_over:
@@ -165,7 +165,7 @@ class RayWorker:
         self.kill()
 
     def wait_for_exit(self) -> None:
-        """Return when the actor of this handle has ended, in whatever way."""
+        """Wait until the actor of this handle has ended, by itself or by a kill."""
         self._wire.ended.wait()
 
     def join(self) -> str:

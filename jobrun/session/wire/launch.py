@@ -150,7 +150,7 @@ class LocalProcess:
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT | more)
 
     def take_output(self, emit: Listener) -> None:
-        """Emit what a process that was launched on this machine printed, and left when it ended."""
+        """Emit what the launched process printed and left unsent when it ended."""
         for left in take_left_output(self._output):
             for line in left.lines if left.task else ():
                 emit(

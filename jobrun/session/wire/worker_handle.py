@@ -38,7 +38,7 @@ class WorkerListener(Protocol):
     def handle_request(
         self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
     ) -> None:
-        """Receive from a ``WorkerHandle`` a request of its node, and have it answered.
+        """Receive a request of a node from its ``WorkerHandle``, and answer it.
 
         ``WorkerHandle.answer`` sends the reply.
         """

@@ -34,7 +34,7 @@ def format_file(path: str) -> tuple[str, str]:
 
 
 def format_text(text: str, file: str) -> str:
-    """Format the text of a spec: put the keys of every mapping in the usual order.
+    """Format the text of a spec by putting the keys of every mapping in the usual order.
 
     Args:
         text: Of the whole file, as ``files.read_text`` lets it through.

@@ -87,7 +87,7 @@ def read_tables(schema: Schema) -> tuple[Table, ...]:
 
 
 def find_tables(all_tables: tuple[Table, ...], given: str) -> tuple[Table, ...]:
-    """Find the tables of spec keys that a name refers to, each with the keys meant.
+    """Find the tables of spec keys to which a name refers, with the keys in each.
 
     Args:
         all_tables: As ``read_tables`` gives them.

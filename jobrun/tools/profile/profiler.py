@@ -68,7 +68,7 @@ class Profiler:
         return meter
 
     def listen(self, event: Event) -> None:
-        """Listen to the run's events as its profiler: note groups, saves and the run's times."""
+        """Note groups, saves and times from the run's events, as its profiler."""
         now = time.perf_counter()
         match event:
             case RunStarted():

@@ -90,7 +90,7 @@ class Proof:
 
     @property
     def landed(self) -> int:
-        """In how many trials of the whole proof the first kill ended the process."""
+        """In how many trials of the proof the first kill ended the process."""
         return sum(outcome.landed[0] for outcome in self.outcomes)
 
     @property

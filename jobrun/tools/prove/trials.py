@@ -69,7 +69,7 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether nothing went wrong in the trial, whether its kills landed or not."""
+        """Whether nothing went wrong in the trial, even if its kills did not end a process."""
         return not (self.lost or self.failure or self.difference)
 
 

@@ -260,7 +260,7 @@ def _saved(run: Run) -> int:
 
 
 def _last_lines(logs: Path, count: int) -> list[str]:
-    """Read what the ``Status`` of a run quotes: the last lines of the task log written last.
+    """Read the last lines of the newest task log, which the ``Status`` of a run quotes.
 
     Raises:
         OSError: It is no regular file, or cannot be read.

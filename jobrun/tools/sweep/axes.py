@@ -82,7 +82,7 @@ class Axis:
 
     @property
     def samples(self) -> tuple[str, ...]:
-        """Values that represent a whole axis of the sweep, to be checked."""
+        """Values that represent the sweep's axis in checks of the spec."""
         return self.range.ends if self.range else self.values
 
 

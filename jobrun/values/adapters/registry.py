@@ -149,7 +149,7 @@ def adapt(
     set: Callable[[Any, Tree], object] | None = None,  # noqa: A002 - the word of the manual
     version: int = 1,
 ) -> Any:
-    """Register an adapter of a class of yours, or of one object, for checkpoints.
+    """Register an adapter of a user's class, or of one object, for checkpoints.
 
     Call it for a class at the top level of the module that defines or imports it, so that it is
     known before a checkpoint is loaded; for one object where it is made.
@@ -290,7 +290,7 @@ def _entry_points() -> dict[str, list[Any]]:
 
 
 def is_makeable(value: Any) -> bool:
-    """Return whether a registered adapter can make this value again from its tree."""
+    """Return whether a registered adapter can rebuild this value from its tree."""
     adapter = find_adapter(type(value))
     return adapter is not None and adapter.make is not None
 

@@ -249,7 +249,7 @@ def _stages(order: list[Any], size: int) -> list[Iterable[Any]]:
 
 
 def _empty_with_finger(finger: int) -> set[Any]:
-    """Make an empty set whose ``pop`` begins to search at a slot."""
+    """Make an empty set whose ``pop`` begins its search at a given slot."""
     made: set[Any] = set()
     if finger:
         count = max(5, 1 << finger.bit_length() - 1)

@@ -409,7 +409,7 @@ class _Analysis:
         return frozenset(found)
 
     def _join(self, point: Point, more: _Sharing) -> bool:
-        """Add names that may share memory, by elided copies, before a point; return if new."""
+        """Add to a point names that may share memory by elided copies; return if any is new."""
         known = self._before.get(id(point))
         if known is None:
             self._before[id(point)] = {name: dict(others) for name, others in more.items()}

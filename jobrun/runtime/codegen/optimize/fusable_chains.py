@@ -134,7 +134,7 @@ def _operator(expr: Expr) -> tuple[np.ufunc, Callable[..., Any], tuple[Expr, ...
 
 @cache
 def elementwise() -> frozenset[str]:
-    """Return the built-in operators that fusion takes into chains: one ufunc, one result."""
+    """Return the built-in operators that can be fused: one ufunc, one result."""
     return frozenset(
         name
         for name, known in OPERATORS.items()

@@ -228,7 +228,7 @@ def _role(leaf: Any, shape: tuple[int, ...]) -> str:
 
 
 def _may_overwrite(old: Any, shape: tuple[int, ...], dtype: np.dtype[Any], count: int) -> bool:
-    """Return whether a fused kernel may write a result into an array with so many references."""
+    """Return whether a fused kernel may overwrite an array with this number of references."""
     return (
         type(old) is np.ndarray
         and old.shape == shape
