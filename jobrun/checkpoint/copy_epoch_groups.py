@@ -55,7 +55,7 @@ class DirectoryUpload:
         self._is_settled = False
 
     def build(self, epoch: int, store: CheckpointStore) -> TaskGroup:
-        """See ``UploadBuilder.build``."""
+        """Build the task group that uploads an epoch to a directory, unless it was before."""
         manifest = store.manifest(epoch)
         target = self.target(manifest)
         self._settle()

@@ -180,25 +180,25 @@ class CheckedHandler:
         self.name = type(handler).__name__
 
     def last_epoch(self, wanted: int | None) -> Chosen | None:
-        """See ``MetadataHandler.last_epoch``."""
+        """Ask the foreign metadata handler for the epoch to continue from, and check its answer."""
         said = self._ask("last_epoch", lambda: self._handler.last_epoch(wanted))
         if said is None or (isinstance(said, Chosen) and type(said.epoch) is int):
             return said
         raise self._odd("last_epoch", f"it answered {said!r:.80}")
 
     def accessible(self, epoch: int | None) -> bool:
-        """See ``MetadataHandler.accessible``."""
+        """Ask the foreign metadata handler whether it can read an epoch; require a bool."""
         said = self._ask("accessible", lambda: self._handler.accessible(epoch))
         if isinstance(said, bool):
             return said
         raise self._odd("accessible", f"it answered {said!r:.80}")
 
     def written(self, epoch: int, generation: int) -> None:
-        """See ``MetadataHandler.written``."""
+        """Notify the foreign metadata handler that an epoch is durable; report its errors."""
         self._ask("written", lambda: self._handler.written(epoch, generation))
 
     def report(self, times: CheckpointTimes) -> None:
-        """See ``MetadataHandler.report``."""
+        """Notify the foreign metadata handler how long a save, load or upload took."""
         self._ask("report", lambda: self._handler.report(times))
 
     def _ask(self, what: str, call: Callable[[], _T]) -> _T:

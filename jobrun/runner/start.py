@@ -332,7 +332,7 @@ class _Invocation(Protocol):
         listener: Listener,
         warnings: tuple[Fault, ...] = (),
     ) -> RunResult:
-        """See ``invocation.run_new``."""
+        """Run a new run that is started: the protocol of ``invocation.run_new``."""
 
     def continue_run(
         self,
@@ -343,7 +343,7 @@ class _Invocation(Protocol):
         options: RunOptions,
         listener: Listener,
     ) -> RunResult:
-        """See ``invocation.continue_run``."""
+        """Run an existing run that is started again: protocol of ``invocation.continue_run``."""
 
 
 def _invocation() -> _Invocation:

@@ -60,7 +60,7 @@ class DirectoryStore:
         self._spare: Path | None = None
 
     def stage(self, epoch: int) -> str:
-        """See ``CheckpointStore.stage``."""
+        """Create a staging directory for an epoch in the store's directory."""
         path = self._root / leftover_name("tmp", epoch)
         self.check()
         with disk_faults("E313", f"make {path}"):
@@ -73,7 +73,7 @@ class DirectoryStore:
         return str(path)
 
     def check(self) -> None:
-        """See ``CheckpointStore.check``."""
+        """Require that the store's directory is the one that was found there first (E390)."""
         found = _identity(self._root)
         if self._known is None:
             self._known = found
@@ -85,7 +85,7 @@ class DirectoryStore:
             )
 
     def commit(self, staged: str, manifest: Manifest) -> str:
-        """See ``CheckpointStore.commit``.
+        """Commit a staging directory by renaming it to the epoch's directory, durably.
 
         ::
 
@@ -127,11 +127,11 @@ class DirectoryStore:
             return tuple(sorted(self._listed()))
 
     def path(self, epoch: int) -> str:
-        """See ``CheckpointStore.path``."""
+        """Return the path of an epoch's directory in the store's directory."""
         return f"{self._root}/{epoch_name(epoch)}"
 
     def manifest(self, epoch: int) -> Manifest:
-        """See ``CheckpointStore.manifest``."""
+        """Read the manifest in an epoch's directory; refuse a missing epoch (E310)."""
         path = Path(self.path(epoch))
         if not _is_directory(path):
             there = ", ".join(map(str, self.epochs())) or "none"
@@ -150,7 +150,7 @@ class DirectoryStore:
         return manifest
 
     def verify(self, epoch: int) -> Damage | None:
-        """See ``CheckpointStore.verify``."""
+        """Verify the manifest and all files in an epoch's directory; return the damage, or None."""
         try:
             manifest = self.manifest(epoch)
             for file in manifest.files:
@@ -180,7 +180,7 @@ class DirectoryStore:
         reach("checkpoint.set-aside")
 
     def hold(self, epoch: int) -> EpochHold | None:
-        """See ``CheckpointStore.hold``."""
+        """Take the read lock of an epoch's directory; None if it is missing or being deleted."""
         return hold_epoch(self.path(epoch))
 
     def remove(self, epochs: tuple[int, ...], *, keep_for_reuse: bool = False) -> tuple[int, ...]:
@@ -217,7 +217,7 @@ class DirectoryStore:
         return tuple(held)
 
     def close(self) -> None:
-        """See ``CheckpointStore.close``."""
+        """Delete the directories of removed epochs that the store kept for reuse."""
         with disk_faults("E313", f"delete epochs in {self._root}"):
             if self._renamed:
                 self._sync_names()

@@ -27,7 +27,7 @@ class MidEpochStore(DirectoryStore):
         self._records = records
 
     def path(self, epoch: int) -> str:
-        """See ``CheckpointStore.path``."""
+        """Return the directory of an epoch's mid-epoch checkpoint in this store."""
         return str(self._root / mid_epoch_name(epoch, self._records))
 
     def _listed(self) -> Iterator[int]:

@@ -115,11 +115,11 @@ class ObjectStore:
         return True
 
     def discard(self, staged: str) -> None:
-        """See ``CheckpointStore.discard``."""
+        """Discard a local staging directory of the object store."""
         self._local.discard(staged)
 
     def epochs(self) -> tuple[int, ...]:
-        """See ``CheckpointStore.epochs``."""
+        """Return the epochs in the object store that have a manifest, ascending."""
         return tuple(sorted(self._entries()[0]))
 
     def path(self, epoch: int) -> str:
@@ -163,7 +163,7 @@ class ObjectStore:
         return manifest
 
     def manifest(self, epoch: int) -> Manifest:
-        """See ``CheckpointStore.manifest``."""
+        """Return the manifest of an epoch in the object store; refuse a missing epoch (E310)."""
         found = self._found(epoch)
         if found is None:
             there = ", ".join(map(str, self.epochs())) or "none"
@@ -205,7 +205,7 @@ class ObjectStore:
         return ()
 
     def close(self) -> None:
-        """See ``CheckpointStore.close``."""
+        """Delete the epochs that this object store has downloaded to a local directory."""
         self._local.remove(self._local.epochs())
 
     def sweep(self) -> tuple[str, ...]:
