@@ -74,7 +74,7 @@ class Analysis:
     def keep_saved(
         self, left: Mapping[str, KeptNames], policy: CheckpointPolicy
     ) -> dict[str, KeptNames]:
-        """Return the names with which groups after init start, as groups are analysed."""
+        """Return, as groups are analysed, the names with which the groups after init start."""
         kept = {}
         saved = set(policy.nodes)
         for node, one in left.items():

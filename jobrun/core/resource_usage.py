@@ -124,11 +124,11 @@ class CostBudget:
 
     @property
     def is_due(self) -> bool:
-        """Whether measuring the use of resources once more stays within its share of the time."""
+        """Whether the budget permits another measurement of resource usage now."""
         return self._clock() >= self._due_at
 
     def spend(self, began: float) -> None:
-        """Record what measuring the use of resources since ``began`` cost, by ``cost_clock``."""
+        """Record in the budget what a measurement of resource usage since ``began`` has cost."""
         self._due_at = self._clock() + (self.cost_clock() - began) / self._share
 
 

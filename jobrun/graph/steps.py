@@ -165,7 +165,7 @@ class RunProgram(Effect):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The blob that keeps the ``state_dir`` of this ``run`` step, if it has one."""
+        """The blob in the graph that keeps the ``state_dir`` of a ``run`` step, if it has one."""
         return (f"state_dirs/{self.state_dir}",) if self.state_dir else ()
 
     def expressions(self) -> tuple[Expr, ...]:

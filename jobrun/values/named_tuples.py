@@ -133,7 +133,7 @@ def find_class(name: str) -> type | None:
 
 
 def make_named_tuple(name: str, items: Mapping[str, Any]) -> Any:
-    """Make a named tuple without running its class's code, or an ``UnboundRecord``.
+    """Make a named tuple again without running its class's code, or an ``UnboundRecord``.
 
     Raises:
         ValueError: The class has other fields.

@@ -33,7 +33,7 @@ def quote_name(name: str) -> str:
 
 
 def part_name(blob: str, path: Iterable[str]) -> str:
-    """Return the internal name of a part of a blob, from which its dataset's name is quoted."""
+    """Return the internal name of a blob's part, which is quoted as its dataset's name."""
     return _STEP.join((blob, *path))
 
 

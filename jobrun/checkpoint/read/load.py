@@ -248,7 +248,7 @@ class _Loading:
         ]
 
     def _take(self, rows: list[int], data: Bytes) -> None:
-        """Load several small blobs of one type from their bytes, which are adjacent in the file."""
+        """Load several small blobs of one type from their adjacent bytes in the checkpoint file."""
         kind = self._file.index.type_of(rows[0])
         matrix = data.view(kind.stored).reshape(len(rows), *kind.shape)
         if not (kind.is_plain and kind.shape):

@@ -101,7 +101,7 @@ class BlockWriter:
             at += piece
 
     def zero(self, position: int) -> None:
-        """Add zeros to the file's blocks up to an offset in the file."""
+        """Let the block writer add zeros to the file's blocks up to an offset in the file."""
         while self.position < position:
             room = self.room()[: position - self.position]
             room[...] = 0

@@ -176,7 +176,7 @@ class NodeWriter:
         return self._program, arrays
 
     def _write(self, path: str, save: _Save) -> _Written:
-        """Write the whole checkpoint file of a node, durably."""
+        """Write the whole checkpoint file of a node in its writer, durably."""
         spare = take_reusable_file(path)
         descriptor = create_file(path) if spare is None else spare
         try:

@@ -19,7 +19,7 @@ _KINDS: dict[type, str] = {dict: "a mapping", set: "a set", bytes: "binary data"
 
 
 def parse_expression(value: Any, origin: Origin, path: str, params: Params) -> Expr:
-    """Parse a value of a spec as an expression, into a tree.
+    """Parse a value of a spec as an expression, from its text to a frozen tree.
 
     Names are kept as written; whether such a blob, task or loop exists is checked later.
 

@@ -130,11 +130,11 @@ class _InMemory:
         self._array = array
 
     def take(self, start: int, stop: int) -> Array:
-        """Return consecutive rows of an array in memory."""
+        """Return consecutive rows of an array in memory, as rows of arrays in files are read."""
         return self._array[start:stop].copy(order="C")
 
     def pick(self, rows: Array) -> Array:
-        """Return rows of an array in memory in any order."""
+        """Return rows of an array in memory in any order, as rows of arrays in files are read."""
         return self._array.take(rows, axis=0)
 
     def close(self) -> None:

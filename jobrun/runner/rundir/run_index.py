@@ -168,7 +168,7 @@ def _stamps(
 def list_directories(
     parent: Path | str, name: str, on_fault: Callable[[str, Exception], None]
 ) -> list[os.DirEntry[str]]:
-    """List, for the index, the directories of jobs, or those of the runs of one job.
+    """List, for the index of runs, the directories of jobs, or those of the runs of one job.
 
     Args:
         parent: The directory.

@@ -504,7 +504,7 @@ def reads_pass(step: Loop | While) -> bool:
 
 
 def is_steady(count: Expr, variables: Collection[str], rebound: Collection[str]) -> bool:
-    """Return whether generated control flow may count a loop once, as the count never changes.
+    """Return whether generated control flow may evaluate a loop's count once: it never changes.
 
     Args:
         count: The count.

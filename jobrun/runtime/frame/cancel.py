@@ -69,7 +69,7 @@ class CancelScope:
             raise CancelledError
 
     def waking(self, wake: Wake) -> _Waking:
-        """Call ``wake`` when the scope is cancelled while inside; at once if it already was.
+        """Call ``wake`` when the scope is cancelled inside the block, or at once if it already was.
 
         ``wake`` must not block, and must be safe in a signal handler (such as
         ``SimpleQueue.put``); it may be called more than once.

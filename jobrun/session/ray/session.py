@@ -81,7 +81,7 @@ class ActorFactory:
         return self._made.options(**options).remote()
 
     def dispose(self, actor: Any, is_sound: bool) -> None:
-        """Kill a Ray actor of the session; ``is_sound`` says if it finished in good order."""
+        """Kill a Ray actor of the session, whether it finished in good order or not."""
         del is_sound
         with contextlib.suppress(RayError):
             ray.kill(actor, no_restart=True)

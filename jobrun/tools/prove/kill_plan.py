@@ -92,7 +92,7 @@ def plan_trials(course: Course, count: int, seed: int = 0) -> tuple[Trial, ...]:
 
 
 def another_instant(course: Course, seed: int) -> AtTime:
-    """Plan another kill time for a copy, drawn from the course that its run has taken."""
+    """Plan another kill time for a copy, drawn from the course of its run."""
     return _instant(course, random.Random(seed))  # noqa: S311
 
 
