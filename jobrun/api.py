@@ -157,7 +157,7 @@ def resume_from(
     *,
     listener: Listener = ignore,
 ) -> RunResult:
-    """Provide ``jobrun.resume()``: continue a run from Python at its newest good checkpoint.
+    """Provide ``jobrun.resume()``: continue a run, at its newest checkpoint or ``options.epoch``.
 
     Args:
         path: The run's directory; what names it below ``options.run_dir``, such as ``latest``;
@@ -192,7 +192,7 @@ def fork_from(
     blobs: Sequence[str] = (),
     listener: Listener = ignore,
 ) -> RunResult:
-    """Provide ``jobrun.fork()``: start a new run from Python with the checkpoint of another run.
+    """Provide ``jobrun.fork()``: start a new run with the checkpoint of another, left as it is.
 
     Args:
         path: The other run, as of ``resume``.

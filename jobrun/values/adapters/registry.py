@@ -149,7 +149,7 @@ def adapt(
     set: Callable[[Any, Tree], object] | None = None,  # noqa: A002 - the word of the manual
     version: int = 1,
 ) -> Any:
-    """Register an adapter of a user's class, or of one object, for checkpoints.
+    """Register an adapter of a class of yours, or of one object, for checkpoints.
 
     Call it for a class at the top level of the module that defines or imports it, so that it is
     known before a checkpoint is loaded; for one object where it is made.
