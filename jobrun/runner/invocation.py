@@ -329,7 +329,7 @@ def _build_stop_requests(work: Invocation, session: Session) -> StopRequests:
 
 
 def _deadline_s(work: Invocation) -> float | None:
-    """Return how many seconds an ``Invocation`` has until its deadline; None without one."""
+    """Return how many seconds an ``Invocation`` has until all must be saved; None for no limit."""
     deadline = work.job.deadline
     if deadline is None:
         return None

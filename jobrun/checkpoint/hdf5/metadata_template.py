@@ -221,7 +221,7 @@ def _saves_space(tree: _Tree) -> bool:
 
 
 def _place_headers(layout: Layout, start: int) -> tuple[list[_HeaderBatch], list[int], int]:
-    """Choose the place of each blob's object header in the template; return where they end."""
+    """Place the object header of each blob in the template; return batches, addresses, end."""
     members: dict[tuple[bytes, int], list[int]] = {}
     seen: dict[Any, tuple[bytes, int]] = {}
     for index, entry in enumerate(layout.entries):

@@ -221,7 +221,7 @@ def require_bounded(value: Any) -> Any:
 
 
 def are_numbers(*values: Any) -> bool:
-    """Check at run time whether values are floats, numpy scalars or arrays: none to coerce.
+    """Return whether values are floats, numpy scalars or arrays: no coercion or check is needed.
 
     Sums, products and quotients of such values are such values, so none of them needs a check.
     """
@@ -234,7 +234,7 @@ def are_numbers(*values: Any) -> bool:
 
 
 def are_scalars(*values: Any) -> bool:
-    """Check at run time whether values are floats or numpy scalars, and need no coercion."""
+    """Return whether values are floats or numpy scalars: arithmetic needs no coercion or check."""
     return all(type(value) is float or isinstance(value, np.number) for value in values)
 
 
