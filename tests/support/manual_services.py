@@ -94,6 +94,7 @@ def serve(page: str, folder: Path) -> Iterator[Services]:
         # What a page installs is there for its own commands alone; it needs nothing new.
         "PIP_TARGET": str(away / "site"),
         "PIP_NO_DEPS": "1",
+        # pip reads this one the other way round: without isolation, by what is installed here.
         "PIP_NO_BUILD_ISOLATION": "0",
         "PYTHONPATH": str(away / "site"),
     }
