@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_LONGEST_S = 150
+_LONGEST_S = 300
 _KILLED = 128 + signal.SIGKILL
 _RUN = re.compile(r"\b\d{8}-\d{4}-[a-z]+-[a-z]+\b")
 _MEASURED = (
