@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from jobrun.compile.job import compile_job
-from jobrun.runtime.frame.bounded_queue import FifoQueue
+from jobrun.runtime.frame.bounded_queue import SpscQueue
 from jobrun.runtime.frame.cancel import CancelScope
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
@@ -94,25 +94,27 @@ def bare(rows: int) -> None:
 
 
 def lines(rows: int) -> None:
-    """The same threads with the lines that queues are made of."""
+    """The same threads with the queues that tasks have: the floor of what tasks can take."""
     scope = CancelScope()
-    first, second = FifoQueue(CAPACITY, 1, 1), FifoQueue(CAPACITY, 1, 1)
+    first, second = SpscQueue(CAPACITY), SpscQueue(CAPACITY)
     base, total = np.arange(float(rows)), np.zeros(rows)
 
     def make() -> None:
+        put = first.writer(scope)
         for number in range(RECORDS):
-            first.put(number, (base + number,), scope)
+            put(number, (base + number,))
         first.leave_writer()
 
     def scale() -> None:
-        while (taken := first.take(scope)) is not None:
-            second.put(taken[0], (taken[1][0] * 0.5,), scope)
+        put = second.writer(scope)
+        for number, (x,) in first.records(scope):
+            put(number, (x * 0.5,))
         second.leave_writer()
 
     def add() -> None:
         nonlocal total
-        while (taken := second.take(scope)) is not None:
-            total += taken[1][0]
+        for _, (y,) in second.records(scope):
+            total += y
 
     _together(make, scale, add)
 
@@ -136,7 +138,7 @@ def bench(rows: int, folder: str) -> None:
     numbers = itertools.count(1)
     found = medians({
         "threads with queue.Queue": lambda: bare(rows),
-        "threads with lines": lambda: lines(rows),
+        "threads with queues of jobrun": lambda: lines(rows),
         "a pipeline of tasks": lambda: session.run(job.epoch, next(numbers), {}),
     })  # fmt: skip
     session.close()
