@@ -235,8 +235,10 @@ class ControlFlow:
         """Generate the control flow inside of a loop: head, nested steps, next pass number."""
         self._around.append(step.path)
         self._depth += 1
+        self._expressions.in_loop = True
         body = self._steps(step.steps)
         self._depth -= 1
+        self._expressions.in_loop = self._depth > 0
         has_actions = _has_actions(step.steps, len(self._around))
         self._around.pop()
         if number:

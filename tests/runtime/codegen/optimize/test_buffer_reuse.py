@@ -153,6 +153,38 @@ def test_pythons_numbers_are_not_looked_at(text):
     assert find_reuse_chain(expr(text)) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "base", "ufuncs"),
+    [
+        ("(x - 8) / 4", "x - 8", "divide"),
+        ("x * 0.5", "x", "multiply"),
+        ("(x + y) * 0.5", "x + y", "multiply"),
+    ],
+)
+def test_outside_of_loops_names_count_as_arrays(text, base, ufuncs):
+    found = find_reuse_chain(expr(text), in_loop=False)
+
+    assert found.base == expr(base)
+    assert [link.ufunc.__name__ for link in found.links] == ufuncs.split()
+
+
+def test_a_batch_is_scaled_in_one_array_of_its_own(bench):
+    bench.blobs["x"] = np.ones((100, 100))
+    block = bench.block(net("y = (x - 8) / 4"))
+    block.run(bench.frame)
+    del bench.blobs["y"]
+
+    tracemalloc.start()
+    try:
+        block.run(bench.frame)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    # Numpy itself divides in the memory of large arrays only, and makes two of middle size.
+    assert most < 1.5 * bench.blobs["y"].nbytes
+
+
 def test_a_number_has_the_bits_it_has_in_the_text_and_stays_so():
     assert same_bits(float64_constant((-0.0).hex()), np.array(-0.0))
     with pytest.raises(ValueError, match="read-only"):
