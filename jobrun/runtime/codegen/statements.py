@@ -264,7 +264,8 @@ class StatementBuilder:
             else:
                 # A part of any value may be a view of what the value shares.
                 owned = self._copied(load(variable), op.value, (id(op), number))
-            yield assign(variable, owned)
+            if not isinstance(owned, ast.Name):
+                yield assign(variable, owned)
 
     def _put(self, target: ItemTarget, value: ast.expr, expr: Expr) -> ast.stmt:
         """Generate the statement ``blob[index] = value``; a container gets a copy of its own."""
