@@ -23,6 +23,7 @@ from jobrun.spec.load import load_spec
 from tests.benchmarks.ratios import medians, show
 
 RECORDS = 3_000
+_BLOCK_BYTES = 1 << 20
 CAPACITY = 100
 # By the length of a record.
 _AIMS = {64: 0.8, 1_024: 0.8, 16_384: 1.0}
@@ -138,7 +139,7 @@ def bench(rows: int, folder: str) -> None:
     numbers = itertools.count(1)
     found = medians({
         "threads with queue.Queue": lambda: bare(rows),
-        "threads with queues of jobrun": lambda: lines(rows),
+        "floor: such threads with jobrun's queues": lambda: lines(rows),
         "a pipeline of tasks": lambda: session.run(job.epoch, next(numbers), {}),
     })  # fmt: skip
     session.close()
@@ -244,8 +245,23 @@ def bench_regression(folder: str, rows: int, width: int, batch: int) -> None:
 
         _together(prepare, descend)
 
+    x.tofile(Path(folder, "x"))
+
+    def in_blocks() -> None:
+        nonlocal w
+        block = np.empty((_BLOCK_BYTES // (8 * width * batch) * batch, width))
+        with open(Path(folder, "x"), "rb", buffering=0) as file:  # noqa: PTH123
+            for start in range(0, rows, len(block)):
+                many = file.readinto(block) // (8 * width)
+                for at in range(0, many, batch):
+                    part = (block[at : min(at + batch, many)] - 8) / 4
+                    wanted = y[start + at : start + at + batch]
+                    p = 1 / (1 + np.exp(-part @ w))
+                    w -= 0.1 * (part.T @ (p - wanted) / len(wanted))
+
     found = medians({
         "a plain loop of numpy": plain,
+        "floor: that loop, reading in blocks": in_blocks,
         "two threads with queue.Queue": threads,
         "reader, queue and two tasks": lambda: session.run(job.epoch, next(numbers), {}),
     })  # fmt: skip
