@@ -102,8 +102,8 @@ class ExpressionBuilder:
         self._read = read
         # Loops of this code that keep their pass number in a variable: path -> variable.
         self.pass_numbers: dict[str, str] = {}
-        # Whether the code at hand is inside of a loop.
-        self.in_loop = False
+        # Whether names mostly hold arrays: records, which go through the code one by one.
+        self.names_hold_arrays = False
         # Variables that say whether a chain is worth fusing; None in code that is
         # no function of its own.
         self.worth: list[tuple[str, ast.expr]] | None = None
@@ -188,7 +188,7 @@ class ExpressionBuilder:
 
     def _reuse_chain(self, expr: e.Expr) -> ReuseChain | None:
         is_plain = self.held is None or id(expr) in self._as_written
-        return None if is_plain else find_reuse_chain(expr, in_loop=self.in_loop)
+        return None if is_plain else find_reuse_chain(expr, names=self.names_hold_arrays)
 
     def _over(self, expr: e.Expr, reuse: ReuseChain) -> ast.expr:
         """Build an expression's Python syntax tree that overwrites its operand if float64.

@@ -341,9 +341,7 @@ class StatementBuilder:
             own = call(self.globals.bind(type, "type"), load(variable))
             return ast.Compare(own, [ast.Is()], [self.globals.bind(kind, kind.__name__)])
 
-        # The likely one first: outside of loops there are mostly batches and records.
-        kinds = (float, np.ndarray) if self.expressions.in_loop else (np.ndarray, float)
-        return ast.BoolOp(ast.Or(), [is_of(kind) for kind in kinds])
+        return ast.BoolOp(ast.Or(), [is_of(float), is_of(np.ndarray)])
 
     def _delete(self, name: str) -> ast.stmt:
         variable = self.private.get(name)

@@ -81,11 +81,13 @@ class ReuseChain:
     reuses: bool
 
 
-def find_reuse_chain(expr: Expr, *, in_loop: bool = True) -> ReuseChain | None:
+def find_reuse_chain(expr: Expr, *, names: bool = False) -> ReuseChain | None:
     """Find the chain of operators that can reuse one array's memory, or None.
 
-    In a loop only over what is numpy's in any case: to Python's numbers a look at the class is
-    dear. Outside of loops names count as arrays, which records and batches are.
+    Args:
+        expr: The operator on the outside.
+        names: Names count as arrays. Else the chain is over what is numpy's in any case: to
+            Python's numbers a look at the class is dear.
     """
     links: list[ReuseStep] = []
     bases = [expr]
@@ -95,9 +97,9 @@ def find_reuse_chain(expr: Expr, *, in_loop: bool = True) -> ReuseChain | None:
         bases.append(operand)
     # The innermost that is an array of its own.
     for depth in range(len(links), 0, -1):
-        if is_fresh(bases[depth]) and _is_array(bases[depth], names=not in_loop):
+        if is_fresh(bases[depth]) and _is_array(bases[depth], names=names):
             return ReuseChain(bases[depth], tuple(links[depth - 1 :: -1]), reuses=True)
-    return _beside_a_number(expr, names=not in_loop)
+    return _beside_a_number(expr, names=names)
 
 
 def _beside_a_number(expr: Expr, *, names: bool) -> ReuseChain | None:
