@@ -27,8 +27,7 @@ from jobrun.runtime.frame.bounded_queue import (
     Values,
 )
 from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Frame, GroupRun, Waited
-from jobrun.runtime.frame.workspace import LEVELS
+from jobrun.runtime.frame.frame import LEVELS, Frame, GroupRun, Waited
 from jobrun.runtime.records.record_loop import Record, Records, Write
 from jobrun.values.blob_kinds import PLAIN_KINDS, Value, describe
 from jobrun.values.container_flattening import is_tree
@@ -96,7 +95,7 @@ def plan_queues(group: TaskGroup) -> tuple[QueuePlan, ...]:
 
 
 def _queues_of(task: Task) -> list[Queue]:
-    """List the queues of which a task has endpoints: written ones, then the one it reads."""
+    """List the queues at a task's endpoints: those that it writes, then the one that it reads."""
     found = [one.queue for one in task.write]
     return [*found, task.read.queue] if isinstance(task.read, ReadQueue) else found
 
@@ -149,7 +148,7 @@ class QueueSource:
         self._batch = read.queue.batch
 
     def begin(self, frame: Frame) -> None:
-        """Prepare nothing: a queue is ready to be read."""
+        """Do nothing to begin: a queue's reading endpoint is always ready."""
 
     def connect(self, frame: Frame) -> Records:
         """Iterate over records, or batches of them, at the reading end of a queue.
