@@ -23,8 +23,6 @@ from jobrun.graph.expressions import Attribute, Call, Const, Expr, Index, Name
 from jobrun.graph.step_traversal import blocks, expressions, op_expressions, walk
 from jobrun.graph.steps import (
     Assign,
-    Augment,
-    Delete,
     Guard,
     If,
     Loop,
@@ -32,7 +30,6 @@ from jobrun.graph.steps import (
     Net,
     Op,
     Parallel,
-    Perform,
     Step,
     Stop,
     UseNet,
@@ -94,7 +91,7 @@ class _Parameters:
         return read
 
     def _touch(self, part: Step | Op) -> set[str]:
-        is_step = not isinstance(part, Assign | Augment | Perform | Delete)
+        is_step = not isinstance(part, Op)
         access = FINDER.of_step(part) if is_step else FINDER.of_op(part)  # type: ignore[arg-type]
         exprs = expressions(part) if is_step else op_expressions(part)  # type: ignore[arg-type]
         place = Place(part.path, part.origin)
@@ -156,9 +153,10 @@ class StepLowering:
         """
         found: list[Step] = []
         run: list[Op] = []
-        for index, spec in enumerate(specs):
-            step = self._step(spec, (*at, index), f"{prefix}[{index}]", env)
-            if isinstance(step, Assign | Augment | Perform | Delete):
+        origins = self._context.source.items(at, len(specs)) if specs else ()
+        for index, (spec, origin) in enumerate(zip(specs, origins, strict=True)):
+            step = self._step(spec, (*at, index), Place(f"{prefix}[{index}]", origin), env)
+            if isinstance(step, Op):
                 run.append(step)
                 continue
             if run:
@@ -209,12 +207,11 @@ class StepLowering:
             self._shared[net.name] = frozenset(bound)
         return self._shared[net.name]
 
-    def _step(self, spec: StepSpec, at: Path, path: str, env: Env) -> Step | Op | None:
+    def _step(self, spec: StepSpec, at: Path, place: Place, env: Env) -> Step | Op | None:
         if isinstance(spec, str) and spec.strip() != "stop":
             # First, because most steps are statements.
-            return self.read.statement(spec, at, path, env)
-        origin = self._context.source.at(at)
-        place = Place(path, origin)
+            return self.read.statement(spec, at, place, env)
+        path, origin = place
         if env.depth > _MAX_DEPTH:
             self._faults.error(
                 "E144",
