@@ -19,6 +19,9 @@ from jobrun.graph.traversal import children, walk_expr
 from jobrun.graph.types import GroupName, Report, Scope, SetupNets
 from jobrun.ops.plugins import find_operator
 
+# Steps that say whether they are deterministic.
+_DECLARING = (CallPython, RunProgram)
+
 
 def find_inexactness(
     groups: Mapping[GroupName, GroupDraft], views: Mapping[GroupName, Mapping[str, NodeView]]
@@ -45,8 +48,12 @@ def _group_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Iterator
         yield from _reader_reasons(task)
         if task.hogwild:
             yield task.path, "hogwild: the results of its races depend on timing"
+        # Most tasks call no such operator; steps that are not reached are not known to.
+        has_calls = bool(task.flow.problems) or any(
+            map(_is_nondeterministic, task.flow.functions())
+        )
         for steps in _all_steps(task):
-            yield from _step_reasons(steps)
+            yield from _step_reasons(steps, has_calls=has_calls)
         for output in task.outputs:
             yield from _expression_reasons((output.value,), f"{task.path}.{output.name}")
         view = views[task.nodes[0]]
@@ -91,11 +98,12 @@ def _setup_reasons(nets: SetupNets) -> Iterator[tuple[str, str]]:
     yield from _step_reasons(nets.exit)
 
 
-def _step_reasons(steps: tuple[Step, ...]) -> Iterator[tuple[str, str]]:
+def _step_reasons(steps: tuple[Step, ...], *, has_calls: bool = True) -> Iterator[tuple[str, str]]:
     for step in walk(steps):
-        if isinstance(step, CallPython | RunProgram) and not step.deterministic:
+        if isinstance(step, _DECLARING) and not step.deterministic:
             yield step.path, "the step is marked deterministic: false"
-        yield from _expression_reasons(expressions(step), step.path)
+        if has_calls:
+            yield from _expression_reasons(expressions(step), step.path)
 
 
 def _expression_reasons(exprs: Iterable[Expr], path: str) -> Iterator[tuple[str, str]]:
@@ -108,6 +116,8 @@ def _expression_reasons(exprs: Iterable[Expr], path: str) -> Iterator[tuple[str,
 def _report_reasons(task: TaskDraft, view: NodeView) -> Iterator[tuple[str, str]]:
     """Yield names that a timed report writes and other steps read, which is inexact."""
     flow = task.flow
+    if not task.reports:
+        return
     used = {*flow.inner.names(), *flow.once.names(), *flow.outputs}
     for name, place in {**flow.reporting.atomic, **flow.reporting.writes}.items():
         if view.shared_scope(name) is not None or name in used:

@@ -47,6 +47,7 @@ class NameUses:
         called: The writes that bind what a callable returns.
         lent: The writes that pass a blob to a callable to be changed.
         firm: All other writes.
+        functions: The operators that are called.
     """
 
     reads: dict[str, Place] = field(default_factory=dict)
@@ -57,21 +58,28 @@ class NameUses:
     called: dict[str, Place] = field(default_factory=dict)
     lent: dict[str, Place] = field(default_factory=dict)
     firm: dict[str, Place] = field(default_factory=dict)
+    functions: set[str] = field(default_factory=set)
 
     def note(self, access: Access, place: Place) -> None:
         """Add what one step needs, assigns or deletes to an analysis of definite assignment."""
         for name in access.reads:
             self.reads.setdefault(name, place)
+        is_sorted = bool(access.called or access.lent)
         for names in (access.binds, access.changes, access.deletes):
             for name in names:
                 self.writes.setdefault(name, place)
-        self._sort(access, place)
+                if not is_sorted:
+                    self.firm.setdefault(name, place)
+        if is_sorted:
+            self._sort(access, place)
         for name in access.atomic:
             self.atomic.setdefault(name, place)
         for name in access.deletes:
             self.deletes.setdefault(name, place)
         for read in access.outputs:
             self.outputs.setdefault((read.task, read.output), place)
+        if access.functions:
+            self.functions.update(access.functions)
 
     def _sort(self, access: Access, place: Place) -> None:
         firm = {*access.binds, *access.changes, *access.deletes} - {*access.called, *access.lent}
@@ -90,6 +98,7 @@ class NameUses:
         self.called = {**other.called, **self.called}
         self.lent = {**other.lent, **self.lent}
         self.firm = {**other.firm, **self.firm}
+        self.functions |= other.functions
 
     def names(self) -> Iterable[str]:
         """Return the names in an analysis of definite assignment: needed, assigned or deleted."""
@@ -192,7 +201,9 @@ class FlowAnalysis:
 
     def body(self, steps: tuple[Step, ...], path: str, records: Records) -> Summary:
         """Summarise definite assignment by a task's steps: names needed, assigned and deleted."""
-        outer, self.uses = self.uses, NameUses()
+        outer = self.uses
+        if records.is_loop:
+            self.uses = NameUses()
         one = Summary()
         for name in records.fields:
             self.uses.writes.setdefault(name, records.read_at)
@@ -205,10 +216,10 @@ class FlowAnalysis:
                 self.uses.reads.setdefault(name, at)
                 one.read((name,), at, self.problems)
         one.leave(record_path(path) if records.is_loop else path)
-        own, self.uses = self.uses, outer
-        outer.add(own)
         if not records.is_loop:
             return one
+        own, self.uses = self.uses, outer
+        outer.add(own)
         touched = {**own.writes, **own.atomic}
         self.carried = {name: place for name, place in one.needs.items() if name in touched}
         whole = Summary()
@@ -255,7 +266,8 @@ class FlowAnalysis:
     def _touch(self, access: Access, place: Place, into: Summary) -> None:
         self.uses.note(access, place)
         into.read(access.reads, place, self.problems)
-        into.read(access.atomic, place, self.problems)
+        if access.atomic:
+            into.read(access.atomic, place, self.problems)
         for name in access.binds:
             into.end[name] = Status.SET
         for name in access.deletes:

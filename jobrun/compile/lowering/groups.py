@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from jobrun.compile.faults import Place
 from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft, Workspace
-from jobrun.compile.job_draft.task_order import TaskOrder, resolve_needs
+from jobrun.compile.job_draft.task_order import PlaceOfNeed, TaskOrder, resolve_needs
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.readers import ReaderTable
 from jobrun.compile.lowering.remote_nets import RemoteLowering
@@ -215,18 +215,16 @@ class GroupLowering:
     def _resolve_needs(
         self, name: GroupName, tasks: tuple[TaskDraft, ...], owners: dict[str, GroupName]
     ) -> TaskOrder:
-        table: dict[str, tuple[tuple[str, ...], Sequence[Place]]] = {}
+        table: dict[str, tuple[tuple[str, ...], PlaceOfNeed]] = {}
         for task in tasks:
-            at = self._paths[task]
-            places = [
-                Place(task.path, self._context.source.at((*at, "needs", i)))
-                for i in range(len(task.needs))
-            ]
             # Of two tasks of one name the second has a fault already.
-            key = task.name if task.name not in table else f"{task.name} at {at}"
-            table[key] = (task.needs, places)
+            key = task.name if task.name not in table else f"{task.name} at {self._paths[task]}"
+            table[key] = (task.needs, partial(self._place_of_need, task))
         elsewhere = {task: group for task, group in owners.items() if group != name}
         return resolve_needs(table, elsewhere, self._context.faults)
+
+    def _place_of_need(self, task: TaskDraft, index: int) -> Place:
+        return self._context.place(task.path, *self._paths[task], "needs", index)
 
 
 def _frozen(lists: dict[str, list[_Part]]) -> dict[str, tuple[_Part, ...]]:

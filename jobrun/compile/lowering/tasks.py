@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import TaskDraft
-from jobrun.compile.job_draft.records import Records
+from jobrun.compile.job_draft.records import NO_RECORDS, Records
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.readers import ReaderTable
 from jobrun.compile.lowering.steps_and_nets import StepLowering
@@ -44,15 +44,16 @@ class TaskLowering:
         body = Env(blocks, used=used)
         steps = self._steps.steps(spec.steps, (*at, "steps"), f"{path}/steps", body)
         reports = tuple(
-            self.report(report, (*at, "report", i), f"{path}/report[{i}]", used)
-            for i, report in enumerate(spec.report)
+            [
+                self.report(report, (*at, "report", i), f"{path}/report[{i}]", used)
+                for i, report in enumerate(spec.report)
+            ]
         )
         setups = self._setups(spec, at, path, used)
-        needs_at = Place(path, self._context.source.key((*at, "needs")))
         return TaskDraft(
             name=spec.task,
             place=place,
-            needs_at=needs_at,
+            find_needs=lambda: Place(path, self._context.source.key((*at, "needs"))),
             group=group,
             position=position,
             nodes=nodes,
@@ -75,6 +76,8 @@ class TaskLowering:
 
     def _records(self, spec: TaskSpec, at: Path, path: str, group: GroupName) -> Records:
         context, queues = self._context, self._context.queues
+        if spec.read is None and not spec.write:
+            return NO_RECORDS
         write, places = queues.lower_writes(spec, at, path, context.source, context.faults)
         sent = queues.find_sent_places(spec, at, path, context.source)
         if spec.read is None:
@@ -102,6 +105,8 @@ class TaskLowering:
         self, spec: TaskSpec, at: Path, path: str, used: dict[str, None]
     ) -> dict[str, tuple[SetupNets, ...]]:
         """Lower the ``setup`` of a task, level by level, and add that of the nets it uses."""
+        if not spec.setup and not used:
+            return {"node": (), "task": (), "instance": ()}
         env = Env((), used=used)
         own = {
             str(level): self._steps.setup(
@@ -136,6 +141,8 @@ class TaskLowering:
                 )
 
     def _outputs(self, spec: TaskSpec, at: Path, path: str) -> tuple[Output, ...]:
+        if not spec.outputs:
+            return ()
         found: dict[str, Output] = {}
         env = Env(())
         for index, written in enumerate(spec.outputs):
