@@ -36,7 +36,7 @@ _NAMED: dict[type[Any], str] = {
 
 
 class _Constant(NamedTuple):
-    """A part that is the same in all trees of a shape."""
+    """A part that each tree of a shape has."""
 
     value: Any
 
