@@ -45,19 +45,22 @@ def add_probes(found: Exactness, stop: Iterable[StopCondition], *more: Probe) ->
 def _group_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Iterator[tuple[str, str]]:
     counting: dict[str, Mapping[str, int]] = {}
     for task in group.tasks:
-        yield from _reader_reasons(task)
+        if task.records.is_loop:
+            yield from _reader_reasons(task)
         if task.hogwild:
             yield task.path, "hogwild: the results of its races depend on timing"
         # Most tasks call no such operator; steps that are not reached are not known to.
         has_calls = bool(task.flow.problems) or any(
             map(_is_nondeterministic, task.flow.functions())
         )
-        for steps in _all_steps(task):
-            yield from _step_reasons(steps, has_calls=has_calls)
+        if has_calls or not task.has_operators_only:
+            for steps in _all_steps(task):
+                yield from _step_reasons(steps, has_calls=has_calls)
         for output in task.outputs:
             yield from _expression_reasons((output.value,), f"{task.path}.{output.name}")
         view = views[task.nodes[0]]
-        yield from _report_reasons(task, view)
+        if task.reports:
+            yield from _report_reasons(task, view)
         if task.flow.inner.atomic or task.flow.once.atomic:
             if view.node not in counting:
                 counting[view.node] = _find_counting_tasks(view)
@@ -116,8 +119,6 @@ def _expression_reasons(exprs: Iterable[Expr], path: str) -> Iterator[tuple[str,
 def _report_reasons(task: TaskDraft, view: NodeView) -> Iterator[tuple[str, str]]:
     """Yield names that a timed report writes and other steps read, which is inexact."""
     flow = task.flow
-    if not task.reports:
-        return
     used = {*flow.inner.names(), *flow.once.names(), *flow.outputs}
     for name, place in {**flow.reporting.atomic, **flow.reporting.writes}.items():
         if view.shared_scope(name) is not None or name in used:

@@ -22,7 +22,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.origin import Origin
 from jobrun.graph.effects.effect import NOWHERE
 from jobrun.graph.readers import Reader, ReadRecords, source_expressions
-from jobrun.graph.steps import Step
+from jobrun.graph.steps import Net, Step
 from jobrun.graph.types import (
     GroupName,
     Job,
@@ -136,6 +136,12 @@ class TaskDraft:
     def path(self) -> str:
         """The path of the drafted task, such as ``epoch/lloyd``."""
         return self.place.path
+
+    @property
+    def has_operators_only(self) -> bool:
+        """Whether the steps of the drafted task are operators, without set-up and reports."""
+        around = self.setup or self.instance_setup or self.reports
+        return not around and {Net}.issuperset(map(type, self.steps))
 
     @cached_property
     def flow(self) -> TaskFlow:
