@@ -129,6 +129,8 @@ class AccessFinder:
         self._scan(target.index, access)
 
     def _scan(self, expr: Expr, access: Access) -> None:
+        if type(expr) is Const:
+            return
         if isinstance(expr, Name):
             access.reads.append(expr.name)
             return

@@ -19,7 +19,7 @@ from jobrun.graph.blob_access import Access, AccessFinder
 from jobrun.graph.effects.effect import Effect
 from jobrun.graph.expressions import Const
 from jobrun.graph.readers import record_path
-from jobrun.graph.steps import Guard, If, Loop, Net, Op, Parallel, Step, Stop, UseNet, While
+from jobrun.graph.steps import Guard, If, Loop, Net, Parallel, Step, Stop, UseNet, While
 from jobrun.ops.table import OPERATORS
 
 FINDER = AccessFinder(
@@ -235,11 +235,12 @@ class FlowAnalysis:
             self._step(step, into)
 
     def _step(self, step: Step, into: Summary) -> None:
+        if isinstance(step, Net):
+            for op in step.ops:
+                self._touch(FINDER.of_op(op), Place(op.path, op.origin), into)
+            return
         place = Place(step.path, step.origin)
         match step:
-            case Net(ops=ops):
-                for op in ops:
-                    self._op(op, into)
             case UseNet(steps=steps):
                 self._steps(steps, into)
             case Loop() | While():
@@ -259,9 +260,6 @@ class FlowAnalysis:
                 self._touch(FINDER.of_step(step), place, into)
             case _:
                 assert_never(step)
-
-    def _op(self, op: Op, into: Summary) -> None:
-        self._touch(FINDER.of_op(op), Place(op.path, op.origin), into)
 
     def _touch(self, access: Access, place: Place, into: Summary) -> None:
         self.uses.note(access, place)
