@@ -203,9 +203,9 @@ def main() -> None:
 
 def _floor(name: str, found: Mapping[str, float]) -> str:
     """Return what is printed of the least that a command line could take, as a ratio."""
-    if any(part in name for part in _WITHOUT_FLOOR):
+    if any(part in name for part in _WITHOUT_FLOOR) or name in dict(_FLOORS).values():
         return ""
-    floor = next((one for part, one in _FLOORS if part in name and one != name), None)
+    floor = next((one for part, one in _FLOORS if part in name), None)
     return f"   floor {found[floor] / found[BARE]:.1f} x" if floor else ""
 
 
