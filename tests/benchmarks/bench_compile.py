@@ -20,8 +20,8 @@ import yaml
 from jobrun.compile.job import compile_job
 from jobrun.compile.plan.text import plan_text
 from jobrun.compile.types.job_types import infer_job_types
+from jobrun.core.errors import Origin
 from jobrun.core.garbage_collection import collector_paused
-from jobrun.core.origin import Origin
 from jobrun.graph.drawing import diagrams
 from jobrun.graph.traversal import find_parts
 from jobrun.graph.types import Job

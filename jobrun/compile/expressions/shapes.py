@@ -14,11 +14,11 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from jobrun.compile.expressions.limits import MAX_INT
-from jobrun.compile.expressions.names import Params
 from jobrun.compile.expressions.parse import parse_expression, parse_statement
-from jobrun.compile.expressions.python_syntax import is_plain
-from jobrun.compile.expressions.reserved import MEANINGFUL
-from jobrun.core.origin import Origin
+from jobrun.compile.expressions.python_ast import is_plain
+from jobrun.compile.expressions.reserved_names import MEANINGFUL
+from jobrun.compile.expressions.translate import Params
+from jobrun.core.errors import Origin
 from jobrun.graph.expressions import Const, Expr, Name, OutputRead
 from jobrun.graph.steps import Delete, ItemTarget, NameTarget, Op
 

@@ -198,7 +198,7 @@ def sort_runs(runs: Sequence[RunSummary], text: str, now: datetime) -> list[RunS
 def with_best_metrics(
     runs: Sequence[RunSummary], run_dir: Path, text: str, now: datetime
 ) -> list[RunSummary]:
-    """Replace the last metrics of each run by those of its best epoch; sort the best run first.
+    """Replace the last metrics of arranged runs by their best epoch's; sort the best run first.
 
     Args:
         runs: The runs.
@@ -239,7 +239,7 @@ def _with_best(run: RunSummary, run_dir: Path, name: str, mode: str) -> RunSumma
 def group_runs(
     runs: Sequence[RunSummary], *, nest_forks: bool = True, always: Collection[str] = ()
 ) -> list[RunGroup]:
-    """Arrange runs in groups by job, the points of a sweep together, newer groups later.
+    """Arrange runs in groups, one per job or sweep, those with newer runs later.
 
     Args:
         runs: The runs, in the order that they are shown in.

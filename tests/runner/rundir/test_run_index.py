@@ -112,9 +112,9 @@ def test_runs_are_ordered_newest_first_and_only_those_asked_for_are_looked_at(
     make_runs(tmp_path, 6, jobs=2)
     oldest_first = [one.path for one in indexed_runs(tmp_path)]
     looked_at = []
-    stamp = runindex._stamp
+    stamp = runindex._stamp_run
     monkeypatch.setattr(
-        runindex, "_stamp", lambda run, *given: looked_at.append(run) or stamp(run, *given)
+        runindex, "_stamp_run", lambda run, *given: looked_at.append(run) or stamp(run, *given)
     )
     monkeypatch.setattr(runindex, "read_record", lambda run: pytest.fail("read again"))
 
