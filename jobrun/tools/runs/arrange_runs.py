@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +163,8 @@ def filter_runs(
     Raises:
         UsageError: E449, no run has the column of a condition, or text is compared by size.
     """
-    found = list(runs)
+    # Of each run, whether it is kept so far.
+    kept = [True] * len(runs)
     for one in conditions:
         column = find_column(one.name, runs)
         values = read_column(runs, column, now)
@@ -173,13 +174,8 @@ def filter_runs(
                 f"'{one.name}' is text, which has no order",
                 f"write '{one.name}={one.text}' or '{one.name}!={one.text}'",
             )
-        holds = one.judge()
-        found = [
-            run
-            for run, value in zip(found, read_column(found, column, now), strict=True)
-            if holds(value)
-        ]
-    return found
+        kept = list(map(operator.and_, kept, map(one.judge(), values)))
+    return list(compress(runs, kept))
 
 
 def sort_runs(runs: Sequence[RunSummary], text: str, now: datetime) -> list[RunSummary]:
@@ -295,8 +291,10 @@ def _differs(runs: Sequence[RunSummary], column: str) -> bool:
 
 def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
     """List, for the arranged runs, every column of params or metrics that at least one has."""
-    values = (run.params if prefix == PARAMS else run.metrics for run in runs)
-    return [prefix + name for name in dict.fromkeys(chain.from_iterable(values))]
+    values = map(operator.attrgetter("params" if prefix == PARAMS else "metrics"), runs)
+    # Nearly all runs of a job have the same names.
+    names = dict.fromkeys(map(tuple, values))
+    return [prefix + name for name in dict.fromkeys(chain.from_iterable(names))]
 
 
 def render_csv(runs: Sequence[RunSummary]) -> str:
