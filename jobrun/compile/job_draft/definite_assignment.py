@@ -64,12 +64,11 @@ class NameUses:
         """Add what one step needs, assigns or deletes to an analysis of definite assignment."""
         for name in access.reads:
             self.reads.setdefault(name, place)
-        is_sorted = bool(access.called or access.lent)
-        for names in (access.binds, access.changes, access.deletes):
-            for name in names:
-                self.writes.setdefault(name, place)
-                if not is_sorted:
-                    self.firm.setdefault(name, place)
+        is_sorted = access.called or access.lent
+        for name in (*access.binds, *access.changes, *access.deletes):
+            self.writes.setdefault(name, place)
+            if not is_sorted:
+                self.firm.setdefault(name, place)
         if is_sorted:
             self._sort(access, place)
         for name in access.atomic:
