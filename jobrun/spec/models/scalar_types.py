@@ -29,6 +29,7 @@ from jobrun.core.text.names import BLOB_NAME, FILE_NAME
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _EVERY = re.compile(r"(\d+)\s?(ep|records)")
+_SCALARS = (str, bool, int, float)
 
 
 class Model(BaseModel):
@@ -86,7 +87,7 @@ def _is_blob_name(text: str) -> bool:
 
 
 def _expression(value: Any) -> Any:
-    if isinstance(value, str | bool | int | float):
+    if isinstance(value, _SCALARS):
         return value
     if isinstance(value, list | tuple):
         return tuple(_expression(item) for item in value)
