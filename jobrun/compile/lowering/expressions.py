@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from jobrun.compile.expressions.shapes import ShapedParser
+from jobrun.compile.expressions.parse_once import ShapedParser
 from jobrun.compile.faults import Place
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.text_templates import parse_text

@@ -1,7 +1,4 @@
-"""Lower the steps of a spec: effects such as ``call`` and ``run``, blocks, loops, uses of nets.
-
-Steps that hold no others (operators, callables, files, log lines) are in ``effects``.
-"""
+"""Lower the steps of a spec: effects such as ``call`` and ``run``, blocks, loops, uses of nets."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.compile.expressions import shapes
+from jobrun.compile.expressions import parse_once as shapes
 from jobrun.compile.expressions.parse import parse_expression, parse_statement
-from jobrun.compile.expressions.shapes import ShapedParser
+from jobrun.compile.expressions.parse_once import ShapedParser
 from jobrun.core.errors import SpecError
 from tests.support.expressions import ORIGIN
 from tests.support.hostile import TOKENS
