@@ -149,12 +149,14 @@ def parse_index(data: bytes, parts: Parts, tail: Tail) -> Index:
         form = json.loads(data[: parts.layout_bytes])
         types = [_parse_type(*one) for one in form["types"]]
         text = data[names_at : names_at + parts.names_bytes].decode()
-        names = [unquote_name(one) for one in text.split("\n")] if parts.blobs else []
+        names = text.split("\n") if parts.blobs else []
+        if "%" in text:
+            names = list(map(unquote_name, names))
         table = np.frombuffer(data, BLOBS_TYPE, parts.blobs, table_at)
         packings = _parse_packings(form["chunked"])
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise StructureError(f"its index cannot be read ({error})") from error
-    rows = {name: row for row, name in enumerate(names)}
+    rows = dict(zip(names, range(len(names)), strict=True))
     if not len(rows) == len(names) == parts.blobs:
         raise StructureError("its names and its table do not fit together")
     index = Index(names, rows, types, table, packings)

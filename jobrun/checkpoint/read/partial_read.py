@@ -83,10 +83,9 @@ class PortionReader:
         # Of other blobs that go over the end of a portion.
         self._halves: dict[int, Bytes] = {}
 
-    def count_blobs(self, blocks: range) -> int:
-        """Return how many blobs have a part in some blocks of the portion."""
-        begin, end = self._span(blocks)
-        return len(self._placed.touching(begin, end)) + len(self._other.touching(begin, end))
+    def count_other(self, blocks: range) -> int:
+        """Return how many blobs whose bytes are given out have a part in a portion's blocks."""
+        return len(self._other.touching(*self._span(blocks)))
 
     def read(self, blocks: range) -> None:
         """Read and verify a portion of the file: some of its blocks.

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -8,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+from jobrun.checkpoint.read import load as loading
 from jobrun.checkpoint.read.load import load, require_types
 from jobrun.checkpoint.read.verified_file import StateFile, open_state
 from jobrun.checkpoint.write.writer import NodeWriter
@@ -124,7 +124,7 @@ def test_small_blobs_that_cross_portions_are_whole(tmp_path):
 
 
 def test_portions_of_a_few_small_blobs_are_read_by_several_threads(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(loading, "usable_cpus", lambda: 4)
     values = {f"b{n:03d}": np.full(60_001, n % 256, np.uint8) for n in range(200)}
     write(tmp_path, values)
     threads = set()
