@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, get_args
 
 import numpy as np
@@ -147,7 +148,9 @@ def parse_index(data: bytes, parts: Parts, tail: Tail) -> Index:
     table_at = names_at + _padded(parts.names_bytes)
     try:
         form = json.loads(data[: parts.layout_bytes])
-        types = [_parse_type(*one) for one in form["types"]]
+        # Hundreds of shapes have a few dtypes.
+        parse = cache(_parse_stored_dtype)
+        types = [_parse_type(parse, *one) for one in form["types"]]
         text = data[names_at : names_at + parts.names_bytes].decode()
         names = text.split("\n") if parts.blobs else []
         if "%" in text:
@@ -176,17 +179,32 @@ def _parse_packings(form: dict[str, Any]) -> dict[int, tuple[Packing, int]]:
     return found
 
 
-def _parse_type(kind: str, dtype: str, shape: list[int], order: Sequence[int] = ()) -> BlobType:
+def _parse_stored_dtype(dtype: str) -> tuple[DType, DType, bool]:
+    """Return the logical dtype of a type in an index, the stored one, and whether they are alike.
+
+    They are where an array of the one has the bits of an array of the other.
+    """
     logical = parse_dtype(dtype)
     stored = storage_dtype(logical)
+    is_same = logical.names is None and (stored == logical or is_reinterpreted(logical))
+    return logical, stored, is_same
+
+
+def _parse_type(
+    parse: Callable[[str], tuple[DType, DType, bool]],
+    kind: str,
+    dtype: str,
+    shape: list[int],
+    order: Sequence[int] = (),
+) -> BlobType:
+    logical, stored, is_same = parse(dtype)
     if kind not in _KINDS:
         raise ValueError(f"there is no kind {str(kind)[:40]!r}")
     if len(shape) > MOST_DIMENSIONS or not all(type(n) is int and n >= 0 for n in shape):
         raise ValueError(f"{str(shape)[:80]} is no shape")
     if order and (kind != "array" or sorted(order) != list(range(len(shape)))):
         raise ValueError(f"{str(order)[:80]} is no order of the axes of {str(shape)[:80]}")
-    is_plain = kind == "array" and logical.names is None
-    is_plain = is_plain and (stored == logical or is_reinterpreted(logical))
+    is_plain = kind == "array" and is_same
     # What has the same bits is read as what it is.
     dtype_here = logical if is_plain else stored
     return BlobType(kind, dtype, tuple(shape), dtype_here, is_plain, tuple(order))

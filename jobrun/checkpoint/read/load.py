@@ -7,6 +7,7 @@ passes through a portion's memory. Beside the blobs themselves a few megabytes a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import starmap
 from operator import attrgetter
 from threading import Thread
@@ -176,6 +177,10 @@ class _Loading:
         self._targets = targets
         self._values: dict[int, Value] = {}
         index = file.index
+        # Those that take the bytes of the file as they are.
+        self._direct = targets
+        if not all(one.is_plain for one in index.types):
+            self._direct = {r: one for r, one in targets.items() if index.type_of(r).is_plain}
         counts = np.bincount(
             np.fromiter(wanted, np.int64, len(wanted)), minlength=len(index.names)
         )
@@ -216,7 +221,8 @@ class _Loading:
             advise_sequential(self._file.descriptor)
         # To take apart thousands of small blobs is Python's work: two threads would only be in
         # each other's way.
-        crowded = [part for part in parts if reading.count_other(part) > _MANY]
+        has_many = len(self._other.rows) > _MANY
+        crowded = [part for part in parts if has_many and reading.count_other(part) > _MANY]
         for part in crowded:
             reading.read(part)
         _each(reading.read, [part for part in parts if part not in crowded])
@@ -243,15 +249,18 @@ class _Loading:
 
     def _places(self, rows: list[int]) -> list[Array]:
         """Return for each blob to load the array to read it into: its target, or a new one."""
-        index, targets = self._file.index, self._targets
+        if len(self._direct) >= len(rows):
+            # Usually there is one for each.
+            with suppress(KeyError):
+                return list(map(self._direct.__getitem__, rows))
+        index, direct = self._file.index, self._direct
         forms = [(one.shape, one.stored) for one in index.types]
-        numbers: list[int] = index.table["type"][rows].tolist()
-        if not targets:
-            return list(starmap(np.empty, map(forms.__getitem__, numbers)))
-        is_plain = [one.is_plain for one in index.types]
+        found = map(forms.__getitem__, index.table["type"][rows].tolist())
+        if not direct:
+            return list(starmap(np.empty, found))
         return [
-            targets[row] if row in targets and is_plain[number] else np.empty(*forms[number])
-            for row, number in zip(rows, numbers, strict=True)
+            direct[row] if row in direct else np.empty(*form)
+            for row, form in zip(rows, found, strict=True)
         ]
 
     def _take(self, rows: list[int], data: Bytes) -> None:

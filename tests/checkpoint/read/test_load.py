@@ -128,13 +128,13 @@ def test_portions_of_a_few_small_blobs_are_read_by_several_threads(tmp_path, mon
     values = {f"b{n:03d}": np.full(60_001, n % 256, np.uint8) for n in range(200)}
     write(tmp_path, values)
     threads = set()
-    whole = StateFile.read_block
+    whole = StateFile.read_blocks
 
-    def note(self, number, pieces):
+    def note(self, blocks, pieces):
         threads.add(threading.current_thread())
-        whole(self, number, pieces)
+        whole(self, blocks, pieces)
 
-    monkeypatch.setattr(StateFile, "read_block", note)
+    monkeypatch.setattr(StateFile, "read_blocks", note)
     with open_state(str(tmp_path / "n.h5")) as file:
         back = load(file)
 
@@ -167,13 +167,13 @@ def test_small_arrays_that_are_there_are_read_into_without_a_copy(tmp_path, monk
     write(tmp_path, values)
     into = {name: np.zeros_like(value) for name, value in values.items()}
     buffers = []
-    whole = StateFile.read_block
+    whole = StateFile.read_blocks
 
-    def note(self, number, pieces):
-        buffers.extend(pieces)
-        whole(self, number, pieces)
+    def note(self, blocks, pieces):
+        buffers.extend(one for some in pieces for one in some)
+        whole(self, blocks, pieces)
 
-    monkeypatch.setattr(StateFile, "read_block", note)
+    monkeypatch.setattr(StateFile, "read_blocks", note)
     with open_state(str(tmp_path / "n.h5")) as file:
         load(file, into=into)
 
