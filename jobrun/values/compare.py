@@ -199,9 +199,9 @@ def _same_bytes(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bo
         # eight bytes at a time, so that it makes less.
         whole = ours.size // _WORD.itemsize * _WORD.itemsize
         portions = (slice(at, at + _PORTION_BYTES) for at in range(0, whole, _PORTION_BYTES))
-        words = (ours[:whole], theirs[:whole])
         return ours[whole:].tobytes() == theirs[whole:].tobytes() and all(
-            np.array_equal(*(one[portion].view(_WORD) for one in words)) for portion in portions
+            np.array_equal(ours[:whole][one].view(_WORD), theirs[:whole][one].view(_WORD))
+            for one in portions
         )
     if len(first) == 1:
         return _same_bytes(first[0], second[0])

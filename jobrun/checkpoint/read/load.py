@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 
 from jobrun.checkpoint.flatten import leaf_links, structure_link, unflatten
-from jobrun.checkpoint.hdf5.digest_blocks import blocks_holding
+from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE, blob_of_link
+from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
 from jobrun.checkpoint.hdf5.dtypes import dtype_text
 from jobrun.checkpoint.hdf5.file_layout import PAGED_BYTES
 from jobrun.checkpoint.hdf5.index import BlobType, StructureError
+from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.checkpoint.hdf5.value_codec import Array, decode, with_axis_order
 from jobrun.checkpoint.read.compressed_chunks import read_chunks, split_chunks
 from jobrun.checkpoint.read.partial_read import PortionReader, RowSpans, flat_memory
@@ -32,7 +34,7 @@ from jobrun.values.blob_kinds import Value
 # Kind, dtype and shape; None where they do not matter.
 Expected = tuple[str | None, str | None, tuple[int, ...] | None]
 # More do not make a disk faster that two cannot keep busy.
-_MOST_THREADS = 4
+MOST_THREADS = 4
 # In what one thread reads at a time.
 _MANY = 128
 # To copy less than this costs no more than a system call with another address.
@@ -181,9 +183,7 @@ class _Loading:
         self._direct = targets
         if not all(one.is_plain for one in index.types):
             self._direct = {r: one for r, one in targets.items() if index.type_of(r).is_plain}
-        counts = np.bincount(
-            np.fromiter(wanted, np.int64, len(wanted)), minlength=len(index.names)
-        )
+        counts = np.bincount(np.fromiter(wanted, np.int64, len(wanted)), minlength=len(index.names))
         rows = np.flatnonzero(counts)
         self._is_whole = len(rows) == len(index.names)
         is_packed = np.isin(rows, np.array(list(index.packings), np.int64))
@@ -239,12 +239,12 @@ class _Loading:
         """Choose which runs of the file's blocks this load reads: all, if it loads all blobs."""
         if self._is_whole:
             return [range(self._file.parts.blocks)]
-        is_wanted = np.zeros(self._file.parts.blocks + 2, np.int8)
+        # How many more blobs begin than end in each block.
+        changes = np.zeros(self._file.parts.blocks + 2, np.int64)
         for spans in (self._other, self._placed):
-            for begin, end in zip(spans.begin.tolist(), spans.end.tolist(), strict=True):
-                blocks = blocks_holding(begin, end)
-                is_wanted[blocks.start + 1 : blocks.stop + 1] = 1
-        edges = np.flatnonzero(np.diff(is_wanted)).tolist()
+            np.add.at(changes, (spans.begin - USER_BLOCK) // BLOCK_BYTES + 1, 1)
+            np.add.at(changes, (spans.end - USER_BLOCK - 1) // BLOCK_BYTES + 2, -1)
+        edges = np.flatnonzero(np.diff(np.cumsum(changes) > 0)).tolist()
         return [range(first, last) for first, last in zip(edges[::2], edges[1::2], strict=True)]
 
     def _places(self, rows: list[int]) -> list[Array]:
@@ -341,7 +341,7 @@ def _each(act: Callable[[Any], None], portions: Sequence[Any]) -> None:
         except BaseException as error:  # noqa: BLE001 - raised below
             errors.append(error)
 
-    count = min(_MOST_THREADS, usable_cpus(), len(portions)) - 1
+    count = min(MOST_THREADS, usable_cpus(), len(portions)) - 1
     threads = [Thread(target=work, name=f"checkpoint-reader-{n}") for n in range(count)]
     for thread in threads:
         thread.start()
@@ -365,8 +365,11 @@ def load_blobs(file: StateFile, names: Iterable[str], *, partial: bool = False) 
     """
     wanted = list(names)
     index = file.index
+    flattened = {blob_of_link(link) for link in index.names if link.endswith(f"/{STRUCTURE}")}
     parts = {
-        name: leaf_links(name, index.names) for name in wanted if structure_link(name) in index.rows
+        name: leaf_links(name, index.names)
+        for name in wanted
+        if name in flattened and structure_link(name) in index.rows
     }
     if not parts:
         return load(file, wanted, partial=partial)

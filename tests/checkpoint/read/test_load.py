@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+from jobrun.checkpoint.hdf5.digest_blocks import blocks_holding
 from jobrun.checkpoint.read import load as loading
 from jobrun.checkpoint.read.load import load, require_types
 from jobrun.checkpoint.read.verified_file import StateFile, open_state
@@ -140,6 +141,72 @@ def test_portions_of_a_few_small_blobs_are_read_by_several_threads(tmp_path, mon
 
     assert threads - {threading.main_thread()}
     assert all(same_bits(back[name], value) for name, value in values.items())
+
+
+def test_the_calling_thread_reads_without_waiting_for_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(loading, "usable_cpus", lambda: 2)
+    write(tmp_path, {"w": np.arange(3 << 20)})
+    reading = threading.Event()
+    whole, start = StateFile.read_blocks, threading.Thread.run
+
+    def note(self, blocks, pieces):
+        whole(self, blocks, pieces)
+        if threading.current_thread() is threading.main_thread() and blocks.start > 0:
+            reading.set()
+
+    def wait(self):
+        assert reading.wait(60)
+        start(self)
+
+    monkeypatch.setattr(StateFile, "read_blocks", note)
+    monkeypatch.setattr(threading.Thread, "run", wait)
+    with open_state(str(tmp_path / "n.h5")) as file:
+        back = load(file)
+
+    assert same_bits(back["w"], np.arange(3 << 20))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_damage_is_found_by_whichever_thread_reads_it(tmp_path, monkeypatch, threads):
+    monkeypatch.setattr(loading, "usable_cpus", lambda: threads)
+    write(tmp_path, {"w": np.arange(4 << 20)})
+    with open_state(str(tmp_path / "n.h5")) as file:
+        begin, end = file.index.span(file.index.rows["w"])
+    for place in np.linspace(begin, end - 1, 9, dtype=int).tolist():
+        with (tmp_path / "n.h5").open("r+b") as file:
+            file.seek(place)
+            old = file.read(1)
+            file.seek(place)
+            file.write(bytes([old[0] ^ 1]))
+
+        with (
+            open_state(str(tmp_path / "n.h5")) as file,
+            pytest.raises(CheckpointError, match="damaged"),
+        ):
+            load(file)
+
+        with (tmp_path / "n.h5").open("r+b") as file:
+            file.seek(place)
+            file.write(old)
+    assert not [one for one in threading.enumerate() if "checkpoint-reader" in one.name]
+
+
+def test_only_the_blocks_of_wanted_blobs_are_read(tmp_path, monkeypatch):
+    write(tmp_path, {f"b{n:02d}": np.full(1 << 17, n) for n in range(12)})
+    read = []
+    whole = StateFile.read_blocks
+
+    def note(self, blocks, pieces):
+        read.extend(blocks)
+        whole(self, blocks, pieces)
+
+    with open_state(str(tmp_path / "n.h5")) as file:
+        spans = [file.index.span(file.index.rows[name]) for name in ("b02", "b03", "b09")]
+        monkeypatch.setattr(StateFile, "read_blocks", note)
+        back = load(file, ["b09", "b02", "b03"])
+
+    assert sorted(read) == sorted({number for span in spans for number in blocks_holding(*span)})
+    assert all(same_bits(back[name], np.full(1 << 17, int(name[1:]))) for name in back)
 
 
 _KINDS = ["f4", "?", ">i2", "c8", "M8[s]", "f2", "U7"]
