@@ -13,7 +13,7 @@ import numpy as np
 from jobrun.checkpoint.hdf5.digest_blocks import block_span
 from jobrun.checkpoint.hdf5.index import Index
 from jobrun.checkpoint.hdf5.value_codec import Array
-from jobrun.checkpoint.read.verified_file import TOGETHER, Bytes, StateFile, split_blocks
+from jobrun.checkpoint.read.verified_file import Bytes, StateFile
 
 _BYTE = np.dtype(np.uint8)
 Places = np.ndarray[Any, np.dtype[np.int64]]
@@ -96,16 +96,14 @@ class PortionReader:
         return len(self._other.touching(*self._span(blocks)))
 
     def read(self, blocks: range) -> None:
-        """Read and verify a portion of the file: some of its blocks.
+        """Read and verify a portion of the file: a few of its blocks.
 
         Raises:
             CheckpointError: One is damaged.
         """
         starts, pieces, between = self._pieces_of(*self._span(blocks))
-        tail = self._file.parts.tail
-        for some in split_blocks(blocks, TOGETHER):
-            spans = (block_span(number, tail) for number in some)
-            self._file.read_blocks(some, [_cut(starts, pieces, *span) for span in spans])
+        spans = (block_span(number, self._file.parts.tail) for number in blocks)
+        self._file.read_blocks(blocks, [_cut(starts, pieces, *span) for span in spans])
         for position, piece in between:
             self._take_from(position, piece)
 

@@ -36,10 +36,11 @@ from jobrun.core.system_calls import read_into
 
 Array = np.ndarray[Any, Any]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-# What one thread reads and verifies at a time.
-UNIT_BYTES = 1 << 22
-# Blocks that one system call reads: a megabyte is still in the cache when it is verified.
+# Blocks that one thread reads by one system call, and verifies. Fewer would cost more turns at the
+# GIL; more would not be in the processor's cache any more when they are verified, and several
+# threads would read at places so far apart that the kernel does not see a file read in order.
 TOGETHER = 4
+_PIECE_BYTES = 1 << 22
 # POSIX asks for 16 and Linux takes 1,024.
 _MOST_BUFFERS = 512
 
@@ -136,7 +137,7 @@ class StateFile:
         """Read consecutive blocks of the open file into buffers, and verify each.
 
         Args:
-            blocks: Which blocks; ``TOGETHER`` or fewer are still in the cache when verified.
+            blocks: Which blocks: ``TOGETHER`` or fewer.
             pieces: For each block arrays in C order, of as many bytes together; of dtypes that
                 have Python's buffer interface.
 
@@ -181,7 +182,7 @@ class StateFile:
 
     def _fill(self, blocks: range, memory: Bytes) -> None:
         """Read consecutive blocks of the open file into one buffer, and verify each."""
-        for some in split_blocks(blocks, TOGETHER):
+        for some in split_blocks(blocks):
             first = (some.start - blocks.start) * BLOCK_BYTES
             places = range(first, first + len(some) * BLOCK_BYTES, BLOCK_BYTES)
             self.read_blocks(some, [[memory[at : at + BLOCK_BYTES]] for at in places])
@@ -196,8 +197,8 @@ class StateFile:
         """
         end = self.parts.tail
         tail = self.tail
-        memory = np.empty(min(UNIT_BYTES, end - userblock.SIZE), np.uint8)
-        for blocks in split_blocks(range(len(tail.digests))):
+        memory = np.empty(min(_PIECE_BYTES, end - userblock.SIZE), np.uint8)
+        for blocks in split_blocks(range(len(tail.digests)), _PIECE_BYTES // BLOCK_BYTES):
             begin, last = block_span(blocks[0], end)[0], block_span(blocks[-1], end)[1]
             piece = memory[: last - begin]
             self._fill(blocks, piece)
@@ -205,7 +206,7 @@ class StateFile:
         yield memoryview(tail.raw)
 
 
-def split_blocks(blocks: range, count: int = UNIT_BYTES // BLOCK_BYTES) -> Iterator[range]:
+def split_blocks(blocks: range, count: int = TOGETHER) -> Iterator[range]:
     """Split a range of a verified file's blocks into ranges of so many, the last one shorter."""
     for first in range(blocks.start, blocks.stop, count):
         yield range(first, min(first + count, blocks.stop))
@@ -257,9 +258,6 @@ def _digest_of(pieces: Sequence[Any]) -> bytes:
     # A loop in C: of thousands of pieces each step counts.
     deque(map(state.update, pieces), 0)
     return state.digest()
-
-
-_PIECE_BYTES = 1 << 22
 
 
 def read_verified(path: str, digest: str, *, at: str = "") -> Iterator[memoryview]:

@@ -114,7 +114,7 @@ def test_loading_needs_little_more_memory_than_the_state(tmp_path):
 
 
 def test_small_blobs_that_cross_portions_are_whole(tmp_path):
-    # 4 MiB portions are no multiple of these.
+    # Portions are no multiple of these.
     values = {f"b{n:04d}": np.full(37_001, n % 256, np.uint8) for n in range(400)}
     write(tmp_path, values)
 
