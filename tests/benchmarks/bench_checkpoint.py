@@ -318,8 +318,10 @@ def loads(name: str, values: Values, folder: Path) -> None:
         _RAW_THERE: (_nothing, read_digested),
         _NEW_HOT: (_nothing, whole),
         _HOT: (_nothing, lambda: whole(arrays)),
+        _LAZY: (_nothing, look),
     }
-    hot = in_turns(variants, ROUNDS)
+    # A few milliseconds each, which anything else on the machine disturbs.
+    hot = in_turns(variants, 4 * ROUNDS)
     title = f"load {name} x {SCALE:g}, hot"
     show(title, hot, "raw read of the page cache", aims_of(values), {_HOT: _RAW_THERE})
     compare_new(values, hot, _NEW_HOT)
