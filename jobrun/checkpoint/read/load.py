@@ -35,6 +35,8 @@ from jobrun.values.blob_kinds import Value
 Expected = tuple[str | None, str | None, tuple[int, ...] | None]
 # More do not make a disk faster that two cannot keep busy.
 MOST_THREADS = 4
+# Portions that are read while a thread is started.
+_WORTH_A_THREAD = 4
 # In what one thread reads at a time.
 _MANY = 128
 # To copy less than this costs no more than a system call with another address.
@@ -221,11 +223,13 @@ class _Loading:
             advise_sequential(self._file.descriptor)
         # To take apart thousands of small blobs is Python's work: two threads would only be in
         # each other's way.
-        has_many = len(self._other.rows) > _MANY
-        crowded = [part for part in parts if has_many and reading.count_other(part) > _MANY]
-        for part in crowded:
-            reading.read(part)
-        _each(reading.read, [part for part in parts if part not in crowded])
+        if len(self._other.rows) > _MANY:
+            crowded = {part.start for part in parts if reading.count_other(part) > _MANY}
+            for part in parts:
+                if part.start in crowded:
+                    reading.read(part)
+            parts = [part for part in parts if part.start not in crowded]
+        _each(reading.read, parts, _WORTH_A_THREAD)
         reading.take_halves()
         self._values.update(zip(rows, arrays, strict=True))
         for at in np.flatnonzero(self._is_decoded):
@@ -323,11 +327,16 @@ def _has_buffer(dtype: np.dtype[Any]) -> bool:
     return dtype.isnative and dtype.char in _BUFFERS
 
 
-def _each(act: Callable[[Any], None], portions: Sequence[Any]) -> None:
+def _each(act: Callable[[Any], None], portions: Sequence[Any], least: int = 1) -> None:
     """Load portions of a checkpoint file by this thread and others, each portion by one of them.
 
     Each takes the next portion that is left. This thread begins at once: to wait for threads of a
     pool until they have started would cost as much as they save, where the file is in memory.
+
+    Args:
+        act: Loads one.
+        portions: All of them.
+        least: How many there must be for each thread.
     """
     left = iter(portions)
     errors: list[BaseException] = []
@@ -341,8 +350,8 @@ def _each(act: Callable[[Any], None], portions: Sequence[Any]) -> None:
         except BaseException as error:  # noqa: BLE001 - raised below
             errors.append(error)
 
-    count = min(MOST_THREADS, usable_cpus(), len(portions)) - 1
-    threads = [Thread(target=work, name=f"checkpoint-reader-{n}") for n in range(count)]
+    count = min(MOST_THREADS, usable_cpus(), len(portions) // least)
+    threads = [Thread(target=work, name=f"checkpoint-reader-{n}") for n in range(1, count)]
     for thread in threads:
         thread.start()
     work()

@@ -166,6 +166,15 @@ def test_the_calling_thread_reads_without_waiting_for_others(tmp_path, monkeypat
     assert same_bits(back["w"], np.arange(3 << 20))
 
 
+def test_no_thread_is_started_for_a_few_megabytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(loading, "usable_cpus", lambda: 4)
+    monkeypatch.setattr(loading, "Thread", None)
+    write(tmp_path, {"w": np.arange(3 << 17), "v": np.arange(5.0)})
+
+    with open_state(str(tmp_path / "n.h5")) as file:
+        assert same_bits(load(file)["w"], np.arange(3 << 17))
+
+
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_damage_is_found_by_whichever_thread_reads_it(tmp_path, monkeypatch, threads):
     monkeypatch.setattr(loading, "usable_cpus", lambda: threads)
