@@ -178,10 +178,10 @@ def test_no_thread_is_started_for_a_few_megabytes(tmp_path, monkeypatch):
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_damage_is_found_by_whichever_thread_reads_it(tmp_path, monkeypatch, threads):
     monkeypatch.setattr(loading, "usable_cpus", lambda: threads)
-    write(tmp_path, {"w": np.arange(4 << 20)})
+    write(tmp_path, {"w": np.arange(2 << 20)})
     with open_state(str(tmp_path / "n.h5")) as file:
         begin, end = file.index.span(file.index.rows["w"])
-    for place in np.linspace(begin, end - 1, 9, dtype=int).tolist():
+    for place in np.linspace(begin, end - 1, 5, dtype=int).tolist():
         with (tmp_path / "n.h5").open("r+b") as file:
             file.seek(place)
             old = file.read(1)
