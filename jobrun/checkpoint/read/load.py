@@ -374,7 +374,7 @@ def load_blobs(file: StateFile, names: Iterable[str], *, partial: bool = False) 
     """
     wanted = list(names)
     index = file.index
-    flattened = {blob_of_link(link) for link in index.names if link.endswith(f"/{STRUCTURE}")}
+    flattened = {blob_of_link(link) for link in index.names if STRUCTURE in link}
     parts = {
         name: leaf_links(name, index.names)
         for name in wanted
