@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from functools import cache
 from typing import Any, get_args
 
 import numpy as np
 
-from jobrun.checkpoint.hdf5.dataset_names import unquote_name
+from jobrun.checkpoint.hdf5.dataset_names import blob_names, unquote_names
 from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES, block_count
 from jobrun.checkpoint.hdf5.dtypes import DType, is_reinterpreted, parse_dtype, storage_dtype
 from jobrun.checkpoint.hdf5.file_layout import Packing
@@ -63,11 +64,12 @@ class Index:
     """The parsed index of a file: names, types and offsets of its blobs.
 
     Attributes:
-        names: Of the blobs, in the order of the file's table.
+        names: Of the blobs, and parts of blobs, in the order of the file's table.
         rows: The row of each name in it.
         types: The types.
         table: For each blob type, offset in the file, and size; dtype ``BLOBS_TYPE``.
         packings: Of compressed blobs, by row: how, and the first of their chunks.
+        quoted: Blobs whose name would look like that of a part: their name in ``names``.
     """
 
     names: list[str]
@@ -75,6 +77,23 @@ class Index:
     types: list[BlobType]
     table: np.ndarray[Any, Any]
     packings: dict[int, tuple[Packing, int]]
+    quoted: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def blobs(self) -> tuple[str, ...]:
+        """The names of all blobs in the file's index; of one in parts its own."""
+        return blob_names(self.names, self.quoted)
+
+    @property
+    def shown_names(self) -> list[str]:
+        """The names in the file's index, for people: quoted only where two would be alike."""
+        plain = {link: blob for blob, link in self.quoted.items()}
+        shown = (plain.get(name, name) for name in self.names)
+        return [one if self.rows[one] == row else self.names[row] for row, one in enumerate(shown)]
+
+    def blob_rows(self) -> dict[str, int]:
+        """Return the rows of the file's index by the names of blobs; those of parts by theirs."""
+        return {**self.rows, **{blob: self.rows[link] for blob, link in self.quoted.items()}}
 
     def type_of(self, row: int) -> BlobType:
         """Return the type of the blob in a row of the file's index."""
@@ -153,8 +172,7 @@ def parse_index(data: bytes, parts: Parts, tail: Tail) -> Index:
         types = [_parse_type(parse, *one) for one in form["types"]]
         text = data[names_at : names_at + parts.names_bytes].decode()
         names = text.split("\n") if parts.blobs else []
-        if "%" in text:
-            names = list(map(unquote_name, names))
+        names, quoted = unquote_names(names) if "%" in text else (names, {})
         table = np.frombuffer(data, BLOBS_TYPE, parts.blobs, table_at)
         packings = _parse_packings(form["chunked"])
     except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -162,7 +180,9 @@ def parse_index(data: bytes, parts: Parts, tail: Tail) -> Index:
     rows = dict(zip(names, range(len(names)), strict=True))
     if not len(rows) == len(names) == parts.blobs:
         raise StructureError("its names and its table do not fit together")
-    index = Index(names, rows, types, table, packings)
+    for blob, link in quoted.items():
+        rows.setdefault(blob, rows[link])
+    index = Index(names, rows, types, table, packings, quoted)
     _require_table(index, parts, tail)
     return index
 

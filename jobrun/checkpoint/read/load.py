@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.checkpoint.flatten import leaf_links, structure_link, unflatten
-from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE, blob_of_link
+from jobrun.checkpoint.flatten import group_links, unflatten
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
 from jobrun.checkpoint.hdf5.dtypes import dtype_text
 from jobrun.checkpoint.hdf5.file_layout import PAGED_BYTES
@@ -374,22 +373,17 @@ def load_blobs(file: StateFile, names: Iterable[str], *, partial: bool = False) 
     """
     wanted = list(names)
     index = file.index
-    flattened = {blob_of_link(link) for link in index.names if STRUCTURE in link}
-    parts = {
-        name: leaf_links(name, index.names)
-        for name in wanted
-        if name in flattened and structure_link(name) in index.rows
-    }
+    parts = group_links(index.names)
     if not parts:
         return load(file, wanted, partial=partial)
-    links = [link for name in wanted for link in parts.get(name, [name])]
-    values = load(file, links, partial=partial)
+    own = {name: parts.get(name) or [index.quoted.get(name, name)] for name in wanted}
+    values = load(file, [link for links in own.values() for link in links], partial=partial)
     found: dict[str, Value] = {}
-    for name in wanted:
+    for name, links in own.items():
         if name in parts:
-            found[name] = _unflatten(file, name, {link: values[link] for link in parts[name]})
-        elif name in values:
-            found[name] = values[name]
+            found[name] = _unflatten(file, name, {link: values[link] for link in links})
+        elif links[0] in values:
+            found[name] = values[links[0]]
     return found
 
 
