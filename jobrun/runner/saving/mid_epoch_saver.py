@@ -21,7 +21,12 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from jobrun.checkpoint.checkpoint_file import read_state
-from jobrun.checkpoint.save_load_groups import checkpointed_blobs, file_name, load_group
+from jobrun.checkpoint.save_load_groups import (
+    SETTINGS,
+    checkpointed_blobs,
+    file_name,
+    load_group,
+)
 from jobrun.checkpoint.store import CheckpointStore, Manifest
 from jobrun.checkpoint.stores.mid_epoch_store import MidEpochStore, list_mid_epochs
 from jobrun.checkpoint.write.writer import NodeWriter
@@ -220,6 +225,8 @@ class MidEpochSaver:
                 values={**state, **{_scratch_path(*key): value for key, value in scratch.items()}},
             )
             form = {**to_json(before), "midway": self._form(point, list(scratch))}
+            if point.settings:
+                form[SETTINGS] = {self._node: dict(point.settings)}
             manifest = Manifest(
                 epoch,
                 identity.run_id,
