@@ -141,6 +141,32 @@ def test_a_library_that_only_init_imports_has_its_settings_after_a_resume_too(tm
     assert whole == parts
 
 
+@pytest.mark.long
+def test_an_array_of_jax_comes_back_with_the_dtype_that_a_callable_of_init_allowed(tmp_path):
+    (tmp_path / "library.py").write_text(
+        "import jax\n"
+        "def begin():\n"
+        "    jax.config.update('jax_enable_x64', True)\n"
+        "    return jax.numpy.ones(2) / 3\n"
+        "def step(x):\n"
+        "    return x * 2\n"
+    )
+    (tmp_path / "job.yaml").write_text(
+        "jobrun: 1\nname: settings\n"
+        'init: [{task: begin, steps: [{call: "library:begin", out: x}]}]\n'
+        'epoch: [{task: step, steps: [{call: "library:step", with: {x: x}, out: x}]}]\n'
+        "stop: [{epochs: 3}]\ncheckpoint: {every: 1ep}\n"
+    )
+    begun = jobrun("run", "job.yaml", "--max-epochs", "1", cwd=tmp_path, started=True)
+    assert begun.returncode == 75, begun.stderr
+
+    resumed = jobrun("resume", cwd=tmp_path, started=True)
+
+    assert resumed.returncode == 0, resumed.stderr
+    last = blobs(list(epochs(only_run(tmp_path / "runs")).values())[-1])
+    assert "float64" in {one.dtype for one in last.values()}
+
+
 # A task with a thread of its own beside the one whose thread it may get.
 PAIR = """\
 jobrun: 1

@@ -59,10 +59,11 @@ def _save(step: SaveState, frame: Frame) -> None:
 def _load(step: LoadState, frame: Frame) -> None:
     started = time.perf_counter()
     node = frame.node.name
+    # Before values are made: of which dtype arrays of JAX can be is a setting.
+    _restore_settings(step, frame)
     values, size_bytes = _read(step, frame) if step.file else ({}, 0)
     values |= read_parts(_open_parts(step.parts, frame), step.epoch, step.run_id)
     values = _resolve_classes(values, step, frame)
-    _restore_settings(step, frame)
     # Nothing of it becomes visible before all of it has been read.
     _bind_values(frame, values, frame.g if step.partial else frame.n, put_in=not step.partial)
     frame.results["names"] = tuple(values)
