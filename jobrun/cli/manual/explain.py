@@ -11,7 +11,7 @@ import click
 
 from jobrun.cli.completed_names import CompletedText
 from jobrun.cli.formatting import render_json_document
-from jobrun.cli.manual.command_help import render_command_help
+from jobrun.cli.manual.command_help import iter_command_help, render_command_help
 from jobrun.cli.manual.ops import list_definitions, render_function
 from jobrun.cli.manual.topics import TOPICS, counterpart, list_topics
 from jobrun.cli.options import Command, json_option, option
@@ -112,13 +112,23 @@ def _other_page(given: str) -> str | None:
         pages.append(render_function(given, known[given]))
     if keys := render_key_page(given):
         pages.append(keys)
-    return "\n\n".join(pages) or None
+    return "\n\n".join(pages) or _help_of(given)
+
+
+def _help_of(given: str) -> str | None:
+    """Render the help of a command that ``jobrun explain`` is asked for; None if it is none."""
+    found = dict(iter_command_help(_root()))
+    return found.get(f"jobrun {given}")
 
 
 def _command_help() -> str:
+    return render_command_help(_root())
+
+
+def _root() -> click.Group:
     root = click.get_current_context().find_root().command
     assert isinstance(root, click.Group)  # noqa: S101 - explain is one of its commands
-    return render_command_help(root)
+    return root
 
 
 def _contents() -> str:
