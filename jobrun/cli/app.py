@@ -171,7 +171,7 @@ def _suggest_command(word: str) -> str:
     if (other := _OTHER_NAMES.get(word)) is not None:
         return f"did you mean 'jobrun {other}'?"
     match = nearest(word, COMMANDS)
-    return f"did you mean '{match}'?" if match else "'jobrun help' lists the commands"
+    return f"did you mean '{match}'?" if match else "'jobrun --help' lists the commands"
 
 
 def _version_option() -> click.Option:

@@ -56,7 +56,7 @@ def test_an_unknown_command_names_the_nearest(capsys):
         (["ls"], "did you mean 'jobrun runs'?"),
         (["kill", "walk"], "did you mean 'jobrun stop'?"),
         (["runs", "rm", "walk"], "did you mean 'jobrun runs remove'?"),
-        (["frobnicate"], "'jobrun help' lists the commands"),
+        (["frobnicate"], "'jobrun --help' lists the commands"),
     ],
 )
 def test_a_word_of_another_program_is_answered_with_the_command(words, mend, capsys):
