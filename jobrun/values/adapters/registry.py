@@ -227,6 +227,11 @@ def find_by_name(name: str) -> Any:
     return found
 
 
+def _find_own(name: str) -> type | None:
+    """Find a class that ``jobrun.adapt`` knows: some libraries make classes in functions."""
+    return next((kind for kind in _own if class_name(kind) == name), None)
+
+
 def package_of(kind: Any) -> str:
     """Return the top-level package of a class, by which its adapter is found."""
     return str(getattr(kind, "__module__", "") or "").partition(".")[0]
@@ -335,7 +340,7 @@ def make_adapted(
     Raises:
         ValueError: The adapter fails, or the tree is of another version of it.
     """
-    kind = find_by_name(name)
+    kind = _find_own(name) or find_by_name(name)
     adapter = find_adapter(kind) if isinstance(kind, type) else None
     if adapter is None or adapter.make is None or class_name(kind) != name:
         return UnboundValue(name, version, tree)
