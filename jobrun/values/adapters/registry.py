@@ -224,7 +224,7 @@ def find_by_name(name: str) -> Any:
             return None
     for part in path.split("."):
         found = None if found is None else getattr(found, part, None)
-    return found
+    return _find_own(name) if found is None else found
 
 
 def _find_own(name: str) -> type | None:
@@ -340,7 +340,7 @@ def make_adapted(
     Raises:
         ValueError: The adapter fails, or the tree is of another version of it.
     """
-    kind = _find_own(name) or find_by_name(name)
+    kind = find_by_name(name)
     adapter = find_adapter(kind) if isinstance(kind, type) else None
     if adapter is None or adapter.make is None or class_name(kind) != name:
         return UnboundValue(name, version, tree)
