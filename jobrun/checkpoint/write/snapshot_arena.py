@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.values.axis_order import axis_order, empty_in_order, view_in_order
-from jobrun.values.dtypes import same_dtype
+from jobrun.values.blob_kinds import same_dtype
 
 Array = np.ndarray[Any, Any]
 
@@ -43,7 +43,7 @@ class Arena:
         self.small: dict[str, None] = {}
 
     def prepare(self, arrays: Mapping[str, Array]) -> None:
-        """Make room in the arena for copies of these arrays; earlier copies are gone."""
+        """Allocate the arena's memory for copies of these arrays, in place of earlier copies."""
         if self._fits(arrays):
             return
         self._places = {}
