@@ -18,7 +18,7 @@ from typing import Self
 from rich.cells import cell_len
 from rich.console import Console, ConsoleDimensions, RenderableType
 
-from jobrun.core.printed_output import STREAMS
+from jobrun.core.captured_output import STREAMS
 
 _EVERY_S = 0.25
 _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"

@@ -27,7 +27,7 @@ _THREAD_VARIABLES = (
 )
 
 # What decides how libraries round, in which order they add, and of which dtype their numbers are.
-# What callables set is saved with each epoch, see ``runtime/frame/library_settings.py``.
+# What callables set is saved with each epoch, see ``runtime/context/library_settings.py``.
 _LIBRARY_VARIABLES = (
     "ATEN_CPU_CAPABILITY",
     "CUBLAS_WORKSPACE_CONFIG",

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jobrun.checkpoint.checkpoint_times import SavePause, build_times, stored_files
-from jobrun.checkpoint.save_load_groups import (
+from jobrun.checkpoint.task_groups import (
     SETTINGS,
     TICKET_OUTPUT,
     checkpointed_blobs,

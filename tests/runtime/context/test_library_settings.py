@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.runtime.frame.library_settings import LibrarySettings
+from jobrun.runtime.context.library_settings import LibrarySettings
 
 
 @pytest.fixture
