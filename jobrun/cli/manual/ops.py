@@ -13,6 +13,7 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.text.names import did_you_mean
 from jobrun.ops.operator_table import DRAWS, OPERATORS, DrawDef, OpDef
+from jobrun.ops.plugins import installed_operators
 from jobrun.ops.unsupported_functions import LEFT_OUT
 
 Definition = OpDef | DrawDef
@@ -30,6 +31,8 @@ Definition = OpDef | DrawDef
 def command(shell: Shell, name: str | None, left_out: bool, as_json: bool) -> None:
     r"""List the functions that expressions can use, or show one of them by NAME.
 
+    Those that installed packages add come last.
+
     \b
     Examples:
       jobrun ops
@@ -38,7 +41,7 @@ def command(shell: Shell, name: str | None, left_out: bool, as_json: bool) -> No
     if left_out:
         _show_left_out(shell, as_json=as_json)
         return
-    known = list_definitions()
+    known = {**list_definitions(), **installed_operators()}
     chosen = known if name is None else _one(known, name)
     if as_json:
         functions = [_values(*item) for item in chosen.items()]
@@ -68,7 +71,7 @@ def _render_table(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
 
 
 def list_definitions() -> dict[str, Definition]:
-    """List the functions that ``jobrun ops`` prints, then the methods of ``rng``."""
+    """List the built-in functions of expressions, then the methods of ``rng``."""
     return dict(sorted(OPERATORS.items())) | {
         f"rng.{name}": draw for name, draw in sorted(DRAWS.items())
     }

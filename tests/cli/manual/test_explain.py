@@ -109,7 +109,7 @@ def test_the_list_of_pages_fits_a_screen(capsys):
 
 
 def test_all_of_it_is_one_page(tmp_path, capsys):
-    assert invoke(["explain", "--out", str(tmp_path / "manual.html")]) == 0
+    assert invoke(["explain", "--html", str(tmp_path / "manual.html")]) == 0
     text = (tmp_path / "manual.html").read_text()
     assert "E021" in text
     assert "user block" in text
