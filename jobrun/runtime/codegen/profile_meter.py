@@ -1,7 +1,8 @@
 """Instrument a block's statements with clock reads for ``--profile``, and add up step times.
 
-A ``Meter`` is given to a session, whose blocks are then instrumented; without one there is no trace of any of this in the code. Each instance of a task adds its times to lists
-that no other thread writes to.
+A ``Meter`` is given to a session, whose blocks are then instrumented; without one there is no trace
+of any of this in the code. Each instance of a task adds its times to lists that no other thread
+writes to.
 """
 
 from __future__ import annotations
