@@ -12,7 +12,13 @@ import click
 from jobrun.cli.completed_names import CompletedText
 from jobrun.cli.formatting import render_json_document
 from jobrun.cli.manual.ops import list_definitions, render_function
-from jobrun.cli.manual.topics import TOPICS, counterpart, list_topics, render_command_help
+from jobrun.cli.manual.topics import (
+    TOPICS,
+    counterpart,
+    iter_command_help,
+    list_topics,
+    render_command_help,
+)
 from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
 from jobrun.core.error_catalogue import Entry, read_catalogue
@@ -112,13 +118,23 @@ def _other_page(given: str) -> str | None:
         pages.append(render_function(given, definition))
     if keys := render_key_page(given):
         pages.append(keys)
-    return "\n\n".join(pages) or None
+    return "\n\n".join(pages) or _help_of(given)
+
+
+def _help_of(given: str) -> str | None:
+    """Render the help of a command that ``jobrun explain`` is asked for; None if it is none."""
+    found = dict(iter_command_help(_root()))
+    return found.get(f"jobrun {given}")
 
 
 def _command_help() -> str:
+    return render_command_help(_root())
+
+
+def _root() -> click.Group:
     root = click.get_current_context().find_root().command
     assert isinstance(root, click.Group)  # noqa: S101 - explain is one of its commands
-    return render_command_help(root)
+    return root
 
 
 def _contents() -> str:

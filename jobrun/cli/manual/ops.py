@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
-from jobrun.cli.formatting import render_json_document
+from jobrun.cli.formatting import render_json_document, wrap_line
 from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
@@ -47,8 +47,8 @@ def command(shell: Shell, name: str | None, left_out: bool, as_json: bool) -> No
         functions = [_values(*item) for item in chosen.items()]
         shell.print(render_json_document("ops", {"functions": functions}))
     elif name is None:
-        width = max(map(len, chosen))
-        shell.print("\n".join(f"{key:<{width}}  {one.doc}" for key, one in chosen.items()))
+        rows = [(key, one.doc) for key, one in chosen.items()]
+        shell.print("\n".join(_render_table(rows, shell.result_width)))
     else:
         for key, one in chosen.items():
             shell.print(render_function(key, one))
@@ -59,9 +59,15 @@ def _show_left_out(shell: Shell, *, as_json: bool) -> None:
         items = [{"name": name, "reason": reason} for name, reason in LEFT_OUT.items()]
         shell.print(render_json_document("ops", {"left_out": items}))
         return
-    width = max(map(len, LEFT_OUT))
-    lines = [f"{name:<{width}}  {reason}" for name, reason in sorted(LEFT_OUT.items())]
-    shell.print("\n".join(lines))
+    shell.print("\n".join(_render_table(sorted(LEFT_OUT.items()), shell.result_width)))
+
+
+def _render_table(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
+    """Render functions with a line about each, which is wrapped in its column."""
+    column = max(len(name) for name, _ in rows) + 2
+    return [
+        part for name, text in rows for part in wrap_line(f"{name:<{column}}{text}", width, column)
+    ]
 
 
 def list_definitions() -> dict[str, Definition]:

@@ -88,11 +88,14 @@ def _capture_safe_point(frame: Frame, source: ReaderSource) -> SafePoint:
     seen: set[int] = set()
     for _, space in _workspaces(frame):
         _settle(space, seen, frame)
+    settings = frame.run.settings
+    settings.collect()
     return SafePoint(
         source.given,
         source.places(),
         {letter: dict(space) for letter, space in _workspaces(frame)},
         {place: _stream_state(one) for place, one in frame.streams.items()},
+        settings.capture(),
     )
 
 
