@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter, is_
 from typing import Any
 
@@ -41,7 +41,7 @@ from jobrun.checkpoint.write.chunk_compression import choose_packings, compress_
 from jobrun.checkpoint.write.direct_io import aligned
 from jobrun.core.compression import Rules
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.values.axis_order import axis_order
+from jobrun.values.axis_order import AxisOrder, axis_order
 from jobrun.values.blob_kinds import MOST_DIMENSIONS, Value
 from jobrun.values.dtypes import same_dtype
 
@@ -60,6 +60,8 @@ class _Gathered:
         dtype: Of all of them.
         size_bytes: Of one.
         shape: Of one.
+        order: Of the axes of all of them.
+        names: Of all of them.
     """
 
     first: int
@@ -67,6 +69,8 @@ class _Gathered:
     dtype: DType
     size_bytes: int
     shape: tuple[int, ...]
+    order: AxisOrder
+    names: list[str]
 
     def takes(self, place: int, entry: Entry, dtype: DType | None) -> bool:
         """Return whether a small blob continues the adjacent ones that are encoded together."""
@@ -74,6 +78,7 @@ class _Gathered:
             self.first + self.count == place
             and entry.size_bytes == self.size_bytes
             and entry.shape == self.shape
+            and entry.order == self.order
             and (dtype is self.dtype or dtype == self.dtype)
         )
 
@@ -93,6 +98,10 @@ class EncodedFile:
     tail: bytes
     front: Bytes | None
     end: int
+
+
+# Returns arrays of one size as one piece of memory, if they lie there in the order of their names.
+FindAdjacent = Callable[[Sequence[str], int], Bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +172,7 @@ class FileEncoder:
             return None
         # By whole lists: of ten thousand blobs each step counts.
         found: list[Any] = list(map(values.get, self._names))
-        plain = [found[index] for index in self._plain]
+        plain = [found[index] for index in self._plain] if self._encoded else found
         if not set(map(type, plain)) <= {np.ndarray} or list(map(_SHAPE, plain)) != self._shapes:
             return None
         dtypes = list(map(_DTYPE, plain))
@@ -193,6 +202,7 @@ class FileEncoder:
         arrays: list[Array],
         epoch: int,
         known: PreviousFile | None = None,
+        adjacent: FindAdjacent | None = None,
     ) -> EncodedFile:
         """Encode an epoch's arrays into the block writer; return what is still to be written."""
         known = known or PreviousFile()
@@ -206,9 +216,15 @@ class FileEncoder:
                 same = known.digests if self._names[index] in known.unchanged else ()
                 _put(filling, arrays[index], same)
             else:
-                members = order[step.first : step.first + step.count]
-                filling.zero(int(self._offsets[members[0]]))
-                _gather(filling, step, [arrays[index] for index in members])
+                filling.zero(int(self._offsets[order[step.first]]))
+                # The items of a file are in C order, those of copies in the order of their axes.
+                direct = adjacent if not step.order else None
+                piece = direct(step.names, step.size_bytes) if direct else None
+                if piece is not None:
+                    filling.put(piece)
+                else:
+                    members = order[step.first : step.first + step.count]
+                    _gather(filling, step, [arrays[index] for index in members])
         if self._front is not None:
             return self._finish(filling, epoch, self._places(self._offsets, self._last), [], None)
         return self._fill_packed(filling, arrays, epoch)
@@ -289,10 +305,11 @@ class FileEncoder:
             dtype = plain.get(entry.name)
             if isinstance(last, _Gathered) and last.takes(place, entry, dtype):
                 last.count += 1
+                last.names.append(entry.name)
             elif dtype is None or not _can_be_gathered(entry):
                 steps.append(place)
             else:
-                steps.append(_Gathered(place, 1, dtype, entry.size_bytes, entry.shape))
+                steps.append(_gather_from(place, entry, dtype))
         return steps
 
 
@@ -358,6 +375,11 @@ def flat_bytes(array: Array) -> Bytes:
 def _can_be_gathered(entry: Entry) -> bool:
     size = entry.size_bytes
     return bool(entry.shape) and size % ALIGNMENT == 0 and size < PAGED_BYTES
+
+
+def _gather_from(place: int, entry: Entry, dtype: DType) -> _Gathered:
+    """Begin a step that encodes adjacent small arrays together, with the first of them."""
+    return _Gathered(place, 1, dtype, entry.size_bytes, entry.shape, entry.order, [entry.name])
 
 
 def _gather(filling: BlockWriter, step: _Gathered, arrays: list[Array]) -> None:

@@ -23,7 +23,13 @@ from jobrun.checkpoint.hdf5.value_codec import Array
 from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.write.block_writer import BlockWriter
 from jobrun.checkpoint.write.direct_io import Bytes, FileWriter, SlabPool, aligned
-from jobrun.checkpoint.write.encoder import EncodedFile, FileEncoder, PreviousFile, build_encoder
+from jobrun.checkpoint.write.encoder import (
+    EncodedFile,
+    FileEncoder,
+    FindAdjacent,
+    PreviousFile,
+    build_encoder,
+)
 from jobrun.checkpoint.write.reuse import known_digests, share_blocks, take_reusable_file
 from jobrun.core.compression import Rules
 from jobrun.core.failpoints import reach
@@ -56,6 +62,7 @@ class _Save:
     epoch: int
     run_id: str
     known: PreviousFile
+    adjacent: FindAdjacent | None
 
 
 class NodeWriter:
@@ -108,6 +115,7 @@ class NodeWriter:
         run_id: str,
         values: Mapping[str, Value],
         unchanged: Collection[str] = (),
+        adjacent: FindAdjacent | None = None,
     ) -> StoredFile:
         """Write a node's values as a new file, durable when this returns, unlike its name.
 
@@ -125,6 +133,8 @@ class NodeWriter:
             values: By name. Read only. Containers, and states of objects, become groups.
             unchanged: Names whose values are, bit for bit, those of the last ``write`` that
                 returned. They are not even read where a file that is used again has them.
+            adjacent: Finds values that lie in memory one after the other, as those that a snapshot
+                has copied: they are read as one.
 
         Raises:
             TaskFailedError: A blob holds what cannot be stored; nothing was written.
@@ -138,7 +148,7 @@ class NodeWriter:
             end = program.most_bytes
             with disk_faults("E313", f"write {path}", place=folder, needed_bytes=end):
                 known = PreviousFile(unchanged, self._digests if program is before else ())
-                save = _Save(program, arrays, epoch, run_id, known)
+                save = _Save(program, arrays, epoch, run_id, known, adjacent)
                 # Whatever happens now, the last file is no longer that of these digests.
                 self._digests = ()
                 made = self._write(path, save)
@@ -245,7 +255,7 @@ class NodeWriter:
                 threads = min(_MOST_HASHERS, os.cpu_count() or 1)
                 hashers = stack.enter_context(ThreadPoolExecutor(threads, "checkpoint-hasher"))
             filling = BlockWriter(file, self._pool, most, old, save.program.first, hashers)
-            filled = save.program.fill(filling, save.arrays, save.epoch, save.known)
+            filled = save.program.fill(filling, save.arrays, save.epoch, save.known, save.adjacent)
             file.wait()
         handed_bytes = filling.written_bytes
         if filled.front is not None:

@@ -42,7 +42,7 @@ NodeNames = Mapping[str, Names]
 
 # So much is copied before another thread is let to choose what comes next.
 _TURN_BYTES = 1 << 23
-_TURN_BLOBS = 1 << 12
+_TURN_BLOBS = 1 << 14
 _NO_NAMES: Names = frozenset()
 _NBYTES = attrgetter("nbytes")
 
@@ -214,6 +214,7 @@ class Snapshot:
                 run_id=self._step.run_id,
                 values=self._values,
                 unchanged=self._unchanged,
+                adjacent=self._arena.adjacent if self._is_prepared else None,
             )
             self._place.dirty.mark_clean(self._arrays)
         except JobrunError as error:
@@ -280,11 +281,14 @@ class Snapshot:
 
     def _prepare(self) -> None:
         # In the order of the step's names, which is the same at every save.
-        arrays = {n: v for n, v in self._values.items() if type(v) is np.ndarray}
-        if not arrays.keys() <= self._waiting:
+        arrays = self._values
+        if len(self._waiting) < len(arrays):
             arrays = {name: value for name, value in arrays.items() if name in self._waiting}
+        # By types: of ten thousand arrays each question counts.
+        if set(map(type, arrays.values())) != {np.ndarray}:
+            arrays = {name: one for name, one in arrays.items() if type(one) is np.ndarray}
+            self._others = self._waiting - arrays.keys()
         self._arena.prepare(arrays)
-        self._others = self._waiting - arrays.keys()
         self._is_prepared = True
 
     def _copy(self, names: list[str]) -> None:
