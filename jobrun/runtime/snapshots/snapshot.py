@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import count, islice
 from operator import attrgetter, is_
-from pathlib import PurePath
 from typing import Any
 from weakref import ref
 
@@ -209,7 +208,7 @@ class Snapshot:
             self._is_writing = True
         try:
             file = self._place.writer.write(
-                str(PurePath(directory, self._step.file)),
+                f"{directory}/{self._step.file}",
                 epoch=self.ticket.epoch,
                 run_id=self._step.run_id,
                 values=self._values,
