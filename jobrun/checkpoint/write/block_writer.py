@@ -83,7 +83,6 @@ class BlockWriter:
             data: uint8, one-dimensional, contiguous.
             known: The digests of all blocks of the file, if these bytes are known to give them.
         """
-        is_paged = self._file.is_direct and data.size and data.ctypes.data % PAGE == 0
         at, size = 0, data.size
         while at < size:
             within = (self.position - USER_BLOCK) % BLOCK_BYTES
@@ -92,8 +91,7 @@ class BlockWriter:
                 if known and self._skip(whole.size // BLOCK_BYTES, known):
                     at += whole.size
                     continue
-                # As large data begin at a page of the file, too, so do their blocks.
-                stays = bool(is_paged) and at % PAGE == 0
+                stays = self._file.is_direct and (data.ctypes.data + at) % PAGE == 0
                 for place, found in enumerate(self._digests(whole, known)):
                     self._put_block(whole, place * BLOCK_BYTES, found, stays=stays)
                 at += whole.size

@@ -130,6 +130,7 @@ class FileEncoder:
         most_bytes: The most that a file can have; without compression what it has.
         first: The first block of data; with compression the metadata, which are known last,
             have blocks of their own.
+        gathered: The offset of the first small arrays that are encoded together; 0 for none.
     """
 
     def __init__(
@@ -161,6 +162,8 @@ class FileEncoder:
         # Of the arrays that fitted last: equal ones have the same orders.
         self._strides: list[tuple[int, ...]] = []
         self._steps = self._plan(plain)
+        gathered = (one.first for one in self._steps if isinstance(one, _Gathered))
+        self.gathered = next((int(self._offsets[self.layout.order[at]]) for at in gathered), 0)
 
     def arrays(self, values: Mapping[str, Value]) -> list[Array] | None:
         """Encode an epoch's values as arrays in this encoder's layout; None if theirs is another.

@@ -40,21 +40,27 @@ class Arena:
         self._memory: mmap.mmap | None = None
         self._places: dict[str, Array] = {}
         self._offsets: dict[str, int] = {}
+        self._lead_bytes = 0
         # Of the places: names, shapes, dtypes, strides.
         self._form: tuple[list[Any], ...] = ([], [], [], [])
         self._position = threading.Lock()
         self.size_bytes = 0
         self.small: tuple[str, ...] = ()
 
-    def prepare(self, arrays: Mapping[str, Array]) -> None:
-        """Make room in the arena for copies of these arrays; earlier copies are gone."""
-        if self._fits(arrays):
+    def prepare(self, arrays: Mapping[str, Array], lead_bytes: int = 0) -> None:
+        """Make room in the arena for copies of these arrays; earlier copies are gone.
+
+        Args:
+            arrays: In the order in which the small ones are to lie.
+            lead_bytes: How far behind a page the first one is to begin; it does so in the file.
+        """
+        if lead_bytes == self._lead_bytes and self._fits(arrays):
             return
-        self._places = {}
+        self._places, self._lead_bytes = {}, lead_bytes
         self.small = tuple(name for name, one in arrays.items() if one.nbytes < PAGED_BYTES)
         large = (name for name, one in arrays.items() if one.nbytes >= PAGED_BYTES)
         ordered = {name: arrays[name] for name in (*self.small, *large)}
-        self._offsets, needed_bytes = _layout(ordered)
+        self._offsets, needed_bytes = _layout(ordered, lead_bytes)
         if needed_bytes > self.size_bytes:
             # The old one first: never both.
             self._memory = None
@@ -140,10 +146,10 @@ def _form_of(arrays: Mapping[str, Array]) -> tuple[list[Any], ...]:
     return list(arrays), *(list(map(of, values)) for of in (_SHAPE, _DTYPE, _STRIDES))
 
 
-def _layout(arrays: Mapping[str, Array]) -> tuple[dict[str, int], int]:
+def _layout(arrays: Mapping[str, Array], begin: int) -> tuple[dict[str, int], int]:
     """Return the offset of each array's copy in the arena, and the arena's length."""
     offsets: dict[str, int] = {}
-    end = 0
+    end = begin
     for name, array in arrays.items():
         step = PAGE if array.nbytes >= PAGED_BYTES else ALIGNMENT
         offsets[name] = -(-end // step) * step

@@ -18,6 +18,7 @@ import numpy as np
 
 from jobrun.checkpoint.flatten import flatten_values
 from jobrun.checkpoint.hdf5 import user_block as userblock
+from jobrun.checkpoint.hdf5.file_layout import PAGE
 from jobrun.checkpoint.hdf5.user_block import Header
 from jobrun.checkpoint.hdf5.value_codec import Array
 from jobrun.checkpoint.store import StoredFile
@@ -93,6 +94,14 @@ class NodeWriter:
         # That file, as long as the next one may share its blocks; -1 for none.
         self._last = -1
         self._may_share = True
+
+    @property
+    def lead_bytes(self) -> int:
+        """How far behind a page small arrays begin in the files of a node's writer.
+
+        Copies in memory that begin so are written from where they are.
+        """
+        return self._program.gathered % PAGE if self._program else 0
 
     def prepare(self, values: Mapping[str, Value]) -> None:
         """Prepare a node's writer for its first save of values of these names, types and shapes.

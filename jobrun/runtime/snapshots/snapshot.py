@@ -287,7 +287,7 @@ class Snapshot:
         if set(map(type, arrays.values())) != {np.ndarray}:
             arrays = {name: one for name, one in arrays.items() if type(one) is np.ndarray}
             self._others = self._waiting - arrays.keys()
-        self._arena.prepare(arrays)
+        self._arena.prepare(arrays, self._place.writer.lead_bytes)
         self._is_prepared = True
 
     def _copy(self, names: list[str]) -> None:

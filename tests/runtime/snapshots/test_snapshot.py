@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.checkpoint_file import read_state
+from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
 from jobrun.checkpoint.store import StoredFile
+from jobrun.checkpoint.write.direct_io import FileWriter
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.graph.steps import SaveState
@@ -297,6 +299,26 @@ def test_copies_of_an_earlier_save_are_never_written_again(tmp_path):
 
     fresh = save(Node(**node.blobs), tmp_path / "fresh")
     assert later == fresh
+
+
+def test_copies_of_small_arrays_go_to_the_disk_from_where_they_are(monkeypatch, tmp_path):
+    node = Node(**{f"b{number:03d}": np.full(512, number / 3) for number in range(600)})
+    pieces = []
+    whole = FileWriter.write
+
+    def see(self, piece, offset):
+        pieces.append(piece)
+        whole(self, piece, offset)
+
+    save(node, tmp_path / "first", *node.blobs)
+    monkeypatch.setattr(FileWriter, "write", see)
+    copied = save(node, tmp_path / "second", *node.blobs)
+
+    arena = node.snapshots._places["n"].arena.adjacent(sorted(node.blobs), 4096)
+    direct = sum(piece.size for piece in pieces if np.shares_memory(piece, arena))
+    # All but what shares a block with what comes before and behind.
+    assert direct > arena.size - 2 * BLOCK_BYTES
+    assert copied == save(node, tmp_path / "none")
 
 
 def rss_bytes() -> int:
