@@ -60,14 +60,14 @@ def _dumps(value: Any, depth: int = 0) -> str:
     ``json`` itself indents in Python, item by item; what contains no container is encoded in C.
     """
     if not (isinstance(value, _CONTAINERS) and value):
-        return json.dumps(value, allow_nan=False)
+        return _encoder(",").encode(value)
     before, behind = "\n" + "  " * (depth + 1), "\n" + "  " * depth
     items = value.values() if isinstance(value, dict) else value
     if not any(isinstance(one, _CONTAINERS) and one for one in items):
         text = _encoder("," + before).encode(value)
         return f"{text[0]}{before}{text[1:-1]}{behind}{text[-1]}"
     if isinstance(value, dict):
-        parts = (f"{json.dumps(key)}: {_dumps(value[key], depth + 1)}" for key in sorted(value))
+        parts = (f"{_dumps(key)}: {_dumps(value[key], depth + 1)}" for key in sorted(value))
         return f"{{{before}{f',{before}'.join(parts)}{behind}}}"
     parts = (_dumps(one, depth + 1) for one in value)
     return f"[{before}{f',{before}'.join(parts)}{behind}]"
