@@ -29,6 +29,8 @@ from tests.benchmarks.ratios import medians, show, verdict
 
 NO_CHECKPOINT = CheckpointPolicy(enabled=False)
 _KEPT = 3
+# Of the runs that show what a save adds: each fourth epoch is saved, so often.
+_EVERY, _SAVES = 4, 6
 SMALL = ("x = x + 1.0", "a = a * 0.5 + 1.0", "b = b + x")
 
 
@@ -270,8 +272,14 @@ def large_job(blobs: int, items: int) -> Job:
     return jobrun.prepare(made).job
 
 
-def saves_of(made: Job, asynchronous: bool, folder: str) -> tuple[list[CheckpointTimes], float]:
-    """What the saves of a short run took, and how long it ran after its first two epochs."""
+def saves_of(
+    made: Job, asynchronous: bool, folder: str
+) -> tuple[list[CheckpointTimes], list[float]]:
+    """What the saves of a run took, and for each how many seconds it added to the run.
+
+    Every fourth epoch is saved: what it and the next one take, less what the two behind them take.
+    The machine's other load is about the same for both.
+    """
     saves: list[CheckpointTimes] = []
     ends: list[float] = []
 
@@ -281,10 +289,17 @@ def saves_of(made: Job, asynchronous: bool, folder: str) -> tuple[list[Checkpoin
         elif isinstance(event, EpochEnded):
             ends.append(time.perf_counter())
 
-    policy = CheckpointPolicy(keep_last=2, asynchronous=asynchronous, every_epochs=2)
-    whole = replace(made, checkpoint=policy, stop=(jobrun.StopAfterEpochs(8),))
+    policy = CheckpointPolicy(keep_last=2, asynchronous=asynchronous, every_epochs=_EVERY)
+    epochs = _EVERY * (_SAVES + 2) + 1
+    whole = replace(made, checkpoint=policy, stop=(jobrun.StopAfterEpochs(epochs),))
     jobrun.run(whole, jobrun.RunOptions(run_dir=Path(folder)), resume="never", listener=note)
-    return saves[1:-1], ends[-2] - ends[1]
+    # Of the second epoch, the third, …; the first two saves are epoch 0 and that of the layout.
+    took = [after - before for before, after in itertools.pairwise(ends)]
+    added = [
+        sum(took[at : at + 2]) - sum(took[at + 2 : at + 4])
+        for at in range(2 * _EVERY - 2, len(took) - 3, _EVERY)
+    ]
+    return saves[2 : 2 + len(added)], added
 
 
 def copy_s(blobs: int, items: int) -> float:
@@ -307,12 +322,11 @@ def bench_beside(folder: str) -> None:
         still: list[CheckpointTimes] = []
         beside: list[CheckpointTimes] = []
         added: dict[str, list[float]] = {"at the boundary": [], "beside it": []}
-        for _ in range(3):
-            free_s = sum(epoch_times(made, NO_CHECKPOINT, 8, folder)[1:-1])
+        for _ in range(2):
             for how, saves in (("at the boundary", still), ("beside it", beside)):
-                found_here, took_s = saves_of(made, how == "beside it", folder)
+                found_here, added_here = saves_of(made, how == "beside it", folder)
                 saves.extend(found_here)
-                added[how].append((took_s - free_s) / len(found_here))
+                added[how].extend(added_here)
         save_s = statistics.median(one.seconds + one.commit_s for one in still)
         found = {
             "a save": save_s,
