@@ -12,9 +12,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrun.cli.process.notifications import NewsSender
-    from jobrun.cli.shared_state import SharedState
+    from jobrun.cli.process.notify_supervised_run import NewsSender
     from jobrun.cli.supervisor import ChildExit
+    from jobrun.cli.supervisor_memory import SharedState
 
 # Commands that run tasks, which may end their process in any way.
 _SUPERVISED = {"run", "resume", "fork"}
@@ -57,7 +57,7 @@ def _is_supervised(given: Sequence[str]) -> bool:
 
 
 def _fix_hash_seed() -> None:
-    """Start the entry point ``__main__.py`` again where ``PYTHONHASHSEED`` is random, with 0."""
+    """Start ``__main__.py`` again with ``PYTHONHASHSEED=0``, where that variable is random."""
     if os.environ.get("PYTHONHASHSEED", "random") in {"", "random"} and _can_start_again():
         start_again("0")
 
@@ -73,7 +73,7 @@ def _can_start_again() -> bool:
 
 
 def start_again(hash_seed: str) -> None:
-    """Start the entry point ``__main__.py`` again in this process, with the given hash seed."""
+    """Replace this process by a new start of ``__main__.py``, with the given hash seed."""
     os.environ["PYTHONHASHSEED"] = hash_seed
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - ourselves
 
@@ -97,7 +97,7 @@ def _run_supervised(given: list[str]) -> int:
 
     def notify(shared: SharedState, code: int | None) -> None:
         if shared.has_news and not sender:
-            from jobrun.cli.process.notifications import NewsSender  # noqa: PLC0415 - seldom
+            from jobrun.cli.process.notify_supervised_run import NewsSender  # noqa: PLC0415 - seldom
 
             sender.append(NewsSender(shared.spared))
         for one in sender:

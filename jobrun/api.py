@@ -26,9 +26,9 @@ from jobrun.runner.options import Resume, RunOptions, RunResult
 from jobrun.spec.load import LoadedSpec, load_spec
 
 if TYPE_CHECKING:
-    from jobrun.runner.identity.authored import Authored
+    from jobrun.runner.identity.recorded_job import Authored
     from jobrun.tools.inspect import Inspection
-    from jobrun.tools.run_api.stored_run import StoredRuns
+    from jobrun.tools.stored_run import StoredRuns
 
 _DEFAULTS = RunOptions()
 _RUNS = _DEFAULTS.run_dir
@@ -48,7 +48,7 @@ class Prepared:
 
     @property
     def job(self) -> Job:
-        """The checked job."""
+        """The checked job that ``jobrun.prepare()`` returns."""
         return self.compiled.job
 
     @property
@@ -58,7 +58,7 @@ class Prepared:
         return (*loaded, *self.compiled.warnings)
 
     def warnings_in(self, session: str) -> tuple[Fault, ...]:
-        """Return the warnings of ``jobrun.prepare()`` that hold in a session, as ``ray:auto``."""
+        """Return those warnings of ``jobrun.prepare()`` that apply to a kind of session."""
         on_cluster = session.partition(":")[0] == "ray"
         return tuple(one for one in self.warnings if not (on_cluster and one.code == "W135"))
 
@@ -99,7 +99,7 @@ def prepare(source: Source) -> Prepared:
             return source
         case Job():
             # The folder is taken now: later the process may work in another one.
-            from jobrun.runner.identity.authored import PythonJob  # noqa: PLC0415
+            from jobrun.runner.identity.recorded_job import PythonJob  # noqa: PLC0415
 
             compiled = complete(source)
             return Prepared(PythonJob(compiled.job, os.path.abspath(source.folder)), compiled)  # noqa: PTH100
@@ -117,7 +117,7 @@ def run(
     resume: Resume = "",
     listener: Listener = ignore,
 ) -> RunResult:
-    """Run a job from Python to its end, in this process.
+    """Provide ``jobrun.run()``: run a job from Python to its end, in this process.
 
     Args:
         source: As of ``prepare``.
@@ -157,7 +157,7 @@ def resume_from(
     *,
     listener: Listener = ignore,
 ) -> RunResult:
-    """Continue a run from Python, at its newest good checkpoint or ``options.epoch``.
+    """Provide ``jobrun.resume()``: continue a run, at its newest checkpoint or ``options.epoch``.
 
     Args:
         path: The run's directory; what names it below ``options.run_dir``, such as ``latest``;
@@ -192,7 +192,7 @@ def fork_from(
     blobs: Sequence[str] = (),
     listener: Listener = ignore,
 ) -> RunResult:
-    """Start a new run from Python with the checkpoint of another one, which stays as it is.
+    """Provide ``jobrun.fork()``: start a new run with the checkpoint of another, left as it is.
 
     Args:
         path: The other run, as of ``resume``.
@@ -212,7 +212,7 @@ def fork_from(
     """
     # Brings numpy in.
     from jobrun.runner.fork import Fork, fork_run  # noqa: PLC0415
-    from jobrun.runner.identity.authored import require_spec  # noqa: PLC0415
+    from jobrun.runner.identity.recorded_job import require_spec  # noqa: PLC0415
     from jobrun.runner.start import choose_run  # noqa: PLC0415
 
     options = _usable(options)
@@ -278,7 +278,7 @@ def list_stored_runs(run_dir: str | os.PathLike[str] = _RUNS, job: str = "") -> 
     >>> folder.cleanup()
     """
     # Brings numpy in.
-    from jobrun.tools.run_api.stored_run import StoredRuns  # noqa: PLC0415
+    from jobrun.tools.stored_run import StoredRuns  # noqa: PLC0415
 
     return StoredRuns(Path(run_dir), job)
 
@@ -322,10 +322,10 @@ def expression(text: str) -> Expr:
 def _with_news(
     options: RunOptions, listener: Listener, act: Callable[[RunOptions, Listener], RunResult]
 ) -> RunResult:
-    """Run a job for ``import jobrun`` and send its notifications, unless another process does."""
+    """Run a job of the Python API, and notify its targets unless ``options.announce`` does."""
     if options.announce is not None:
         return act(options, listener)
-    from jobrun.tools.python_notifications import PythonNews  # noqa: PLC0415 - what checks a spec needs none
+    from jobrun.tools.notify_from_python import PythonNews  # noqa: PLC0415 - what checks a spec needs none
 
     with PythonNews(listener) as news:
         result = act(replace(options, announce=news.announce), news.listen)

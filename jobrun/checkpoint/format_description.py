@@ -13,7 +13,7 @@ from jobrun.checkpoint.hdf5 import dtypes
 from jobrun.checkpoint.hdf5 import file_layout as layout
 from jobrun.checkpoint.hdf5 import metadata_template as template
 from jobrun.checkpoint.hdf5 import user_block as userblock
-from jobrun.core.compression import CODECS
+from jobrun.graph.checkpoint_policy import CODECS
 
 _TEXT = """\
 Checkpoint files, format {version}
@@ -125,7 +125,7 @@ def describe_format() -> str:
 
 
 def _attributes(cls: type) -> str:
-    """Return the descriptions of fields in a class's docstring, for the page about the format."""
+    """Return what a class's docstring says of its fields, to describe the file format."""
     text = inspect.cleandoc(cls.__doc__ or "").partition("Attributes:")[2]
     found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE)
     texts = {name: " ".join(words.split()) for name, words in found}

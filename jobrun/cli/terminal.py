@@ -18,7 +18,7 @@ from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from jobrun.cli.shared_state import SharedState
+    from jobrun.cli.supervisor_memory import SharedState
 
 _ENDLESS = 1 << 30
 # Is set where a shell asks what could follow on a command line.
@@ -153,7 +153,7 @@ def _write(stream: TextIO | None, text: str) -> None:
 
 
 def _silence(stream: TextIO | None) -> None:
-    """Redirect a stdout or stderr that fails to the null device, with what is still buffered."""
+    """Redirect a terminal's stdout or stderr, once it fails, with its buffer to the null device."""
     if stream is None or stream.closed:
         return
     null = os.open(os.devnull, os.O_WRONLY)

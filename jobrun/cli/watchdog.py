@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from threading import Lock
 
-from jobrun.core.errors import Fault
+from jobrun.core.errors import Fault, Origin
 from jobrun.core.events import (
     Event,
     GroupStarted,
@@ -25,7 +25,6 @@ from jobrun.core.events import (
     TaskLimited,
     TasksGivenUp,
 )
-from jobrun.core.origin import Origin
 
 # After the limit and the grace: for exit blocks, and for the process to say so itself.
 _LAST_S = 5.0
@@ -85,7 +84,7 @@ class OverdueDetector:
         self._late_s = 0.0
 
     def poll(self) -> str:
-        """Return the task that the watchdog in the parent finds far over its time limit, if any."""
+        """Return which task the watchdog finds far over its time limit, or an empty text."""
         now = self._clock()
         awake_s, self._looked_at = min(now - self._looked_at, _LONGEST_STEP_S), now
         before, self._text = self._text, self._noted()

@@ -22,7 +22,7 @@ from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import GroupDraft, JobDraft, TaskDraft
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import Exactness, Probe, StopCondition
-from jobrun.graph.step_traversal import walk
+from jobrun.graph.query import walk
 from jobrun.graph.steps import Step
 from jobrun.graph.types import Apart, Cluster, GroupName, NodeReport, NodeSetup, Task, TaskGroup
 
@@ -74,7 +74,7 @@ class Analysis:
     def keep_saved(
         self, left: Mapping[str, KeptNames], policy: CheckpointPolicy
     ) -> dict[str, KeptNames]:
-        """Return, as groups are analysed, the names that groups after init start with."""
+        """Return, as groups are analysed, the names with which the groups after init start."""
         kept = {}
         saved = set(policy.nodes)
         for node, one in left.items():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls: type | None = None, /, *, slots: bool = False, **options: bool) -> Any:
-        """Make a class a dataclass; with slots, each method is generated at its first use."""
+        """Make a class a dataclass; with slots, generate each method at its first use (lazily)."""
 
         def _decorate(given: type) -> type:
             if slots and options.keys() <= _LAZY and _is_simple(given):
@@ -64,7 +64,7 @@ _MISSING = object()
 
 
 def _part(name: str, given: Any, *, kw_only: bool) -> _Part:
-    """Describe a field by its default, or by what ``dataclasses.field`` has made of it."""
+    """Describe a field of a lazy dataclass by its default, or by ``dataclasses.field``."""
     from dataclasses import MISSING, Field  # noqa: PLC0415 - most commands have it already
 
     if not isinstance(given, Field):
@@ -112,7 +112,7 @@ class _Generated:
         self.cls.__qualname__ = written.__qualname__
 
     def generate(self, name: str) -> None:
-        """Generate one attribute of a lazy dataclass, in place of the one that defers it."""
+        """Generate one method of a lazy dataclass, in place of the one that defers it."""
         with _LOCK:
             if isinstance(vars(self.cls)[name], _Deferred):
                 setattr(self.cls, name, _GENERATORS[name](self))
@@ -122,7 +122,7 @@ class _Generated:
         return list(getattr(self.cls, _FIELDS).values())
 
     def parts(self) -> dict[str, _Part]:
-        """Return what its constructor has to know of each field of a lazy dataclass."""
+        """Return, for each field of a lazy dataclass, what its generated constructor must know."""
         found: dict[str, _Part] = {}
         for base in self.written.__mro__[-1:0:-1]:
             if isinstance(lazy := vars(base).get(_LAZY_MARK), _Generated):
@@ -160,7 +160,7 @@ def _params_of(one: _Generated) -> Any:
 
 
 def _as_written(one: _Generated) -> type:
-    """Let ``dataclasses`` judge the annotations and defaults of a class, without any method."""
+    """Let ``dataclasses`` check a lazy dataclass's annotations and defaults; generate no method."""
     import dataclasses  # noqa: PLC0415 - a command that uses no such class does without
 
     given = vars(one.written)
@@ -173,7 +173,7 @@ def _as_written(one: _Generated) -> type:
 
 
 def _init_of(one: _Generated) -> Any:
-    """Compile ``__init__`` to set each slot of a frozen class through its descriptor.
+    """Compile ``__init__`` of a frozen lazy dataclass: it sets each slot through its descriptor.
 
     That takes half as long as ``object.__setattr__``, by which ``dataclasses`` does it, and a large
     spec becomes a hundred values for each of its tasks.
@@ -274,7 +274,7 @@ def _delete_attribute(self: Any, name: str) -> None:
 
 
 def _require_own(one: Any, name: str, act: str) -> None:
-    """Raise unless an attribute is one that an ordinary subclass of a frozen class has added."""
+    """Refuse an attribute of a frozen lazy dataclass, unless an ordinary subclass added it."""
     if _FIELDS in vars(type(one)) or name in getattr(one, _FIELDS):
         from dataclasses import FrozenInstanceError  # noqa: PLC0415 - a defect of the caller
 

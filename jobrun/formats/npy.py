@@ -13,8 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from jobrun.formats import errors as faults
-from jobrun.formats.headers import choose_member
-from jobrun.formats.npy_header import NpyHeader, npz_members, open_zip, read_npy_header
+from jobrun.formats.headers import NpyHeader, choose_member, npz_members, open_zip, read_npy_header
 
 Array = np.ndarray[Any, Any]
 _SHORT_HEADER = 1 << 15
@@ -40,7 +39,7 @@ def read_npy(path: str) -> Array:
 
 
 def read_npz(path: str, member: str) -> Array:
-    """Read one array of an npz file.
+    """Read one npy array of an npz file.
 
     Raises:
         EnvironmentFaultError: It is not there, damaged, cut short, or holds Python objects.

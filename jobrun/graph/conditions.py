@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
+from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 from jobrun.graph.effects.effect import NOWHERE
 from jobrun.graph.expressions import Expr
 
@@ -95,5 +95,5 @@ class Exactness:
 
     @property
     def exact(self) -> bool:
-        """Whether this ``Exactness`` has no reason why a resumed run may differ in its bits."""
+        """Whether this ``Exactness``, defined beside conditions, has no reason for inexact bits."""
         return not self.reasons

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
-from jobrun.core.compression import Rules
+from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
+from jobrun.graph.checkpoint_policy import Rules
+from jobrun.graph.divided_state import FilePart
 from jobrun.graph.effects.effect import NOWHERE, DeclaredEffect, Effect
 from jobrun.graph.expression_text import render_expr, render_text
 from jobrun.graph.expressions import Expr, Name, Text
-from jobrun.graph.state_division import FilePart
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class RunProgram(Effect):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The blob that keeps the ``state_dir`` of this ``run`` step, if it has one."""
+        """The blob in the graph that keeps the ``state_dir`` of a ``run`` step, if it has one."""
         return (f"state_dirs/{self.state_dir}",) if self.state_dir else ()
 
     def expressions(self) -> tuple[Expr, ...]:
@@ -462,7 +462,7 @@ class PulledBlob:
     reduce: Reduction = "first"
 
     def line(self) -> str:
-        """Describe a ``PulledBlob`` of a ``pull`` step: names, nodes, how values are combined."""
+        """Return what the ``PulledBlob`` of a ``pull`` step is: ``w <- sum of w on a … c``."""
         first, last = self.nodes[0], self.nodes[-1]
         nodes = first if len(self.nodes) == 1 else f"{first} … {last}"
         return f"{self.blob} <- {self.reduce} of {self.name} on {nodes}"

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Literal
 
+from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.notify_target import NotifyTarget
-from jobrun.core.origin import Origin
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import Deadline, Exactness, Probe, StopCondition
+from jobrun.graph.divided_state import StateLayout
 from jobrun.graph.effects.effect import NOWHERE
 from jobrun.graph.expressions import Expr
 from jobrun.graph.readers import Queue, ReadQueue, ReadRecords, WriteQueue
-from jobrun.graph.state_division import StateLayout
 from jobrun.graph.steps import Step
 
 GroupName = Literal["init", "epoch", "download", "exit"]
@@ -73,7 +73,7 @@ class Cluster:
         return iter(self.nodes)
 
     def node(self, name: str) -> Node:
-        """Return the ``Node`` of a given name in a ``Cluster``.
+        """Return the ``Node`` of a given name in a ``Cluster``, types of the graph.
 
         Raises:
             KeyError: If the cluster has none.
@@ -188,7 +188,7 @@ class Task:
 
     @property
     def full_name(self) -> str:
-        """The full name of a ``Task`` of the graph, ``node/name``."""
+        """The full name of a ``Task``, a type of the graph: ``node/name``."""
         return f"{self.node}/{self.name}"
 
 
@@ -298,5 +298,5 @@ class Job:
 
     @property
     def groups(self) -> tuple[TaskGroup, ...]:
-        """The groups of this ``Job`` as one tuple: init, epoch, download and exit."""
+        """The groups of a ``Job``, a type of the graph, in a tuple: init, epoch, download, exit."""
         return (self.init, self.epoch, self.download, self.exit)

@@ -1,4 +1,4 @@
-"""Define abstract values: what is known of a value before a run (dtype, shape), and join them.
+"""Define abstract values, what is known of values and of a call's arguments before a run.
 
 A rule here says what numpy does or says that it does not know; it never guesses.
 """
@@ -6,17 +6,26 @@ A rule here says what numpy does or says that it does not know; it never guesses
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from typing import Final, Literal, TypeVar
 
+from jobrun.core.codes import Code
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.ops.dtype_promotion import CODES, join_dtypes, join_pair, promote_weak
+from jobrun.ops.dtype_promotion import CODES, join_dtypes, join_pair, kind_of, promote_weak
 
 Shape = tuple[int | None, ...]
 Sequence = Literal["", "list", "tuple"]
 
 # Words in the place of a dtype for values that no array holds.
 TEXT, NONE, DTYPE, COUNTER = "text", "none", "a dtype", "counter"
+
+_T = TypeVar("_T")
+
+# Codes of what does not fit.
+SHAPES: Final = "E290"
+KINDS: Final = "E291"
+INDICES: Final = "E292"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +67,7 @@ UNKNOWN = Known()
 
 
 def scalar(value: object) -> Known:
-    """Return what is known before a run of a Python scalar: dtype, shape () and value."""
+    """Build the abstract value of a Python scalar: dtype, shape () and value."""
     match value:
         case bool():
             return Known("bool", (), value, weak=True)
@@ -79,7 +88,7 @@ def scalar(value: object) -> Known:
 
 
 def as_array(known: Known) -> Known:
-    """Convert what is known of a value to what is known of it as an array."""
+    """Convert an abstract value to the abstract value of the array that it would become."""
     if known.items is None:
         return UNKNOWN if known.sequence else known
     items = [as_array(item) for item in known.items]
@@ -95,7 +104,7 @@ def as_array(known: Known) -> Known:
 
 
 def items_in(shape: Shape) -> int | None:
-    """Return the number of items in a shape that is known, or None if a length is unknown."""
+    """Return the number of items in an abstract shape, or None if a length is unknown."""
     if 0 in shape:
         return 0
     return None if None in shape else math.prod(one for one in shape if one is not None)
@@ -115,14 +124,14 @@ def promote(left: Known, right: Known) -> str | None:
 
 
 def _either(known: Known) -> tuple[Known, ...]:
-    """List the two abstract values that a value may be: a Python scalar (weak), or not."""
+    """List the abstract values that a value may have: a Python scalar (weak), or not."""
     if known.weak is not None:
         return (known,)
     return (replace(known, weak=True), replace(known, weak=False))
 
 
 def broadcast(left: Shape | None, right: Shape | None) -> Shape | None:
-    """Combine the shapes of two abstract values by broadcasting; None if it is not sure."""
+    """Combine the shapes of two abstract values by broadcasting; None if unsure."""
     if left is None or right is None:
         return None
     rank = max(len(left), len(right))
@@ -148,7 +157,7 @@ def elementwise(left: Known, right: Known) -> Known:
 
 
 def join(left: Known, right: Known) -> Known:
-    """Join what is known of a value that may be either of two, after a branch."""
+    """Join two abstract values to one that fits either of them, after a branch."""
     if left == right:
         return left
     if left.sequence or right.sequence or left.items is not None or right.items is not None:
@@ -164,7 +173,190 @@ def join(left: Known, right: Known) -> Known:
 
 
 def without_value(known: Known) -> Known:
-    """Return an abstract value without the constant known of it; dtype and shape stay."""
+    """Return an abstract value with its dtype and shape, but without a constant value."""
     if known.items is not None:
         return replace(known, items=tuple(map(without_value, known.items)))
     return known if known.value is None else replace(known, value=None)
+
+
+class MisfitError(Exception):
+    """The call cannot succeed: the function raises for every value of such arguments.
+
+    Attributes:
+        code: ``SHAPES``, ``KINDS`` or ``INDICES``.
+        message: What does not fit, without the names of the arguments.
+        mend: What to do about it.
+    """
+
+    def __init__(self, code: Code, message: str, mend: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.mend = mend
+
+
+class UnclearError(Exception):
+    """Too little is known to say anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What is known of each argument that a call gives, by its parameter.
+
+    A parameter that is not given, or is given None, is absent. Methods without a default
+    raise ``UnclearError`` where what they ask for is not known.
+
+    Attributes:
+        given: By the parameter's name.
+        rest: Further arguments by position.
+    """
+
+    given: Mapping[str, Known] = field(default_factory=dict)
+    rest: tuple[Known, ...] = ()
+
+    def has(self, name: str) -> bool:
+        """Return whether a call's abstract arguments have one of this name that is not None."""
+        return name in self.given and self.given[name].dtype != NONE
+
+    def get(self, name: str) -> Known:
+        """Return the abstract value of a call's argument by name; unknown if it was not passed."""
+        return self.given.get(name, UNKNOWN)
+
+    def array(self, name: str) -> Known:
+        """Return the abstract value of a call's argument as an array, also of a list."""
+        return as_array(self.get(name))
+
+    def shape(self, name: str) -> Shape:
+        """Return the abstract shape of a call's argument, which must be known."""
+        return sure(self.array(name).shape)
+
+    def dtype(self, name: str) -> str:
+        """Return the abstract dtype of a call's argument, which must be numeric."""
+        dtype = sure(self.array(name).dtype)
+        if not kind_of(dtype):
+            raise UnclearError
+        return dtype
+
+    def integer(self, name: str, default: int) -> int:
+        """Return the constant value of a call's int argument, or the default if not passed."""
+        return sure(integer(self.given[name])) if self.has(name) else default
+
+    def flag(self, name: str) -> bool:
+        """Return the constant value of a call's bool argument; False if it was not passed."""
+        if not self.has(name):
+            return False
+        value = self.given[name].value
+        if not isinstance(value, bool):
+            raise UnclearError
+        return value
+
+    def word(self, name: str, default: str) -> str:
+        """Return the constant value of a call's str argument; the default if it was not passed."""
+        if not self.has(name):
+            return default
+        known = self.given[name]
+        if known.dtype != TEXT or not isinstance(known.value, str):
+            raise UnclearError
+        return known.value
+
+    def asked_dtype(self, name: str = "dtype") -> str | None:
+        """Return the dtype in a call's abstract ``dtype`` argument; None if it was not passed."""
+        if not self.has(name):
+            return None
+        known = self.given[name]
+        if known.dtype != DTYPE or not isinstance(known.value, str):
+            raise UnclearError
+        return known.value
+
+    def lengths(self, name: str) -> Shape:
+        """Return a call's abstract shape argument as a tuple; of one length, a tuple of one."""
+        known = self.get(name)
+        if known.items is not None:
+            return tuple(integer(item) for item in known.items)
+        if known.shape != ():
+            raise UnclearError
+        return (integer(known),)
+
+    def axes(self, name: str, rank: int) -> tuple[int, ...] | None:
+        """Return the axes in a call's abstract axis argument, counted from 0, or None."""
+        if not self.has(name):
+            return None
+        return tuple(axis_of(sure(one), rank) for one in self.lengths(name))
+
+
+Result = Known | tuple[Known, ...]
+
+
+Rule = Callable[[Arguments], Result]
+
+
+def sure(value: _T | None) -> _T:
+    """Require that an abstract value is known; else raise ``UnclearError``."""
+    if value is None:
+        raise UnclearError
+    return value
+
+
+def integer(known: Known) -> int | None:
+    """Return the value of an abstract int that is known, or None."""
+    value = known.value
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """Convert an abstract call's axis argument, which may be negative, to an axis from 0.
+
+    Raises:
+        MisfitError: There is no such axis.
+    """
+    if rank == 0 and axis in (0, -1):
+        # Some functions take a single number for a row of one.
+        raise UnclearError
+    if not -rank <= axis < rank:
+        axes = "no axes" if rank == 0 else f"{rank} {'axis' if rank == 1 else 'axes'}"
+        mend = f"give an axis from {-rank} to {rank - 1}" if rank else "take the axis out"
+        raise MisfitError(INDICES, f"there is no axis {axis}: the value has {axes}", mend)
+    return axis % rank
+
+
+def joint_shape(left: Shape, right: Shape) -> Shape:
+    """Broadcast the shapes of two abstract arguments together, or refuse them.
+
+    Raises:
+        MisfitError: They cannot be.
+    """
+    together = broadcast(left, right)
+    if together is None:
+        message = f"shapes {shape_text(left)} and {shape_text(right)} cannot be broadcast together"
+        mend = "lengths are compared from the last axis: each pair must be equal, or one of it 1"
+        raise MisfitError(SHAPES, message, mend)
+    return together
+
+
+def shape_text(shape: Shape) -> str:
+    """Render the shape of an abstract value for a message, with ``?`` for unknown lengths."""
+    lengths = ["?" if length is None else str(length) for length in shape]
+    return f"({lengths[0]},)" if len(lengths) == 1 else f"({', '.join(lengths)})"
+
+
+def clash(left: int | None, right: int | None) -> bool:
+    """Return whether the lengths of two abstract arguments are known and differ."""
+    return left is not None and right is not None and left != right
+
+
+def typed(
+    dtype: Callable[[Arguments], str | None], shape: Callable[[Arguments], Shape | None]
+) -> Rule:
+    """Combine two functions of a call's abstract arguments, for dtype and shape, to a type rule."""
+
+    def rule(arguments: Arguments) -> Known:
+        return Known(_attempt(dtype, arguments), _attempt(shape, arguments))
+
+    return rule
+
+
+def _attempt(find: Callable[[Arguments], _T | None], arguments: Arguments) -> _T | None:
+    try:
+        return find(arguments)
+    except UnclearError:
+        return None

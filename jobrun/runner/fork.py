@@ -12,16 +12,16 @@ from jobrun.core.events import CheckpointCommitted, Event, Listener, ignore
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Job
 from jobrun.runner.checkpoint_stores import open_store
-from jobrun.runner.identity.authored import (
+from jobrun.runner.identity.code_digests import digest_code
+from jobrun.runner.identity.drift import require_no_drift
+from jobrun.runner.identity.environment import set_blas_threads
+from jobrun.runner.identity.recorded_job import (
     Authored,
     compile_authored,
     is_from_python,
     load_recorded,
     require_spec,
 )
-from jobrun.runner.identity.code_digests import digest_code
-from jobrun.runner.identity.drift import require_no_drift
-from jobrun.runner.identity.environment import set_blas_threads
 from jobrun.runner.options import RunOptions, RunResult
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.spec_folder import load_changed_spec
@@ -110,7 +110,7 @@ def _differences(run: Run, present: Authored, job: Job, *, strict: bool) -> tupl
         DriftError: E370, numerics differ, and that is to be refused.
     """
     # Brings numpy in.
-    from jobrun.runner.resume_preview import find_surrounding_changes  # noqa: PLC0415
+    from jobrun.runner.plan_resume import find_surrounding_changes  # noqa: PLC0415
 
     changes = find_surrounding_changes(run, present, job, digest_code(job, Path(present.folder)))
     require_no_drift(tuple(one for one in changes if one.kind == "numerics"), strict=strict)

@@ -33,7 +33,13 @@ from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.checkpoint_stores import node_files, open_store, open_upload
 from jobrun.runner.checkpoint_types import require_stored_types
 from jobrun.runner.elastic.node_map import parse_node_map
-from jobrun.runner.identity.authored import (
+from jobrun.runner.identity.code_digests import CodeDigests
+from jobrun.runner.identity.data_fingerprints import fingerprint_data
+from jobrun.runner.identity.data_lock import require_locked
+from jobrun.runner.identity.drift import Change, require_no_drift
+from jobrun.runner.identity.environment import describe_environment
+from jobrun.runner.identity.provenance import collect_provenance
+from jobrun.runner.identity.recorded_job import (
     Authored,
     digest_authored,
     hide_secrets,
@@ -42,12 +48,6 @@ from jobrun.runner.identity.authored import (
     recordable_params,
     stage_authored,
 )
-from jobrun.runner.identity.code_digests import CodeDigests
-from jobrun.runner.identity.data_fingerprints import fingerprint_data
-from jobrun.runner.identity.data_lock import require_locked
-from jobrun.runner.identity.drift import Change, require_no_drift
-from jobrun.runner.identity.environment import describe_environment
-from jobrun.runner.identity.provenance import collect_provenance
 from jobrun.runner.loop.conditions import total_epochs
 from jobrun.runner.loop.deadline import time_left
 from jobrun.runner.loop.job_runner import JobRunner, ResumePoint, RunLimits
@@ -74,7 +74,7 @@ from jobrun.runner.saving.mid_epoch_saver import (
 from jobrun.runner.saving.saver import CheckpointSaver, NoSaver, Saver
 from jobrun.runner.stop_requests import REQUEST_NAME, SENDER_NAME, StopRequests
 from jobrun.runner.time_account import TimeAccount, UsageRecorder
-from jobrun.runtime.frame.safe_point import SafePoint
+from jobrun.runtime.context.safe_point import SafePoint
 from jobrun.session.base import RunContext, Session
 from jobrun.session.open import open_session
 from jobrun.version import __version__
@@ -126,7 +126,7 @@ def run_new(
     listener: Listener,
     warnings: tuple[Fault, ...] = (),
 ) -> RunResult:
-    """Run the first ``Invocation`` of a new run, whose lock is held and ``run.json`` written.
+    """Run the first ``Invocation`` of a new run, after its lock and ``run.json`` were made.
 
     Raises:
         JobrunError: It did not end in good order; ``run.json`` says so too.
@@ -154,7 +154,7 @@ def continue_run(
     options: RunOptions,
     listener: Listener,
 ) -> RunResult:
-    """Run a further invocation of an existing run: recover, refuse drift, run the loop.
+    """Run a further invocation of an existing run: recover it, refuse drift, run the loop.
 
     ::
 
@@ -169,7 +169,7 @@ def continue_run(
     """
     require_own_unless_trusted(run.path, trust=options.trust)
     # A new run does without what only a resume needs; so below.
-    from jobrun.runner.resume_preview import preview_resume, record_resizes  # noqa: PLC0415
+    from jobrun.runner.plan_resume import preview_resume, record_resizes  # noqa: PLC0415
 
     found = preview_resume(run, present, job, options)
     plan, own, other = found.plan, found.own, found.other
@@ -220,7 +220,7 @@ def continue_run(
 
 
 def _list_commands(run: Run, options: RunOptions, present: Authored) -> tuple[str, str]:
-    """List the commands, resume and fork, that an invocation's drift error offers."""
+    """List the commands that an invocation's error of drift suggests: resume and fork."""
     words, handle = hide_secrets(options.given, present), run.handle(options.run_dir)
     spec = words[1:] if words[:1] == ("--spec",) else words
     return (
@@ -235,7 +235,7 @@ def _run(
     resumed: ResumePoint | None,
     entry: SafePoint | None = None,
 ) -> RunResult:
-    """Run the loop of an invocation and record how it ended and what it used, whatever happens."""
+    """Run the loop of an invocation; record how it ended and what it used, also after an error."""
     account, before = TimeAccount(work.options.started), read_last_usage(work.run.path)
     recorder = UsageRecorder(work.listen, account, before, work.job)
     with contextlib.closing(recorder):
@@ -295,7 +295,7 @@ _STUCK_STARTS = 3
 
 
 def _announce(work: Invocation, path: str) -> None:
-    """Announce, as an ``Invocation`` starts, its notification targets; warn of futile starts."""
+    """Announce an ``Invocation``: its notification targets, and starts without progress."""
     record = work.run.record
     stuck = ""
     if record.starts >= _STUCK_STARTS:
@@ -329,7 +329,7 @@ def _build_stop_requests(work: Invocation, session: Session) -> StopRequests:
 
 
 def _deadline_s(work: Invocation) -> float | None:
-    """Return how many seconds an ``Invocation`` has left to save all; None for no limit."""
+    """Return how many seconds an ``Invocation`` has until all must be saved; None for no limit."""
     deadline = work.job.deadline
     if deadline is None:
         return None
@@ -378,7 +378,7 @@ def _build_failover(
     requests: StopRequests,
     midway: MidEpochSaver | None,
 ) -> NodeFailover | None:
-    """Build from an ``Invocation`` what replaces lost nodes; None if a lost node ends the run."""
+    """Build the failover of lost nodes for an ``Invocation``; None if a lost node ends the run."""
     if not work.options.max_failures:
         return None
     accept = (*work.run.record.accepted, *work.options.accept)
@@ -421,7 +421,7 @@ def _build_mid_epoch_saver(
     requests: StopRequests,
     entry: SafePoint | None,
 ) -> MidEpochSaver | None:
-    """Build from an ``Invocation`` the mid-epoch saver of its loop; None if it saves none."""
+    """Build the mid-epoch saver of an ``Invocation``; None if it saves only whole epochs."""
     own = next(iter(handlers), None)
     if not (isinstance(own, RunMetadata) and (work.job.checkpoint.every_records or entry)):
         return None
@@ -436,7 +436,7 @@ def _result(work: Invocation, code: int, saved: int, faults: tuple[Fault, ...]) 
 
 
 def _record_end(work: Invocation, status: Status, result: RunResult, started: float) -> None:
-    """Record the invocation's end in ``run.json``; an error there must not hide the run's.
+    """Record the invocation's end in ``run.json``; raise an error only if the run had none.
 
     Raises:
         RunLostError: E355, the run is not there any more; nothing is written in its place.
@@ -472,7 +472,7 @@ def _seed_group(work: Invocation) -> TaskGroup | None:
 def _build_resume_point(
     work: Invocation, plan: RecoveryPlan, entry: EntryPlan, *, ended: bool
 ) -> tuple[ResumePoint | None, SafePoint | None]:
-    """Return from where an ``Invocation`` resumes: its epoch (None: init), the point in it."""
+    """Return where an ``Invocation`` resumes: the epoch, None for init, and a point in it."""
     path, job = work.run.path, work.job
     if plan.epoch == FROM_INIT:
         trim_metrics(path, plan.epoch)
@@ -494,7 +494,7 @@ def _build_resume_point(
 
 
 def _count_starts(before: RunRecord, plan: RecoveryPlan) -> int:
-    """Count the invocations, up to the one that starts now, that began after the same epoch."""
+    """Count the invocations so far, the present one included, that began after the same epoch."""
     # A run that ended in good order has done what it was asked for.
     died = before.status in ("running", "failed")
     return before.starts + 1 if died and before.started_after == plan.epoch else 1
@@ -548,7 +548,7 @@ MOST_TASKS = 500
 
 
 def task_facts(job: Job) -> tuple[TaskFacts, ...]:
-    """Return facts about a job's tasks for an invocation's first event; none if too many."""
+    """Return facts about a job's tasks for an invocation's first event; none of too many tasks."""
     found = tuple(
         TaskFacts(group.name, task.name, task.node, task.needs)
         for group in job.groups
@@ -561,7 +561,7 @@ def task_facts(job: Job) -> tuple[TaskFacts, ...]:
 def fan_out_events(
     run: Run, job: Job, listener: Listener, generation: int, options: RunOptions
 ) -> Iterator[Listener]:
-    """Open the logs and listeners of an ``Invocation``; yield one listener that feeds all."""
+    """Open the logs and listeners of an ``Invocation``; yield one listener for all of them."""
     names = tuple(dict.fromkeys((*job.listeners, *options.listeners)))
     with contextlib.ExitStack() as stack:
         logs = stack.enter_context(contextlib.closing(RunLogs(run.path, job, generation)))
@@ -600,7 +600,7 @@ def _forward(
 
 
 def report_warnings(warnings: tuple[Fault, ...], listen: Listener) -> None:
-    """Emit each warning with which an invocation starts as a note."""
+    """Emit a note for each warning at the start of an invocation."""
     for fault in warnings:
         listen(Noted(f"{fault.message} ({fault.mend})", "warning"))
 

@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-from jobrun.core.errors import Fault, JobrunError
-from jobrun.core.origin import Origin
-from jobrun.graph.query import makers
-from jobrun.graph.step_traversal import walk
+from jobrun.core.errors import Fault, JobrunError, Origin
+from jobrun.graph.query import makers, walk
 from jobrun.graph.steps import Assign, CallPython, Load, Net, Step
 from jobrun.graph.types import Job
 
@@ -28,7 +26,7 @@ _NAMED = re.compile(r"'([^'/\s]+)[/']")
 
 
 def locate_faults(error: JobrunError, job: Job) -> JobrunError:
-    """Add to each fault that names a blob the place in the spec of the step in init that makes it.
+    """Add to each fault that names a blob the place in the spec where init makes the blob.
 
     Returns:
         The error itself where nothing is to be added. Else one of the same class, with its notes.
@@ -59,7 +57,7 @@ def _locate(fault: Fault, made: dict[str, tuple[str, Origin]]) -> Fault:
 
 
 def iter_bindings(job: Job, node: str, name: str) -> Iterator[tuple[str, Origin]]:
-    """Locate what binds a blob: yield path and origin of steps in init, for faults about it."""
+    """Yield path and origin of each step in init that binds a blob, for faults about the blob."""
     for task in job.init.tasks:
         for step in walk(task.steps) if task.node == node else ():
             for bound, path, origin in _bound(step):

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from jobrun.checkpoint.checkpoint_times import build_times, stored_files
-from jobrun.checkpoint.save_load_groups import LOAD_TASK, NAMES_OUTPUT, parse_address, partial_group
 from jobrun.checkpoint.store import CheckpointStore
 from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.checkpoint.task_groups import LOAD_TASK, NAMES_OUTPUT, parse_address, partial_group
 from jobrun.core.errors import CheckpointError
 from jobrun.core.events import Listener, ignore
 from jobrun.core.object_url import is_object_url
 from jobrun.graph.types import OutputRef
 from jobrun.runner.checkpoint_stores import open_store
-from jobrun.runner.identity.authored import compile_authored, load_recorded
+from jobrun.runner.identity.recorded_job import compile_authored, load_recorded
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.session.base import Session
 
@@ -28,7 +28,7 @@ def load_blobs_from_checkpoints(
     names: Iterable[str],
     listen: Listener = ignore,
 ) -> Mapping[str, tuple[str, ...]]:
-    """Load parts of saved epochs, blobs by name, into a session: all, or none.
+    """Load named blobs of saved epochs into a session as a partial load: all, or none.
 
     Every file in question is read and verified on its node before any blob changes. What a
     node's global workspace holds besides stays as it is.

@@ -25,7 +25,12 @@ from jobrun.core.object_url import is_object_url
 from jobrun.graph.query import has_callables
 from jobrun.graph.types import Job
 from jobrun.runner.elastic.node_map import parse_node_map
-from jobrun.runner.identity.authored import (
+from jobrun.runner.identity.code_digests import digest_code
+from jobrun.runner.identity.data_fingerprints import fingerprint_data
+from jobrun.runner.identity.data_lock import require_locked
+from jobrun.runner.identity.environment import set_blas_threads
+from jobrun.runner.identity.provenance import collect_provenance
+from jobrun.runner.identity.recorded_job import (
     Authored,
     check_record,
     compile_authored,
@@ -36,19 +41,17 @@ from jobrun.runner.identity.authored import (
     require_secrets,
     stage_authored,
 )
-from jobrun.runner.identity.code_digests import digest_code
-from jobrun.runner.identity.data_fingerprints import fingerprint_data
-from jobrun.runner.identity.data_lock import require_locked
-from jobrun.runner.identity.environment import set_blas_threads
-from jobrun.runner.identity.provenance import collect_provenance
 from jobrun.runner.loop.deadline import require_valid_deadline
 from jobrun.runner.options import Resume, RunOptions, RunResult
-from jobrun.runner.preflight.checks import preflight, raise_errors
-from jobrun.runner.preflight.disk_space import require_space
-from jobrun.runner.preflight.filesystem import check_file_system, find_file_system, probe_directory
+from jobrun.runner.preflight.checks import check_upload, preflight, raise_errors
+from jobrun.runner.preflight.filesystem import (
+    check_file_system,
+    find_file_system,
+    probe_directory,
+    require_space,
+)
 from jobrun.runner.preflight.memory import estimate_state_bytes
 from jobrun.runner.preflight.permissions import require_own_parent
-from jobrun.runner.preflight.upload_access import check_upload
 from jobrun.runner.resume.finished import finished_result
 from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
 from jobrun.runner.rundir.run_directories import (
@@ -158,7 +161,7 @@ def _start(
 
 
 def _discard(run: Run, run_dir: Path) -> None:
-    """Remove a new run that failed to start; a failure of that must not hide the reason."""
+    """Remove a new run that failed to start; ignore an error, to show why the start failed."""
     with contextlib.suppress(JobrunError):
         remove_directory(run.path)
         before = newest_run(run_dir, run.record.job)
@@ -173,7 +176,7 @@ def resume_run(
     *,
     loaded: Authored | None = None,
 ) -> RunResult:
-    """Start an existing run again: from its newest good checkpoint, or from ``options.epoch``.
+    """Start an existing run again from its newest good checkpoint, or from ``options.epoch``.
 
     A finished run returns at once with the code it ended with, unless a limit that was
     changed no longer holds.
@@ -212,7 +215,7 @@ def resume_run(
 
 
 def match_hash_seed(run: Run, options: RunOptions) -> None:
-    """Restart the process, before a run is resumed in it, with the hash seed the run had at first.
+    """Start a resumed run in a new process if its recorded hash seed is not this process's.
 
     Where it cannot, the difference is drift of the numerics.
     """
@@ -228,7 +231,7 @@ def run_with_policy(
     listener: Listener = ignore,
     resume: Resume = "",
 ) -> RunResult:
-    """Start a run as a ``Resume`` policy says: a new one, or the newest one again.
+    """Start a new run, or the newest one again, as a ``Resume`` policy says.
 
     Args:
         loaded: The spec.
@@ -267,7 +270,7 @@ def run_with_policy(
 
 
 def _warn_of_moved_run(run_dir: Path, job: str, newest: Run | None, listener: Listener) -> None:
-    """Say that the newest run of a job was moved away or removed, and another takes its place."""
+    """Warn at the start of a run that the newest run of the job was moved away or removed."""
     name = find_moved_latest(run_dir, job, newest)
     if name:
         # Below another folder of the runs it is listed, and is not continued as a run of this job.
@@ -329,7 +332,7 @@ class _Invocation(Protocol):
         listener: Listener,
         warnings: tuple[Fault, ...] = (),
     ) -> RunResult:
-        """See ``invocation.run_new``."""
+        """Run a new run that is started: the protocol of ``invocation.run_new``."""
 
     def continue_run(
         self,
@@ -340,7 +343,7 @@ class _Invocation(Protocol):
         options: RunOptions,
         listener: Listener,
     ) -> RunResult:
-        """See ``invocation.continue_run``."""
+        """Run an existing run that is started again: protocol of ``invocation.continue_run``."""
 
 
 def _invocation() -> _Invocation:

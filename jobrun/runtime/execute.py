@@ -24,6 +24,9 @@ from jobrun.core.events import TaskEnded, TaskWaited
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Node, OutputRef
 from jobrun.runtime.codegen.line_table import StepLocation
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.context.frame import Blobs, Frame, GroupRun
+from jobrun.runtime.context.parallel import run_all
 from jobrun.runtime.errors import (
     Work,
     attempt,
@@ -31,14 +34,10 @@ from jobrun.runtime.errors import (
     explain_at,
     run_block,
 )
-from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Frame, GroupRun
-from jobrun.runtime.frame.parallel import run_all
-from jobrun.runtime.frame.workspace import Blobs
 from jobrun.runtime.group_plan import NodePlan, OutputPlan, SetupPlan, TaskPlan
 from jobrun.runtime.records.record_loop import Streams, run_records
 from jobrun.runtime.records.safe_point_source import add_safe_points, is_resumed_midway
-from jobrun.runtime.reports import RunningReport, finish_reports, start_reports
+from jobrun.runtime.report_steps import RunningReport, finish_reports, start_reports
 from jobrun.runtime.task_limits import run_in_own_scope
 from jobrun.values.blob_kinds import Value
 from jobrun.values.copies import detach
@@ -167,7 +166,7 @@ class NodeRun:
     _reporters: list[RunningReport] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Execute what is before all tasks of a node: inits in order, then start the reports."""
+        """Execute what precedes all tasks of a node: inits in order, then the start of reports."""
 
         def work() -> bool:
             for setup in self.plan.setup:
@@ -180,7 +179,7 @@ class NodeRun:
         attempt(self.frame.run, work)
 
     def end(self) -> None:
-        """Execute what ends a node after all tasks: last reports, then exits in reverse."""
+        """Execute what follows all tasks of a node: last reports, then exits in reverse order."""
         run = self.frame.run
         went_well = not run.body.cancelled
         went_well = finish_reports(self._reporters, run, failed=not went_well) and went_well

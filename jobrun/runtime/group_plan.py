@@ -7,8 +7,8 @@ from dataclasses import field
 from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.query import walk
 from jobrun.graph.readers import ReadQueue, ReadRecords
-from jobrun.graph.step_traversal import walk
 from jobrun.graph.steps import CallPython
 from jobrun.graph.types import (
     NodeReport,
@@ -28,9 +28,9 @@ from jobrun.runtime.codegen.liveness import (
     find_opaque_names,
 )
 from jobrun.runtime.codegen.optimize.alias_analysis import is_fresh
+from jobrun.runtime.codegen.profile_times import Instrumenter
 from jobrun.runtime.codegen.statements import FLAG
-from jobrun.runtime.codegen.step_times import Instrumenter
-from jobrun.runtime.frame.frame import Frame
+from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.records.queue_endpoints import (
     QueuePlan,
     QueueSource,
@@ -227,7 +227,7 @@ def _node_report(report: NodeReport, known: GroupUsage) -> ReportPlan:
 
 
 def _report_plan(report: Report, names: BlockNames, beside: list[Steps]) -> ReportPlan:
-    """Build the plan of a report in a task group; ``failed`` is its flag or a blob."""
+    """Build the plan of a report in a task group; ``failed`` in it is a flag or a blob."""
     is_blob = names.is_outer(FLAG) or any(FLAG in collect_usage(steps).bound for steps in beside)
     return ReportPlan(
         report.interval_s, _block(report.steps, report.path, names, in_exit=not is_blob)

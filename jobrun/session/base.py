@@ -21,12 +21,12 @@ from dataclasses import field
 from typing import Any, Protocol
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
-from jobrun.checkpoint.save_load_groups import Ticket
+from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core.events import Listener, ignore
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Cluster, OutputRef, TaskGroup
-from jobrun.runtime.codegen.step_times import Instrumenter
-from jobrun.runtime.frame.safe_point import SafePointHooks
+from jobrun.runtime.codegen.profile_times import Instrumenter
+from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.session.wire.file_messages import NodeFiles
 from jobrun.values.blob_kinds import Value
 
@@ -102,7 +102,7 @@ class Session(Protocol):
         """
 
     def protect(self, tickets: Sequence[Ticket], groups: Sequence[TaskGroup]) -> None:
-        """Let the session run groups while data behind save tickets are written (protocol).
+        """Let the session run groups while the files of a save are still being written (protocol).
 
         The tickets are what running a ``checkpoint.plan.save_group`` has given out: at most
         one per node at a time. What the groups change in place is copied, in the background;
@@ -115,7 +115,7 @@ class Session(Protocol):
         """
 
     def persist(self, tickets: Sequence[Ticket], directory: str) -> tuple[NodeSave, ...]:
-        """Let the session write the data behind save tickets to a directory (protocol).
+        """Let the session write the files of a save to a directory, by its tickets (protocol).
 
         Blocks; any thread, also while a group runs. It may be tried again elsewhere. The files
         have the values that the blobs had when the tickets were given out.
@@ -129,7 +129,7 @@ class Session(Protocol):
         """
 
     def release(self, tickets: Sequence[Ticket]) -> None:
-        """Let the session release the data behind save tickets. Any thread (protocol)."""
+        """Let the session release the memory of a save, by its tickets; any thread (protocol)."""
 
     def read(self, node: str, names: tuple[str, ...]) -> dict[str, Value]:
         """Return copies of blobs of a node of the session, between groups (protocol).

@@ -9,16 +9,16 @@ from pathlib import Path
 from jobrun.checkpoint.store import CheckpointStore, Damage, EpochHold
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.mid_epoch_store import MidEpochStore, list_mid_epochs
-from jobrun.checkpoint.stores.read_holds import hold_chosen as held_choice
+from jobrun.checkpoint.stores.read_locks import hold_chosen as held_choice
 from jobrun.checkpoint.stores.retention import epochs_to_delete, newest_kept
 from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.runner.checkpoint_stores import find_objects, open_store
-from jobrun.runner.identity.authored import compile_authored, load_recorded
+from jobrun.runner.identity.recorded_job import compile_authored, load_recorded
 from jobrun.runner.progress import from_json
 from jobrun.runner.rundir.lock import RunLock
-from jobrun.runner.rundir.object_store_lease import RunLease
+from jobrun.runner.rundir.object_store_run import RunLease
 from jobrun.runner.rundir.pins import read_pins, write_pins
 from jobrun.runner.rundir.run_directories import Run, find_run
 from jobrun.tools.inspect import checkpoint_directory
@@ -115,7 +115,7 @@ def list_epochs(run: Run) -> list[SavedEpoch]:
 
 
 def chosen_epochs(found: Checkpoints, text: str, also: Collection[int] = ()) -> tuple[int, ...]:
-    """Parse which epochs of a run to maintain: ``12``, ``latest``, or all without text.
+    """Parse a text that names epochs of a run to maintain: ``12``, ``latest``, or none for all.
 
     Args:
         found: The run's checkpoints.
@@ -219,7 +219,7 @@ def change_pins(found: Checkpoints, epochs: Collection[int], *, pin: bool) -> fr
 
 
 def plan_pruning(found: Checkpoints, last: int = 0) -> Pruning:
-    """Return which checkpoints the run's retention policy would delete now; delete none.
+    """Plan which checkpoints the run's retention policy would delete now, and delete none.
 
     The newest epochs are verified until as many good ones are found as must stay: an older
     one goes only if newer ones can take its place.

@@ -16,7 +16,7 @@ from pathlib import Path, PosixPath
 from types import SimpleNamespace
 from typing import Any
 
-from jobrun.checkpoint import upload_groups as upload
+from jobrun.checkpoint import copy_epoch_groups as upload
 from jobrun.checkpoint.store import Manifest
 from jobrun.checkpoint.stores import directory
 from jobrun.checkpoint.stores import epoch_copy as copying
@@ -33,7 +33,7 @@ from jobrun.runner.saving import commit
 from jobrun.runner.saving import mid_epoch_recovery as entering
 from jobrun.runner.saving import mid_epoch_saver as midway
 from jobrun.runner.saving.commit import Committer
-from jobrun.session.node_dir import file_chunks as pieces
+from jobrun.session.node_files import file_chunks as pieces
 
 Mutant = Callable[[], None]
 

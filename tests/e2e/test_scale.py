@@ -6,16 +6,14 @@ import sys
 
 import pytest
 
-from jobrun.checkpoint.save_load_groups import save_group
+from jobrun.checkpoint.task_groups import save_group
 from jobrun.compile.job import compile_job
-from jobrun.graph.query import kept_names, outputs_read_later
-from jobrun.graph.step_traversal import iter_steps
+from jobrun.graph.query import iter_steps, kept_names, outputs_read_later
 from jobrun.runner.options import RunOptions
 from jobrun.runner.start import start_run
 from jobrun.session.processes.group_run import TaskCompletions
-from jobrun.session.wire.codec import encode
-from jobrun.session.wire.partition import partition_group
-from jobrun.session.wire.wire_types import WIRE_TYPES
+from jobrun.session.wire.codec import WIRE_TYPES, encode
+from jobrun.session.wire.partition_group import partition_group
 from jobrun.spec.load import load_spec
 from tests.support.fake_nodes import MADE, fake_nodes, many
 

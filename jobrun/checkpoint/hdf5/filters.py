@@ -17,8 +17,8 @@ import numpy as np
 
 from jobrun.checkpoint.hdf5.dtypes import DType
 from jobrun.checkpoint.hdf5.value_codec import Array
-from jobrun.core.compression import CODECS
 from jobrun.core.errors import EnvironmentFaultError
+from jobrun.graph.checkpoint_policy import CODECS
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 # Number, name, flags' parameters of a filter; numbers from 256 on have names.
@@ -43,7 +43,7 @@ class Encoder(Protocol):
         """Apply an HDF5 filter pipeline to one chunk in C order; return its stored bytes."""
 
     def decode(self, data: bytes) -> Bytes:
-        """Decompress one chunk from its stored bytes by a pipeline of HDF5 filters; C order.
+        """Decompress one chunk, in C order, from its stored bytes by a pipeline of HDF5 filters.
 
         Raises:
             ValueError: They are not what this codec has made.
@@ -74,14 +74,14 @@ class _Deflate:
         self._compress, self._decompress = _deflate_functions()
 
     def encode(self, chunk: Array) -> bytes:
-        """See ``Encoder.encode``."""
+        """Compress one chunk by the HDF5 filters shuffle and deflate, and return its bytes."""
         planes: Any = chunk.reshape(-1).view(np.uint8)
         if self._itemsize > 1:
             planes = np.ascontiguousarray(planes.reshape(-1, self._itemsize).T)
         return self._compress(planes.data, _LEVEL)
 
     def decode(self, data: bytes) -> Bytes:
-        """See ``Encoder.decode``."""
+        """Decompress one chunk from bytes that the HDF5 filters shuffle and deflate wrote."""
         # The limit first: a few bytes can decompress to any number of bytes.
         raw = np.frombuffer(self._decompress(data, self._size), np.uint8)
         if raw.size != self._size:
@@ -132,7 +132,7 @@ class _Plugin:
         ]
 
     def encode(self, chunk: Array) -> bytes:
-        """See ``Encoder.encode``."""
+        """Compress one chunk by an HDF5 filter plug-in, in a scratch dataset; return its bytes."""
         with self._scratch() as dataset:
             dataset[...] = chunk
             dataset.flush()
@@ -140,7 +140,7 @@ class _Plugin:
         return bytes(data)
 
     def decode(self, data: bytes) -> Bytes:
-        """See ``Encoder.decode``."""
+        """Decompress one chunk by an HDF5 filter plug-in, in a scratch dataset."""
         with self._scratch() as dataset:
             dataset.id.write_direct_chunk((0,) * len(self._chunk), data)
             try:

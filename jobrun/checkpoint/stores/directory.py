@@ -26,7 +26,7 @@ from jobrun.checkpoint.store import Damage, EpochHold, Manifest, StoredFile
 from jobrun.checkpoint.stores import manifest as manifests
 from jobrun.checkpoint.stores.manifest import find_damage
 from jobrun.checkpoint.stores.object_references import SUFFIX, delete_objects
-from jobrun.checkpoint.stores.read_holds import exclude_readers, hold_epoch
+from jobrun.checkpoint.stores.read_locks import exclude_readers, hold_epoch
 from jobrun.checkpoint.write.reuse import REUSE_SUFFIX
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.failpoints import reach
@@ -62,7 +62,7 @@ class DirectoryStore:
         self._newest_bytes = 0
 
     def stage(self, epoch: int) -> str:
-        """See ``CheckpointStore.stage``."""
+        """Create a staging directory for an epoch in the store's directory."""
         path = f"{self._root}/{leftover_name('tmp', epoch)}"
         self.check()
         with disk_faults("E313", f"make {path}"):
@@ -75,7 +75,7 @@ class DirectoryStore:
         return path
 
     def check(self) -> None:
-        """See ``CheckpointStore.check``."""
+        """Require that the store's directory is the one that was found there first (E390)."""
         found = _identity(self._root)
         if self._known is None:
             self._known = found
@@ -87,7 +87,7 @@ class DirectoryStore:
             )
 
     def commit(self, staged: str, manifest: Manifest) -> str:
-        """See ``CheckpointStore.commit``.
+        """Commit a staging directory by renaming it to the epoch's directory, durably.
 
         ::
 
@@ -131,11 +131,11 @@ class DirectoryStore:
             return tuple(sorted(self._listed()))
 
     def path(self, epoch: int) -> str:
-        """See ``CheckpointStore.path``."""
+        """Return the path of an epoch's directory in the store's directory."""
         return f"{self._root}/{epoch_name(epoch)}"
 
     def manifest(self, epoch: int) -> Manifest:
-        """See ``CheckpointStore.manifest``."""
+        """Read the manifest in an epoch's directory; refuse a missing epoch (E310)."""
         path = self.path(epoch)
         if not _is_directory(path):
             there = ", ".join(map(str, self.epochs())) or "none"
@@ -154,7 +154,7 @@ class DirectoryStore:
         return manifest
 
     def verify(self, epoch: int) -> Damage | None:
-        """See ``CheckpointStore.verify``."""
+        """Verify the manifest and all files in an epoch's directory; return the damage, or None."""
         try:
             manifest = self.manifest(epoch)
             for file in manifest.files:
@@ -184,7 +184,7 @@ class DirectoryStore:
         reach("checkpoint.set-aside")
 
     def hold(self, epoch: int) -> EpochHold | None:
-        """See ``CheckpointStore.hold``."""
+        """Take the read lock of an epoch's directory; None if it is missing or being deleted."""
         return hold_epoch(self.path(epoch))
 
     def remove(self, epochs: tuple[int, ...], *, keep_for_reuse: bool = False) -> tuple[int, ...]:
@@ -222,7 +222,7 @@ class DirectoryStore:
         return tuple(held)
 
     def close(self) -> None:
-        """See ``CheckpointStore.close``."""
+        """Delete the directories of removed epochs that the store kept for reuse."""
         with disk_faults("E313", f"delete epochs in {self._root}"):
             if self._renamed:
                 self._sync_names()
@@ -232,7 +232,7 @@ class DirectoryStore:
             self._delete_doomed()
 
     def sweep(self) -> tuple[str, ...]:
-        """Remove leftover directories of interrupted saves. Only while no one else saves here."""
+        """Remove leftover directories of interrupted saves; only while no run is saving in it."""
         with disk_faults("E313", f"remove leftovers in {self._root}"):
             leftovers = [one for one in list_directory(self._root) if _LEFTOVER.fullmatch(one.name)]
             if any(path.name.startswith(_REMOVED) for path in leftovers):
@@ -243,7 +243,7 @@ class DirectoryStore:
         return tuple(path.name for path in leftovers)
 
     def _sync_names(self) -> None:
-        """Sync the names in this store's directory; renamed epochs may then be deleted."""
+        """Sync the names in this store's directory, after which renamed epochs may be deleted."""
         # After a failure it is not known whether they are gone: they stay until the next sweep.
         renamed, self._renamed = self._renamed, []
         sync_directory(self._root)
@@ -260,7 +260,7 @@ class DirectoryStore:
         reach("checkpoint.removed")
 
     def _offer_for_reuse(self, staged: str) -> None:
-        """Move a removed epoch's files beside the staged ones for reuse of their blocks."""
+        """Move a removed epoch's files into the store's staging directory, to be reused there."""
         spare, self._spare = self._spare, None
         if spare is None or not _is_directory(spare):
             return
@@ -300,7 +300,7 @@ def epoch_name(epoch: int) -> str:
 
 
 def _facts_of(directory: str) -> dict[str, os.stat_result]:
-    """Return the facts of all files in an epoch's directory by name, not following links."""
+    """Return the ``stat`` of each file in an epoch's directory by name, not following links."""
     with os.scandir(directory) as entries:
         return {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
 
@@ -315,7 +315,7 @@ def _delete_unused_files(staged: str) -> dict[str, os.stat_result]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return device and inode of the store's directory, links followed; None if there is none."""
+    """Return device and inode of the store's directory, following links; None without one."""
     try:
         facts = os.stat(path)  # noqa: PTH116 - for each epoch
     except OSError:
@@ -324,7 +324,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def leftover_name(kind: str, epoch: int) -> str:
-    """Return a new name in a directory store, which ``DirectoryStore.sweep`` removes."""
+    """Return an unused name in a directory store, which ``DirectoryStore.sweep`` will remove."""
     return f".{kind}-{epoch_name(epoch)}-{os.getpid()}-{secrets.token_hex(4)}"
 
 

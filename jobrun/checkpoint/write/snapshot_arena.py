@@ -16,7 +16,7 @@ import numpy as np
 
 from jobrun.checkpoint.hdf5.file_layout import ALIGNMENT, PAGE, PAGED_BYTES
 from jobrun.values.axis_order import axis_order, empty_in_order, view_in_order
-from jobrun.values.dtypes import same_dtype
+from jobrun.values.blob_kinds import same_dtype
 
 Array = np.ndarray[Any, Any]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -48,7 +48,7 @@ class Arena:
         self.small: tuple[str, ...] = ()
 
     def prepare(self, arrays: Mapping[str, Array], lead_bytes: int = 0) -> None:
-        """Make room in the arena for copies of these arrays; earlier copies are gone.
+        """Allocate the arena's memory for copies of these arrays, in place of earlier copies.
 
         Args:
             arrays: In the order in which the small ones are to lie.

@@ -27,7 +27,7 @@ from jobrun.cli.specs.loading import override_texts
 from jobrun.cli.terminal import Shell
 from jobrun.core.object_url import is_object_url
 from jobrun.core.text.fault_text import visible
-from jobrun.runner.identity.authored import Authored, load_recorded, require_spec
+from jobrun.runner.identity.recorded_job import Authored, load_recorded, require_spec
 from jobrun.runner.options import RunOptions
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.spec_folder import load_changed_spec
@@ -115,7 +115,7 @@ def _place(run: str, run_dir: str, *, dry_run: bool) -> Path:
 def _other_spec(
     run: Run, spec: str | None, values: tuple[str, ...], overrides: tuple[str, ...]
 ) -> LoadedSpec | None:
-    """Load the spec for ``jobrun resume`` with the command line's changes; None without any."""
+    """Load the spec for ``jobrun resume`` with changes from the command line, or None."""
     if not (spec or values or overrides):
         return None
     require_spec(run)
@@ -125,7 +125,7 @@ def _other_spec(
 def print_forecast(
     run: Run, loaded: Authored | None, options: RunOptions, shell: Shell, *, as_json: bool
 ) -> int:
-    """Print the forecast of ``jobrun resume --dry-run``; return 0, or the code of a refusal.
+    """Print the forecast of ``jobrun resume --dry-run``; return 0, or the refusal's exit code.
 
     Args:
         run: The run.

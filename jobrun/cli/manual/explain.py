@@ -11,9 +11,8 @@ import click
 
 from jobrun.cli.completed_names import CompletedText
 from jobrun.cli.formatting import render_json_document
-from jobrun.cli.manual.command_help import render_command_help
 from jobrun.cli.manual.ops import list_definitions, render_function
-from jobrun.cli.manual.topics import TOPICS, counterpart, list_topics
+from jobrun.cli.manual.topics import TOPICS, counterpart, list_topics, render_command_help
 from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
 from jobrun.core.error_catalogue import Entry, read_catalogue
@@ -93,7 +92,7 @@ def command(shell: Shell, code: str | None, out: str, as_json: bool) -> None:
 
 
 def _other_page(given: str) -> str | None:
-    """Render the page that ``jobrun explain`` prints of a topic, function or key."""
+    """Render the page that ``jobrun explain`` prints about a topic, function or key."""
     if given == _COMMANDS:
         return _command_help()
     if given in TOPICS:
@@ -122,7 +121,7 @@ def _command_help() -> str:
 
 
 def _contents() -> str:
-    """List all pages and topics that ``jobrun explain`` can print, a line each."""
+    """Render what ``jobrun explain`` prints without a TOPIC: all pages and topics, a line each."""
     generated = "\n".join(f"  {name:<17}  {about}" for name, about in _GENERATED.items())
     return f"{list_pages()}\n{generated}"
 

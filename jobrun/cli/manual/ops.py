@@ -12,7 +12,7 @@ from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.text.names import did_you_mean
-from jobrun.ops.table import DRAWS, OPERATORS, DrawDef, OpDef
+from jobrun.ops.operator_table import DRAWS, OPERATORS, DrawDef, OpDef
 from jobrun.ops.unsupported_functions import LEFT_OUT
 
 Definition = OpDef | DrawDef
@@ -78,7 +78,7 @@ def _one(known: Mapping[str, Definition], name: str) -> dict[str, Definition]:
 
 
 def render_function(name: str, one: Definition) -> str:
-    """Render the page of a function: signature, kinds of arguments, example, peculiarities."""
+    """Render what ``jobrun ops`` shows of a function: signature, example, peculiarities."""
     prefix = name.removesuffix(one.name)
     lines = [f"{prefix}{one.name}{one.signature}", f"  {one.doc}", f"  such as: {one.example}"]
     lines.append(f"  takes {one.typed_signature}")

@@ -10,7 +10,7 @@ from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import Groups, JobDraft, TaskDraft
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.expressions import Builtin
-from jobrun.graph.step_traversal import walk
+from jobrun.graph.query import walk
 from jobrun.graph.steps import Load, RunProgram, Save
 from jobrun.graph.types import Node
 
@@ -95,7 +95,7 @@ def _fetches(task: TaskDraft) -> Iterator[bool]:
 
 
 def _is_input(parts: tuple[object, ...]) -> bool:
-    """Return whether a path may be an input, of which to warn: it lies outside ``${run.dir}``."""
+    """Return whether to count a path as an input in warnings: it is outside ``${run.dir}``."""
     return not any(isinstance(part, Builtin) and part.name == "run.dir" for part in parts)
 
 

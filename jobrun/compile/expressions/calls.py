@@ -6,9 +6,8 @@ from dataclasses import field, replace
 from typing import TypeVar
 
 from jobrun.core.codes import Code
-from jobrun.core.errors import Fault, SpecError
+from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import (
     DTYPES,
@@ -22,8 +21,7 @@ from jobrun.graph.expressions import (
     Name,
     Sequence,
 )
-from jobrun.ops.definition import DrawDef, OpDef
-from jobrun.ops.signatures import Signature
+from jobrun.ops.definition import DrawDef, OpDef, Signature
 
 # Aliases of dtypes, valid only where a dtype is expected.
 DTYPE_WORDS: dict[str, str] = {
@@ -77,7 +75,7 @@ def check_call(call: Call, operator: OpDef) -> tuple[Call, list[CallFault]]:
 
 
 def check_draw(draw: Draw, method: DrawDef) -> tuple[Draw, list[CallFault]]:
-    """Check the arguments of a call in an expression to a method of ``rng``; resolve its dtypes."""
+    """Check the arguments of a call to a method of ``rng`` in an expression; resolve dtypes."""
     faults = CallFaults(f"rng.{method.name}{method.signature}")
     _check_count(draw.args, draw.kwargs, method.parameters, faults)
     return _resolve_dtypes(draw, method.parameters, faults), faults.faults

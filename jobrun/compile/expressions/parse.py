@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from jobrun.compile.expressions import limits
-from jobrun.compile.expressions.names import UNREADABLE, Params
-from jobrun.compile.expressions.python_syntax import (
+from jobrun.compile.expressions.python_ast import (
     SourceText,
     parse_python_expression,
     parse_python_statement,
 )
-from jobrun.compile.expressions.statements import StatementTranslator
-from jobrun.compile.expressions.translate import Translator
-from jobrun.core.errors import Fault, SpecError
-from jobrun.core.origin import Origin
+from jobrun.compile.expressions.translate import UNREADABLE, Params, StatementTranslator, Translator
+from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.graph.expressions import Const, Expr, Sequence
 from jobrun.graph.steps import Op
 
@@ -22,7 +19,7 @@ _KINDS: dict[type, str] = {dict: "a mapping", set: "a set", bytes: "binary data"
 
 
 def parse_expression(value: Any, origin: Origin, path: str, params: Params) -> Expr:
-    """Parse a value of a spec as an expression, into a tree.
+    """Parse a value of a spec as an expression, from its text to a frozen tree.
 
     Names are kept as written; whether such a blob, task or loop exists is checked later.
 
@@ -57,7 +54,7 @@ def parse_expression(value: Any, origin: Origin, path: str, params: Params) -> E
 
 
 def parse_statement(text: str, origin: Origin, path: str, params: Params) -> Op:
-    """Parse a whole statement, from its text in the spec to a frozen tree (an ``Op``).
+    """Parse a statement, such as ``x = a + 1``, from its text in the spec to an operator (``Op``).
 
     Args:
         text: The statement.

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.lowering.context import Context, Env
-from jobrun.compile.lowering.steps_and_nets import StepLowering
+from jobrun.compile.lowering.steps import StepLowering
 from jobrun.core.text.names import did_you_mean
-from jobrun.graph.step_traversal import walk
+from jobrun.graph.query import walk
 from jobrun.graph.types import Node, RemoteNet
 from jobrun.spec.models.job import GroupSpec
 from jobrun.spec.models.job import RemoteNet as RemoteSpec
@@ -76,7 +76,7 @@ class RemoteLowering:
 
 
 def check_remote_reads(net: RemoteNet, faults: Faults) -> None:
-    """Refuse reads of a task's output in a remote net: outputs exist only where the task ran."""
+    """Refuse reads of a task's output in a remote net, as outputs exist only on their own node."""
     around = [part for one in net.setup for part in (one.init, one.exit)]
     for step in (step for block in (net.steps, *around) for step in walk(block)):
         for read in FINDER.of_step(step).outputs:

@@ -11,14 +11,15 @@ from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import Probe, StopCondition, StopWhen
 from jobrun.graph.expression_text import render_expr
 from jobrun.graph.query import (
+    blocks,
     find_objects,
     remote_by_path,
     reports_by_path,
     setup_by_name,
     tasks_by_name,
+    walk,
 )
 from jobrun.graph.readers import Field, Reader
-from jobrun.graph.step_traversal import blocks, walk
 from jobrun.graph.steps import If, Net, Step
 from jobrun.graph.text.job import render_stop
 from jobrun.graph.text.notes import (
@@ -43,7 +44,7 @@ _Blobs = dict[str, list[dict[str, Any]]]
 
 
 def plan_json(job: Job, sizes: Sizes | None = None, made: Made | None = None) -> dict[str, Any]:
-    """Build the JSON document of a job's plan; a task on many nodes is listed once.
+    """Build the JSON document of a job's plan, in which a task on many nodes is listed once.
 
     Args:
         job: The checked job.
@@ -160,7 +161,7 @@ def _task(task: Task, nodes: tuple[str, ...], blobs: _Blobs) -> dict[str, Any]:
 
 
 def _touched(task: Task) -> dict[str, list[str]]:
-    """Return the names that a task reads and writes, as the JSON plan lists them."""
+    """Return the names that a task reads and writes, for the plan's JSON document."""
     reads: dict[str, None] = {}
     writes: dict[str, None] = {}
     around = (*task.setup, *task.instance_setup)
@@ -254,7 +255,7 @@ def _probe(probe: Probe) -> dict[str, Any]:
 
 
 def readers_json(job: Job) -> list[dict[str, Any]]:
-    """Describe in the plan's JSON every reader that a task reads, in the order of first use."""
+    """Describe in the plan's JSON document each reader that a task reads."""
     return [_reader(reader) for reader in used_readers(job)]
 
 

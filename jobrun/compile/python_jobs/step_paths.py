@@ -12,8 +12,8 @@ from typing import TypeVar
 from jobrun.compile.faults import Faults, Place
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.expressions import Expr, LoopIndex
+from jobrun.graph.query import expressions
 from jobrun.graph.readers import record_path
-from jobrun.graph.step_traversal import expressions
 from jobrun.graph.steps import (
     Guard,
     If,
@@ -77,7 +77,7 @@ class PathAssignment:
         )
 
     def node_reports(self, reports: tuple[NodeReport, ...], group: str) -> tuple[NodeReport, ...]:
-        """Assign a path to each report of a Python job's group, numbered on each node."""
+        """Assign paths to the ``report`` steps of a Python job's group, numbered on each node."""
         return tuple(
             replace(one, report=self._report(one.report, f"{group}/report[{number}]"))
             for one, number in _number_by_node(reports)

@@ -13,20 +13,36 @@ from dataclasses import field
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.types.arithmetic import require_truth_value
 from jobrun.compile.types.expressions import blob_key, infer_expression, output_key
-from jobrun.compile.types.queues import NodeQueues, QueueTypes, Shared, sort_tasks
-from jobrun.compile.types.records import Headers, infer_record
+from jobrun.compile.types.records_and_queues import (
+    Headers,
+    NodeQueues,
+    QueueTypes,
+    Shared,
+    infer_record,
+    sort_tasks,
+)
 from jobrun.compile.types.steps import Names, StepInference
 from jobrun.compile.types.type_faults import TypeFaults
 from jobrun.core.errors import Fault
 from jobrun.core.garbage_collection import collector_paused
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.conditions import Probe, StopWhen
+from jobrun.graph.query import ops
 from jobrun.graph.readers import ReadQueue, ReadRecords
-from jobrun.graph.step_traversal import ops
 from jobrun.graph.steps import Assign, Augment, NameTarget, Step
 from jobrun.graph.types import GroupName, Job, Scope, Task, TaskGroup
-from jobrun.ops.abstract_values import NONE, TEXT, UNKNOWN, Known, items_in, join, without_value
-from jobrun.ops.arguments import KINDS, MisfitError, shape_text
+from jobrun.ops.abstract_values import (
+    KINDS,
+    NONE,
+    TEXT,
+    UNKNOWN,
+    Known,
+    MisfitError,
+    items_in,
+    join,
+    shape_text,
+    without_value,
+)
 from jobrun.ops.dtype_promotion import kind_of
 
 __all__ = ["Headers", "Types", "infer_job_types", "infer_state_types", "no_headers"]
@@ -54,7 +70,7 @@ class Types:
 
 
 def no_headers(path: str, member: str) -> None:
-    """Return no dtype and shape for a file's header: infer a job's types without reading files."""
+    """Return None as a data file's type, where a job's types are inferred without reading files."""
     del path, member
 
 
@@ -162,7 +178,7 @@ class _JobInference:
         return names
 
     def _at_epoch_boundary(self, node: str, names: Names) -> Names:
-        """Infer the types that all epochs of a job start with, without values."""
+        """Infer the types that all epochs of a job begin with; no constant values are assumed."""
         return {name: without_value(names.get(name, UNKNOWN)) for name in self._owned(node)}
 
     def _group(self, name: GroupName, node: str, start: Names) -> Names:

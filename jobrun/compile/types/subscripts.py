@@ -6,13 +6,17 @@ from collections.abc import Callable
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.expressions import Const, Expr, Sequence, Slice
-from jobrun.ops.abstract_values import TEXT, UNKNOWN, Known, Shape, as_array
-from jobrun.ops.arguments import (
+from jobrun.ops.abstract_values import (
     INDICES,
     KINDS,
     SHAPES,
+    TEXT,
+    UNKNOWN,
+    Known,
     MisfitError,
+    Shape,
     UnclearError,
+    as_array,
     clash,
     integer,
     joint_shape,
@@ -26,7 +30,7 @@ _NEW_AXIS, _REST = Const(None), Const(None, ellipsis=True)
 
 
 def infer_index(value: Known, index: Expr, infer: Infer) -> Known:
-    """Infer dtype and shape of the subscript ``value[index]``.
+    """Infer dtype and shape of the subscript expression ``value[index]``.
 
     Args:
         value: The value before the brackets.
@@ -84,7 +88,7 @@ class _ArrayIndex:
 
     @property
     def result_shape(self) -> Shape:
-        """Infer the shape of a subscript ``x[index]``; unknown where the index is a mask."""
+        """Infer the axes that an index array gives the result of a subscript ``x[…]``."""
         return (None,) if self.is_mask else self.shape
 
 

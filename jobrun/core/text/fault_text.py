@@ -6,9 +6,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jobrun.core.errors import Fault
+from jobrun.core.errors import Fault, Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 
 _WIDEST = 100
 _BEFORE_CARET = 40
@@ -83,7 +82,7 @@ def _window(number: str, line: str, place: Origin) -> Excerpt:
 
 
 def visible(text: str) -> str:
-    """Replace control characters in a fault's text, which would move or hide it, by visible ones.
+    """Replace control characters in a fault's text by visible ones.
 
     One character stays one character, so that columns stay right.
     """
@@ -99,7 +98,7 @@ def _visible_character(char: str) -> str:
 
 
 def _width(text: str) -> int:
-    """Count the terminal columns of a line in a fault's text: some letters take two."""
+    """Count the terminal columns of a line in a fault's text, where some letters take two."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)

@@ -20,7 +20,7 @@ from jobrun.core.file_formats import suffix_of
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats import csv as tables
 from jobrun.formats import errors as faults
-from jobrun.formats.csv_header import DELIMITERS, choose_columns, column_names, csv_columns
+from jobrun.formats.headers import DELIMITERS, choose_columns, column_names, csv_columns
 from jobrun.formats.rows.rows_protocol import Array, Column, Piece, restore_order, sort_rows
 
 Kind = Literal["integer", "float", "text"]
@@ -38,7 +38,7 @@ class _Known:
     width: int = 1
 
     def see(self, fields: list[str]) -> None:
-        """Look at a csv column's fields in more rows, while they are indexed, for its dtype."""
+        """Update what is known of a csv column's dtype by its fields in further rows."""
         self.width = max(self.width, *map(len, fields))
         kind = tables.convert_column(fields).dtype.kind if self.kind != "text" else "U"
         if kind == "U":
@@ -55,7 +55,7 @@ class _Known:
 
 
 def open_file(path: str, members: tuple[str, ...]) -> TableRows:
-    """Open a csv or tsv table to read rows; see ``source.open_rows``."""
+    """Open a csv or tsv table to read rows, as ``open_rows`` does for this format."""
     return TableRows(path, members)
 
 

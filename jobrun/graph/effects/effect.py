@@ -13,14 +13,14 @@ from dataclasses import field, fields
 from functools import cache
 from typing import Any, Literal, Protocol, assert_never
 
+from jobrun.core.errors import Origin
 from jobrun.core.events import Listener
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 from jobrun.graph.expression_text import render_expr, render_text
 from jobrun.graph.expressions import Expr, Text
 from jobrun.graph.traversal import children
 
-NOWHERE = Origin("<python>")
+NOWHERE: Origin = Origin("<python>")
 # In a spec → in the step: a text with '{expr:format}' → Text; an expression that is a bool → Expr;
 # {name: expression} → ((name, Expr), …); a duration such as 90s → seconds.
 KeyKind = Literal["text", "condition", "numbers", "duration"]
@@ -77,12 +77,12 @@ class Key:
 
 
 def key(name: str, kind: KeyKind, description: str, default: Any = REQUIRED) -> dict[str, Key]:
-    """Declare, for a field of an effect's class, the key of the spec that gives its value."""
+    """Declare for a field of an effect's class which key of the spec gives its value."""
     return {_KEY: Key(name, kind, description, default)}
 
 
 def source_of(other: str) -> dict[str, str]:
-    """Declare that a field of an effect's class gets the written text of another one."""
+    """Declare that a field of an effect's class gets the text written for another field."""
     return {_SOURCE: other}
 
 
@@ -152,7 +152,7 @@ class DeclaredEffect(Effect):
 
     @abstractmethod
     def action(self, compiler: ExpressionCompiler) -> Action:
-        """Build the function that carries out an effect; each declared kind overrides it."""
+        """Build the function that carries out an effect of a declared kind."""
 
     def expressions(self) -> tuple[Expr, ...]:
         """Return the expressions in the values of the declared keys of the effect."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from jobrun.ops.abstract_values import COUNTER, NONE, Known, broadcast
-from jobrun.ops.arguments import (
+from jobrun.ops.abstract_values import (
+    COUNTER,
     KINDS,
+    NONE,
     SHAPES,
     Arguments,
+    Known,
     MisfitError,
     Result,
     Rule,
+    broadcast,
     clash,
     integer,
     shape_text,
@@ -19,7 +22,7 @@ from jobrun.ops.type_rules.searching import index_kind
 
 
 def _rows(given: Arguments) -> tuple[Known, int | None]:
-    """Infer rows and segment count for the type rules of segment functions; refuse misfits."""
+    """Infer rows and segment count for type rules of ``segment_sum`` and the like; or refuse."""
     values, segments = given.array("values"), given.array("segments")
     if segments.shape != (0,):
         index_kind(segments, "segments")

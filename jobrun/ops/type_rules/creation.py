@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jobrun.ops.abstract_values import COUNTER, Known, Shape, items_in, scalar
-from jobrun.ops.arguments import (
+from jobrun.ops.abstract_values import (
+    COUNTER,
     INDICES,
     KINDS,
     SHAPES,
     Arguments,
+    Known,
     MisfitError,
     Rule,
+    Shape,
     UnclearError,
     integer,
+    items_in,
+    scalar,
     shape_text,
     sure,
     typed,
@@ -106,7 +110,7 @@ def _diagonal(given: Arguments) -> Shape:
 
 
 def diagonal_length(rows: int | None, columns: int | None, offset: int) -> int | None:
-    """Infer the length of a diagonal of a matrix that is created, or None if unknown."""
+    """Infer the length of a diagonal for the rules of creation functions; None if unknown."""
     if rows is None or columns is None:
         return None
     return max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from jobrun.ops.abstract_values import Known, Shape
-from jobrun.ops.arguments import Arguments, Rule, UnclearError, integer
+from jobrun.ops.abstract_values import Arguments, Known, Rule, Shape, UnclearError, integer
 from jobrun.ops.type_rules.creation import checked_lengths
 
 
@@ -22,7 +21,7 @@ def _drawn(default: str) -> Rule:
 
 
 def _rows(default: str, name: str) -> Rule:
-    """Build the rule of random draws whose rows are as long as an argument."""
+    """Build the type rule of random draws of vectors, as ``dirichlet``: as long as an argument."""
 
     def rule(given: Arguments) -> Known:
         items = given.shape(name)

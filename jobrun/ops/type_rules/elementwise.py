@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jobrun.ops.abstract_values import Known, promote, scalar
-from jobrun.ops.arguments import KINDS, Arguments, MisfitError, Rule, joint_shape, sure, typed
+from jobrun.ops.abstract_values import (
+    KINDS,
+    Arguments,
+    Known,
+    MisfitError,
+    Rule,
+    joint_shape,
+    promote,
+    scalar,
+    sure,
+    typed,
+)
 from jobrun.ops.dtype_promotion import as_float, join_dtypes, kind_of
 
 _Dtype = Callable[[str], str | None]
@@ -79,7 +89,7 @@ _UNARY: dict[str, tuple[str, _Dtype]] = {
 
 
 def unary(result: _Dtype, name: str) -> Rule:
-    """Build the rule of an elementwise function of one array, the argument ``name``."""
+    """Build the type rule of an elementwise function of one array, the argument ``name``."""
     return typed(lambda given: result(given.dtype(name)), lambda given: given.shape(name))
 
 
@@ -186,7 +196,7 @@ _BINARY: tuple[tuple[str, Pair], ...] = (
 
 
 def binary(result: Pair, first: str = "x1", second: str = "x2") -> Rule:
-    """Build the rule of an elementwise function of two arrays."""
+    """Build the type rule of an elementwise function of two arrays."""
     return typed(
         lambda given: result(given.array(first), given.array(second)),
         lambda given: joint_shape(given.shape(first), given.shape(second)),

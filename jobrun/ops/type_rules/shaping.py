@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jobrun.ops.abstract_values import Known, Shape, as_array, items_in
-from jobrun.ops.arguments import (
+from jobrun.ops.abstract_values import (
     INDICES,
     SHAPES,
     Arguments,
+    Known,
     MisfitError,
     Rule,
+    Shape,
     UnclearError,
+    as_array,
     axis_of,
     clash,
     integer,
+    items_in,
     shape_text,
     sure,
     typed,
@@ -158,7 +161,7 @@ def _with_axes(least: int) -> Callable[[Arguments], Shape]:
 
 
 def _parts(given: Arguments, name: str) -> list[Known]:
-    """Return what is known of the arrays to concatenate; one array counts as its rows."""
+    """Return abstract values of the arrays to concatenate: of one array, those of its rows."""
     known = given.get(name)
     if known.items is not None:
         return [as_array(item) for item in known.items]

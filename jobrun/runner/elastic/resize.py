@@ -17,13 +17,13 @@ import numpy as np
 
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.hdf5.index import BlobType
-from jobrun.checkpoint.save_load_groups import LOAD_TASK, checkpointed_blobs, load_group
 from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.task_groups import LOAD_TASK, checkpointed_blobs, load_group
 from jobrun.core.errors import Fault
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.divided_state import FilePart
 from jobrun.graph.expressions import Call, Const, Dtype, Expr, Sequence
 from jobrun.graph.readers import ReadRecords, readers_in
-from jobrun.graph.state_division import FilePart
 from jobrun.graph.steps import Assign, LoadState, NameTarget, Net
 from jobrun.graph.types import Job, Scope, Task, TaskGroup
 from jobrun.runner.elastic.row_plan import Blob, FamilyPlan, ResizedFamily
@@ -58,7 +58,7 @@ class ResizePlan:
 def plan_resize(
     job: Job, manifest: Manifest, directory: str, *, compare: bool = False
 ) -> ResizePlan:
-    """Plan a resize: how nodes get the state that another number of nodes has saved.
+    """Plan a resize: which rows of the saved state each of another number of nodes gets.
 
     Args:
         job: The job, perhaps on other nodes than before.
@@ -145,7 +145,7 @@ def unknown_constants(
 
 
 def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
-    """Yield resized families: whose number of nodes differs from the files in the checkpoint."""
+    """Yield each family that a resize concerns: its number of nodes is not that of its files."""
     known = {node.name: node.family or node.name for node in job.cluster}
     names = set(known.values())
     saved = [file.node for file in manifest.files]
@@ -171,7 +171,7 @@ def _index(node: str, family: str) -> int:
 
 
 def load_repartitioned(job: Job, manifest: Manifest, directory: str) -> TaskGroup:
-    """Build the group that loads an epoch for a resize: redistributed over the present nodes.
+    """Build the group that loads an epoch for a resize, redistributed over the present nodes.
 
     Args:
         job: The job, perhaps on other nodes than before.
@@ -209,7 +209,7 @@ def load_repartitioned(job: Job, manifest: Manifest, directory: str) -> TaskGrou
 def restore_progress(
     job: Job, manifest: Manifest, directory: str
 ) -> tuple[Progress, TaskGroup, tuple[str, ...]]:
-    """Restore an epoch on a resized set of nodes: progress, load group, constants of new ones.
+    """Restore an epoch on resized nodes: progress, load group, and new nodes' constants.
 
     Raises:
         CheckpointError: As by ``load_repartitioned``; or the manifest has no progress.
@@ -228,7 +228,7 @@ def _build_load_task(node: str, parts: tuple[FilePart, ...], manifest: Manifest)
 
 
 def _read_positions(job: Job, manifest: Manifest, directory: str) -> Positions:
-    """Read the positions of readers that a resize has to redistribute over nodes, of all files."""
+    """Read the positions of readers, from all nodes' files, that a resize must redistribute."""
     names = [
         reader.position
         for task in (task for group in job.groups for task in group.tasks)

@@ -15,15 +15,14 @@ import numpy as np
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.hdf5.dataset_names import blob_names
 from jobrun.checkpoint.hdf5.index import BlobType
-from jobrun.checkpoint.save_load_groups import checkpointed_blobs
 from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.checkpoint.stores.object_references import open_checkpoint
+from jobrun.checkpoint.task_groups import checkpointed_blobs
 from jobrun.core.codes import Code
-from jobrun.core.errors import Fault
+from jobrun.core.errors import Fault, Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
+from jobrun.graph.divided_state import FilePart, Layout, Rows
 from jobrun.graph.readers import POSITION_PREFIX
-from jobrun.graph.state_division import FilePart, Layout, Rows
 from jobrun.graph.types import Job, OutputRef
 from jobrun.runner.locate_faults import iter_bindings
 from jobrun.runner.progress import from_json
@@ -141,7 +140,7 @@ class FamilyPlan:
         return [node for node in self.family.before if name in self._there[node]]
 
     def _holders(self, name: str) -> list[str]:
-        """Return the nodes of the family whose rows are planned that will have this blob."""
+        """Return the nodes of the planned family that will have this blob's rows."""
         made = dict(self._job.constants)
         return [
             node
@@ -263,7 +262,7 @@ class FamilyPlan:
         return FilePart(str(self._directory / file.name), source, file.digest, tuple(blobs))
 
     def _check_outputs(self) -> None:
-        """Collect faults of the row plan: task outputs that are read later and a new node lacks."""
+        """Collect faults of the row plan for task outputs read later that a new node lacks."""
         there = from_json(self._manifest.runner).outputs
         known = {(ref.task, ref.output) for ref in there if ref.node in self.family.before}
         for task in (*self._job.init.tasks, *self._job.epoch.tasks):

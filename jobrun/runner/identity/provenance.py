@@ -21,7 +21,7 @@ from jobrun.core.notify_target import describe_target
 from jobrun.runner.rundir.run_json import RunRecord
 
 if TYPE_CHECKING:
-    from jobrun.runner.identity.authored import Authored
+    from jobrun.runner.identity.recorded_job import Authored
 
 _LOCK_FILES = (
     "uv.lock", "poetry.lock", "pdm.lock", "pixi.lock", "Pipfile.lock", "conda-lock.yml",
@@ -45,8 +45,8 @@ def collect_provenance(present: Authored) -> dict[str, Any]:
         that difference). ``lock_files``: digests, by path relative to the folder.
     """
     # Not where it is only shown.
-    from jobrun.runner.identity.authored import hide_secrets  # noqa: PLC0415
     from jobrun.runner.identity.callable_sources import digest_file  # noqa: PLC0415
+    from jobrun.runner.identity.recorded_job import hide_secrets  # noqa: PLC0415
 
     folder = Path(present.folder)
     top = _repository(folder)
@@ -77,7 +77,7 @@ def _repository(folder: Path) -> Path | None:
 
 
 def _git(top: Path) -> dict[str, Any]:
-    """Return the git commit and what differs from it; nothing if git does not answer."""
+    """Return, for the provenance of a run, the git commit and the differences from it."""
     states = ("status", "--porcelain=v2", "--branch", "--untracked-files=no")
     answer, data, _ = _ask_git(top, *states)
     if not answer:
@@ -97,7 +97,7 @@ def _git(top: Path) -> dict[str, Any]:
 
 
 def _ask_git(top: Path, *words: str) -> tuple[bool, bytes, str]:
-    """Run a git command for a run's provenance; return if it answered, its output, a digest."""
+    """Run a git command for a run's provenance; return whether it worked, its output, a digest."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GIT_")
     } | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}

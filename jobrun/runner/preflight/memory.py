@@ -49,7 +49,7 @@ def estimate_state_bytes(job: Job, folder: Path) -> int:
 
 
 def read_member_header(path: Path, member: str) -> tuple[str, tuple[int, ...]] | None:
-    """Read dtype and shape of a file's member, to check the memory it will need; None: unknown."""
+    """Read a data file's dtype and shape for the preflight check of memory; None if unknown."""
     try:
         info = describe(str(path), member)
     except (JobrunError, OSError, ValueError):

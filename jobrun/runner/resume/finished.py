@@ -9,7 +9,7 @@ from pathlib import Path
 from jobrun.checkpoint.store import CheckpointStore
 from jobrun.core.errors import Fault, JobrunError
 from jobrun.core.events import Listener, Noted
-from jobrun.runner.identity.authored import Authored, compile_authored, load_recorded
+from jobrun.runner.identity.recorded_job import Authored, compile_authored, load_recorded
 from jobrun.runner.options import RunOptions, RunResult
 from jobrun.runner.resume.recovery import epoch_inspector
 from jobrun.runner.rundir.journal import read_journal
@@ -19,7 +19,7 @@ from jobrun.runner.rundir.run_directories import Run
 def finished_result(
     run: Run, options: RunOptions, loaded: Authored | None, listen: Listener
 ) -> RunResult:
-    """Answer the resume of a finished run with its result; warn if its newest epoch is damaged.
+    """Return the result of a finished run that is resumed; warn if its newest epoch is damaged.
 
     Args:
         run: The run.

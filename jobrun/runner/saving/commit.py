@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from jobrun.checkpoint.checkpoint_times import NodeSave, SavePause, build_save_times
 from jobrun.checkpoint.metadata_handler import MetadataHandler
-from jobrun.checkpoint.save_load_groups import Ticket
 from jobrun.checkpoint.store import CheckpointStore, Manifest
 from jobrun.checkpoint.stores.retention import epochs_to_delete
+from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core.errors import EnvironmentFaultError, JobrunError
 from jobrun.core.events import CheckpointCommitted, CheckpointTimes, Listener, Noted
 from jobrun.core.failpoints import reach
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Job
-from jobrun.runner.preflight.disk_space import require_space
+from jobrun.runner.preflight.filesystem import require_space
 from jobrun.runner.progress import Progress
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.pins import read_pins
@@ -32,8 +32,8 @@ from jobrun.runner.time_account import TimeAccount
 from jobrun.session.base import Session
 
 if TYPE_CHECKING:
-    from jobrun.checkpoint.upload_groups import UploadBuilder
-    from jobrun.runner.saving.object_upload import ObjectUpload
+    from jobrun.checkpoint.copy_epoch_groups import UploadBuilder
+    from jobrun.runner.saving.upload_to_object_store import ObjectUpload
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +225,10 @@ class Committer:
             raise
 
     def _upload_staged(self, staged: str, epoch: int, saves: Iterable[NodeSave]) -> None:
-        """Upload staged files before an epoch's commit, if they go to an object store."""
+        """Begin to commit an epoch whose files go to an object store: upload the staged ones."""
         if not self._job.checkpoint.collect_to:
             return
-        from jobrun.runner.saving.object_upload import ObjectUpload  # noqa: PLC0415 - seldom
+        from jobrun.runner.saving.upload_to_object_store import ObjectUpload  # noqa: PLC0415 - seldom
 
         builder = self._place.builder
         if isinstance(builder, ObjectUpload):

@@ -11,17 +11,22 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
+from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 from jobrun.graph.expressions import Expr
 from jobrun.graph.steps import Assign, Net, Step
 from jobrun.runtime.codegen.ast_nodes import assign, load
-from jobrun.runtime.codegen.control_flow import Action, ControlFlow, called_steps, inlined_steps
+from jobrun.runtime.codegen.control_flow import (
+    PASSES_HERE,
+    Action,
+    ControlFlow,
+    called_steps,
+    inlined_steps,
+)
 from jobrun.runtime.codegen.data_flow.copy_elision import Views, find_moves, find_views
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames, access_finder, collect_usage
-from jobrun.runtime.codegen.loops import PASSES_HERE
-from jobrun.runtime.codegen.optimize.fusion import is_fusible
+from jobrun.runtime.codegen.optimize.fusable_chains import is_fusible
 from jobrun.runtime.codegen.statements import StatementBuilder
 from jobrun.runtime.codegen.variables import (
     load_variables,
@@ -31,7 +36,7 @@ from jobrun.runtime.codegen.variables import (
     store_variables,
     take_spares,
 )
-from jobrun.runtime.frame.frame import Frame
+from jobrun.runtime.context.frame import Frame
 from jobrun.values.blob_kinds import Value
 
 PLACES = "_places"
@@ -118,7 +123,7 @@ def _transfer_variables(
     spares: list[tuple[int, str, str]],
     views: Views,
 ) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Build what the compiler puts around a block's body: code to load and store variables."""
+    """Assemble, for the compiler, the statements around a block's body: load first, then store."""
     fetched = kept - (outer.first - outer.deleted)
     old = {name: variable for _, name, variable in spares}
     first = load_variables(statements, fetched) + take_spares(statements, old)
@@ -134,7 +139,7 @@ def _transfer_variables(
 def compile_expression(
     expr: Expr, names: BlockNames, *, in_exit: bool = False
 ) -> Callable[[Any], Value]:
-    """Compile one expression as blocks of steps are: to a Python function of a frame."""
+    """Compile one expression to a Python function of a frame."""
     statements = StatementBuilder(names, (), in_exit=in_exit)
     body = statements.statement(lambda: [ast.Return(statements.expressions.of(expr))])
     levels = [assign(level, load(f"f.{level}")) for level in sorted(statements.levels)]

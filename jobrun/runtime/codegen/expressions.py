@@ -16,8 +16,8 @@ from jobrun.core.text.big_integers import formatted_integer
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph import expressions as e
 from jobrun.graph.types import OutputRef
-from jobrun.ops.implementation import implementation
-from jobrun.ops.table import DRAWS
+from jobrun.ops.load_implementation import implementation
+from jobrun.ops.operator_table import DRAWS
 from jobrun.runtime.codegen import coercion
 from jobrun.runtime.codegen.ast_nodes import call, item, load, store
 from jobrun.runtime.codegen.optimize.buffer_reuse import (
@@ -27,8 +27,8 @@ from jobrun.runtime.codegen.optimize.buffer_reuse import (
     find_reuse_chain,
     float64_constant,
 )
+from jobrun.runtime.codegen.optimize.fusable_chains import build_chain, is_fusible
 from jobrun.runtime.codegen.optimize.fused_kernel import FusedKernel
-from jobrun.runtime.codegen.optimize.fusion import build_chain, is_fusible
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value, describe
 
@@ -116,7 +116,7 @@ class ExpressionBuilder:
         self._standing: dict[int, str] = {}
 
     def value_of(self, name: str, expr: e.Expr, spare: str = "") -> ast.expr:
-        """Build the syntax tree of an expression for a blob's new value; reuse ``spare``."""
+        """Build the syntax tree of an expression for a blob's new value, in ``spare``'s memory."""
         self._replaced = (expr, name, spare)
         made = self.of(expr)
         self._replaced = None
@@ -168,7 +168,7 @@ class ExpressionBuilder:
         return self.worth is not None and id(expr) not in self._inside and is_fusible(expr)
 
     def _chained(self, expr: e.Expr) -> ast.expr:
-        """Build an expression's syntax tree: a call of a fused kernel where that costs less."""
+        """Build an expression's syntax tree, a call of a fused kernel where that costs less."""
         assert self.worth is not None  # noqa: S101 - for the type checker
         chain, replaced, spare = build_chain(expr), -1, ""
         if self._replaced is not None and expr is self._replaced[0]:
@@ -436,7 +436,7 @@ def format_value(value: Value, spec: str) -> str:
 
 
 def join_text(*parts: object) -> str:
-    """Interpolate values into a text: join its parts, literal and formatted, at run time."""
+    """Join the parts of a text expression, literal and formatted values, at run time."""
     return "".join(map(str, parts))
 
 

@@ -18,9 +18,9 @@ from typing import NamedTuple
 from jobrun.runtime.codegen.expressions import Globals
 from jobrun.runtime.codegen.instrument import SAMPLED, Instrumentation
 from jobrun.runtime.codegen.line_table import StepLocation
-from jobrun.runtime.codegen.step_times import BlockTime, Owner, Span, StepTime
-from jobrun.runtime.frame.cancel import PASSES
-from jobrun.runtime.frame.frame import Frame
+from jobrun.runtime.codegen.profile_times import BlockTime, Owner, Span, StepTime
+from jobrun.runtime.context.cancel import PASSES
+from jobrun.runtime.context.frame import Frame
 
 # So many runs of blocks get a bar of their own in a trace; further ones only count.
 SPANS = 20_000
@@ -164,7 +164,7 @@ class Meter:
         return instrumentation.block(body, begin, table.bind(time.perf_counter, "clock"))
 
     def has_room(self) -> bool:
-        """Reserve room in the profile meter for one time span; return whether there was any."""
+        """Reserve a place in the profile meter for one time span; return whether one was free."""
         self._room -= 1
         return self._room >= 0
 

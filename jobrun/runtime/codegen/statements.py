@@ -40,7 +40,7 @@ from jobrun.runtime.codegen.optimize.alias_analysis import (
     is_plain_view,
     may_join_lists,
 )
-from jobrun.runtime.frame.workspace import LEVELS
+from jobrun.runtime.context.frame import LEVELS
 
 _CHANGES: dict[str, Callable[..., object]] = {
     "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv,
@@ -346,7 +346,7 @@ def _has_slice(index: ast.expr) -> bool:
 
 
 def _multiplies(expr: Expr) -> bool:
-    """Return whether a generated statement may double an integer's bits, as ``n * m`` does."""
+    """Return whether a generated statement may double an integer's bits, so must check its size."""
     return any(
         isinstance(one, Binary)
         and (

@@ -18,8 +18,7 @@ from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
 from jobrun.graph.types import Scope, Task, TaskGroup
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames, collect_expression_usage, collect_usage
-from jobrun.runtime.errors import explain_at
-from jobrun.runtime.frame.bounded_queue import (
+from jobrun.runtime.context.bounded_queue import (
     BoundedQueue,
     FifoQueue,
     OrderedQueue,
@@ -27,9 +26,9 @@ from jobrun.runtime.frame.bounded_queue import (
     SpscQueue,
     Values,
 )
-from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Frame, GroupRun, Waited
-from jobrun.runtime.frame.workspace import LEVELS, Blobs
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.context.frame import LEVELS, Blobs, Frame, GroupRun, Waited
+from jobrun.runtime.errors import explain_at
 from jobrun.runtime.records.record_loop import Numbered, Read, Record, Write
 from jobrun.values.blob_kinds import PLAIN_KINDS, Value, describe
 from jobrun.values.container_flattening import is_tree
@@ -97,7 +96,7 @@ def plan_queues(group: TaskGroup) -> tuple[QueuePlan, ...]:
 
 
 def _queues_of(task: Task) -> list[Queue]:
-    """List the queues of which a task has endpoints: written ones, then the one it reads."""
+    """List the queues at a task's endpoints: those that it writes, then the one that it reads."""
     found = [one.queue for one in task.write]
     return [*found, task.read.queue] if isinstance(task.read, ReadQueue) else found
 
@@ -150,7 +149,7 @@ class QueueSource:
         self._batch = read.queue.batch
 
     def begin(self, frame: Frame) -> None:
-        """Prepare nothing: a queue is ready to be read."""
+        """Do nothing to begin: a queue's reading endpoint is always ready."""
 
     def connect(self, frame: Frame) -> Read:
         """Return the function that takes records, or batches, at the reading end of a queue.
@@ -259,7 +258,7 @@ class QueueSink:
 
 
 def _sent(part: tuple[Blobs, str, bool]) -> Value:
-    """Take a value that a queue's reader gets from its workspace: itself, or a copy."""
+    """Return a value as a queue's reader gets it: the workspace's own, or a copy."""
     space, name, is_given = part
     value = space[name]
     if is_given and type(value) is _ARRAY and value.base is None:

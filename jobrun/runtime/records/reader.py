@@ -14,9 +14,9 @@ from jobrun.core.events import Noted
 from jobrun.graph.readers import Reader, ReadRecords, ZipSource, readers_in
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.errors import explain_at
-from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Frame
 from jobrun.runtime.records.cursor import Cursor, ZipCursor
 from jobrun.runtime.records.open_sources import OpenSource
 from jobrun.runtime.records.reader_position import Position, decode_positions, encode_positions
@@ -70,7 +70,7 @@ class ReaderPlan:
         return (0, 1) if reader.shard == "none" else self.share(at)
 
     def _limit(self, reader: Reader, at: int) -> int | None:
-        """Divide the record limit of a task's reader equally, so that speed does not decide."""
+        """Return how many records a share of a task's reader may give: its part of ``limit``."""
         if reader.limit is None:
             return None
         return reader.limit // self.shares + (at < reader.limit % self.shares)
@@ -106,7 +106,7 @@ class ReaderSource:
         return tuple(one.place for one in leaves)
 
     def enter(self, records: int, gone: tuple[tuple[int, int], ...]) -> None:
-        """Resume a task's reader after so many records of its run; call before ``begin``."""
+        """Resume a task's reader after a number of records of its run; call before ``begin``."""
         self._records, self._gone = records, gone
 
     def begin(self, frame: Frame) -> None:

@@ -22,10 +22,9 @@ from jobrun.graph.types import Task
 from jobrun.runtime.codegen.compiler import Block
 from jobrun.runtime.codegen.control_flow import StopBlock
 from jobrun.runtime.codegen.liveness import BlockNames
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.context.frame import LEVELS, Frame
 from jobrun.runtime.errors import gate_of, raise_explained, run_block
-from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Frame
-from jobrun.runtime.frame.workspace import LEVELS
 from jobrun.values.blob_kinds import Value
 
 
@@ -204,7 +203,7 @@ def _run_all(
     read: Read,
     write: Write | None,
 ) -> None:
-    """Run the task's steps for each record; what is the same for all is looked up before.
+    """Run the task's steps for each record; look up beforehand what all records share.
 
     Records may be small and many: what ``run_block`` does is written out here.
     """

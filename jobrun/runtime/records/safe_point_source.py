@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Frame, GroupRun
-from jobrun.runtime.frame.safe_point import SafePoint, SafePointHooks
-from jobrun.runtime.frame.workspace import Blobs
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.context.frame import Blobs, Frame, GroupRun
+from jobrun.runtime.context.safe_point import SafePoint, SafePointHooks
 from jobrun.runtime.records.record_loop import Numbered, Read, Streams
 from jobrun.values.blob_kinds import is_object
 from jobrun.values.copies import boundary_form, detach
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def is_resumed_midway(run: GroupRun) -> bool:
-    """Return whether a run begins at a safe point between two records of its source."""
+    """Return whether a group run resumes at a safe point, between two records of its source."""
     return run.points is not None and run.points.entry is not None
 
 

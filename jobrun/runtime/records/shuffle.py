@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jobrun.runtime.frame.rng import StreamKey, make_stream
+from jobrun.runtime.context.rng import StreamKey, make_stream
 
 Array = np.ndarray[Any, Any]
 
@@ -52,7 +52,7 @@ class _Drawn:
         self._order = order
 
     def rows(self, start: int, stop: int) -> Array:
-        """Return the rows at these places of the shuffled order, which is in memory."""
+        """Return the rows at these places of a shuffled order that is in memory."""
         return self._order[start:stop]
 
 

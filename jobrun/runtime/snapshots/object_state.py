@@ -17,8 +17,7 @@ from jobrun.values.blob_kinds import Value, is_object, may_be_compound
 from jobrun.values.change_detection import ChangeDetector
 from jobrun.values.compare import find_difference
 from jobrun.values.copies import detach_state
-from jobrun.values.objects import ObjectState, class_name, put_state
-from jobrun.values.torch_modules import GRADIENTS
+from jobrun.values.objects import GRADIENTS, ObjectState, class_name, put_state
 
 _MEND = (
     "construct it as it was when it was saved; or fork the run, and name the blobs to take: --blobs"
@@ -32,7 +31,7 @@ def collect_state(
     origins: Iterable[tuple[str, str]] = (),
     detector: ChangeDetector | None = None,
 ) -> tuple[dict[str, Value], frozenset[str]]:
-    """Collect a node's values for a save: states of Python objects, flat containers.
+    """Collect what a save stores of a node's blobs: of a Python object its state, flattened.
 
     Shares memory with the blobs, and with what is in the objects.
 

@@ -14,19 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.core.errors import TaskFailedError
+from jobrun.core.captured_output import PrintedLines, collect
+from jobrun.core.errors import Origin, TaskFailedError
 from jobrun.core.events import Logged, Noted
-from jobrun.core.origin import Origin
-from jobrun.core.printed_output import PrintedLines, collect
 from jobrun.graph.expression_text import render_expr
 from jobrun.graph.expressions import Expr, Name
 from jobrun.graph.steps import CallPython
 from jobrun.graph.types import Scope
 from jobrun.runtime.codegen.liveness import BlockNames
-from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Frame
-from jobrun.runtime.frame.workspace import LEVELS, display_name
-from jobrun.runtime.snapshots.kept_values import Parts, find_kept, is_watched
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.context.frame import LEVELS, Frame, display_name
+from jobrun.runtime.snapshots.values_kept_by_code import Parts, find_kept, is_watched
 from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.atomic_counter import Counter
@@ -341,7 +339,7 @@ class _Call:
     def _explain_error(
         self, error: TaskFailedError, values: Mapping[str, Value]
     ) -> TaskFailedError:
-        """Explain why a ``call`` failed; if numpy refused a write, with the mend."""
+        """Explain why a ``call`` failed, and how to mend it if numpy refused a write."""
         if not isinstance(error.__cause__, ValueError) or "read-only" not in str(error.__cause__):
             return error
         names = [name for name, _ in self._step.arguments if name not in self._blobs]
@@ -374,7 +372,7 @@ class _Call:
         return [result] if len(outputs) == 1 else _parts(self._step.target, result, outputs)
 
     def _store(self, frame: Frame, parts: list[Any], kept: list[tuple[str, str, Parts]]) -> None:
-        """Bind a call's results to blobs; ``parts`` is emptied, so that no reference is left."""
+        """Bind a call's results to blobs; empty ``parts``, so that no reference is left."""
         outputs = self._step.outputs
         parts.reverse()
         note_gaps = self._gap_notes.to(frame)
@@ -419,7 +417,7 @@ class GapNotes:
 
 
 def printed_lines(frame: Frame, path: str, now: Frame | None = None) -> PrintedLines:
-    """Create what collects the lines that a user's code prints, for the log of a task.
+    """Create the collector of lines that a ``call`` prints, for the log of a task.
 
     Args:
         frame: The task's.
@@ -528,7 +526,7 @@ def _parts(target: str, result: Any, outputs: tuple[str, ...]) -> list[Any]:
 
 
 def _own_value(value: Any, blob: str, note_gaps: Callable[[str], None], kept: Parts) -> Value:
-    """Return the result of a ``call`` as the blob's own value, copied if anything else has it.
+    """Return the result of a ``call`` as the blob's own value, copied if other code refers to it.
 
     What something else has of it is added to ``kept``.
     """

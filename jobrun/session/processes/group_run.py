@@ -13,19 +13,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from queue import Empty, SimpleQueue
 
-from jobrun.core.errors import Fault, JobrunError
+from jobrun.core.errors import Fault, JobrunError, Origin
 from jobrun.core.events import Event, TaskEnded, TaskLimited, TasksGivenUp
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 from jobrun.graph.types import OutputRef
-from jobrun.runtime.frame.bounded_queue import BoundedQueue
-from jobrun.runtime.frame.cancel import CancelScope
-from jobrun.runtime.frame.safe_point import SafePointHooks
+from jobrun.runtime.context.bounded_queue import BoundedQueue
+from jobrun.runtime.context.cancel import CancelScope
+from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.runtime.records.queue_endpoints import QueueKey
 from jobrun.session.base import Outputs
 from jobrun.session.errors import GroupCancelledError, NodeLostError, TasksStuckError, merge_errors
 from jobrun.session.threads.dispatcher import EXIT_GRACE_S
-from jobrun.session.wire.partition import PartitionedGroup
+from jobrun.session.wire.partition_group import PartitionedGroup
 from jobrun.session.wire.rpc import Outcome
 from jobrun.values.blob_kinds import Value
 
@@ -69,7 +68,7 @@ class RemoteGroupRun:
             self._inbox.put((node, event))
 
     def receive_outcome(self, node: str, outcome: Outcome | None) -> None:
-        """Record the outcome of a node's part of the run; None: it is failing. Any thread."""
+        """Record the outcome of a node's part of the group run, None if it fails. Any thread."""
         self._inbox.put((node, outcome))
 
     def request_stop(self) -> None:

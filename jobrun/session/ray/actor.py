@@ -25,20 +25,19 @@ from typing import Any
 import numpy as np
 from ray.exceptions import RayError
 
+from jobrun.core.captured_output import STREAMS
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import TaskLimited
-from jobrun.core.printed_output import STREAMS
-from jobrun.runtime.frame.cancel import CancelScope
+from jobrun.runtime.context.cancel import CancelScope
 from jobrun.session.processes.worker import Worker
 from jobrun.session.ray.code_upload import make_importable
-from jobrun.session.wire.codec import decode, encode
+from jobrun.session.wire.codec import WIRE_TYPES, decode, encode
 from jobrun.session.wire.rpc import Reply
 from jobrun.session.wire.serialized_errors import (
     SerializedError,
     deserialize_error,
     serialize_error,
 )
-from jobrun.session.wire.wire_types import WIRE_TYPES
 from jobrun.session.wire.worker_handle import ReadOwnBlob, RequestConnection
 from jobrun.values.blob_kinds import Value
 from jobrun.version import __version__
@@ -77,7 +76,7 @@ class ActorChannel:
         self._change = threading.Condition()
 
     def send(self, *message: Any) -> None:
-        """Queue a message of this actor until the master polls for it; block if too many wait."""
+        """Queue a message of this actor until the master polls for it; block if it is full."""
         # Copied: the master takes it later, and the task may change it meanwhile.
         frame = encode_frame(message, copied=True)
         with self._change:
@@ -210,7 +209,7 @@ class NodeActor:
     """The Ray actor of one node."""
 
     def begin(self, start: Mapping[str, Any]) -> dict[str, Any]:
-        """Set up the actor's process and start its worker; which node it is comes by message.
+        """Set up the actor's process and start its worker, which learns its node by message.
 
         Args:
             start: ``version`` of the package; ``environment`` of the master; its ``paths`` of

@@ -9,10 +9,10 @@ from queue import Empty
 
 from jobrun.core.errors import JobrunError
 from jobrun.core.events import TasksGivenUp
-from jobrun.runtime.frame.frame import GroupRun
+from jobrun.runtime.context.frame import GroupRun
 from jobrun.runtime.task_limits import render_stacks
 from jobrun.session.errors import TasksStuckError, merge_errors
-from jobrun.session.threads.external_deps import ExternalDeps
+from jobrun.session.threads.cross_node_dependencies import ExternalDeps
 from jobrun.session.threads.thread_pool import ThreadPool
 from jobrun.session.threads.work_items import WorkItem, find_ready, iter_released
 
@@ -66,7 +66,7 @@ class Dispatcher:
         return [later for item in over for later in iter_released(item)]
 
     def _wait(self) -> list[WorkItem]:
-        """Wait until a dispatched work item has ended; return the items ready by it."""
+        """Wait until a dispatched work item has ended; return the items that it made ready."""
         while not self._run.body.cancelled:
             item = self._completions.get()
             if item is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import field
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.runtime.frame.workspace import Blobs
+from jobrun.runtime.context.frame import Blobs
 from jobrun.runtime.snapshots.object_state import copy_object_state, restore_object_state
 from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.copies import detach
@@ -31,7 +31,7 @@ class WorkspaceSnapshot:
 
 
 def take_snapshot(workspaces: Workspaces, changed: Mapping[str, Set[str]]) -> WorkspaceSnapshot:
-    """Take a snapshot of workspaces to retry a group run from: copies of what may change.
+    """Copy what a group run may change in workspaces to a snapshot, to retry the run from it.
 
     With copies from the first run on, so that each run starts from values of the same form.
     Values that are only rebound are shared, since nothing changes them.

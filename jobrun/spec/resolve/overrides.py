@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from jobrun.core.errors import SpecError, UsageError
+from jobrun.core.errors import Origin, SpecError, UsageError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 from jobrun.core.text.names import did_you_mean
 from jobrun.spec.models.job import JobSpec
+from jobrun.spec.resolve.include import rebased
 from jobrun.spec.resolve.merge import long_form, replaced
-from jobrun.spec.resolve.rebase_paths import rebased
 from jobrun.spec.yaml.nodes import (
     Mapping,
     Node,
@@ -56,7 +55,7 @@ class Override:
 
 
 def parse_override(text: str, number: int) -> Override:
-    """Parse the ``path=value`` of a ``--set`` option; the value is YAML.
+    """Parse the override ``path=value`` of a ``--set`` option, whose value is YAML.
 
     Args:
         text: The option's argument.
@@ -123,7 +122,7 @@ def _parse_value(text: str, place: Place, path: Path) -> Node:
 
 
 def _moved(node: Node, place: Place) -> Node:
-    """Give all parts of an override's value one place: the command-line option ``--set``."""
+    """Give all parts of an override's value the same place, the option ``--set``."""
     if isinstance(node, Scalar):
         return node._replace(place=place)
     if isinstance(node, Sequence):

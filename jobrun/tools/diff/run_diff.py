@@ -7,8 +7,8 @@ from typing import Any
 
 from jobrun.core.errors import CheckpointError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.runner.identity.authored import is_from_python, load_recorded
 from jobrun.runner.identity.drift import Change, compare_mappings, compare_numerics, compare_specs
+from jobrun.runner.identity.recorded_job import is_from_python, load_recorded
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.spec.load import LoadedSpec
 from jobrun.tools.diff.checkpoint_diff import BlobDifference, compare_states
@@ -65,7 +65,7 @@ def compare_runs(first: Run, second: Run, epochs: tuple[str, str] = ("", "")) ->
 
 
 def compare_run_with_spec(run: Run, present: LoadedSpec) -> RunDifference:
-    """Compare a run with a spec as it is now: the spec that it was made from."""
+    """Compare a run with the present text of the spec that it was made from."""
     return RunDifference(spec=compare_specs(load_recorded(run), present))
 
 

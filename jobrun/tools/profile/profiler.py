@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from jobrun.graph.expressions import Binary, Call, Compare, Const, Draw, Expr, Name, Unary
-from jobrun.graph.step_traversal import walk
+from jobrun.graph.query import walk
 from jobrun.graph.steps import (
     Assign,
     Augment,
@@ -68,7 +68,7 @@ class Profiler:
         return meter
 
     def listen(self, event: Event) -> None:
-        """Listen to the run's events as its profiler: note groups, saves and the run's times."""
+        """Note groups, saves and times from the run's events, as its profiler."""
         now = time.perf_counter()
         match event:
             case RunStarted():
@@ -120,7 +120,7 @@ def as_document(table: Table, times: TimeUse | None = None) -> dict[str, Any]:
 
 
 def labels(job: Job) -> dict[str, str]:
-    """Return the profile's label of each step and operator: ``matmul``, ``+=``, ``call m:f``."""
+    """Return the profiler's labels of steps and operators: ``matmul``, ``+=``, ``call m:f``."""
     found: dict[str, str] = {}
     for group in job.groups:
         for steps in _blocks(group):

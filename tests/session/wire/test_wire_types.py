@@ -7,28 +7,26 @@ from typing import get_args, get_type_hints
 import pytest
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
-from jobrun.checkpoint.save_load_groups import Ticket
-from jobrun.core.errors import EnvironmentFaultError, Fault, TaskFailedError
+from jobrun.checkpoint.task_groups import Ticket
+from jobrun.core.errors import EnvironmentFaultError, Fault, Origin, TaskFailedError
 from jobrun.core.events import Event
-from jobrun.core.origin import Origin
 from jobrun.graph.effects.effect import DeclaredEffect
 from jobrun.graph.effects.log import Log
 from jobrun.graph.effects.sleep import Sleep
 from jobrun.graph.effects.table import DECLARED
 from jobrun.graph.expressions import Text
 from jobrun.graph.types import Node
-from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.safe_point import SafePoint
-from jobrun.runtime.frame.workspace import MissingBlobError
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.context.frame import MissingBlobError
+from jobrun.runtime.context.safe_point import SafePoint
 from jobrun.session.errors import GroupCancelledError, TasksStuckError
-from jobrun.session.wire.codec import decode, encode
-from jobrun.session.wire.partition import Partition
+from jobrun.session.wire.codec import WIRE_TYPES, decode, encode
+from jobrun.session.wire.partition_group import Partition
 from jobrun.session.wire.serialized_errors import (
     RemoteTracebackError,
     deserialize_error,
     serialize_error,
 )
-from jobrun.session.wire.wire_types import WIRE_TYPES
 
 
 def crossed(error):

@@ -29,9 +29,9 @@ from jobrun.graph.expressions import (
     Slice,
     Unary,
 )
-from jobrun.ops.implementation import implementation
+from jobrun.ops.load_implementation import implementation
 from jobrun.runtime.codegen.optimize.alias_analysis import is_fresh
-from jobrun.runtime.codegen.optimize.fusion import elementwise
+from jobrun.runtime.codegen.optimize.fusable_chains import elementwise
 
 FLOAT64 = np.dtype(np.float64)
 _BINARY: dict[str, np.ufunc] = {
@@ -121,7 +121,7 @@ def _beside_a_number(expr: Expr) -> ReuseChain | None:
 
 
 def _link(expr: Expr) -> tuple[ReuseStep, Expr] | None:
-    """Return an operator that can write into the buffer of its operand, and that; or None."""
+    """Return an operator that can write into its operand's buffer, with that operand; or None."""
     match expr:
         case Unary(operator="-", operand=operand):
             return ReuseStep(expr, np.negative), operand

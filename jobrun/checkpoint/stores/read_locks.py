@@ -1,0 +1,109 @@
+"""Hold an epoch against deletion while it is read, and delete only epochs without readers.
+
+A lock of the kernel on the epoch's manifest, shared by readers, exclusive to the one who deletes.
+It ends with the process that holds it. A file system without locks holds nothing: there a reader
+of a live run meets an epoch that goes away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+
+from jobrun.checkpoint.store import EpochHold
+from jobrun.checkpoint.stores import manifest as manifests
+from jobrun.core.errors import CheckpointError
+from jobrun.core.files.file_lock import try_lock
+
+_TRIES, _PAUSE_S = 200, 0.001
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# NFS gives an exclusive lock only to a descriptor that may write.
+_CHANGE = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def hold_epoch(directory: str) -> EpochHold | None:
+    """Take a read lock on an epoch in a directory; None when it is missing or being deleted."""
+    path = os.path.join(directory, manifests.NAME)  # noqa: PTH118 - for each epoch that goes
+    try:
+        descriptor = os.open(path, _READ)
+    except OSError:
+        # Without its manifest an epoch is damaged; there is nothing that could be held.
+        return EpochHold() if os.path.isdir(directory) else None  # noqa: PTH112
+    hold = EpochHold(descriptor)
+    try:
+        if not try_lock(descriptor, shared=True):
+            return None
+    except OSError:
+        return hold
+    # It may have been renamed between the two calls: then what is locked is going away.
+    return hold if _is_named(descriptor, path) else None
+
+
+def hold_chosen(
+    choose: Callable[[], int], hold: Callable[[int], EpochHold | None], where: str
+) -> tuple[int, EpochHold]:
+    """Choose an epoch and take a read lock on it; choose again if it was deleted just then.
+
+    Args:
+        choose: Returns an epoch that is there now, or raises.
+        hold: Holds it; None where it is gone.
+        where: The run, or the directory of its epochs, for the message.
+
+    Raises:
+        CheckpointError: E389, each one that was chosen went away.
+    """
+    for _ in retry_attempts():
+        epoch = choose()
+        held = hold(epoch)
+        if held is not None:
+            return epoch, held
+    raise epochs_deleted_error(where)
+
+
+def retry_attempts() -> Iterator[int]:
+    """Yield the numbers of the attempts to take a read lock on an epoch, pausing between them."""
+    for number in range(_TRIES):
+        if number:
+            time.sleep(_PAUSE_S)
+        yield number
+
+
+def epochs_deleted_error(where: str) -> CheckpointError:
+    """Build the error for a run that deletes epochs before readers can take their read locks."""
+    return CheckpointError.of(
+        "E389",
+        f"{where}: each of {_TRIES} epochs that were chosen was deleted before it could be held",
+        "let the run keep more of them (checkpoint: {keep: {last: 10}}), or wait for its end",
+    )
+
+
+@contextlib.contextmanager
+def exclude_readers(directory: str) -> Iterator[bool]:
+    """Refuse read locks on an epoch that is deleted; yield False when a reader has one."""
+    path = os.path.join(directory, manifests.NAME)  # noqa: PTH118
+    try:
+        descriptor = os.open(path, _CHANGE)
+    except OSError:
+        yield True
+        return
+    try:
+        yield _lock_unless_held(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lock_unless_held(descriptor: int) -> bool:
+    try:
+        return try_lock(descriptor)
+    except OSError:
+        return True
+
+
+def _is_named(descriptor: int, path: str) -> bool:
+    try:
+        found = os.stat(path, follow_symlinks=False)  # noqa: PTH116
+    except OSError:
+        return False
+    return os.path.samestat(os.fstat(descriptor), found)

@@ -1,0 +1,230 @@
+"""Plan the saving and loading of checkpoints as task groups: which tasks on which nodes.
+
+A session runs them as it runs any group, so a node's file is written and read where the
+node lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import TypedDict
+
+from jobrun.checkpoint.store import Manifest, StoredFile
+from jobrun.core.errors import CheckpointError
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.names import did_you_mean
+from jobrun.graph.expressions import Name
+from jobrun.graph.query import makers
+from jobrun.graph.steps import (
+    AdoptState,
+    CallPython,
+    LoadState,
+    SaveState,
+)
+from jobrun.graph.traversal import find_parts
+from jobrun.graph.types import Job, Output, Scope, Scopes, Task, TaskGroup
+
+# A slash: no task of a spec can have such a name.
+SAVE_TASK = "checkpoint/save"
+LOAD_TASK = "checkpoint/load"
+ADOPT_TASK = "checkpoint/adopt"
+FILE_OUTPUT = "file"
+TICKET_OUTPUT = "ticket"
+NAMES_OUTPUT = "names"
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A reference to a node's state as it was when a save began; the session has the state.
+
+    Attributes:
+        node: Whose state.
+        epoch: After which epoch.
+        number: No two tickets of a session have the same.
+        size_bytes: How much memory the state takes.
+    """
+
+    node: str
+    epoch: int
+    number: int
+    size_bytes: int = 0
+
+
+def file_name(node: str) -> str:
+    """Return the name of the file that a save group writes for a node in an epoch's directory."""
+    return f"{node}.h5"
+
+
+def checkpointed_blobs(job: Job) -> dict[str, tuple[str, ...]]:
+    """Return the names of the blobs that each save group writes, sorted, by node.
+
+    That is fixed when the job is compiled: nothing that runs can add to it. Which of the blobs
+    that ``rebuild`` tasks make are objects, whose state is in it too, is known when they are made.
+    """
+    state = dict(job.state)
+    return {node: tuple(sorted(state.get(node, ()))) for node in job.checkpoint.nodes}
+
+
+def _origins(tasks: Sequence[Task], names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return for each blob of a save group the path of the step in init that makes it.
+
+    Args:
+        tasks: Those of init on a node.
+        names: Of blobs of the node.
+    """
+    found = makers(tasks)
+    return tuple((name, found[name][0]) for name in names if name in found and found[name][0])
+
+
+def save_group(job: Job, run_id: str) -> TaskGroup:
+    """Build the task group that begins to save the state of all checkpointed nodes.
+
+    The output ``ticket`` of each task is the ``Ticket`` for what it holds, which the session
+    then writes (``Session.persist``).
+    """
+    constants = dict(job.constants)
+    making: dict[str, list[Task]] = {}
+    for task in job.init.tasks:
+        making.setdefault(task.node, []).append(task)
+    tasks = tuple(
+        Task(
+            name=SAVE_TASK,
+            node=node,
+            steps=(
+                SaveState(
+                    file=file_name(node),
+                    names=names,
+                    run_id=run_id,
+                    path=SAVE_TASK,
+                    compression=job.checkpoint.compression,
+                    origins=_origins(making.get(node, ()), (*names, *constants.get(node, ()))),
+                    objects=constants.get(node, ()),
+                ),
+            ),
+            path=SAVE_TASK,
+            **_outputs_only(TICKET_OUTPUT),
+        )
+        for node, names in checkpointed_blobs(job).items()
+    )
+    return TaskGroup(name="checkpoint", tasks=tasks)
+
+
+def load_group(job: Job, manifest: Manifest, directory: str) -> TaskGroup:
+    """Build the task group that loads the state of all checkpointed nodes from an epoch.
+
+    Files of nodes that the job does not checkpoint stay unread. The output ``file`` of each
+    task is the ``StoredFile`` it has read, with the seconds that took.
+
+    Raises:
+        CheckpointError: The epoch has no file of a node.
+    """
+    files = {file.node: file for file in manifest.files}
+    blobs = checkpointed_blobs(job)
+    for node in blobs:
+        if node not in files:
+            raise CheckpointError.of(
+                "E307",
+                f"epoch {manifest.epoch} has no file of node '{node}'",
+                did_you_mean(node, files),
+            )
+    constants = dict(job.constants)
+    calls = find_parts(job.groups, CallPython)
+    callables = tuple(dict.fromkeys((call.target, call.folder) for call in calls))
+    tasks = tuple(
+        Task(
+            name=LOAD_TASK,
+            node=node,
+            steps=(
+                replace(
+                    _load_step(manifest, directory, files[node], names),
+                    objects=constants.get(node, ()),
+                    callables=callables,
+                ),
+            ),
+            path=LOAD_TASK,
+            **_outputs_only(FILE_OUTPUT),
+        )
+        for node, names in blobs.items()
+    )
+    return TaskGroup(name="checkpoint", tasks=tasks, workspace="global")
+
+
+def partial_group(
+    manifest: Manifest, directory: str, wanted: Mapping[str, tuple[str, ...]]
+) -> TaskGroup:
+    """Build the task group that loads some blobs of some nodes; missing ones are left out.
+
+    All nodes read into the group run's workspace first. Only when all of them have ended do
+    the blobs go into the nodes' own: a file that is missing or damaged changes nothing
+    anywhere. The outputs ``file`` and ``names`` of each reading task say what was read.
+
+    Args:
+        manifest: Of the epoch.
+        directory: Where its files are.
+        wanted: Names of blobs by node; each node has a file in the manifest.
+    """
+    files = {file.node: file for file in manifest.files}
+    reading = tuple(
+        Task(
+            name=LOAD_TASK,
+            node=node,
+            steps=(_load_step(manifest, directory, files[node], names, partial=True),),
+            path=LOAD_TASK,
+            **_outputs_only(FILE_OUTPUT, NAMES_OUTPUT),
+        )
+        for node, names in wanted.items()
+    )
+    adopting = tuple(
+        Task(
+            name=ADOPT_TASK,
+            node=node,
+            steps=(AdoptState(names, path=ADOPT_TASK),),
+            # On all their nodes, which is what makes the whole of it one step.
+            needs=(LOAD_TASK,),
+            path=ADOPT_TASK,
+        )
+        for node, names in wanted.items()
+    )
+    return TaskGroup(name="checkpoint", tasks=(*reading, *adopting))
+
+
+def parse_address(name: str, nodes: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Parse which blob a task of a load group loads: ``node.w`` on one node, ``w`` on all nodes."""
+    node, dot, blob = name.partition(".")
+    if dot and node in nodes:
+        return blob, (node,)
+    return name, tuple(nodes)
+
+
+def _load_step(
+    manifest: Manifest,
+    directory: str,
+    file: StoredFile,
+    names: tuple[str, ...],
+    *,
+    partial: bool = False,
+) -> LoadState:
+    return LoadState(
+        file=str(PurePath(directory, file.name)),
+        names=names,
+        epoch=manifest.epoch,
+        run_id=manifest.run_id,
+        digest=file.digest,
+        partial=partial,
+        path=LOAD_TASK,
+    )
+
+
+class _OutputsOnly(TypedDict):
+    outputs: tuple[Output, ...]
+    scopes: Scopes
+
+
+def _outputs_only(*names: str) -> _OutputsOnly:
+    """Return the ``outputs`` and ``scopes`` of a save or load task that binds no blob."""
+    return {
+        "outputs": tuple(Output(name, Name(name)) for name in names),
+        "scopes": tuple((name, Scope.TASK) for name in names),
+    }

@@ -1,0 +1,65 @@
+"""Define the draft of the records that a task reads and writes, with places for messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from jobrun.compile.faults import Place
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.effects.effect import NOWHERE
+from jobrun.graph.expressions import Call, Compare, Const, Expr, Index, NodeBlob, Sequence, Slice
+from jobrun.graph.readers import POSITION, Reader, ReadQueue, ReadRecords, WriteQueue
+
+_NO_PLACE = Place("", NOWHERE)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records for which a task's steps run, and those that each run sends.
+
+    Attributes:
+        read: The source of the records; None: the steps run once, or it is not known.
+        read_at: The place of ``read``.
+        write: What is sent, in the order of sending.
+        write_at: The place of each.
+        sent_at: The places of the names in each, by queue and name, where known.
+        is_loop: The steps run once for each record.
+    """
+
+    read: ReadRecords | ReadQueue | None = None
+    read_at: Place = _NO_PLACE
+    write: tuple[WriteQueue, ...] = ()
+    write_at: tuple[Place, ...] = ()
+    sent_at: Mapping[tuple[str, str], Place] = field(default_factory=dict)
+    is_loop: bool = False
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names that each record binds, by the draft of the records that a task reads."""
+        match self.read:
+            case ReadRecords(reader=reader):
+                return tuple(field.name for field in reader.fields)
+            case ReadQueue(names=names):
+                return names
+            case None:
+                return ()
+
+    @property
+    def are_unknown(self) -> bool:
+        """Whether a task's records bind unknown names, as their reader or queue has a fault."""
+        return self.is_loop and not self.fields
+
+    def names(self) -> set[str]:
+        """Return all names in a task's records: those bound from them, and those sent in them."""
+        return {*self.fields, *(name for one in self.write for name in one.names)}
+
+
+NO_RECORDS = Records()
+
+
+def has_finished(node: str, reader: Reader) -> Expr:
+    """Build the expression, for drafted records, that a task's reader is finished on a node."""
+    column = Sequence((Slice(), Const(POSITION.index("finished"))))
+    flags = Index(NodeBlob(node, reader.position), column)
+    return Call("all", (Compare(flags, ("!=",), (Const(0),)),))

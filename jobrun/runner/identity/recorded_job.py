@@ -1,0 +1,325 @@
+"""Record, reload and compare the authored job of a run: a spec, or a job built in Python.
+
+The one place that knows the difference; for everyone else it is something with a folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import assert_never
+
+from jobrun.compile.job import complete
+from jobrun.core.errors import CheckpointError, DriftError, Fault, SpecError, UsageError
+from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.text.job import render_job
+from jobrun.graph.types import Job
+from jobrun.runner.identity.drift import Change, Kind, compare_specs
+from jobrun.runner.rundir.run_directories import Run
+from jobrun.runner.rundir.run_json import Param
+from jobrun.runner.rundir.spec_folder import (
+    PLAN_NAME,
+    RESOLVED_NAME,
+    bytes_digest,
+    compile_recorded,
+    install_spec,
+    is_as_recorded,
+    load_recorded_spec,
+    plan_text,
+    stage_spec,
+)
+from jobrun.spec.dump import spec_digest
+from jobrun.spec.load import HIDDEN, LoadedSpec
+
+GRAPH_NAME = "graph.txt"
+_NEXT_GRAPH_NAME = "graph.next.txt"
+_PARAM = (float, int, bool, str)
+_UNUSABLE = frozenset({"E375", "E440", "E441"})
+
+# First words of the lines of a rendered job that are about when a run ends, what becomes of a
+# failure, what is kept and reported, and where it runs; never about a bit of the state.
+_SAFE_WORDS = frozenset(
+    {
+        "stop",
+        "metric",
+        "fail_if",
+        "expect",
+        "deadline",
+        "checkpoint",
+        "limits",
+        "place",
+        "layout",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PythonJob:
+    """A completed job that was built in Python, without a spec.
+
+    Attributes:
+        job: As completed.
+        folder: Where relative paths start, absolute.
+    """
+
+    job: Job
+    folder: str
+    environment_digests: Mapping[str, str] = field(default_factory=dict)
+
+
+Authored = LoadedSpec | PythonJob
+
+
+def digest_authored(authored: Authored) -> str:
+    """Return the ``sha256:…`` digest of an authored job: of a resolved spec or a Python job."""
+    if isinstance(authored, LoadedSpec):
+        return spec_digest(authored)
+    return f"sha256:{hashlib.sha256(render_job(authored.job).encode()).hexdigest()}"
+
+
+def recordable_params(authored: Authored) -> dict[str, Param]:
+    """Return the values of an authored job's params as ``run.json`` may hold them."""
+    match authored:
+        case LoadedSpec():
+            return authored.recordable_params
+        case PythonJob():
+            pairs = authored.job.params
+            return {name: x if isinstance(x, _PARAM) else repr(x) for name, x in pairs}
+        case _:
+            assert_never(authored)
+
+
+def compile_authored(authored: Authored) -> Job:
+    """Compile the authored job of a run, whether a spec or one built in Python, to a checked job.
+
+    Raises:
+        SpecError: It does not compile.
+    """
+    match authored:
+        case LoadedSpec():
+            return compile_recorded(authored)
+        case PythonJob():
+            return complete(authored.job).job
+        case _:
+            assert_never(authored)
+
+
+def stage_authored(run: Path, authored: Authored, job: Job) -> str:
+    """Record an authored job, a spec or a Python job, for a run: stage its files in ``spec/``.
+
+    ``install_authored`` puts it in place.
+
+    Returns:
+        What ``run.json`` says of it as ``resolved_digest``.
+
+    Raises:
+        EnvironmentFaultError: A file cannot be written.
+    """
+    if isinstance(authored, LoadedSpec):
+        return stage_spec(run, authored, job)
+    folder = run / "spec"
+    with disk_faults("E354", f"write {folder}"):
+        current = folder / GRAPH_NAME
+        if current.is_file():
+            number = len(list(folder.glob("graph-*.txt"))) + 1
+            write_file(folder / f"graph-{number}.txt", read_regular(current), private=True)
+        write_file(folder / PLAN_NAME, plan_text(job).encode())
+        write_file(folder / _NEXT_GRAPH_NAME, render_job(job).encode(), private=True)
+    return ""
+
+
+def install_authored(run: Path, authored: Authored) -> None:
+    """Replace the recorded job of a run by the authored one that ``stage_authored`` wrote.
+
+    Raises:
+        EnvironmentFaultError: A file cannot be renamed.
+    """
+    if isinstance(authored, LoadedSpec):
+        install_spec(run)
+        return
+    folder = run / "spec"
+    with disk_faults("E354", f"write {folder}"):
+        (folder / _NEXT_GRAPH_NAME).replace(folder / GRAPH_NAME)
+        sync_directory(folder)
+
+
+def require_secrets(present: Authored) -> None:
+    """Refuse to run an authored job whose secret params, which no file holds, have no values.
+
+    Raises:
+        SpecError: E448, one is missing.
+    """
+    if isinstance(present, LoadedSpec) and present.missing_secrets:
+        words = " ".join(f"--set params.{name}=VALUE" for name in present.missing_secrets)
+        raise SpecError(
+            *(
+                Fault(
+                    "E448",
+                    f"the secret param '{name}' has no value, and none is recorded",
+                    f"give it again: {words}",
+                    present.source.at(("params", name)),
+                    f"params.{name}",
+                )
+                for name in present.missing_secrets
+            )
+        )
+
+
+def hide_secrets(words: Iterable[str], present: Authored) -> tuple[str, ...]:
+    """Hide, in a command's words, the values of the secret params of an authored job."""
+    found = tuple(words)
+    for name in present.secrets if isinstance(present, LoadedSpec) else ():
+        pattern = re.compile(rf"(params\b.*?\b{re.escape(name)}\b[^=]*=?).*", re.DOTALL)
+        found = tuple(pattern.sub(rf"\g<1>{HIDDEN}", word) for word in found)
+    return found
+
+
+def needs_recording(run: Run, present: Authored) -> bool:
+    """Return whether an authored job differs from the recorded one in the run's ``spec/``."""
+    if digest_authored(present) != run.record.spec_digest:
+        return True
+    return isinstance(present, LoadedSpec) and not is_as_recorded(run)
+
+
+def check_record(present: Authored, run: Run | None = None) -> tuple[Fault, ...]:
+    """Check the authored job against its record; warn of changed files (W185) or record (W186)."""
+    if not isinstance(present, LoadedSpec):
+        return ()
+    notes = tuple(fault for fault in present.warnings if fault.code == "W185")
+    if run and run.record.resolved_digest and not is_as_recorded(run):
+        message = f"spec/{RESOLVED_NAME} is not what this run recorded; the given spec is used"
+        mend = "it is written again; the file that was there is kept as resolved-N.yaml"
+        notes += (Fault("W186", message, mend, severity="warning"),)
+    return notes
+
+
+def is_from_python(run: Run) -> bool:
+    """Return whether the run's recorded job was built in Python, not authored as a spec."""
+    folder = run.path / "spec"
+    return (folder / GRAPH_NAME).is_file() and not (folder / RESOLVED_NAME).is_file()
+
+
+def load_recorded(run: Run) -> LoadedSpec:
+    """Load the recorded job that a run last ran, if it is a spec; refuse one built in Python.
+
+    Raises:
+        UsageError: E376, it was made in Python.
+        CheckpointError: It is not there.
+        SpecError: An environment variable that it needs is not set.
+    """
+    require_spec(run)
+    return load_recorded_spec(run)
+
+
+def require_spec(run: Run) -> None:
+    """Refuse an authored job that was built in Python where a spec is required.
+
+    Raises:
+        UsageError: E376, the run was made in Python.
+    """
+    if is_from_python(run):
+        raise UsageError.of(
+            "E376",
+            f"run {run.name} was started from Python, so there is no spec to continue with",
+            f"resume or fork it from Python, with the job: jobrun.resume({str(run.path)!r}, job)",
+        )
+
+
+def find_changes_since(run: Run, present: Authored) -> tuple[Change, ...]:
+    """Find how an authored job differs from the recorded job, which the run last ran.
+
+    Raises:
+        UsageError: The run was made from a spec and the present job was not, or the other way.
+        CheckpointError: The record is not there.
+    """
+    match present:
+        case LoadedSpec():
+            return _spec_changes(run, present)
+        case PythonJob():
+            return compare_graphs(_recorded_graph(run), render_job(present.job))
+        case _:
+            assert_never(present)
+
+
+def compare_graphs(before: str, after: str) -> tuple[Change, ...]:
+    """Compare an authored Python job with the recorded one, by rendered graphs, line by line.
+
+    What ends a run, what is measured and what is kept may change; everything else is semantic.
+    """
+    old, new = before.splitlines(), after.splitlines()
+    changes = []
+    for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag != "equal":
+            lost, got = old[i:j], new[k:m]
+            place = _section(old, i) if lost else _section(new, k)
+            changes.append(Change(place, _kind([*lost, *got]), _lines(lost), _lines(got)))
+    return tuple(changes)
+
+
+def _spec_changes(run: Run, present: LoadedSpec) -> tuple[Change, ...]:
+    try:
+        return compare_specs(load_recorded(run), present)
+    except (CheckpointError, DriftError) as error:
+        if error.faults[0].code not in _UNUSABLE:
+            raise
+        # Field by field it cannot be said; the meaning as a whole is another.
+        before = f"{run.record.spec_digest[:19]} (spec/{RESOLVED_NAME} cannot be compared)"
+        return (Change("spec", "semantic", before, digest_authored(present)[:19]),)
+
+
+def _recorded_graph(run: Run) -> str:
+    path = run.path / "spec" / GRAPH_NAME
+    if is_from_python(run):
+        for one in (path, path.with_name(_NEXT_GRAPH_NAME)):
+            with contextlib.suppress(OSError):
+                if bytes_digest(read_regular(one)) == run.record.spec_digest:
+                    return read_regular(one).decode(errors="backslashreplace")
+        raise DriftError.of(
+            "E441",
+            f"{os.path.relpath(path)} is not the job that this run recorded: it was edited, or "
+            "damaged on the disk",
+            "resume with the job that was run, unchanged; or put graph.txt back from a copy of "
+            "the run",
+        )
+    if (path.parent / RESOLVED_NAME).is_file():
+        raise UsageError.of(
+            "E376",
+            f"run {run.name} was made from a spec, and not from a job built in Python",
+            "resume it with its spec: jobrun resume, or jobrun.resume(path)",
+        )
+    raise CheckpointError.of(
+        "E375", f"the run has no {path}", "put it back from a copy of the run, or start again"
+    )
+
+
+def _kind(lines: list[str]) -> Kind:
+    words = {line.split(" ", 1)[0] for line in lines}
+    if words <= _SAFE_WORDS:
+        return "safe"
+    return "numerics" if words == {"blas_threads"} else "semantic"
+
+
+def _section(lines: list[str], at: int) -> str:
+    """Return which task or group of an authored Python job a line of its rendered graph is in.
+
+    Such as ``graph.local/lloyd``.
+    """
+    for line in reversed(lines[: at + 1]):
+        words = line.split(";")[0].split(" [")[0].split()
+        if words and words[0] == "task":
+            return f"graph.{words[1]}"
+        if not line.startswith(" "):
+            return f"graph.{words[0] if words else ''}"
+    return "graph"
+
+
+def _lines(lines: list[str]) -> str:
+    text = "; ".join(line.strip() for line in lines)
+    return text if len(text) <= 120 else text[:117] + "…"

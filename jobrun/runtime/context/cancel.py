@@ -1,0 +1,100 @@
+"""Cancel the steps of a group run: a flag that they check, and a way to wake blocked ones.
+
+It stops nothing by force; steps see it at their next boundary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Wake = Callable[[], None]
+# How many passes of a loop go by before it looks whether its list was emptied, or is at its end.
+PASSES = 256
+
+
+class CancelledError(Exception):
+    """Raised at a step boundary once the scope is cancelled. Never leaves the session."""
+
+
+class CancelScope:
+    """The cancel scope that everything in one group run shares.
+
+    There is no lock: ``cancel`` may be called from a signal handler, which may interrupt
+    the very code that would hold it. Setting an attribute, and adding to and copying a
+    dictionary, are each one indivisible act of the interpreter.
+
+    Attributes:
+        cancelled: Plain attribute, since it is read at every step boundary.
+        at_once: Programs get no time to end in good order. Set before ``cancel``.
+        passes: What loops go through, an item for each pass; ``cancel`` empties it, which ends
+            them with the present pass at no cost to the others. Made when first asked for.
+    """
+
+    __slots__ = ("_lists", "_wakers", "at_once", "cancelled", "passes")
+    passes: list[None]
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self.at_once = False
+        # Of passes, under their name: none before a block loops.
+        self._lists: dict[str, list[None]] = {}
+        self._wakers: dict[object, Wake] = {}
+
+    def __getattr__(self, name: str) -> list[None]:
+        if name != "passes":
+            raise AttributeError(name)
+        # One act: all threads that loop have the same list.
+        passes = self._lists.setdefault(name, [None] * PASSES)
+        self.passes = passes
+        if self.cancelled:
+            passes.clear()
+        return passes
+
+    def cancel(self) -> None:
+        """Cancel the scope, so that all its steps end. Any thread, any number of times."""
+        self.cancelled = True
+        # After the flag: a loop that comes to the end of its list looks at the flag.
+        for passes in self._lists.copy().values():
+            passes.clear()
+        for wake in list(self._wakers.values()):
+            wake()
+
+    def check(self) -> None:
+        """Raise ``CancelledError``, at a step boundary, if the scope is cancelled.
+
+        Raises:
+            CancelledError: The scope was cancelled.
+        """
+        if self.cancelled:
+            raise CancelledError
+
+    def waking(self, wake: Wake) -> _Waking:
+        """Call ``wake`` when the scope is cancelled inside the block, or at once if it already was.
+
+        ``wake`` must not block, and must be safe in a signal handler (such as
+        ``SimpleQueue.put``); it may be called more than once.
+        """
+        return _Waking(self, wake)
+
+
+class _Waking:
+    """The context that ``CancelScope.waking`` returns; a generator would cost more at each run."""
+
+    __slots__ = ("_scope", "_wake")
+
+    def __init__(self, scope: CancelScope, wake: Wake) -> None:
+        self._scope = scope
+        self._wake = wake
+
+    def __enter__(self) -> None:
+        self._scope._wakers[self] = self._wake
+        # Checked after registering: a cancel just before it would wake no thread.
+        if self._scope.cancelled:
+            try:
+                self._wake()
+            except BaseException:
+                self.__exit__()
+                raise
+
+    def __exit__(self, *_: object) -> None:
+        del self._scope._wakers[self]

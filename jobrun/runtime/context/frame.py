@@ -1,0 +1,292 @@
+"""Define workspaces, and the view that a running block of steps has of them: its frame.
+
+A ``GroupRun`` is shared by all that runs in one group run; a ``Frame`` belongs to one block
+(task body, setup block, report, branch) and one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import field, replace
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Final, Literal, NoReturn
+
+import numpy as np
+
+from jobrun.core.errors import TaskFailedError
+from jobrun.core.events import Listener
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.types import Node, OutputRef, Scope
+from jobrun.runtime.context.bounded_queue import RecordQueue
+from jobrun.runtime.context.cancel import CancelScope
+from jobrun.runtime.context.child_processes import ChildReaper
+from jobrun.runtime.context.rng import StreamKey, make_stream
+from jobrun.runtime.context.safe_point import SafePointHooks
+from jobrun.runtime.snapshots.snapshot import Snapshot, Snapshots
+from jobrun.values.blob_kinds import Value
+
+# Copies of a blob of nodes' global workspaces, in the order of the nodes, as they are asked for.
+Fetch = Callable[[Sequence[str], str, CancelScope], Iterator[Value]]
+# While inside, the path here of a file of a committed epoch, of which the path is given.
+FetchFile = Callable[[str], AbstractContextManager[str]]
+# What a task waits for: records of a reader, another node, another task of its node.
+Waited = Literal["data", "nodes", "queue"]
+# Runs work in another thread, then calls done there; the thread counts as free before it.
+Start = Callable[[Callable[[], None], Callable[[], None]], None]
+
+# The one-letter names that generated code and frames use for the four workspaces.
+LEVELS: Final[dict[Scope, str]] = {
+    Scope.INSTANCE: "i",
+    Scope.TASK: "t",
+    Scope.GROUP: "g",
+    Scope.NODE: "n",
+}
+
+
+@dataclass(slots=True)
+class GroupRun:
+    """The state of one run of one group.
+
+    Attributes:
+        outputs: Outputs of earlier groups, and of the tasks of this one that have ended.
+        start: Runs work in another thread.
+        reaper: Ends programs that would outlive this process.
+        body: Cancelled by the first error or a stop request.
+        cleanup: The scope of exit blocks and last reports, which run after that too;
+            cancelled only when the time for them is over.
+        errors: What went wrong, in the order of its happening.
+        failed: For each error the task that declares ``retry`` and failed with it, or "".
+        interrupted: Something did not run to its end because the run was cancelled.
+        queues: The group's queues, by name and node; without a node where all nodes share one.
+        grace_s: How long tasks may take to their end once they were asked to.
+        task: In what ``apart`` gives: the task's name, if it declares ``retry``.
+        whole: In what ``apart`` gives: the run to which a failure matters.
+        savings: What the nodes hold for saves.
+        gates: By node, what blocks have to pass before they change a blob that is being saved.
+        points: What is done between two records of its only task; None for nothing.
+        fetch: Gives copies of what lives on other nodes, and here.
+        bring: Makes files of epochs readable here.
+        beside: As ``start``, raising ``RuntimeError`` when no processor is idle; None for never.
+        is_alone: Nothing else runs in any process, and no other thread reads a workspace meanwhile.
+        waits: By task and node what its threads waited for, and how many seconds; see
+            ``TaskWaited``.
+    """
+
+    group: str
+    epoch: int
+    seed: int
+    run_dir: str
+    folder: str
+    emit: Listener
+    outputs: dict[OutputRef, Value]
+    start: Start
+    reaper: ChildReaper
+    queues: Mapping[tuple[str, str], RecordQueue] = field(default_factory=dict)
+    body: CancelScope = field(default_factory=CancelScope)
+    cleanup: CancelScope = field(default_factory=CancelScope)
+    errors: list[BaseException] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    grace_s: float = 30.0
+    task: str = ""
+    parent: GroupRun | None = None
+    snapshots: Snapshots = field(default_factory=Snapshots)
+    gates: Mapping[str, Snapshot] = field(default_factory=dict)
+    points: SafePointHooks | None = None
+    fetch: Fetch = field(default=lambda nodes, name, _: _nowhere(nodes, name))
+    fetch_file: FetchFile = nullcontext
+    beside: Start | None = None
+    is_alone: bool = False
+    waits: dict[tuple[str, str], list[tuple[Waited, float]]] = field(default_factory=dict)
+
+    def fail(self, error: BaseException, task: str = "") -> None:
+        """Record an error in the group run, which frames share, and cancel the run's body."""
+        if not any(error is one for one in self.errors):
+            self.errors.append(error)
+            self.failed.append(task)
+        self.body.cancel()
+        if self.parent is not None:
+            self.parent.fail(error, self.task)
+
+    def note_wait(self, task: str, node: str, waited: Waited, seconds: float) -> None:
+        """Note how long the threads waited that run a task's frames. Any thread."""
+        if seconds:
+            self.waits.setdefault((task, node), []).append((waited, seconds))
+
+    def for_task(self, task: str, whole: GroupRun | None) -> GroupRun:
+        """Return the group run for the frames of one task, with a cancel scope of its own."""
+        return replace(
+            self,
+            body=CancelScope(),
+            errors=[],
+            failed=[],
+            interrupted=False,
+            task=task,
+            parent=whole,
+        )
+
+
+def _nowhere(nodes: Sequence[str], name: str) -> Iterator[Value]:
+    raise RuntimeError(f"this session cannot fetch '{name}' from {nodes}")
+
+
+class Frame:
+    """The view that one running block has; generated code reads its short attributes.
+
+    Attributes:
+        i: The instance's workspace; the task's where there is only one instance.
+        t: The task's.
+        g: The group run's on this node; the node's in a global group.
+        n: The node's.
+        place: Path of the block: key of its random stream.
+        streams: Streams in use, by place; shared by all blocks of one instance, so that a
+            block which runs again continues its stream.
+        loops: Pass numbers of the loops around, by their paths.
+        failed: Whether the body failed; for exit blocks.
+        results: What steps hand to the task's outputs besides blobs.
+        record: Number of the record at hand where any instance may get it: then its random
+            streams are its own; -1 elsewhere.
+    """
+
+    __slots__ = (
+        "cancel", "epoch", "failed", "g", "i", "instance", "instances", "loops", "n", "node",
+        "place", "record", "results", "run", "streams", "t", "task",
+    )  # fmt: skip
+
+    def __init__(
+        self, run: GroupRun, node: Node, task: str, workspaces: tuple[Blobs, Blobs, Blobs, Blobs]
+    ) -> None:
+        self.run = run
+        self.node = node
+        self.task = task
+        self.i, self.t, self.g, self.n = workspaces
+        self.epoch = run.epoch
+        self.instance = 0
+        self.instances = 1
+        self.cancel = run.body
+        self.place = ""
+        self.failed = False
+        self.loops: dict[str, int] = {}
+        self.streams: dict[str, np.random.Generator] = {}
+        self.results: dict[str, Value] = {}
+        self.record = -1
+
+    def at(self, place: str) -> Frame:
+        """Return the frame for another block of steps of the same task."""
+        other = Frame.__new__(Frame)
+        for name in Frame.__slots__:
+            setattr(other, name, getattr(self, name))
+        other.place = place
+        other.loops = dict(self.loops)
+        return other
+
+    def for_cleanup(self, place: str, *, failed: bool) -> Frame:
+        """Return the frame of a cleanup block, which runs whether or not the body failed."""
+        other = self.at(place)
+        other.cancel = self.run.cleanup
+        other.failed = failed
+        return other
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The random stream of the frame's block, created at its first use."""
+        generator = self.streams.get(self.place)
+        if generator is None:
+            by_record = self.record >= 0
+            key = StreamKey(
+                self.run.group,
+                self.epoch,
+                self.node.name,
+                self.task,
+                0 if by_record else self.instance,
+                f"{self.place}#{self.record}" if by_record else self.place,
+            )
+            generator = self.streams[self.place] = make_stream(self.run.seed, key)
+        return generator
+
+    @property
+    def node_name(self) -> str:
+        """The name of the node on which the frame's block runs."""
+        return self.node.name
+
+    @property
+    def emit(self) -> Listener:
+        """Send an event of the frame's block to the run's listeners."""
+        return self.run.emit
+
+    def wait(self, seconds: float) -> None:
+        """Wait for some seconds in a frame's block, or until the frame's scope is cancelled.
+
+        Raises:
+            CancelledError: The scope was cancelled.
+        """
+        woken: SimpleQueue[None] = SimpleQueue()
+        with self.cancel.waking(lambda: woken.put(None)), suppress(Empty):
+            woken.get(timeout=seconds)
+        self.cancel.check()
+
+    def take(self, workspace: Blobs, *names: str) -> None:
+        """Remove blobs through a frame from a workspace, unless other threads may read it."""
+        if self.run.is_alone:
+            for name in names:
+                workspace.pop(name, None)
+
+    def spare(self, workspace: Blobs, name: str) -> Value:
+        """Remove a blob through a frame to reuse its memory; None if other threads may read it."""
+        return workspace.pop(name, None) if self.run.is_alone else None
+
+    def resolve_folder(self, folder: str) -> str:
+        """Return, absolute, the folder in which a step of this frame finds its files."""
+        return str(Path(self.run.folder, folder)) if folder else self.run.folder
+
+    def output(self, ref: OutputRef) -> Value:
+        """Return the value of a task's output in the frame's group run.
+
+        Raises:
+            TaskFailedError: E218, when that task has not ended.
+        """
+        try:
+            return self.run.outputs[ref]
+        except KeyError:
+            raise TaskFailedError.of(
+                "E218",
+                f"the output '{ref}' does not exist yet",
+                f"add 'needs: [{ref.task}]', or read it in a later group",
+            ) from None
+
+
+class MissingBlobError(LookupError):
+    """A blob was read that no step has made. ``name`` is the blob's."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class Blobs(dict[str, Value]):
+    """The blobs of one workspace, by name.
+
+    Single reads and writes are indivisible, so tasks of one node may share a workspace.
+    """
+
+    __slots__ = ()
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise MissingBlobError(name)
+
+    def drop(self, name: str) -> None:
+        """Remove a blob from a workspace of the frame.
+
+        Raises:
+            MissingBlobError: There is none of that name.
+        """
+        if name not in self:
+            raise MissingBlobError(name)
+        del self[name]
+
+
+def display_name(name: str) -> str:
+    """Return a blob's name as the spec has it, from its name in a frame's workspace."""
+    return name.rpartition(":")[2]

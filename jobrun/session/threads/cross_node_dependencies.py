@@ -1,0 +1,151 @@
+"""Connect a node's tasks in a group run with the tasks on other nodes that they depend on.
+
+In a session whose nodes all live in one process there is no rest: then this is only the outputs
+of earlier groups. How messages travel is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from queue import SimpleQueue
+from typing import Protocol
+
+from jobrun.core.errors import JobrunError
+from jobrun.graph.types import OutputRef, Task
+from jobrun.runtime.context.bounded_queue import RecordQueue
+from jobrun.runtime.context.frame import Fetch, FetchFile, GroupRun
+from jobrun.runtime.records.queue_endpoints import QueuePlan
+from jobrun.session.threads.work_items import WorkItem
+from jobrun.values.blob_kinds import Value
+
+# The name of a task, and of the node that it is on.
+TaskOnNode = tuple[str, str]
+
+
+class RemoteNotifier(Protocol):
+    """Notifies other nodes of the local tasks, and opens the queues shared with them."""
+
+    def notify_task_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
+        """Notify the nodes for which a task is an external dependency that it has ended."""
+
+    def notify_failure(self) -> None:
+        """Notify nodes whose external dependencies are on this one that a task of it has failed.
+
+        Can be called from any thread.
+        """
+
+    def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue | None:
+        """Return the local end of a queue whose other end is an external dependency, or None."""
+
+
+class ExternalDeps:
+    """What the tasks of one node depend on at other nodes, and the reverse, in one group run.
+
+    Args:
+        outputs: Of earlier groups.
+        fetch: Gives copies of blobs of any node.
+        awaited: Tasks on other nodes that local tasks need.
+        announced: Local tasks that tasks on other nodes need.
+        notifier: Notifies other nodes; required if any are awaited or announced.
+        bring: Makes files of epochs readable here.
+
+    Attributes:
+        completions: What has ended, here or elsewhere; None only wakes.
+    """
+
+    def __init__(
+        self,
+        outputs: Mapping[OutputRef, Value],
+        fetch: Fetch,
+        awaited: Iterable[str] = (),
+        announced: Iterable[str] = (),
+        notifier: RemoteNotifier | None = None,
+        bring: FetchFile = nullcontext,
+    ) -> None:
+        self.outputs = dict(outputs)
+        self.fetch = fetch
+        self.fetch_file = bring
+        self.completions: SimpleQueue[WorkItem | None] = SimpleQueue()
+        self._items = {name: WorkItem(f"{name} elsewhere", _do_nothing) for name in awaited}
+        self._announced = frozenset(announced)
+        self._notifier = notifier
+        self._run: GroupRun | None = None
+        self._is_cancelled = False
+
+    @property
+    def awaited(self) -> Iterable[WorkItem]:
+        """The work items that represent external tasks, on other nodes."""
+        return self._items.values()
+
+    def is_awaited(self, item: WorkItem) -> bool:
+        """Return whether a work item only waits for an external dependency, on another node."""
+        return any(item is one for one in self._items.values())
+
+    def items_for(self, task: str) -> list[WorkItem]:
+        """Return the items that represent a task of another node; none if it is not needed."""
+        return [self._items[task]] if task in self._items else []
+
+    def mark_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
+        """Record that an external task has ended on all its nodes, with its outputs. Any thread."""
+        self.outputs.update(outputs)
+        part = self._items.get(task)
+        if part is not None:
+            self.completions.put(part)
+
+    def cancel(self) -> None:
+        """Cancel the local part of a run because of an event in an external dependency.
+
+        Can be called from any thread.
+        """
+        self._is_cancelled = True
+        if self._run is not None:
+            self._run.body.cancel()
+
+    @contextmanager
+    def attach(self, run: GroupRun) -> Iterator[None]:
+        """Attach the external dependencies to the local run while inside, to cancel it with others.
+
+        Also if that was requested before.
+        """
+        self._run = run
+        if self._is_cancelled:
+            run.body.cancel()
+        try:
+            with run.body.waking(self._notify_cancel):
+                yield
+        finally:
+            self._run = None
+
+    def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue:
+        """Open a queue: as an external dependency if other nodes use it, else in this process."""
+        shared = self._notifier.open_queue(plan, run) if self._notifier is not None else None
+        return plan.open() if shared is None else shared
+
+    def wrap_work(self, task: Task, work: Callable[[], None], run: GroupRun) -> Callable[[], None]:
+        """Wrap a task's work so that external dependents of the task are notified when it ends."""
+        notifier = self._notifier
+        if notifier is None or task.name not in self._announced:
+            return work
+        refs = [OutputRef(task.name, task.node, one.name) for one in task.outputs]
+
+        def telling() -> None:
+            work()
+            if not run.body.cancelled:
+                made = {ref: run.outputs[ref] for ref in refs if ref in run.outputs}
+                try:
+                    notifier.notify_task_ended(task.name, made)
+                except JobrunError as error:
+                    run.fail(error)
+
+        return telling
+
+    def _notify_cancel(self) -> None:
+        # Not of one that came from there.
+        if self._notifier is not None and not self._is_cancelled:
+            self._is_cancelled = True
+            self._notifier.notify_failure()
+
+
+def _do_nothing() -> None:
+    """Do nothing, as the work of an item that represents an external dependency."""
