@@ -7,7 +7,7 @@ import math
 import re
 import typing
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_args
@@ -173,7 +173,7 @@ def unreadable_file_error(path: Path, error: OSError) -> CheckpointError:
 def _plain(value: Any) -> Any:
     """Convert a part of an event to values for its JSON line: a dict of fields, or text."""
     if is_dataclass(value):
-        return {one.name: getattr(value, one.name) for one in fields(value)}
+        return {name: getattr(value, name) for name in value.__dataclass_fields__}
     return str(value)
 
 
