@@ -38,8 +38,9 @@ UNUSED = {
 TRIVIAL = """\
 jobrun: 1
 name: trivial
+params: {rate: 1.5}
 init: [{task: start, steps: [x = 0.0]}]
-epoch: [{task: step, steps: [x += 1.5]}]
+epoch: [{task: step, steps: [x += rate]}]
 metrics: {x: x}
 stop: [{epochs: 3}]
 """
@@ -164,3 +165,57 @@ def test_the_installed_program_is_the_module():
         done = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True)
         assert done.stdout.startswith("Usage: jobrun ")
     assert os.access(program, os.X_OK)
+
+
+# Its file has text in a buffer when the process ends.
+LEAVES_A_FILE_OPEN = """\
+file = open("left.txt", "w")
+
+
+def step(x):
+    file.write("kept\\n")
+    return x + 1
+"""
+CALLS_IT = """\
+jobrun: 1
+name: left
+init: [{task: start, steps: [x = 0.0]}]
+epoch: [{task: step, steps: [{call: "leaves:step", with: {x: x}, out: x}]}]
+stop: [{epochs: 2}]
+"""
+
+
+def test_a_file_that_a_callable_left_open_is_written_at_the_end(tmp_path):
+    (tmp_path / "leaves.py").write_text(LEAVES_A_FILE_OPEN)
+    (tmp_path / "left.yaml").write_text(CALLS_IT)
+    done = jobrun("run", "left.yaml", "-q", cwd=tmp_path, started=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "left.txt").read_text() == "kept\n" * 2
+
+
+def test_a_command_ends_without_taking_down_its_modules(folder):
+    done = subprocess.run(
+        [sys.executable, "-v", "-m", "jobrun", "validate", "trivial.yaml"],
+        cwd=folder, env=environment(PYTHONPATH=str(ROOT)), capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert "# cleanup" not in done.stderr
+
+
+def test_a_profiler_that_runs_a_command_still_prints_what_it_found(folder):
+    done = subprocess.run(
+        [sys.executable, "-m", "cProfile", "-m", "jobrun", "validate", "trivial.yaml"],
+        cwd=folder, env=environment(PYTHONPATH=str(ROOT)), capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert "function calls" in done.stdout
+
+
+@pytest.mark.parametrize("register", ["atexit.register(print, 'at the end')", ""])
+def test_what_the_environment_has_registered_for_the_end_is_called(register, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(f"import atexit\n{register}\n")
+    done = jobrun(
+        "explain", "E400", started=True,
+        env=environment(PYTHONPATH=f"{tmp_path}:{ROOT}"),
+    )  # fmt: skip
+    assert done.stdout.endswith("at the end\n") == bool(register)

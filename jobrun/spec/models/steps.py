@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args
 from annotated_types import Len
 from pydantic import Discriminator, Field, Tag, WithJsonSchema, create_model
 from pydantic.types import StringConstraints
+from typing_extensions import TypeAliasType
 
 from jobrun.graph.effects.effect import REQUIRED, DeclaredEffect, KeyKind, declared_keys
 from jobrun.graph.effects.table import DECLARED
@@ -232,7 +233,7 @@ Statement = Annotated[
     WithJsonSchema({"type": "string", "description": "a statement, such as 'w -= lr * g'"}),
 ]
 
-Step = Annotated[
+_AnyStep = Annotated[
     Annotated[Statement, Tag("text")]
     | Annotated[OpStep, Tag("op")]
     | Annotated[CallStep, Tag("call")]
@@ -251,12 +252,14 @@ Step = Annotated[
     | _Declared,
     Discriminator(step_form),
 ]
+# An alias is built once; the bare type would be for each place where a model has steps.
+Step = TypeAliasType("Step", _AnyStep)
 Steps = tuple[Step, ...]
 
 # The models and their tags, as the union lists them.
 _FORM_OF: dict[type, str] = {
     get_args(member)[0]: get_args(member)[1].tag
-    for member in get_args(get_args(Step)[0])
+    for member in get_args(get_args(_AnyStep)[0])
     if isinstance(get_args(member)[0], type) and issubclass(get_args(member)[0], Model)
 }
 # The key that identifies a form, in the order of search: 'stop_if' may be used with 'stop'.
