@@ -62,9 +62,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None and _is_supervised(given):
         _fix_hash_seed()
         return _run_supervised(given)
-    from jobrun.cli.process.run_command import invoke  # noqa: PLC0415 - after the short cut
+    return _run(given)
 
-    return invoke(given)
+
+def _run(given: list[str], shared: SharedState | None = None) -> int:
+    """Import the command line, and run it in this process, at the entry point ``__main__.py``."""
+    from jobrun.core.garbage_collection import (  # noqa: PLC0415 - after the short cut
+        collect_as_usual,
+        collect_seldom,
+    )
+
+    collect_seldom()
+    try:
+        from jobrun.cli.process.run_command import invoke  # noqa: PLC0415 - much less often
+
+        return invoke(given, shared)
+    finally:
+        collect_as_usual()
 
 
 def _is_supervised(given: Sequence[str]) -> bool:
@@ -109,9 +123,7 @@ def _run_supervised(given: list[str]) -> int:
     killed_before = _killed_for_memory()
 
     def work(shared: SharedState) -> int:
-        from jobrun.cli.process.run_command import invoke  # noqa: PLC0415 - in the child only
-
-        return invoke(given, shared)
+        return _run(given, shared)
 
     def explain(shared: SharedState, ended: ChildExit) -> int:
         from jobrun.cli.process.unexpected_end import report_unexpected_end  # noqa: PLC0415 - seldom

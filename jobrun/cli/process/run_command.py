@@ -98,20 +98,12 @@ def _has_working_directory() -> bool:
 
 
 def _run(arguments: list[str], shell: Shell) -> int:
-    from jobrun.core.garbage_collection import (  # noqa: PLC0415 - not at a tab
-        collect_as_usual,
-        collect_seldom,
-    )
-
-    collect_seldom()
     # Not click's own main(): it answers a closed pipe and Ctrl-C in its own way.
     try:
         with group.make_context("jobrun", arguments, obj=shell) as context:
             result: Any = group.invoke(context)
     except click.exceptions.Exit as done:
         return done.exit_code
-    finally:
-        collect_as_usual()
     return result if isinstance(result, int) else 0
 
 
