@@ -32,7 +32,7 @@ What runs have left is read from their files::
 
 Further kinds of steps (``Loop``, ``If``, ``CallPython`` …) are in ``jobrun.graph.steps``, further
 stop conditions in ``jobrun.graph.conditions``, and questions to a graph in ``jobrun.graph.query``,
-``jobrun.graph.step_traversal`` and ``jobrun.graph.node_mapping``.
+``jobrun.graph.traversal`` and ``jobrun.graph.group_transforms``.
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ from jobrun.runner.options import Resume, RunOptions, RunResult
 from jobrun.spec.load import LoadedSpec, load_spec
 
 if TYPE_CHECKING:
-    from jobrun.runner.identity.authored import Authored
+    from jobrun.runner.identity.recorded_job import Authored
     from jobrun.tools.inspect import Inspection
-    from jobrun.tools.run_api.stored_run import StoredRuns
+    from jobrun.tools.stored_run import StoredRuns
 
 _DEFAULTS = RunOptions()
 _RUNS = _DEFAULTS.run_dir
@@ -99,7 +99,7 @@ def prepare(source: Source) -> Prepared:
             return source
         case Job():
             # The folder is taken now: later the process may work in another one.
-            from jobrun.runner.identity.authored import PythonJob  # noqa: PLC0415
+            from jobrun.runner.identity.recorded_job import PythonJob  # noqa: PLC0415
 
             compiled = complete(source)
             return Prepared(PythonJob(compiled.job, os.path.abspath(source.folder)), compiled)  # noqa: PTH100
@@ -212,7 +212,7 @@ def fork_from(
     """
     # Brings numpy in.
     from jobrun.runner.fork import Fork, fork_run  # noqa: PLC0415
-    from jobrun.runner.identity.authored import require_spec  # noqa: PLC0415
+    from jobrun.runner.identity.recorded_job import require_spec  # noqa: PLC0415
     from jobrun.runner.start import choose_run  # noqa: PLC0415
 
     options = _usable(options)
@@ -278,7 +278,7 @@ def list_stored_runs(run_dir: str | os.PathLike[str] = _RUNS, job: str = "") -> 
     >>> folder.cleanup()
     """
     # Brings numpy in.
-    from jobrun.tools.run_api.stored_run import StoredRuns  # noqa: PLC0415
+    from jobrun.tools.stored_run import StoredRuns  # noqa: PLC0415
 
     return StoredRuns(Path(run_dir), job)
 

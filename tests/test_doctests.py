@@ -29,4 +29,4 @@ def test_examples_of_a_module_hold(name):
 
 
 def test_the_package_itself_has_examples():
-    assert {"jobrun", "jobrun.api", "jobrun.graph.node_mapping"} <= set(_modules())
+    assert {"jobrun", "jobrun.api", "jobrun.graph.group_transforms"} <= set(_modules())

@@ -1,6 +1,7 @@
 """Save the state of nodes in checkpoint files and load it back; keep the files in stores.
 
-- ``save_load_groups``, ``upload_groups``: saving, loading and uploading as task groups (pure).
+- ``save_load_groups``, ``copy_epoch_groups``: saving, loading and copying, as task
+  groups (pure).
 - ``store``: the protocol of a place for checkpoints; ``stores/`` implements it.
 - ``flatten``: containers and objects as blobs that HDF5 can hold.
 - ``checkpoint_file``: one node's file as a whole; ``write/`` and ``read/`` do the work,

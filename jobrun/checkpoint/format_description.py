@@ -13,7 +13,7 @@ from jobrun.checkpoint.hdf5 import dtypes
 from jobrun.checkpoint.hdf5 import file_layout as layout
 from jobrun.checkpoint.hdf5 import metadata_template as template
 from jobrun.checkpoint.hdf5 import user_block as userblock
-from jobrun.core.compression import CODECS
+from jobrun.graph.checkpoint_policy import CODECS
 
 _TEXT = """\
 Checkpoint files, format {version}

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from threading import Lock
 
-from jobrun.core.errors import Fault
+from jobrun.core.errors import Fault, Origin
 from jobrun.core.events import (
     Event,
     GroupStarted,
@@ -25,7 +25,6 @@ from jobrun.core.events import (
     TaskLimited,
     TasksGivenUp,
 )
-from jobrun.core.origin import Origin
 
 # After the limit and the grace: for exit blocks, and for the process to say so itself.
 _LAST_S = 5.0

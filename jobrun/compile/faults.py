@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from jobrun.core.codes import Code
-from jobrun.core.errors import Fault, SpecError
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Fault, Origin, SpecError
 
 
 class Place(NamedTuple):

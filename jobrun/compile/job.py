@@ -23,12 +23,14 @@ from jobrun.compile.analysis.reader_positions import (
     find_end_of_data,
     find_state_nodes,
 )
-from jobrun.compile.analysis.state import KeptNames, check_layouts, check_types
-from jobrun.compile.analysis.state_dirs import (
+from jobrun.compile.analysis.state import (
+    KeptNames,
     StateDirs,
     add_state_dir_setup,
     add_state_dirs,
+    check_layouts,
     check_state_dirs,
+    check_types,
     find_state_dirs,
 )
 from jobrun.compile.checks.mid_epoch_saves import check_mid_epoch_saves

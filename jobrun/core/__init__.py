@@ -1,12 +1,12 @@
 """Provide what every layer uses: places, errors, events, files; standard library only.
 
-- ``errors``, ``codes``, ``error_catalogue/``: faults, and what each error code means. ``origin``:
-  the place in a file that a fault points at. ``text/``: faults, sizes and names for people.
+- ``errors``, ``codes``, ``error_catalogue/``: faults, and what each error code means, with the
+  place in a file that a fault points at. ``text/``: faults, sizes and names for people.
 - ``events``: what a run reports to its listeners. ``resource_usage``: memory, processor and disk
   use of a process; where the time of a run went. ``printed_output``: what tasks and C code
   print, as lines of their logs.
 - ``files/``: durable writes, locks, JSON. ``object_url``: URLs of object stores.
-  ``file_formats``, ``compression``: names of data formats and codecs.
+  ``file_formats``: names of data formats.
 - ``lazy_dataclass``: dataclasses whose methods are generated when they are first used.
 - ``garbage_collection``: the collector, paused while much is made and nothing thrown away.
 - ``system_calls``: what only some systems have, with substitutes. ``hash_seed``:

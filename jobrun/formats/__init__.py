@@ -2,7 +2,6 @@
 
 - ``load_save``: whole members, by the ending of the name. ``npy``, ``hdf5``, ``csv``: one format
   each.
-- ``headers``: what a file holds, without its data. ``npy_header``, ``csv_header``: headers of one
-  format. ``nested_fields``: fields inside records. ``errors``: what is refused.
+- ``headers``: what a file holds, without its data. ``errors``: what is refused.
 - ``rows/``: records one after another, for readers.
 """

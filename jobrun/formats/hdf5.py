@@ -19,8 +19,7 @@ from h5py import h5d, h5l, h5t
 
 from jobrun.core.errors import JobrunError
 from jobrun.formats import errors as faults
-from jobrun.formats.headers import choose_member
-from jobrun.formats.nested_fields import MemberInfo
+from jobrun.formats.headers import MemberInfo, choose_member
 
 Array = np.ndarray[Any, Any]
 # What h5py raises for a file that is damaged.

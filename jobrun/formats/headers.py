@@ -1,40 +1,38 @@
-"""Read members, dtypes and shapes from the headers of data files, without data or numpy.
+"""Read the headers of data files (npy, npz, csv, HDF5): members, dtypes, shapes; without numpy.
 
 HDF5 has no header to speak of, so for such files h5py (and with it numpy) is imported.
 """
 
 from __future__ import annotations
 
+import ast
+import csv
 import importlib
 import math
 import os
 import stat
+import struct
 import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.file_formats import FileFormat, format_of, suffix_of
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats import errors as faults
-from jobrun.formats.csv_header import (
-    DELIMITERS,
-    choose_columns,
-    column_names,
-    csv_columns,
-    first_fields,
-)
-from jobrun.formats.nested_fields import (
-    Form,
-    MemberInfo,
-    field_form,
-    field_names,
-    item_bytes,
-    locate_field,
-    name_splits,
-)
-from jobrun.formats.npy_header import npz_members, open_zip, read_npy_header
 
 HDF5 = frozenset({".h5", ".hdf5"})
+
+_FIRST_LINE_BYTES = 1 << 20
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+
+NPY_MAGIC = b"\x93NUMPY"
+# numpy writes at most 64 KiB; ``ast`` would take very long for very long texts.
+_MOST_HEADER_BYTES = 1 << 16
+
+# A dtype as ``numpy.dtype.str`` has it, or the text of its ``descr``; and the lengths of the axes.
+Form = tuple[str, tuple[int, ...]]
 
 
 def require_file(path: str) -> None:
@@ -226,3 +224,239 @@ def rows_module(file_format: FileFormat) -> Any:
     # h5py and pyarrow take long to import.
     name = "arrays" if file_format in ("npy", "npz") else file_format
     return importlib.import_module(f"jobrun.formats.rows.{name}")
+
+
+def csv_columns(path: str) -> tuple[str, ...] | None:
+    """Return the column names in a csv header line, or None if the first line is data.
+
+    It is data when each of its fields is a number or empty.
+
+    Raises:
+        EnvironmentFaultError: The file is empty, or not text.
+    """
+    first = first_fields(path)
+    if all(_is_number(field) or not field.strip() for field in first):
+        return None
+    return tuple(field.strip() for field in first)
+
+
+def first_fields(path: str) -> list[str]:
+    """Return the fields of a csv file's first line that is not empty: maybe its header line.
+
+    Raises:
+        EnvironmentFaultError: The file is empty, or not text.
+    """
+    delimiter = DELIMITERS[suffix_of(path)]
+    try:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
+            lines = file.readlines(_FIRST_LINE_BYTES)
+        fields = next(filter(None, csv.reader(lines, delimiter=delimiter)), None)
+    except (OSError, ValueError, csv.Error) as error:
+        raise faults.unreadable(path, error) from error
+    if fields is None:
+        raise faults.unreadable(path, "it is empty")
+    if any("\0" in field for field in fields):
+        raise faults.unreadable(path, "it is not text")
+    return fields
+
+
+def choose_columns(path: str, member: str, names: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the positions in a csv header line of the columns that a member's name lists.
+
+    Raises:
+        EnvironmentFaultError: There is no such column.
+    """
+    wanted = [member] if member in names else [part.strip() for part in member.split(",")]
+    for name in wanted:
+        if name not in names:
+            raise faults.missing_member(path, name, names)
+    return tuple(names.index(name) for name in wanted)
+
+
+def column_names(path: str) -> tuple[str, ...]:
+    """Return the column names in a csv header line, or the columns' positions without one."""
+    return csv_columns(path) or tuple(str(place) for place in range(len(first_fields(path))))
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    # Python takes 1_000 for a number; a table does not.
+    return "_" not in field
+
+
+@dataclass(frozen=True, slots=True)
+class NpyHeader:
+    """The header of an npy file, or of a member of an npz file.
+
+    Attributes:
+        info: Dtype and shape.
+        size: How many bytes the header has; the data follow.
+        objects: Python objects follow rather than numbers.
+    """
+
+    info: MemberInfo
+    size: int
+    objects: bool
+
+
+def read_npy_header(file: IO[bytes], what: str) -> NpyHeader:
+    """Read the npy header at the start of a stream: dtype, shape, and whether objects follow.
+
+    Raises:
+        EnvironmentFaultError: It is not one.
+    """
+    start = file.read(8)
+    if len(start) < 8 or not start.startswith(NPY_MAGIC):
+        raise faults.unreadable(what, "it does not start as an npy file does")
+    width, form = (2, "<H") if start[6] == 1 else (4, "<I")
+    raw = file.read(width)
+    length = struct.unpack(form, raw)[0] if len(raw) == width else 0
+    text = file.read(length) if length <= _MOST_HEADER_BYTES else b""
+    if not length or len(text) != length:
+        raise faults.unreadable(what, "its npy header is cut short")
+    try:
+        fields: Any = ast.literal_eval(text.decode("utf-8" if start[6] >= 3 else "latin1"))
+        info = MemberInfo(_descr_text(fields["descr"]), tuple(fields["shape"]))
+        objects = _has_objects(fields["descr"])
+    except (ValueError, SyntaxError, TypeError, LookupError, RecursionError, MemoryError) as error:
+        raise faults.unreadable(what, "its npy header is damaged") from error
+    if not all(type(length) is int and length >= 0 for length in info.shape):
+        raise faults.unreadable(what, "its npy header is damaged")
+    return NpyHeader(info, 8 + width + length, objects)
+
+
+def open_zip(path: str) -> zipfile.ZipFile:
+    """Open an npz file as a zip archive, to read the npy headers of its members.
+
+    Raises:
+        EnvironmentFaultError: It is not a zip file, or cut short.
+    """
+    try:
+        return zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise faults.unreadable(path, error) from error
+
+
+def npz_members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """Map each member's name to the zip entry in an npz file whose npy header is read."""
+    return {
+        info.filename.removesuffix(".npy"): info
+        for info in archive.infolist()
+        if info.filename.endswith(".npy")
+    }
+
+
+def _descr_text(descr: Any) -> str:
+    return descr if isinstance(descr, str) else repr(descr)
+
+
+def _has_objects(descr: Any) -> bool:
+    if isinstance(descr, str):
+        return "O" in descr
+    if isinstance(descr, tuple):
+        return _has_objects(descr[0])
+    return any(_has_objects(field[1]) for field in descr)
+
+
+def name_splits(member: str, *, alone: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the ways to split a name into a member and nested fields, the longest member first.
+
+    Args:
+        member: The name.
+        alone: The file is one array, whose member has no name.
+    """
+    parts = member.split("/")
+    for at in range(len(parts) - 1, 0, -1):
+        yield "/".join(parts[:at]), tuple(parts[at:])
+    if alone:
+        yield "", tuple(parts)
+
+
+def field_form(form: Form, fields: tuple[str, ...]) -> Form | None:
+    """Return dtype and axes of a nested field of records; None when there is no such field."""
+    descr, shape = _descr(form[0]), form[1]
+    for name in fields:
+        found = next((one for one in _fields(descr) if one[0] == name), None)
+        if found is None:
+            return None
+        _, descr, more = found
+        shape = (*shape, *more)
+    return descr if isinstance(descr, str) else repr(descr), shape
+
+
+def field_names(member: str, form: Form) -> tuple[str, ...]:
+    """Return the names of all innermost fields of a member that holds records."""
+    return tuple(f"{member}/{name}" if member else name for name in _leaves(_descr(form[0])))
+
+
+def locate_field(
+    member: str, form_of: Callable[[str], Form | None], *, alone: bool
+) -> tuple[str, tuple[str, ...]] | None:
+    """Return the member and the nested fields that a name means; None when it means none.
+
+    Args:
+        member: The name.
+        form_of: The form of a member; None when there is none of that name.
+        alone: The file is one array.
+    """
+    for base, fields in name_splits(member, alone=alone):
+        form = form_of(base)
+        if form is not None:
+            return (base, fields) if field_form(form, fields) is not None else None
+    return None
+
+
+def item_bytes(form: str) -> int | None:
+    """Compute the bytes of a record with nested fields from its dtype's text; None if open."""
+    return _item_bytes(_descr(form))
+
+
+def _item_bytes(descr: Any) -> int | None:
+    if isinstance(descr, str):
+        digits = descr[2:].partition("[")[0]
+        width = 4 if descr[1:2] == "U" else 1
+        return int(digits) * width if digits.isdigit() else None
+    total = 0
+    for one in descr:
+        size = _item_bytes(one[1])
+        if size is None:
+            return None
+        total += size * math.prod(one[2] if len(one) > 2 else ())
+    return total
+
+
+def _leaves(descr: Any) -> Iterator[str]:
+    for name, inner, _ in _fields(descr):
+        further = [f"{name}/{one}" for one in _leaves(inner)]
+        yield from further or [name]
+
+
+def _fields(descr: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
+    """Yield name, dtype and further axes of the nested fields right inside a record's ``descr``."""
+    if isinstance(descr, str):
+        return
+    for one in descr:
+        name = one[0] if isinstance(one[0], str) else one[0][1]
+        if name:
+            yield name, one[1], tuple(one[2]) if len(one) > 2 else ()
+
+
+def _descr(text: str) -> Any:
+    return ast.literal_eval(text) if text.startswith("[") else text
+
+
+@dataclass(frozen=True, slots=True)
+class MemberInfo:
+    """What is known of a member before it is read.
+
+    Attributes:
+        dtype: As numpy's ``dtype.str`` has it, such as ``<f8``; for a record the text of its
+            ``descr``. Empty when only the data tell (csv); then ``shape`` is () as well.
+        shape: Lengths of the axes.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]

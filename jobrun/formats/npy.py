@@ -13,8 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from jobrun.formats import errors as faults
-from jobrun.formats.headers import choose_member
-from jobrun.formats.npy_header import NpyHeader, npz_members, open_zip, read_npy_header
+from jobrun.formats.headers import NpyHeader, choose_member, npz_members, open_zip, read_npy_header
 
 Array = np.ndarray[Any, Any]
 _SHORT_HEADER = 1 << 15

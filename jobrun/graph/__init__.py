@@ -2,8 +2,8 @@
 
 - ``types``: Job, TaskGroup, Task, Node. ``steps``, ``effects/``, ``expressions``, ``conditions``,
   ``checkpoint_policy``, ``readers``: their parts.
-- ``state_division``: state that is divided among nodes. ``expression_text``: expressions as text.
-- ``query``, ``step_traversal``, ``blob_access``: queries. ``traversal``, ``node_mapping``,
-  ``group_to_task``: changed copies.
+- ``divided_state``: state that is divided among nodes. ``expression_text``: expressions as text.
+- ``query``, ``step_traversal``, ``blob_access``: queries. ``traversal``, ``group_transforms``:
+  changed copies.
 - ``text/``: a job as lines. ``drawing/``: a job as a picture.
 """

@@ -1,17 +1,32 @@
-"""Define when a job saves checkpoints, what it keeps, and where it uploads, as frozen values."""
+"""Define when a job saves checkpoints, what it keeps, compresses and uploads, as frozen values."""
 
 from __future__ import annotations
 
 from dataclasses import field
+from fnmatch import fnmatchcase
 from typing import Literal
 
-from jobrun.core.compression import Rules
+from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 from jobrun.graph.effects.effect import NOWHERE
 
 # Of ``checkpoint.every: auto``: the part of a run's time that saves may cost.
 WAIT_SHARE = 0.05
+
+# Pattern of blob names, and codec; the first that fits counts.
+Rules = tuple[tuple[str, str], ...]
+
+CODECS: dict[str, str] = {
+    "deflate": "byte shuffling and deflate; every HDF5 tool reads it",
+    "zstd": "Zstandard, by the package hdf5plugin",
+    "lz4": "LZ4, by the package hdf5plugin",
+    "blosc2": "Blosc2 with LZ4 and shuffling, by the package hdf5plugin",
+    "bitshuffle": "bit shuffling and LZ4, by the package hdf5plugin",
+}
+# In a mapping: do not compress what fits this pattern.
+NONE = "none"
+# What makes all but deflate.
+PLUGIN = "hdf5plugin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +95,16 @@ class CheckpointPolicy:
     def is_automatic(self) -> bool:
         """Whether the checkpoint policy is ``every: auto``: saves by the time that they cost."""
         return not (self.every_epochs or self.every_s or self.every_records)
+
+
+def needs_plugin(rules: Rules) -> str:
+    """Return the first codec named in compression rules that needs ``hdf5plugin``, or ""."""
+    return next((codec for _, codec in rules if codec not in {NONE, "deflate"}), "")
+
+
+def codec_for(name: str, rules: Rules) -> str:
+    """Choose a blob's codec by its name and the compression rules; "" for uncompressed."""
+    for pattern, codec in rules:
+        if fnmatchcase(name, pattern):
+            return "" if codec == NONE else codec
+    return ""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Origin
 from jobrun.graph.expressions import OutputRead
 from jobrun.graph.step_traversal import iter_steps, walk
 from jobrun.graph.steps import Assign, CallPython, Net

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
+from jobrun.core.errors import Origin
 from jobrun.core.file_formats import FileFormat
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 from jobrun.graph.effects.effect import NOWHERE
 from jobrun.graph.expressions import Expr, Text
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
-from jobrun.core.compression import Rules
+from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
+from jobrun.graph.checkpoint_policy import Rules
+from jobrun.graph.divided_state import FilePart
 from jobrun.graph.effects.effect import NOWHERE, DeclaredEffect, Effect
 from jobrun.graph.expression_text import render_expr, render_text
 from jobrun.graph.expressions import Expr, Name, Text
-from jobrun.graph.state_division import FilePart
 
 
 @dataclass(frozen=True, slots=True)

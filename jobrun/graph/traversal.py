@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any, TypeVar, assert_never
 
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Origin
 from jobrun.graph.expressions import (
     Attribute,
     Binary,

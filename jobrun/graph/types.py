@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Literal
 
+from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.notify_target import NotifyTarget
-from jobrun.core.origin import Origin
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import Deadline, Exactness, Probe, StopCondition
+from jobrun.graph.divided_state import StateLayout
 from jobrun.graph.effects.effect import NOWHERE
 from jobrun.graph.expressions import Expr
 from jobrun.graph.readers import Queue, ReadQueue, ReadRecords, WriteQueue
-from jobrun.graph.state_division import StateLayout
 from jobrun.graph.steps import Step
 
 GroupName = Literal["init", "epoch", "download", "exit"]

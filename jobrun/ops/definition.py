@@ -1,4 +1,4 @@
-"""Define what declares an operator, ``OpDef``, and a method of ``rng``, ``DrawDef``."""
+"""Define what declares an operator: ``OpDef`` with its signature, and ``DrawDef`` of ``rng``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,67 @@ from functools import cache
 from typing import TypeVar
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.ops.arguments import Rule
-from jobrun.ops.signatures import RESULTS, Signature, kind, parse_arguments, parse_signature
+from jobrun.ops.abstract_values import COUNTER, DTYPE, NONE, TEXT, Known, Rule, as_array
+from jobrun.ops.dtype_promotion import kind_of
 
 # ``OpDef.results`` of an operator that returns a tuple as long as its arguments say.
 MANY = -1
+
+_INT = "N M num minlength num_segments length decimals axis1 axis2 offset nsample"
+_FLAGS = (
+    "keepdims equal_nan endpoint sparse increasing rowvar bias return_index return_inverse "
+    "return_counts invert right deg full_matrices optimize replace shuffle density"
+)
+_TEXTS = "kind side indexing UPLO subscripts"
+_WORDS = "method norm mode"
+_LISTS = "arrays tup condlist choicelist choices keys"
+_AXES = "axis axes source destination"
+
+KINDS: dict[str, str] = {
+    **dict.fromkeys(_INT.split(), "int"),
+    **dict.fromkeys(_FLAGS.split(), "bool"),
+    **dict.fromkeys(_TEXTS.split(), "text"),
+    **dict.fromkeys(_WORDS.split(), "word"),
+    **dict.fromkeys(_LISTS.split(), "arrays"),
+    **dict.fromkeys(_AXES.split(), "axis"),
+    **dict.fromkeys(("shape", "new_shape", "size"), "shape"),
+    "dtype": "dtype",
+    "k": "number",
+    "counter": "counter",
+}
+# Where a name means something else.
+EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("pad", "mode"): "text",
+    ("tri", "N"): "number",
+    ("linspace", "axis"): "number",
+    ("norm", "axis"): "number",
+    ("einsum", "subscripts"): "word",
+    ("one_hot", "length"): "number",
+    ("tri", "M"): "number",
+    ("norm", "ord"): "number",
+    ("standard_gamma", "shape"): "array",
+    ("gamma", "shape"): "array",
+    ("segment_sum", "num_segments"): "int",
+    ("multivariate_hypergeometric", "nsample"): "int",
+    ("hypergeometric", "nsample"): "array",
+    # Of no differences at all it is not looked at.
+    ("diff", "axis"): "number",
+    ("len", "a"): "array or text",
+    ("counter", "value"): "int",
+    ("atomic_add", "amount"): "int",
+    ("atomic_max", "value"): "int",
+}
+
+
+# What an operator gives where that is not an array, or a number of numpy's.
+RESULTS: dict[str, str] = {
+    **dict.fromkeys(
+        ("int", "len", "count_up", "atomic_add", "atomic_max", "count_reset", "count_value"), "int"
+    ),
+    **dict.fromkeys(("bool", "count_down", "allclose", "array_equal"), "bool"),
+    "float": "float",
+    "counter": "counter",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +187,135 @@ def by_name(*families: Iterable[OpDef]) -> dict[str, OpDef]:
                 raise ValueError(f"two operators are named '{operator.name}'")
             table[operator.name] = operator
     return table
+
+
+@dataclass(frozen=True, slots=True)
+class WrongKind:
+    """An argument that no call can succeed with.
+
+    Attributes:
+        name: The parameter's.
+        wanted: The kind that it takes.
+        found: What is given, in words.
+    """
+
+    name: str
+    wanted: str
+    found: str
+
+
+def kind(function: str, parameter: str) -> str:
+    """Return the kind of value that a parameter in a signature takes; ``array`` by default."""
+    return EXCEPTIONS.get((function, parameter)) or KINDS.get(parameter, "array")
+
+
+def wrong_kind(function: str, parameter: str, known: Known) -> WrongKind | None:
+    """Explain why an argument is not of the kind that its parameter's signature takes, or None.
+
+    None counts as an argument that was not passed; whether that is allowed is not checked here.
+    """
+    wanted = kind(function, parameter)
+    array = as_array(known)
+    # Of no items at all numpy takes any dtype.
+    is_empty = array.shape is not None and 0 in array.shape
+    if is_empty or array.dtype in (None, NONE) or _fits(wanted, array):
+        return None
+    return WrongKind(parameter, wanted, _words(array))
+
+
+def _fits(wanted: str, known: Known) -> bool:
+    number = kind_of(known.dtype)
+    match wanted:
+        case "int" | "axis" | "shape":
+            return number in ("b", "i", "u")
+        case "text":
+            return known.dtype == TEXT
+        case "counter":
+            return known.dtype == COUNTER
+        case _:
+            # numpy makes an array of almost anything; what it does then is for rules.
+            return True
+
+
+def _words(known: Known) -> str:
+    if known.dtype == TEXT:
+        return "text"
+    if not kind_of(known.dtype):
+        return f"{known.dtype}" if known.dtype == DTYPE else f"a {known.dtype}"
+    if known.shape == ():
+        return f"one {known.dtype}"
+    return f"an array of {known.dtype}"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The parameters of a function, as far as a call can be checked against them.
+
+    Attributes:
+        positional: Parameters that may be given by position, in order.
+        unnamed: How many of them, from the first, cannot be given by name.
+        named: Parameters that are given by name only.
+        required: Those without a default.
+        variadic: Further arguments by position are taken.
+    """
+
+    positional: tuple[str, ...]
+    unnamed: int
+    named: tuple[str, ...]
+    required: frozenset[str]
+    variadic: bool
+
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """The parameters of an operator's signature that may be given by name."""
+        return self.positional[self.unnamed :] + self.named
+
+    def too_many(self, count: int) -> bool:
+        """Return whether so many positional arguments exceed this operator signature."""
+        return not self.variadic and count > len(self.positional)
+
+    def missing(self, count: int, keywords: Iterable[str]) -> tuple[str, ...]:
+        """Return which parameters required by this operator signature a call leaves out."""
+        given = {*self.positional[:count], *keywords}
+        return tuple(
+            name
+            for name in (*self.positional, *self.named)
+            if name in self.required and name not in given
+        )
+
+    def parameter(self, position: int) -> str:
+        """Return this operator signature's parameter at a position by name, or ""."""
+        return self.positional[position] if position < len(self.positional) else ""
+
+
+@cache
+def parse_signature(text: str) -> Signature:
+    """Parse the signature of an operator, such as ``(a, axis=None, *, keepdims=False)``.
+
+    Raises:
+        SyntaxError: The text is none.
+    """
+    return _signature(parse_arguments(text))
+
+
+def parse_arguments(text: str) -> ast.arguments:
+    """Parse the text of a signature into Python's syntax tree of its parameters."""
+    function = ast.parse(f"lambda {text.strip()[1:-1]}: 0", mode="eval").body
+    if isinstance(function, ast.Lambda):
+        return function.args
+    raise SyntaxError(text)
+
+
+def _signature(arguments: ast.arguments) -> Signature:
+    positional = [arg.arg for arg in (*arguments.posonlyargs, *arguments.args)]
+    named = [arg.arg for arg in arguments.kwonlyargs]
+    required = set(positional[: len(positional) - len(arguments.defaults)])
+    pairs = zip(named, arguments.kw_defaults, strict=True)
+    required |= {name for name, default in pairs if default is None}
+    return Signature(
+        tuple(positional),
+        len(arguments.posonlyargs),
+        tuple(named),
+        frozenset(required),
+        arguments.vararg is not None,
+    )

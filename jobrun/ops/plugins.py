@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.ops.table import OPERATORS, OpDef
+from jobrun.ops.operator_table import OPERATORS, OpDef
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

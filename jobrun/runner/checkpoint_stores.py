@@ -16,8 +16,8 @@ from jobrun.runner.stop_requests import StopRequests
 from jobrun.session.wire.file_messages import NodeFiles
 
 if TYPE_CHECKING:
-    from jobrun.checkpoint.upload_groups import UploadBuilder
-    from jobrun.runner.saving.object_upload import ObjectUpload
+    from jobrun.checkpoint.copy_epoch_groups import UploadBuilder
+    from jobrun.runner.saving.upload_to_object_store import ObjectUpload
 
 
 def open_store(run: Run, job: Job, folder: Path) -> CheckpointStore:
@@ -51,7 +51,7 @@ def node_files(job: Job, store: CheckpointStore, run: Run) -> NodeFiles:
         objects = ""
         if policy.collect_to:
             # Only who uploads needs these; so below.
-            from jobrun.runner.saving.object_upload import generation_url  # noqa: PLC0415
+            from jobrun.runner.saving.upload_to_object_store import generation_url  # noqa: PLC0415
 
             objects = str(
                 generation_url(find_objects(run, policy.collect_to), run.record.generation)
@@ -75,9 +75,8 @@ def open_upload(
     if policy is None:
         return None
     if is_object_url(policy.to):
-        from jobrun.runner.rundir.object_store_lease import RunLease  # noqa: PLC0415
-        from jobrun.runner.rundir.object_store_run import upload_record  # noqa: PLC0415
-        from jobrun.runner.saving.object_upload import ObjectUpload  # noqa: PLC0415
+        from jobrun.runner.rundir.object_store_run import RunLease, upload_record  # noqa: PLC0415
+        from jobrun.runner.saving.upload_to_object_store import ObjectUpload  # noqa: PLC0415
 
         url = find_objects(run, policy.to)
         return ObjectUpload(
@@ -86,7 +85,7 @@ def open_upload(
             lambda: bool(requests and requests.dropping),
             RunLease(run.path, url) if job.checkpoint.collect_to else None,
         )
-    from jobrun.checkpoint.upload_groups import DirectoryUpload  # noqa: PLC0415
+    from jobrun.checkpoint.copy_epoch_groups import DirectoryUpload  # noqa: PLC0415
 
     return DirectoryUpload(str(_run_place(run, folder / policy.to)), job.cluster.nodes[0].name)
 

@@ -33,7 +33,13 @@ from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.checkpoint_stores import node_files, open_store, open_upload
 from jobrun.runner.checkpoint_types import require_stored_types
 from jobrun.runner.elastic.node_map import parse_node_map
-from jobrun.runner.identity.authored import (
+from jobrun.runner.identity.code_digests import CodeDigests
+from jobrun.runner.identity.data_fingerprints import fingerprint_data
+from jobrun.runner.identity.data_lock import require_locked
+from jobrun.runner.identity.drift import Change, require_no_drift
+from jobrun.runner.identity.environment import describe_environment
+from jobrun.runner.identity.provenance import collect_provenance
+from jobrun.runner.identity.recorded_job import (
     Authored,
     digest_authored,
     hide_secrets,
@@ -42,12 +48,6 @@ from jobrun.runner.identity.authored import (
     recordable_params,
     stage_authored,
 )
-from jobrun.runner.identity.code_digests import CodeDigests
-from jobrun.runner.identity.data_fingerprints import fingerprint_data
-from jobrun.runner.identity.data_lock import require_locked
-from jobrun.runner.identity.drift import Change, require_no_drift
-from jobrun.runner.identity.environment import describe_environment
-from jobrun.runner.identity.provenance import collect_provenance
 from jobrun.runner.loop.conditions import total_epochs
 from jobrun.runner.loop.deadline import time_left
 from jobrun.runner.loop.job_runner import JobRunner, ResumePoint, RunLimits

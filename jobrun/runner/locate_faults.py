@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-from jobrun.core.errors import Fault, JobrunError
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Fault, JobrunError, Origin
 from jobrun.graph.query import makers
 from jobrun.graph.step_traversal import walk
 from jobrun.graph.steps import Assign, CallPython, Load, Net, Step

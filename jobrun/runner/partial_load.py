@@ -14,7 +14,7 @@ from jobrun.core.events import Listener, ignore
 from jobrun.core.object_url import is_object_url
 from jobrun.graph.types import OutputRef
 from jobrun.runner.checkpoint_stores import open_store
-from jobrun.runner.identity.authored import compile_authored, load_recorded
+from jobrun.runner.identity.recorded_job import compile_authored, load_recorded
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.session.base import Session
 

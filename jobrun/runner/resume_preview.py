@@ -22,12 +22,6 @@ from jobrun.runner.elastic.resize import (
     refuse_mid_epoch,
 )
 from jobrun.runner.fork_first_state import require_parent
-from jobrun.runner.identity.authored import (
-    Authored,
-    check_record,
-    digest_authored,
-    find_changes_since,
-)
 from jobrun.runner.identity.code_digests import CodeDigests, digest_code
 from jobrun.runner.identity.data_fingerprints import fingerprint_data
 from jobrun.runner.identity.drift import (
@@ -38,10 +32,15 @@ from jobrun.runner.identity.drift import (
     compare_packages,
 )
 from jobrun.runner.identity.environment import describe_environment
+from jobrun.runner.identity.recorded_job import (
+    Authored,
+    check_record,
+    digest_authored,
+    find_changes_since,
+)
 from jobrun.runner.options import RunOptions
-from jobrun.runner.preflight.checks import preflight
+from jobrun.runner.preflight.checks import check_upload, preflight
 from jobrun.runner.preflight.filesystem import check_file_system, find_file_system
-from jobrun.runner.preflight.upload_access import check_upload
 from jobrun.runner.resume.recovery import FROM_INIT, RecoveryPlan
 from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, choose_epoch
 from jobrun.runner.rundir.run_directories import Run

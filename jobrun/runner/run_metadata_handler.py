@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from jobrun.checkpoint.metadata_handler import Chosen, MetadataHandler
 from jobrun.checkpoint.store import CheckpointStore, Damage, EpochHold
-from jobrun.checkpoint.stores.read_holds import epochs_deleted_error, retry_attempts
+from jobrun.checkpoint.stores.read_locks import epochs_deleted_error, retry_attempts
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, JobrunError
 from jobrun.core.events import CheckpointTimes, Listener, Noted, ignore
 from jobrun.runner.resume.recovery import (

@@ -25,7 +25,12 @@ from jobrun.core.object_url import is_object_url
 from jobrun.graph.query import has_callables
 from jobrun.graph.types import Job
 from jobrun.runner.elastic.node_map import parse_node_map
-from jobrun.runner.identity.authored import (
+from jobrun.runner.identity.code_digests import digest_code
+from jobrun.runner.identity.data_fingerprints import fingerprint_data
+from jobrun.runner.identity.data_lock import require_locked
+from jobrun.runner.identity.environment import set_blas_threads
+from jobrun.runner.identity.provenance import collect_provenance
+from jobrun.runner.identity.recorded_job import (
     Authored,
     check_record,
     compile_authored,
@@ -36,19 +41,17 @@ from jobrun.runner.identity.authored import (
     require_secrets,
     stage_authored,
 )
-from jobrun.runner.identity.code_digests import digest_code
-from jobrun.runner.identity.data_fingerprints import fingerprint_data
-from jobrun.runner.identity.data_lock import require_locked
-from jobrun.runner.identity.environment import set_blas_threads
-from jobrun.runner.identity.provenance import collect_provenance
 from jobrun.runner.loop.deadline import require_valid_deadline
 from jobrun.runner.options import Resume, RunOptions, RunResult
-from jobrun.runner.preflight.checks import preflight, raise_errors
-from jobrun.runner.preflight.disk_space import require_space
-from jobrun.runner.preflight.filesystem import check_file_system, find_file_system, probe_directory
+from jobrun.runner.preflight.checks import check_upload, preflight, raise_errors
+from jobrun.runner.preflight.filesystem import (
+    check_file_system,
+    find_file_system,
+    probe_directory,
+    require_space,
+)
 from jobrun.runner.preflight.memory import estimate_state_bytes
 from jobrun.runner.preflight.permissions import require_own_parent
-from jobrun.runner.preflight.upload_access import check_upload
 from jobrun.runner.resume.finished import finished_result
 from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
 from jobrun.runner.rundir.run_directories import (

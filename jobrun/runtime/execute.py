@@ -32,9 +32,8 @@ from jobrun.runtime.errors import (
     run_block,
 )
 from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Frame, GroupRun
+from jobrun.runtime.frame.frame import Blobs, Frame, GroupRun
 from jobrun.runtime.frame.parallel import run_all
-from jobrun.runtime.frame.workspace import Blobs
 from jobrun.runtime.group_plan import NodePlan, OutputPlan, SetupPlan, TaskPlan
 from jobrun.runtime.records.record_loop import Streams, run_records
 from jobrun.runtime.records.safe_point_source import add_safe_points, is_resumed_midway

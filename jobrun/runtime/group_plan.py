@@ -28,8 +28,8 @@ from jobrun.runtime.codegen.liveness import (
     find_opaque_names,
 )
 from jobrun.runtime.codegen.optimize.alias_analysis import is_fresh
+from jobrun.runtime.codegen.profile_times import Instrumenter
 from jobrun.runtime.codegen.statements import FLAG
-from jobrun.runtime.codegen.step_times import Instrumenter
 from jobrun.runtime.frame.frame import Frame
 from jobrun.runtime.records.queue_endpoints import (
     QueuePlan,

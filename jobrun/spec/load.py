@@ -14,10 +14,9 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from jobrun.core.errors import Fault, SpecError
+from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.core.garbage_collection import collector_paused
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.recorded_origins import Origins, relocated
 from jobrun.spec.resolve.include import SpecReader

@@ -24,10 +24,19 @@ from jobrun.graph.effects.effect import NOWHERE
 from jobrun.graph.expressions import Call, Expr, Name, NodeBlob
 from jobrun.graph.steps import Assign, NameTarget, Perform
 from jobrun.graph.traversal import rewrite_parts
-from jobrun.ops.abstract_values import COUNTER, DTYPE, Known, Sequence, as_array, scalar
-from jobrun.ops.arguments import Arguments, MisfitError, UnclearError
+from jobrun.ops.abstract_values import (
+    COUNTER,
+    DTYPE,
+    Arguments,
+    Known,
+    MisfitError,
+    Sequence,
+    UnclearError,
+    as_array,
+    scalar,
+)
 from jobrun.ops.definition import MANY, OpDef
-from jobrun.ops.implementation import implementation
+from jobrun.ops.load_implementation import implementation
 from jobrun.runtime.codegen.evaluate_outside_tasks import evaluate
 from jobrun.values.atomic_counter import Counter
 

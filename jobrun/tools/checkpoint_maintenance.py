@@ -9,16 +9,16 @@ from pathlib import Path
 from jobrun.checkpoint.store import CheckpointStore, Damage, EpochHold
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.mid_epoch_store import MidEpochStore, list_mid_epochs
-from jobrun.checkpoint.stores.read_holds import hold_chosen as held_choice
+from jobrun.checkpoint.stores.read_locks import hold_chosen as held_choice
 from jobrun.checkpoint.stores.retention import epochs_to_delete, newest_kept
 from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.runner.checkpoint_stores import find_objects, open_store
-from jobrun.runner.identity.authored import compile_authored, load_recorded
+from jobrun.runner.identity.recorded_job import compile_authored, load_recorded
 from jobrun.runner.progress import from_json
 from jobrun.runner.rundir.lock import RunLock
-from jobrun.runner.rundir.object_store_lease import RunLease
+from jobrun.runner.rundir.object_store_run import RunLease
 from jobrun.runner.rundir.pins import read_pins, write_pins
 from jobrun.runner.rundir.run_directories import Run, find_run
 from jobrun.tools.inspect import checkpoint_directory

@@ -1,4 +1,4 @@
-"""Read what a checkpoint holds: of one file, one epoch or a run, as values."""
+"""Read what a checkpoint holds, as values or text: of one file, one epoch or a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from jobrun.checkpoint.checkpoint_file import BlobFacts, FileFacts, inspect_state
-from jobrun.checkpoint.hdf5.dataset_names import blob_names, is_part_of
+from jobrun.checkpoint.flatten import MOST_LEVELS
+from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE, blob_names, is_part_of
+from jobrun.checkpoint.hdf5.dtypes import parse_dtype
 from jobrun.checkpoint.store import EpochHold
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.manifest import NAME as MANIFEST
@@ -22,25 +24,30 @@ from jobrun.checkpoint.stores.mid_epoch_store import (
     list_mid_epochs,
     parse_mid_epoch_name,
 )
-from jobrun.checkpoint.stores.read_holds import hold_chosen
+from jobrun.checkpoint.stores.read_locks import hold_chosen
 from jobrun.core.errors import CheckpointError, UsageError
 from jobrun.core.events import CheckpointTimes
+from jobrun.core.files.json_files import parse_json
 from jobrun.core.files.json_lines import read_lines
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.object_url import is_object_url
+from jobrun.core.text.big_integers import integer_text
 from jobrun.core.text.names import did_you_mean
-from jobrun.graph.readers import POSITION
-from jobrun.runner.identity.authored import is_from_python
+from jobrun.graph.readers import POSITION, POSITION_PREFIX
+from jobrun.runner.identity.recorded_job import is_from_python
 from jobrun.runner.progress import from_json
 from jobrun.runner.rundir.event_lines import read_events
 from jobrun.runner.rundir.object_store_run import download_temporarily, remote_run, split_target
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, Run, find_run
 from jobrun.runner.rundir.run_json import RECORD_NAME
 from jobrun.runner.rundir.spec_folder import load_recorded_spec
-from jobrun.tools.blob_text import dtype_name, render_position, render_structure
+from jobrun.runtime.records.reader_position import Position, decode_positions
 from jobrun.tools.inspect_sandbox import inspect_guarded
+from jobrun.values.blob_kinds import Value
 
 _EPOCH = re.compile(r"epoch-(\d+)")
+
+_MOST_ITEMS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,3 +352,51 @@ def saved_times(run: Path, epoch: int, generation: int) -> CheckpointTimes | Non
             if (times.action, times.epoch, one.generation) == ("save", epoch, generation):
                 found = times
     return found
+
+
+def render_position(blob: BlobFacts) -> str:
+    """Render the blob of a reader's position as text, how far it is; empty for other blobs."""
+    is_one = blob.name.startswith(POSITION_PREFIX) and blob.shape[1:] == (len(POSITION),)
+    return "; ".join(map(_share_words, decode_positions(np.asarray(blob.value)))) if is_one else ""
+
+
+def render_structure(blob: BlobFacts) -> str:
+    """Render the structure of a stored blob that is a container or object, as text."""
+    if not blob.name.endswith(f"/{STRUCTURE}"):
+        return ""
+    try:
+        form = parse_json(str(blob.value), MOST_LEVELS)
+        kind = form.get("object")
+        return f"object of class {kind}" if kind else str(next(iter(form["tree"])))
+    except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
+        return "container"
+
+
+def _share_words(one: Position) -> str:
+    if not one.passes:
+        return "nothing read yet"
+    share = f"share {one.part + 1} of {one.parts}: " if one.parts > 1 else ""
+    of_all = f" of {one.length}" if one.length >= 0 and one.parts == 1 else ""
+    end = ", all read" if one.finished else ""
+    return f"{share}pass {one.passes}, {one.records} records, {one.rows}{of_all} rows{end}"
+
+
+def dtype_name(text: str) -> str:
+    """Render the dtype of a stored blob as text: ``float64`` for ``<f8``."""
+    try:
+        return str(parse_dtype(text))
+    except ValueError:
+        return text
+
+
+def value_text(value: Value) -> str:
+    """Render the value of a stored blob as text, elided in the middle if it is long."""
+    if isinstance(value, str):
+        return repr(value)
+    plain = getattr(value, "value", value)
+    if type(plain) is int:
+        return integer_text(plain)
+    array = np.asarray(plain)
+    if array.ndim == 0:
+        return str(array.item()) if array.dtype.kind in "biufc" else str(array[()])
+    return np.array2string(array, threshold=_MOST_ITEMS, max_line_width=96)

@@ -39,6 +39,8 @@ _PAUSE_S = 0.5
 _COMMAND_S = 20.0
 _SERVER_ERROR = 500
 
+_INTERRUPTED, _BUG = 130, 70
+
 
 def build_message(run: Path, news: News, exit_code: int | None, detail: str = "") -> dict[str, Any]:
     """Build the message of a notification about a run from its files, as JSON.

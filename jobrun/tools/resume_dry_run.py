@@ -22,14 +22,14 @@ from jobrun.graph.query import find_objects
 from jobrun.graph.text.job import render_probe, render_stop
 from jobrun.graph.types import Job
 from jobrun.runner.fork_first_state import describe_parent, require_parent
-from jobrun.runner.identity.authored import (
+from jobrun.runner.identity.drift import Change, find_refused
+from jobrun.runner.identity.environment import set_blas_threads
+from jobrun.runner.identity.recorded_job import (
     Authored,
     compile_authored,
     digest_authored,
     require_secrets,
 )
-from jobrun.runner.identity.drift import Change, find_refused
-from jobrun.runner.identity.environment import set_blas_threads
 from jobrun.runner.options import RunOptions
 from jobrun.runner.progress import Patience, Progress, from_json
 from jobrun.runner.resume.finished import find_newest_damage
@@ -38,7 +38,7 @@ from jobrun.runner.resume_preview import ResumePreview, preview_resume
 from jobrun.runner.rundir.lock import is_live, owner_of
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.start import match_hash_seed
-from jobrun.tools.blob_text import dtype_name, render_structure, value_text
+from jobrun.tools.inspect import dtype_name, render_structure, value_text
 from jobrun.values.atomic_counter import Counter
 
 READER = "readers/"

@@ -25,12 +25,10 @@ from jobrun.values import named_tuples
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import Path, UnboundValue, find_adapter
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.blob_kinds import Value
+from jobrun.values.blob_kinds import Value, value_bytes
 from jobrun.values.compare import same_bits
 from jobrun.values.copies import detach
-from jobrun.values.dtypes import value_bytes
-from jobrun.values.objects import class_name, take_state
-from jobrun.values.torch_modules import is_module
+from jobrun.values.objects import class_name, is_module, take_state
 
 _SAMPLED_ABOVE_BYTES = 1 << 20
 _SAMPLE_ITEMS = 4096

@@ -14,9 +14,8 @@ from jobrun.values import container_flattening as trees
 from jobrun.values.adapters.registry import Path, UnsavableError
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import axis_order, has_gaps
-from jobrun.values.blob_kinds import Value, describe, kind_of
+from jobrun.values.blob_kinds import Value, describe, kind_of, same_dtype, value_bytes
 from jobrun.values.container_flattening import Parts
-from jobrun.values.dtypes import same_dtype, value_bytes
 from jobrun.values.objects import ObjectState
 
 # So many bytes of two arrays are compared at a time, of dtypes whose items are the bytes in them.

@@ -21,7 +21,7 @@ from jobrun.values import named_tuples, objects
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import find_adapter, package_of
 from jobrun.values.atomic_counter import Counter
-from jobrun.values.estimators import is_estimator
+from jobrun.values.objects import is_estimator
 
 Array = np.ndarray[Any, Any]
 Path = tuple[str, ...]

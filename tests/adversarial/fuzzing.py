@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from jobrun.graph.expressions import ATTRIBUTES, BUILTINS, DTYPES
-from jobrun.ops.table import DRAWS, OPERATORS
+from jobrun.ops.operator_table import DRAWS, OPERATORS
 from tests.adversarial.escapes import EXPRESSIONS
 
 _NAMES = ("x", "y", "n", "long_name", "_", "__class__", "__builtins__", "os", "eval", "rng", "np")

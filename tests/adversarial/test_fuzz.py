@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from jobrun.compile.lowering.text_with_holes import parse_text
+from jobrun.compile.lowering.text_templates import parse_text
 from jobrun.core.errors import SpecError
 from jobrun.core.text.names import BLOB_NAME
 from jobrun.graph.expressions import (
@@ -23,7 +23,7 @@ from jobrun.graph.expressions import (
 )
 from jobrun.graph.step_traversal import op_expressions
 from jobrun.graph.traversal import children, walk_expr
-from jobrun.ops.table import DRAWS, OPERATORS
+from jobrun.ops.operator_table import DRAWS, OPERATORS
 from jobrun.runtime.codegen.compiler import compile_expression
 from jobrun.runtime.codegen.expressions import import_numpy_module
 from jobrun.runtime.codegen.liveness import BlockNames

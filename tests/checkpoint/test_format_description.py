@@ -7,7 +7,7 @@ from jobrun.checkpoint.format_description import describe_format
 from jobrun.checkpoint.hdf5 import digest_blocks as blocks
 from jobrun.checkpoint.hdf5 import user_block as userblock
 from jobrun.checkpoint.hdf5.user_block import Header, Parts
-from jobrun.core.compression import CODECS
+from jobrun.graph.checkpoint_policy import CODECS
 
 
 def test_it_names_every_key_dataset_and_codec():

@@ -9,8 +9,7 @@ import pytest
 
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.terminal import Shell
-from jobrun.core.errors import Fault
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Fault, Origin
 from jobrun.core.text.fault_text import render
 
 FAULT = Fault(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobrun.compile.faults import Faults, Place
-from jobrun.core.errors import Fault, SpecError
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Fault, Origin, SpecError
 
 HERE = Place("epoch/t/steps[0]", Origin("job.yaml", 3, 5))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobrun.graph.node_mapping import tasks_by_node
+from jobrun.graph.group_transforms import tasks_by_node
 from jobrun.graph.query import used_nodes
 from jobrun.graph.types import TaskGroup
 from tests.support.compiling import codes_of, fault_of, job_of

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from jobrun.core.compression import CODECS, NONE, codec_for
+from jobrun.graph.checkpoint_policy import CODECS, NONE, codec_for
 from jobrun.spec.models.job import Codec
 
 RULES = (("w_small", "none"), ("w*", "zstd"), ("layer?/b", "lz4"))

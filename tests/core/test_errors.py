@@ -1,6 +1,5 @@
 from jobrun.core import errors
-from jobrun.core.errors import Fault, JobrunError, SpecError, UsageError, errors_only
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Fault, JobrunError, Origin, SpecError, UsageError, errors_only
 from tests.support.tables import each_case
 
 EXIT_CODES = {

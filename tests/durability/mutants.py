@@ -16,7 +16,7 @@ from pathlib import Path, PosixPath
 from types import SimpleNamespace
 from typing import Any
 
-from jobrun.checkpoint import upload_groups as upload
+from jobrun.checkpoint import copy_epoch_groups as upload
 from jobrun.checkpoint.store import Manifest
 from jobrun.checkpoint.stores import directory
 from jobrun.checkpoint.stores import epoch_copy as copying

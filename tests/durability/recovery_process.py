@@ -20,7 +20,7 @@ from jobrun.core.events import ignore
 from jobrun.graph.types import Job
 from jobrun.runner import run_metadata_handler as metadata
 from jobrun.runner.checkpoint_stores import open_store
-from jobrun.runner.identity.authored import compile_authored, load_recorded
+from jobrun.runner.identity.recorded_job import compile_authored, load_recorded
 from jobrun.runner.resume.recovery import FROM_INIT
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.lock import RunLock

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from jobrun.checkpoint.checkpoint_file import inspect_state
 from jobrun.checkpoint.stores import manifest as manifests
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, Fault, SpecError
-from jobrun.runner.identity.authored import compile_authored
+from jobrun.runner.identity.recorded_job import compile_authored
 from jobrun.runner.rundir.journal import parse_journal
 from jobrun.runner.rundir.run_json import RunRecord, read_record, write_record
 from jobrun.spec.load import load_spec

@@ -13,9 +13,8 @@ from jobrun.graph.step_traversal import iter_steps
 from jobrun.runner.options import RunOptions
 from jobrun.runner.start import start_run
 from jobrun.session.processes.group_run import TaskCompletions
-from jobrun.session.wire.codec import encode
-from jobrun.session.wire.partition import partition_group
-from jobrun.session.wire.wire_types import WIRE_TYPES
+from jobrun.session.wire.codec import WIRE_TYPES, encode
+from jobrun.session.wire.partition_group import partition_group
 from jobrun.spec.load import load_spec
 from tests.support.fake_nodes import MADE, fake_nodes, many
 

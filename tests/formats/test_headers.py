@@ -14,9 +14,7 @@ from hypothesis import given
 from hypothesis.extra import numpy as arrays
 
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.formats.headers import describe, members
-from jobrun.formats.nested_fields import MemberInfo
-from jobrun.formats.npy_header import read_npy_header
+from jobrun.formats.headers import MemberInfo, describe, members, read_npy_header
 
 
 def fault_of(action, *args):

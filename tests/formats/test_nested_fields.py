@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.formats.nested_fields import field_form, field_names, locate_field, name_splits
+from jobrun.formats.headers import field_form, field_names, locate_field, name_splits
 
 PEOPLE = np.dtype(
     {

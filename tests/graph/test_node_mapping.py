@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobrun.core.errors import SpecError
-from jobrun.graph.node_mapping import tasks_by_node
+from jobrun.graph.group_transforms import tasks_by_node
 from jobrun.graph.query import (
     used_nodes,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobrun.graph.node_mapping import tasks_by_node
+from jobrun.graph.group_transforms import tasks_by_node
 from jobrun.graph.query import (
     remote_by_path,
     reports_by_path,

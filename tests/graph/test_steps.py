@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import get_args
 
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Origin
 from jobrun.graph.effects.effect import NOWHERE
 from jobrun.graph.expressions import Const, Name
 from jobrun.graph.steps import Assign, ItemTarget, Loop, NameTarget, Net, Op, Step, Stop

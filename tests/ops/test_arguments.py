@@ -2,16 +2,19 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.ops.abstract_values import DTYPE, NONE, Known, scalar
-from jobrun.ops.arguments import (
+from jobrun.ops.abstract_values import (
+    DTYPE,
     INDICES,
+    NONE,
     Arguments,
+    Known,
     MisfitError,
     UnclearError,
     axis_of,
     clash,
     integer,
     joint_shape,
+    scalar,
     shape_text,
     sure,
     typed,

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.ops.definition import DrawDef, OpDef, by_name
-from jobrun.ops.signatures import parse_signature
+from jobrun.ops.definition import DrawDef, OpDef, by_name, parse_signature
 
 
 def test_a_signature_tells_what_may_be_given_how():

@@ -7,9 +7,9 @@ import pytest
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.ops import plugins
-from jobrun.ops.implementation import implementation
+from jobrun.ops.load_implementation import implementation
+from jobrun.ops.operator_table import OPERATORS
 from jobrun.ops.plugins import GROUP, find_operator, load_operators
-from jobrun.ops.table import OPERATORS
 from tests.support.expressions import expression, fault
 
 MODULE = """

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from jobrun.ops.abstract_values import COUNTER, NONE, Known, scalar
-from jobrun.ops.signatures import KINDS, kind, wrong_kind
-from jobrun.ops.table import OPERATORS
+from jobrun.ops.definition import KINDS, kind, wrong_kind
+from jobrun.ops.operator_table import OPERATORS
 from tests.support.expressions import prepared
 from tests.support.sampling import known_of
 from tests.support.tables import check_each

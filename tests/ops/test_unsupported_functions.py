@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jobrun.ops.table import OPERATORS
+from jobrun.ops.operator_table import OPERATORS
 from jobrun.ops.unsupported_functions import LEFT_OUT
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jobrun.checkpoint.checkpoint_file import write_state
 from jobrun.checkpoint.store import Manifest
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
-from jobrun.graph.state_division import StateLayout
+from jobrun.graph.divided_state import StateLayout
 from jobrun.graph.types import Cluster, Job, Node, TaskGroup
 from jobrun.runner.elastic.resize import plan_resize
 from jobrun.runner.progress import Progress, to_json

@@ -10,7 +10,7 @@ from jobrun.graph.types import Cluster, Job, Node, TaskGroup
 from jobrun.runner.checkpoint_stores import node_files, open_store, open_upload
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.run_json import RunRecord
-from jobrun.runner.saving.object_upload import ObjectUpload
+from jobrun.runner.saving.upload_to_object_store import ObjectUpload
 
 JOB = Job(
     "j", Cluster((Node("n"),)), *(TaskGroup(n) for n in ("init", "epoch", "download", "exit"))

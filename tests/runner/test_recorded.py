@@ -201,7 +201,7 @@ def test_a_kill_between_the_writing_of_a_changed_spec_and_of_run_json_loses_neit
     (run.parents[2] / "add.yaml").write_text(SPEC.replace("epochs: 6", "epochs: 5"))
     loaded = load_spec("add.yaml")
 
-    from jobrun.runner.identity.authored import compile_authored, digest_authored  # noqa: PLC0415
+    from jobrun.runner.identity.recorded_job import compile_authored, digest_authored  # noqa: PLC0415
 
     digest = stage_spec(run, loaded, compile_authored(loaded))
     assert load_recorded_spec(before).spec.stop[0].epochs == 6

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobrun.core.errors import EnvironmentFaultError, Fault, TaskFailedError
-from jobrun.core.origin import Origin
+from jobrun.core.errors import EnvironmentFaultError, Fault, Origin, TaskFailedError
 from jobrun.graph.steps import Net
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.errors import explain_at, is_only_missing_blobs

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobrun.core.errors import SpecError, UsageError
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Origin, SpecError, UsageError
 from jobrun.core.text.fault_text import render
 from jobrun.spec.dump import spec_digest
 from jobrun.spec.load import load_spec

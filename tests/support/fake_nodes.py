@@ -16,9 +16,8 @@ from jobrun.graph.types import Cluster, OutputRef, TaskGroup
 from jobrun.session.base import Outputs, RunContext
 from jobrun.session.open import BUILT_IN
 from jobrun.session.processes.group_run import TaskCompletions
-from jobrun.session.wire.codec import encode
-from jobrun.session.wire.partition import partition_group
-from jobrun.session.wire.wire_types import WIRE_TYPES
+from jobrun.session.wire.codec import WIRE_TYPES, encode
+from jobrun.session.wire.partition_group import partition_group
 
 DIGEST = "sha256:" + "0" * 64
 SPEC = """\

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobrun.ops.abstract_values import Known
-from jobrun.ops.arguments import Arguments
-from jobrun.ops.table import OPERATORS
+from jobrun.ops.abstract_values import Arguments, Known
+from jobrun.ops.operator_table import OPERATORS
 from tests.support.expressions import run_line
 from tests.support.sampling import agree, known_of
 

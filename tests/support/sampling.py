@@ -11,11 +11,18 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from jobrun.ops.abstract_values import COUNTER, DTYPE, Known, as_array, scalar
-from jobrun.ops.arguments import Arguments, MisfitError, UnclearError
-from jobrun.ops.definition import OpDef
-from jobrun.ops.implementation import implementation
-from jobrun.ops.signatures import kind, wrong_kind
+from jobrun.ops.abstract_values import (
+    COUNTER,
+    DTYPE,
+    Arguments,
+    Known,
+    MisfitError,
+    UnclearError,
+    as_array,
+    scalar,
+)
+from jobrun.ops.definition import OpDef, kind, wrong_kind
+from jobrun.ops.load_implementation import implementation
 from jobrun.values.atomic_counter import Counter
 from tests.support.thinning import examples
 

@@ -13,8 +13,7 @@ from jobrun.runtime.codegen.liveness import BlockNames, collect_usage
 from jobrun.runtime.codegen.numpy_warnings import NumpyWarnings
 from jobrun.runtime.errors import run_block
 from jobrun.runtime.frame.child_processes import ChildReaper
-from jobrun.runtime.frame.frame import Frame, GroupRun
-from jobrun.runtime.frame.workspace import Blobs
+from jobrun.runtime.frame.frame import Blobs, Frame, GroupRun
 from jobrun.runtime.steps.dispatch import Actions
 from jobrun.session.threads.thread_pool import ThreadPool
 from jobrun.testing.graphs import steps

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobrun.ops.table import OPERATORS
+from jobrun.ops.operator_table import OPERATORS
 from jobrun.testing.operators import OperatorContract, describe_value, prepare_example
 
 MODULE = """

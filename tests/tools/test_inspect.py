@@ -7,8 +7,15 @@ import pytest
 
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
 from jobrun.runner.rundir.run_json import RunRecord, write_record
-from jobrun.tools.blob_text import dtype_name, render_position, render_structure
-from jobrun.tools.inspect import inspect, inspection_values, select_blobs, sort_objects_first
+from jobrun.tools.inspect import (
+    dtype_name,
+    inspect,
+    inspection_values,
+    render_position,
+    render_structure,
+    select_blobs,
+    sort_objects_first,
+)
 from jobrun.values.objects import ObjectState
 from tests.support.mid_epoch_job import FailingAt, Stand
 from tests.support.saved_checkpoints import RUN_ID, SPEC_DIGEST, save

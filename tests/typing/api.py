@@ -9,15 +9,14 @@ import jobrun
 from jobrun.api import Prepared
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.graph.expressions import Expr
-from jobrun.graph.group_to_task import to_task
-from jobrun.graph.node_mapping import remap_nodes, tasks_by_node
+from jobrun.graph.group_transforms import remap_nodes, tasks_by_node, to_task
 from jobrun.graph.query import used_nodes
 from jobrun.graph.steps import Loop, Step
 from jobrun.runner.options import RunResult
 from jobrun.spec.load import LoadedSpec
 from jobrun.tools.inspect import Inspection
-from jobrun.tools.run_api.stored_run import StoredRuns
 from jobrun.tools.runs.status import Status
+from jobrun.tools.stored_run import StoredRuns
 
 assert_type(jobrun.__version__, str)
 assert_type(jobrun.load("job.yaml", overrides=["params.k=3"]), LoadedSpec)

@@ -16,7 +16,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from jobrun.values.dtypes import explain_unsavable_dtype, iterate_fields, same_dtype
+from jobrun.values.blob_kinds import explain_unsavable_dtype, iterate_fields, same_dtype
 
 DType = np.dtype[Any]
 _SIMPLE = re.compile(r"[<>|][biufcmMSUV][0-9]{1,9}(\[[0-9]{0,9}[A-Za-zμ]{1,7}\])?")

@@ -17,8 +17,8 @@ import numpy as np
 
 from jobrun.checkpoint.hdf5.dtypes import DType
 from jobrun.checkpoint.hdf5.value_codec import Array
-from jobrun.core.compression import CODECS
 from jobrun.core.errors import EnvironmentFaultError
+from jobrun.graph.checkpoint_policy import CODECS
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 # Number, name, flags' parameters of a filter; numbers from 256 on have names.

@@ -20,7 +20,7 @@ from jobrun.checkpoint.hdf5.file_layout import PAGED_BYTES, Entry, Packing
 from jobrun.checkpoint.hdf5.filters import Encoder, encoder_for
 from jobrun.checkpoint.hdf5.value_codec import Array, Coded
 from jobrun.checkpoint.read.compressed_chunks import chunk_origins, chunk_slices
-from jobrun.core.compression import Rules, codec_for
+from jobrun.graph.checkpoint_policy import Rules, codec_for
 
 _CHUNK_BYTES = 1 << 20
 # A blob is compressed if a sample of it becomes at least so much smaller.

@@ -39,11 +39,10 @@ from jobrun.checkpoint.hdf5.value_codec import Array, Coded, encode
 from jobrun.checkpoint.write.block_writer import BlockWriter
 from jobrun.checkpoint.write.chunk_compression import choose_packings, compress_chunks
 from jobrun.checkpoint.write.direct_io import aligned
-from jobrun.core.compression import Rules
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.checkpoint_policy import Rules
 from jobrun.values.axis_order import axis_order
-from jobrun.values.blob_kinds import MOST_DIMENSIONS, Value
-from jobrun.values.dtypes import same_dtype
+from jobrun.values.blob_kinds import MOST_DIMENSIONS, Value, same_dtype
 
 _DTYPE, _SHAPE, _STRIDES = attrgetter("dtype"), attrgetter("shape"), attrgetter("strides")
 # An array that is not in C order is copied into it so many bytes at a time.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.values.axis_order import axis_order, empty_in_order, view_in_order
-from jobrun.values.dtypes import same_dtype
+from jobrun.values.blob_kinds import same_dtype
 
 Array = np.ndarray[Any, Any]
 

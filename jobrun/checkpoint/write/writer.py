@@ -25,10 +25,10 @@ from jobrun.checkpoint.write.block_writer import BlockWriter
 from jobrun.checkpoint.write.direct_io import Bytes, FileWriter, SlabPool, aligned
 from jobrun.checkpoint.write.encoder import EncodedFile, FileEncoder, PreviousFile, build_encoder
 from jobrun.checkpoint.write.reuse import known_digests, share_blocks, take_reusable_file
-from jobrun.core.compression import Rules
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import create_file, disk_faults, sync_file
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.checkpoint_policy import Rules
 from jobrun.values.blob_kinds import Value
 
 # From this length on, a thread and writing past the page cache are worth their beginning.

@@ -16,7 +16,7 @@ from jobrun.cli.specs.loading import override_texts, prepare
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.runner.fork import Fork, fork_run
-from jobrun.runner.identity.authored import require_spec
+from jobrun.runner.identity.recorded_job import require_spec
 from jobrun.runner.options import RunOptions
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.spec_folder import load_changed_spec

@@ -27,7 +27,7 @@ from jobrun.cli.specs.loading import override_texts
 from jobrun.cli.terminal import Shell
 from jobrun.core.object_url import is_object_url
 from jobrun.core.text.fault_text import visible
-from jobrun.runner.identity.authored import Authored, load_recorded, require_spec
+from jobrun.runner.identity.recorded_job import Authored, load_recorded, require_spec
 from jobrun.runner.options import RunOptions
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.rundir.spec_folder import load_changed_spec

@@ -25,9 +25,8 @@ from jobrun.cli.options import (
     value_options,
 )
 from jobrun.cli.terminal import Shell
-from jobrun.core.errors import ExpectationError, Fault, TaskFailedError
+from jobrun.core.errors import ExpectationError, Fault, Origin, TaskFailedError
 from jobrun.core.files.disk import disk_faults, write_file
-from jobrun.core.origin import Origin
 from jobrun.core.text.fault_text import render_github, visible
 from jobrun.tools.smoke_tests import SmokeResult, junit, markdown, run_smoke_tests
 

@@ -11,9 +11,8 @@ import click
 
 from jobrun.cli.completed_names import CompletedText
 from jobrun.cli.formatting import render_json_document
-from jobrun.cli.manual.command_help import render_command_help
 from jobrun.cli.manual.ops import list_definitions, render_function
-from jobrun.cli.manual.topics import TOPICS, counterpart, list_topics
+from jobrun.cli.manual.topics import TOPICS, counterpart, list_topics, render_command_help
 from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
 from jobrun.core.error_catalogue import Entry, read_catalogue

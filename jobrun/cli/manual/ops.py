@@ -12,7 +12,7 @@ from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.text.names import did_you_mean
-from jobrun.ops.table import DRAWS, OPERATORS, DrawDef, OpDef
+from jobrun.ops.operator_table import DRAWS, OPERATORS, DrawDef, OpDef
 from jobrun.ops.unsupported_functions import LEFT_OUT
 
 Definition = OpDef | DrawDef

@@ -1,14 +1,16 @@
-"""Render the topics of ``jobrun explain`` about the language, from the tables that decide it."""
+"""Render topics of ``jobrun explain``: the help of all commands, and tables of the language."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+
+import click
 
 from jobrun.compile.expressions import limits
-from jobrun.compile.expressions import python_syntax as scalar
+from jobrun.compile.expressions import python_ast as scalar
 from jobrun.graph.expressions import ATTRIBUTES, BUILTINS, DTYPES
-from jobrun.ops.table import DRAWS, OPERATORS
+from jobrun.ops.operator_table import DRAWS, OPERATORS
 from jobrun.tools.manual.keys import list_key_tables, list_key_words, render_steps
 from jobrun.tools.manual.markdown_pages import read_pages
 
@@ -99,6 +101,8 @@ ANCESTORS: tuple[tuple[str, str, str], ...] = (
     ("FillGradient, StopGradient, Iter", "none: there are no gradients; epoch, iter", ""),
 )  # fmt: skip
 
+_WIDTH = 80
+
 
 def _expressions() -> str:
     return _EXPRESSIONS.format(
@@ -162,3 +166,37 @@ def list_topics() -> list[str]:
     draws = (f"rng.{name}" for name in DRAWS)
     keys = list_key_words(list_key_tables())
     return [*TOPICS, *read_pages(), *OPERATORS, *draws, *keys]
+
+
+def iter_command_help(root: click.Group) -> Iterator[tuple[str, str]]:
+    """Iterate over a group's commands and theirs: the command line, and its help in 80 columns.
+
+    Args:
+        root: Of all commands.
+    """
+    # With the group's own settings, so that its -h is shown, no matter what ran before.
+    settings = {**root.context_settings, "max_content_width": _WIDTH}
+    context = click.Context(root, info_name="jobrun", **settings)
+    for name in root.list_commands(context):
+        command = root.get_command(context, name)
+        if command is not None and not command.hidden:
+            yield from _help(command, f"jobrun {name}", context)
+
+
+def render_command_help(root: click.Group) -> str:
+    """Render the help of all commands as one text."""
+    pages = (f"{path}\n\n{text}" for path, text in iter_command_help(root))
+    return "\n\n\n".join(("Commands and their options", *pages))
+
+
+def _help(command: click.Command, path: str, parent: click.Context) -> Iterator[tuple[str, str]]:
+    own = click.Context(
+        command,
+        info_name=path.rpartition(" ")[2],
+        parent=parent,
+        max_content_width=_WIDTH,
+        terminal_width=_WIDTH,
+    )
+    yield path, command.get_help(own).strip()
+    for name, part in getattr(command, "commands", {}).items():
+        yield from _help(part, f"{path} {name}", own)

@@ -19,10 +19,17 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.events import CheckpointTimes, NodeTime
 from jobrun.core.text.fault_text import visible
-from jobrun.tools.blob_text import dtype_name, render_position, render_structure, value_text
-from jobrun.tools.inspect import Inspection, inspection_values, select_blobs, sort_objects_first
-from jobrun.tools.report.histogram import Histogram
-from jobrun.tools.report.pictures import NOT_A_NUMBER, DrawnBlob, Picture, draw_each_blob
+from jobrun.tools.inspect import (
+    Inspection,
+    dtype_name,
+    inspection_values,
+    render_position,
+    render_structure,
+    select_blobs,
+    sort_objects_first,
+    value_text,
+)
+from jobrun.tools.report.pictures import NOT_A_NUMBER, DrawnBlob, Histogram, Picture, draw_each_blob
 
 # Half of what is shown as 1 ms.
 _NOTHING = 0.0005

@@ -14,7 +14,7 @@ from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FlowAnalysis
 from jobrun.compile.job_draft.draft import GroupDraft, Groups, TaskDraft, walk_readers
 from jobrun.compile.job_draft.records import has_finished
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Origin
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import (
     Endless,

@@ -37,7 +37,7 @@ from jobrun.graph.steps import (
 )
 from jobrun.graph.traversal import walk_expr
 from jobrun.graph.types import GroupName, Report, Scope, SetupNets
-from jobrun.ops.table import OPERATORS
+from jobrun.ops.operator_table import OPERATORS
 
 # Two names, sorted.
 Pair = tuple[str, str]

@@ -6,9 +6,8 @@ from dataclasses import field, replace
 from typing import TypeVar
 
 from jobrun.core.codes import Code
-from jobrun.core.errors import Fault, SpecError
+from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import (
     DTYPES,
@@ -22,8 +21,7 @@ from jobrun.graph.expressions import (
     Name,
     Sequence,
 )
-from jobrun.ops.definition import DrawDef, OpDef
-from jobrun.ops.signatures import Signature
+from jobrun.ops.definition import DrawDef, OpDef, Signature
 
 # Aliases of dtypes, valid only where a dtype is expected.
 DTYPE_WORDS: dict[str, str] = {

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from jobrun.compile.expressions import limits
-from jobrun.compile.expressions.names import UNREADABLE, Params
-from jobrun.compile.expressions.python_syntax import (
+from jobrun.compile.expressions.python_ast import (
     SourceText,
     parse_python_expression,
     parse_python_statement,
 )
-from jobrun.compile.expressions.statements import StatementTranslator
-from jobrun.compile.expressions.translate import Translator
-from jobrun.core.errors import Fault, SpecError
-from jobrun.core.origin import Origin
+from jobrun.compile.expressions.translate import UNREADABLE, Params, StatementTranslator, Translator
+from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.graph.expressions import Const, Expr, Sequence
 from jobrun.graph.steps import Op
 

@@ -1,4 +1,4 @@
-"""Translate Python's syntax tree of an expression into our own, node type by node type.
+"""Translate Python's syntax trees of expressions and statements into our own, node by node.
 
 A whitelist: a node type without a method here is refused. Nothing is evaluated.
 """
@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jobrun.compile.expressions import limits
 from jobrun.compile.expressions.calls import DTYPE_WORDS, CallFault, check_call, check_draw
-from jobrun.compile.expressions.names import UNREADABLE, NameTranslator, Params
-from jobrun.compile.expressions.placeholders import split_placeholders
-from jobrun.compile.expressions.python_syntax import MAX_DEPTH, Findings, SourceText
+from jobrun.compile.expressions.python_ast import (
+    MAX_DEPTH,
+    Findings,
+    SourceText,
+    split_placeholders,
+)
+from jobrun.compile.expressions.reserved_names import (
+    NODE_PARTS,
+    explain_reserved,
+    find_name_refusal,
+)
 from jobrun.compile.expressions.unsupported_syntax import (
     LIBRARIES,
     OTHER_FORM,
@@ -25,8 +33,10 @@ from jobrun.compile.expressions.unsupported_syntax import (
     explain_unknown_method,
 )
 from jobrun.core.errors import SpecError
+from jobrun.core.text.names import BLOB_NAME, did_you_mean
 from jobrun.graph.expressions import (
     ATTRIBUTES,
+    BUILTINS,
     DTYPES,
     Attribute,
     Binary,
@@ -42,14 +52,27 @@ from jobrun.graph.expressions import (
     Expr,
     Index,
     Logical,
+    LoopIndex,
+    Name,
+    OutputRead,
     Sequence,
     Slice,
     Text,
     Unary,
     UnaryOperator,
 )
+from jobrun.graph.steps import (
+    Assign,
+    Augment,
+    Delete,
+    ItemTarget,
+    NameTarget,
+    Op,
+    Perform,
+    Target,
+)
+from jobrun.ops.operator_table import DRAWS
 from jobrun.ops.plugins import find_operator
-from jobrun.ops.table import DRAWS
 
 BINARY: dict[type[ast.operator], BinaryOperator] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
@@ -62,6 +85,19 @@ _UNARY: dict[type[ast.unaryop], UnaryOperator] = {
 _COMPARISONS: dict[type[ast.cmpop], Comparison] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
 }  # fmt: skip
+
+_NOT_A_TARGET = {
+    ast.Attribute: ("an attribute cannot be assigned to",
+                    "assign to the blob: x = reshape(x, (2, 3))"),
+    ast.Starred: ("'*' is not supported here", "name each result"),
+    ast.List: ("a list cannot be assigned to", "write a, b = …"),
+    ast.Tuple: ("nested targets cannot be assigned to", "write a, b, c = …"),
+}  # fmt: skip
+
+Params = Mapping[str, bool | int | float | str]
+
+# Replaces a part with a fault, so that translation continues and finds the other faults.
+UNREADABLE = Const(None)
 
 
 class Translator:
@@ -377,3 +413,197 @@ def _faulty_argument(node: ast.Call, argument: int | str | None) -> ast.expr | a
     if isinstance(argument, int) and argument < len(node.args):
         return node.args[argument]
     return next((one for one in node.keywords if one.arg == argument), node.func)
+
+
+class StatementTranslator:
+    """Translates one Python statement; faults are collected in the translator's findings."""
+
+    def __init__(self, scalar: SourceText, params: Params) -> None:
+        self._translator = Translator(scalar, params)
+        self._findings = self._translator.findings
+        self._scalar = scalar
+        self._params = params
+
+    def translate(self, node: ast.stmt) -> Op:
+        """Translate a Python statement into an operator: assignment, effect or deletion.
+
+        Raises:
+            SpecError: It is not valid; with all its faults.
+        """
+        op = self._translate(node)
+        self._findings.raise_if_any()
+        return op
+
+    def _translate(self, node: ast.stmt) -> Op:
+        path, origin = self._scalar.path, self._scalar.origin
+        match node:
+            case ast.Assign():
+                return Assign(self._targets(node), self._value(node.value), path, origin)
+            case ast.AugAssign():
+                return self._augment(node)
+            case ast.Expr():
+                return Perform(self._effect(node.value), path, origin)
+            case ast.Delete():
+                names = tuple(name for one in node.targets for name in self._deleted_names(one))
+                return Delete(names, path, origin)
+            case _:
+                refusal = UNSUPPORTED_FORMS.get(type(node), OTHER_FORM)
+                self._findings.add("E102", *refusal, node)
+                return Delete(())
+
+    def _value(self, node: ast.expr) -> Expr:
+        value = self._translator.expression(node)
+        if isinstance(value, Call) and _count_results(value) == 0:
+            mend = f"write {value.function}(…) as a separate step"
+            self._findings.add("E110", f"{value.function} returns no value", mend, node)
+        return value
+
+    def _augment(self, node: ast.AugAssign) -> Op:
+        target = self._target(node.target)
+        value = self._value(node.value)
+        operator = BINARY[type(node.op)]
+        if not self._findings.faults:
+            self._translator.check_size(Binary(Name(target.name), operator, value), node)
+        return Augment(target, operator, value, self._scalar.path, self._scalar.origin)
+
+    def _effect(self, node: ast.expr) -> Expr:
+        value = self._translator.expression(node)
+        if isinstance(value, Call):
+            operator = find_operator(value.function)
+            if operator is not None and operator.mutates:
+                return value
+        if not self._findings.faults:
+            mend = "write name = …"
+            if isinstance(node, ast.Compare):
+                mend = "write = to assign; a check is {assert: condition}"
+            self._findings.add("E110", "the result is not used", mend, node)
+        return value
+
+    def _targets(self, node: ast.Assign) -> tuple[Target, ...]:
+        if len(node.targets) > 1:
+            mend = "write two steps: b = c, then a = b"
+            self._findings.add("E111", "chained assignment is not supported", mend, node.targets[1])
+        first = node.targets[0]
+        written = first.elts if isinstance(first, ast.Tuple) else [first]
+        targets = tuple(self._target(one) for one in written)
+        names = [target.name for target in targets if isinstance(target, NameTarget)]
+        for name in {name for name in names if names.count(name) > 1}:
+            self._findings.add(
+                "E111", f"'{name}' is assigned twice", "name each target once", first
+            )
+        if not targets:
+            self._findings.add("E111", "there is no target to assign to", "write name = …", first)
+        if isinstance(node.value, ast.Tuple) and len(targets) > 1:
+            self._check_length(node.value, len(targets))
+        return targets
+
+    def _check_length(self, node: ast.Tuple, wanted: int) -> None:
+        if len(node.elts) != wanted:
+            message = f"{len(node.elts)} values cannot be assigned to {wanted} names"
+            self._findings.add("E111", message, "use one name for each value", node)
+
+    def _target(self, node: ast.expr) -> Target:
+        match node:
+            case ast.Name():
+                self._check_name(node)
+                return NameTarget(node.id)
+            case ast.Subscript(value=ast.Name() as blob):
+                self._check_name(blob)
+                return ItemTarget(blob.id, self._translator.index(node.slice))
+            case ast.Subscript(value=ast.Subscript()):
+                self._findings.add(
+                    "E111", "only items of a blob can be assigned to", "write U[i, j] = …", node
+                )
+            case ast.Subscript():
+                self._findings.add(
+                    "E111", "only items of a blob can be assigned to", "write name[index] = …", node
+                )
+            case _:
+                message, mend = _NOT_A_TARGET.get(
+                    type(node), ("this cannot be assigned to", "write name = … or name[index] = …")
+                )
+                self._findings.add("E111", message, mend, node)
+        return NameTarget("_")
+
+    def _check_name(self, node: ast.Name) -> None:
+        refused = find_name_refusal(node.id, self._params)
+        if refused is not None and not node.id.startswith("__"):
+            # The fault is that of the whole statement, as for names that other steps bind.
+            self._findings.add(*refused, None)
+        else:
+            self._translator.names.check(node.id, node)
+
+    def _deleted_names(self, node: ast.expr) -> tuple[str, ...]:
+        match node:
+            case ast.Name():
+                self._check_name(node)
+                return (node.id,)
+            case ast.Tuple():
+                return tuple(name for one in node.elts for name in self._deleted_names(one))
+            case _:
+                mend = "write del a, b; delete(x, i) returns x without item i"
+                self._findings.add("E111", "only whole blobs can be deleted", mend, node)
+                return ()
+
+
+def _count_results(call: Call) -> int:
+    operator = find_operator(call.function)
+    return 1 if operator is None else operator.results
+
+
+class NameTranslator:
+    """Translates the names in the text of one expression, and collects their faults."""
+
+    def __init__(self, findings: Findings, params: Params) -> None:
+        self._findings = findings
+        self._params = params
+
+    def translate(self, node: ast.Name) -> Expr:
+        """Translate a name in an expression: to a blob, a builtin, a loop index, …."""
+        name = node.id
+        if name in self._params:
+            return Const(self._params[name])
+        if name in BUILTINS:
+            return Builtin(name)
+        if name in DTYPES:
+            return Dtype(name)
+        if name == "iter":
+            return LoopIndex("")
+        refused = explain_reserved(name)
+        if refused is not None:
+            self._findings.add("E106", *refused, node)
+            return UNREADABLE
+        if not self.check(name, node):
+            return UNREADABLE
+        return Name(name, self._findings.scalar.at(node))
+
+    def translate_dotted(self, node: ast.Attribute, first: ast.Name) -> Expr:
+        """Translate the name ``first.attr`` in an expression: of a node or a task's output."""
+        name = first.id
+        if name == "node" and node.attr in NODE_PARTS:
+            return Builtin(f"node.{node.attr}")
+        if name == "node":
+            mend = did_you_mean(node.attr, NODE_PARTS)
+            self._findings.add("E106", f"'node' has no '{node.attr}'", mend, node)
+            return UNREADABLE
+        if name in LIBRARIES:
+            self._findings.add("E103", *explain_library_name(node.attr), node)
+            return UNREADABLE
+        if name in self._params or name in BUILTINS or name in DTYPES or name in {"rng", "iter"}:
+            message = f"'{name}' has no '{node.attr}'"
+            self._findings.add("E103", message, f"values have {', '.join(ATTRIBUTES)}", node)
+            return UNREADABLE
+        if not (self.check(name, first) and self.check(node.attr, node)):
+            return UNREADABLE
+        return OutputRead(name, node.attr, at=self._findings.scalar.at(node))
+
+    def check(self, name: str, node: ast.expr) -> bool:
+        """Check whether a blob can have the name in the expression; add fault E107 if not."""
+        message = ""
+        if not BLOB_NAME.fullmatch(name):
+            message = "a name has at most 64 letters, digits and '_'"
+        elif name.startswith("__"):
+            message = "a name must not begin with two underscores"
+        if message:
+            self._findings.add("E107", message, "choose another name", node)
+        return not message

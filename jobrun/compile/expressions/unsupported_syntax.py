@@ -6,7 +6,7 @@ import ast
 from typing import NamedTuple
 
 from jobrun.core.text.names import did_you_mean, nearest
-from jobrun.ops.table import DRAWS, OPERATORS
+from jobrun.ops.operator_table import DRAWS, OPERATORS
 
 
 class Refusal(NamedTuple):

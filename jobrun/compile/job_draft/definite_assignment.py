@@ -20,7 +20,7 @@ from jobrun.graph.effects.effect import Effect
 from jobrun.graph.expressions import Const
 from jobrun.graph.readers import record_path
 from jobrun.graph.steps import Guard, If, Loop, Net, Op, Parallel, Step, Stop, UseNet, While
-from jobrun.ops.table import OPERATORS
+from jobrun.ops.operator_table import OPERATORS
 
 FINDER = AccessFinder(
     {name: one.mutates for name, one in OPERATORS.items() if one.mutates},

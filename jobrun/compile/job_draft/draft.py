@@ -18,10 +18,14 @@ from jobrun.compile.job_draft.definite_assignment import (
 )
 from jobrun.compile.job_draft.records import NO_RECORDS, Records
 from jobrun.compile.job_draft.task_order import TaskOrder
+from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 from jobrun.graph.effects.effect import NOWHERE
-from jobrun.graph.readers import Reader, ReadRecords, source_expressions
+from jobrun.graph.readers import (
+    Reader,
+    ReadRecords,
+    source_expressions,
+)
 from jobrun.graph.steps import Step
 from jobrun.graph.types import (
     GroupName,

@@ -1,8 +1,7 @@
 """Lower the models of a spec to a draft: one module for each noun of the language.
 
 - ``job``: the entry point, and the cluster. ``context``: the tables that lowering fills.
-- ``groups``, ``tasks``, ``steps_and_nets``, ``effects``: the body of a job.
-- ``net_table``, ``remote_nets``: named lists of steps.
+- ``groups``, ``steps``: the body of a job. ``nets``, ``remote_nets``: named lists of steps.
 - ``readers``, ``queues``: data. ``checkpoint``, ``conditions``: what is saved, metrics, ends.
-- ``expressions``, ``text_with_holes``: expressions and texts, in the place where they are written.
+- ``expressions``, ``text_templates``: expressions and texts, in the place where they are written.
 """

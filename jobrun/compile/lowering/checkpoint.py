@@ -9,11 +9,10 @@ from urllib.parse import unquote
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.lowering.context import Context
-from jobrun.core.compression import Rules
+from jobrun.core.errors import Origin
 from jobrun.core.object_url import SCHEMES, is_object_url, parse_object_url, scheme_of
-from jobrun.core.origin import Origin
 from jobrun.core.text.names import did_you_mean
-from jobrun.graph.checkpoint_policy import CheckpointPolicy, UploadPolicy
+from jobrun.graph.checkpoint_policy import CheckpointPolicy, Rules, UploadPolicy
 from jobrun.spec.models.job import CheckpointSpec, JobSpec, KeepSpec, UploadSpec
 from jobrun.spec.yaml.source_map import path_text
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 
-from jobrun.compile.expressions.reserved import find_name_refusal
+from jobrun.compile.expressions.reserved_names import find_name_refusal
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.node_names import NodeNames
-from jobrun.compile.lowering.net_table import NetDef
+from jobrun.compile.lowering.nets import NetDef
 from jobrun.compile.lowering.queues import QueueTable
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Cluster

@@ -12,7 +12,7 @@ from typing import Any
 from jobrun.compile.expressions.parse import parse_expression, parse_statement
 from jobrun.compile.faults import Place
 from jobrun.compile.lowering.context import Context, Env
-from jobrun.compile.lowering.text_with_holes import parse_text
+from jobrun.compile.lowering.text_templates import parse_text
 from jobrun.core.errors import SpecError
 from jobrun.graph.expressions import Binary, Const, Expr, LoopIndex, Name, Sequence, Text, Unary
 from jobrun.graph.steps import (

@@ -12,14 +12,14 @@ from jobrun.compile.lowering.checkpoint import lower_checkpoint, lower_saved_nod
 from jobrun.compile.lowering.conditions import ConditionLowering, lower_deadline
 from jobrun.compile.lowering.context import Context
 from jobrun.compile.lowering.groups import GroupLowering
-from jobrun.compile.lowering.net_table import build_net_table
+from jobrun.compile.lowering.nets import build_net_table
 from jobrun.compile.lowering.queues import build_queue_table
 from jobrun.compile.lowering.readers import build_reader_table
 from jobrun.core.codes import Code
+from jobrun.core.errors import Origin
 from jobrun.core.notify_target import NotifyTarget, check_target
-from jobrun.core.origin import Origin
+from jobrun.graph.divided_state import StateLayout
 from jobrun.graph.readers import readers_in
-from jobrun.graph.state_division import StateLayout
 from jobrun.graph.types import Cluster, Job, Node, TaskGroup
 from jobrun.spec.load import LoadedSpec
 from jobrun.spec.models.job import JobSpec, NodeSpec, NotifySpec

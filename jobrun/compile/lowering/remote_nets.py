@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.lowering.context import Context, Env
-from jobrun.compile.lowering.steps_and_nets import StepLowering
+from jobrun.compile.lowering.steps import StepLowering
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.step_traversal import walk
 from jobrun.graph.types import Node, RemoteNet

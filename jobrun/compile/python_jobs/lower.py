@@ -10,7 +10,7 @@ from dataclasses import replace
 from jobrun.compile.analysis.reader_positions import (
     remove_position_setup,
 )
-from jobrun.compile.analysis.state_dirs import (
+from jobrun.compile.analysis.state import (
     remove_state_dir_setup,
 )
 from jobrun.compile.faults import Faults, Place

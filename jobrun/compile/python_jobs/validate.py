@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from jobrun.compile.expressions.calls import check_call, check_draw
-from jobrun.compile.expressions.reserved import find_name_refusal
+from jobrun.compile.expressions.reserved_names import find_name_refusal
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.core.text.names import BLOB_NAME, FILE_NAME, did_you_mean
@@ -22,8 +22,8 @@ from jobrun.graph.step_traversal import expressions, walk
 from jobrun.graph.steps import RunProgram, Step
 from jobrun.graph.traversal import walk_expr
 from jobrun.graph.types import Report, Task
+from jobrun.ops.operator_table import DRAWS, OPERATORS
 from jobrun.ops.plugins import find_operator
-from jobrun.ops.table import DRAWS, OPERATORS
 
 
 def check_file_name(name: str, what: str, place: Place, faults: Faults) -> None:

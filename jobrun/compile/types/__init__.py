@@ -2,6 +2,6 @@
 
 - ``job_types``: the entry point, stop conditions and metrics. ``steps``, ``expressions``,
   ``subscripts``, ``arithmetic``: the abstract interpreter.
-- ``records``, ``queues``: values that come from readers and queues. ``type_faults``:
+- ``records_and_queues``: values that come from readers and queues. ``type_faults``:
   what is refused, with its place.
 """

@@ -6,14 +6,20 @@ import operator
 from collections.abc import Callable
 from dataclasses import replace
 
-from jobrun.ops.abstract_values import NONE, TEXT, UNKNOWN, Known, items_in, join, scalar
-from jobrun.ops.arguments import (
+from jobrun.ops.abstract_values import (
     KINDS,
+    NONE,
     SHAPES,
+    TEXT,
+    UNKNOWN,
+    Known,
     MisfitError,
     UnclearError,
     integer,
+    items_in,
+    join,
     joint_shape,
+    scalar,
     shape_text,
 )
 from jobrun.ops.dtype_promotion import kind_of, same_kind

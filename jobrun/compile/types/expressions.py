@@ -40,20 +40,22 @@ from jobrun.graph.expressions import (
 from jobrun.ops.abstract_values import (
     COUNTER,
     DTYPE,
+    KINDS,
     NONE,
     TEXT,
     UNKNOWN,
+    Arguments,
     Known,
+    MisfitError,
+    UnclearError,
     as_array,
     join,
     scalar,
 )
-from jobrun.ops.arguments import KINDS, Arguments, MisfitError, UnclearError
-from jobrun.ops.definition import DrawDef, OpDef
+from jobrun.ops.definition import DrawDef, OpDef, wrong_kind
 from jobrun.ops.dtype_promotion import dtype_name
+from jobrun.ops.operator_table import DRAWS
 from jobrun.ops.plugins import find_operator
-from jobrun.ops.signatures import wrong_kind
-from jobrun.ops.table import DRAWS
 
 
 class Misfit(NamedTuple):

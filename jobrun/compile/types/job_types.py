@@ -13,8 +13,14 @@ from dataclasses import field
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.types.arithmetic import require_truth_value
 from jobrun.compile.types.expressions import blob_key, infer_expression, output_key
-from jobrun.compile.types.queues import NodeQueues, QueueTypes, Shared, sort_tasks
-from jobrun.compile.types.records import Headers, infer_record
+from jobrun.compile.types.records_and_queues import (
+    Headers,
+    NodeQueues,
+    QueueTypes,
+    Shared,
+    infer_record,
+    sort_tasks,
+)
 from jobrun.compile.types.steps import Names, StepInference
 from jobrun.compile.types.type_faults import TypeFaults
 from jobrun.core.errors import Fault
@@ -25,8 +31,18 @@ from jobrun.graph.readers import ReadQueue, ReadRecords
 from jobrun.graph.step_traversal import ops
 from jobrun.graph.steps import Assign, Augment, NameTarget, Step
 from jobrun.graph.types import GroupName, Job, Scope, Task, TaskGroup
-from jobrun.ops.abstract_values import NONE, TEXT, UNKNOWN, Known, items_in, join, without_value
-from jobrun.ops.arguments import KINDS, MisfitError, shape_text
+from jobrun.ops.abstract_values import (
+    KINDS,
+    NONE,
+    TEXT,
+    UNKNOWN,
+    Known,
+    MisfitError,
+    items_in,
+    join,
+    shape_text,
+    without_value,
+)
 from jobrun.ops.dtype_promotion import kind_of
 
 __all__ = ["Headers", "Types", "infer_job_types", "infer_state_types", "no_headers"]

@@ -16,7 +16,7 @@ from typing import assert_never
 from jobrun.compile.faults import Place
 from jobrun.compile.types.arithmetic import infer_binary, require_in_place
 from jobrun.compile.types.expressions import Misfit, infer_expression
-from jobrun.compile.types.records import Headers
+from jobrun.compile.types.records_and_queues import Headers
 from jobrun.compile.types.subscripts import infer_index
 from jobrun.compile.types.type_faults import TypeFaults, render_short
 from jobrun.graph.effects.effect import Effect
@@ -43,8 +43,19 @@ from jobrun.graph.steps import (
     While,
 )
 from jobrun.graph.types import Task
-from jobrun.ops.abstract_values import NONE, UNKNOWN, Known, as_array, broadcast, join
-from jobrun.ops.arguments import KINDS, SHAPES, MisfitError, UnclearError, shape_text
+from jobrun.ops.abstract_values import (
+    KINDS,
+    NONE,
+    SHAPES,
+    UNKNOWN,
+    Known,
+    MisfitError,
+    UnclearError,
+    as_array,
+    broadcast,
+    join,
+    shape_text,
+)
 from jobrun.ops.dtype_promotion import dtype_name, kind_of
 
 Names = dict[str, Known]

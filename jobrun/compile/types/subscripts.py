@@ -6,13 +6,17 @@ from collections.abc import Callable
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.expressions import Const, Expr, Sequence, Slice
-from jobrun.ops.abstract_values import TEXT, UNKNOWN, Known, Shape, as_array
-from jobrun.ops.arguments import (
+from jobrun.ops.abstract_values import (
     INDICES,
     KINDS,
     SHAPES,
+    TEXT,
+    UNKNOWN,
+    Known,
     MisfitError,
+    Shape,
     UnclearError,
+    as_array,
     clash,
     integer,
     joint_shape,

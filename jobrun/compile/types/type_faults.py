@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.types.expressions import Misfit
+from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 from jobrun.graph.expression_text import render_expr
 from jobrun.graph.expressions import Call, Draw, Expr, Name, OutputRead
 from jobrun.graph.traversal import walk_expr
-from jobrun.ops.arguments import MisfitError
+from jobrun.ops.abstract_values import MisfitError
 
 _MAX_TEXT = 60
 

@@ -6,9 +6,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jobrun.core.errors import Fault
+from jobrun.core.errors import Fault, Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 
 _WIDEST = 100
 _BEFORE_CARET = 40

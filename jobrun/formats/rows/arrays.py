@@ -17,8 +17,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import read_into
 from jobrun.formats import errors as faults
 from jobrun.formats import npy as arrays
-from jobrun.formats.headers import choose_member
-from jobrun.formats.npy_header import NpyHeader, npz_members, open_zip, read_npy_header
+from jobrun.formats.headers import NpyHeader, choose_member, npz_members, open_zip, read_npy_header
 from jobrun.formats.rows.rows_protocol import Array, Column, Piece, common_length
 
 MOST_COMPRESSED_BYTES = 1 << 30

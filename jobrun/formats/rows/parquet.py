@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.formats import errors as faults
-from jobrun.formats.nested_fields import MemberInfo
+from jobrun.formats.headers import MemberInfo
 from jobrun.formats.rows.rows_protocol import Array, Column, Piece, restore_order, sort_rows
 
 # Row groups that are kept, at least one.

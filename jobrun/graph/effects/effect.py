@@ -13,14 +13,14 @@ from dataclasses import field, fields
 from functools import cache
 from typing import Any, Literal, Protocol, assert_never
 
+from jobrun.core.errors import Origin
 from jobrun.core.events import Listener
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 from jobrun.graph.expression_text import render_expr, render_text
 from jobrun.graph.expressions import Expr, Text
 from jobrun.graph.traversal import children
 
-NOWHERE = Origin("<python>")
+NOWHERE: Origin = Origin("<python>")
 # In a spec → in the step: a text with '{expr:format}' → Text; an expression that is a bool → Expr;
 # {name: expression} → ((name, Expr), …); a duration such as 90s → seconds.
 KeyKind = Literal["text", "condition", "numbers", "duration"]

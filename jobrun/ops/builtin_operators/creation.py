@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobrun.ops.definition import MANY, OpDef, ruled
 from jobrun.ops.type_rules.creation import CREATION_RULES
-from jobrun.ops.type_rules.indexing import MESH_RULES
+from jobrun.ops.type_rules.index_functions import MESH_RULES
 from jobrun.ops.type_rules.transforms import POWER_RULES
 
 
@@ -42,20 +42,20 @@ _CREATION = (
         "vander([1.0, 2.0, 3.0], 2)"),
     OpDef("meshgrid", "(*xi, sparse=False, indexing='xy')", "numpy:meshgrid",
           "coordinates of a grid, one array per axis", "meshgrid([1, 2], [3, 4])", results=MANY),
-    OpDef("array", "(object, dtype=None)", "jobrun.ops.extra_functions:array",
+    OpDef("array", "(object, dtype=None)", "jobrun.ops.non_numpy_functions:array",
           "an array of the numbers in a list, or a copy", "array([[1, 2], [3, 4]], float32)"),
     OpDef("copy", "(a)", "numpy:copy", "a copy; assignment makes one by itself", "copy([1, 2])"),
-    OpDef("astype", "(x, dtype)", "jobrun.ops.extra_functions:astype",
+    OpDef("astype", "(x, dtype)", "jobrun.ops.non_numpy_functions:astype",
           "the same numbers in another dtype", "astype([1.7, 2.2], int64)"),
-    OpDef("int", "(x, /)", "jobrun.ops.extra_functions:to_int",
+    OpDef("int", "(x, /)", "jobrun.ops.non_numpy_functions:to_int",
           "a Python int of one number, without its fraction", "int(2.9)"),
-    OpDef("float", "(x, /)", "jobrun.ops.extra_functions:to_float",
+    OpDef("float", "(x, /)", "jobrun.ops.non_numpy_functions:to_float",
           "a Python float of one number", "float(3)"),
-    OpDef("bool", "(x, /)", "jobrun.ops.extra_functions:to_bool",
+    OpDef("bool", "(x, /)", "jobrun.ops.non_numpy_functions:to_bool",
           "a Python bool of one number: whether it is not 0", "bool(2)"),
     OpDef("len", "(a, /)", "builtins:len", "length of the first axis, or of text",
           "len([[1, 2], [3, 4], [5, 6]])"),
-    OpDef("one_hot", "(labels, length, dtype=float64)", "jobrun.ops.extra_functions:one_hot",
+    OpDef("one_hot", "(labels, length, dtype=float64)", "jobrun.ops.non_numpy_functions:one_hot",
           "rows with a 1 at the label and 0 elsewhere", "one_hot([2, 0], 3)"),
 )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobrun.ops.definition import MANY, OpDef, ruled
-from jobrun.ops.type_rules.indexing import INDEX_RULES
+from jobrun.ops.type_rules.index_functions import INDEX_RULES
 from jobrun.ops.type_rules.searching import SEARCHING_RULES
 
 

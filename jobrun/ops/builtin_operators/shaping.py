@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobrun.ops.definition import MANY, OpDef, ruled
-from jobrun.ops.type_rules.indexing import PART_RULES
+from jobrun.ops.type_rules.index_functions import PART_RULES
 from jobrun.ops.type_rules.shaping import SHAPING_RULES
 
 
@@ -64,7 +64,7 @@ _SHAPING = (
     _new("roll", "(a, shift, axis=None)", "shifted round the end", "roll([1, 2, 3], 1)"),
     # No further keywords: numpy's 'mode' may be a function, and those of the modes differ.
     OpDef("pad", "(array, pad_width, mode='constant', *, constant_values=0)",
-          "jobrun.ops.extra_functions:pad",
+          "jobrun.ops.non_numpy_functions:pad",
           "with a border: constant, edge, reflect, symmetric, wrap",
           "pad([1, 2], 1, constant_values=9)"),
 )  # fmt: skip

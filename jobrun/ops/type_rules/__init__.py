@@ -3,5 +3,5 @@
 - ``creation``, ``shaping``, ``elementwise``, ``reduction``, ``linear``, ``searching``,
   ``accumulation``, ``draws``: the rules of the family of that name.
 - ``transforms``: Fourier transforms, polynomials and decompositions, mostly for ``linear``.
-- ``indexing``: index grids and selections, for several families.
+- ``index_functions``: index grids and selections, for several families.
 """

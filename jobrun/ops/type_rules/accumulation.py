@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from jobrun.ops.abstract_values import COUNTER, NONE, Known, broadcast
-from jobrun.ops.arguments import (
+from jobrun.ops.abstract_values import (
+    COUNTER,
     KINDS,
+    NONE,
     SHAPES,
     Arguments,
+    Known,
     MisfitError,
     Result,
     Rule,
+    broadcast,
     clash,
     integer,
     shape_text,

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jobrun.ops.abstract_values import COUNTER, Known, Shape, items_in, scalar
-from jobrun.ops.arguments import (
+from jobrun.ops.abstract_values import (
+    COUNTER,
     INDICES,
     KINDS,
     SHAPES,
     Arguments,
+    Known,
     MisfitError,
     Rule,
+    Shape,
     UnclearError,
     integer,
+    items_in,
+    scalar,
     shape_text,
     sure,
     typed,

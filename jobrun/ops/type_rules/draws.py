@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from jobrun.ops.abstract_values import Known, Shape
-from jobrun.ops.arguments import Arguments, Rule, UnclearError, integer
+from jobrun.ops.abstract_values import Arguments, Known, Rule, Shape, UnclearError, integer
 from jobrun.ops.type_rules.creation import checked_lengths
 
 

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jobrun.ops.abstract_values import Known, promote, scalar
-from jobrun.ops.arguments import KINDS, Arguments, MisfitError, Rule, joint_shape, sure, typed
+from jobrun.ops.abstract_values import (
+    KINDS,
+    Arguments,
+    Known,
+    MisfitError,
+    Rule,
+    joint_shape,
+    promote,
+    scalar,
+    sure,
+    typed,
+)
 from jobrun.ops.dtype_promotion import as_float, join_dtypes, kind_of
 
 _Dtype = Callable[[str], str | None]

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jobrun.ops.abstract_values import Known, Shape, as_array, items_in, promote, scalar
-from jobrun.ops.arguments import (
+from jobrun.ops.abstract_values import (
     KINDS,
     SHAPES,
     Arguments,
+    Known,
     MisfitError,
     Rule,
+    Shape,
     UnclearError,
+    as_array,
     clash,
+    items_in,
     joint_shape,
+    promote,
+    scalar,
     shape_text,
     sure,
     typed,

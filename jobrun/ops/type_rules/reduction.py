@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jobrun.ops.abstract_values import Known, Shape, items_in
-from jobrun.ops.arguments import (
+from jobrun.ops.abstract_values import (
     INDICES,
     KINDS,
     SHAPES,
     Arguments,
+    Known,
     MisfitError,
     Rule,
+    Shape,
     UnclearError,
     axis_of,
     clash,
+    items_in,
     joint_shape,
     shape_text,
     sure,

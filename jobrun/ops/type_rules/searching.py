@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from jobrun.ops.abstract_values import Known, Shape, items_in, promote
-from jobrun.ops.arguments import (
+from jobrun.ops.abstract_values import (
     KINDS,
     SHAPES,
     Arguments,
+    Known,
     MisfitError,
     Rule,
+    Shape,
     UnclearError,
     axis_of,
     integer,
+    items_in,
+    promote,
     shape_text,
     sure,
     typed,

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jobrun.ops.abstract_values import Known, Shape, as_array, items_in
-from jobrun.ops.arguments import (
+from jobrun.ops.abstract_values import (
     INDICES,
     SHAPES,
     Arguments,
+    Known,
     MisfitError,
     Rule,
+    Shape,
     UnclearError,
+    as_array,
     axis_of,
     clash,
     integer,
+    items_in,
     shape_text,
     sure,
     typed,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
-from jobrun.ops.abstract_values import Known, Shape
-from jobrun.ops.arguments import (
+from jobrun.ops.abstract_values import (
     SHAPES,
     Arguments,
+    Known,
     MisfitError,
     Rule,
+    Shape,
     UnclearError,
     axis_of,
     clash,

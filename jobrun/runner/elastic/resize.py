@@ -21,9 +21,9 @@ from jobrun.checkpoint.save_load_groups import LOAD_TASK, checkpointed_blobs, lo
 from jobrun.checkpoint.store import Manifest
 from jobrun.core.errors import Fault
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.divided_state import FilePart
 from jobrun.graph.expressions import Call, Const, Dtype, Expr, Sequence
 from jobrun.graph.readers import ReadRecords, readers_in
-from jobrun.graph.state_division import FilePart
 from jobrun.graph.steps import Assign, LoadState, NameTarget, Net
 from jobrun.graph.types import Job, Scope, Task, TaskGroup
 from jobrun.runner.elastic.row_plan import Blob, FamilyPlan, ResizedFamily

@@ -19,11 +19,10 @@ from jobrun.checkpoint.save_load_groups import checkpointed_blobs
 from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.checkpoint.stores.object_references import open_checkpoint
 from jobrun.core.codes import Code
-from jobrun.core.errors import Fault
+from jobrun.core.errors import Fault, Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
+from jobrun.graph.divided_state import FilePart, Layout, Rows
 from jobrun.graph.readers import POSITION_PREFIX
-from jobrun.graph.state_division import FilePart, Layout, Rows
 from jobrun.graph.types import Job, OutputRef
 from jobrun.runner.locate_faults import iter_bindings
 from jobrun.runner.progress import from_json

@@ -21,8 +21,8 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.step_traversal import iter_steps
 from jobrun.graph.steps import Load, Save
 from jobrun.graph.types import Job
-from jobrun.runner.identity.authored import Authored, PythonJob
 from jobrun.runner.identity.data_fingerprints import literal_path
+from jobrun.runner.identity.recorded_job import Authored, PythonJob
 
 SUFFIX = ".lock.json"
 _FORMAT = 1

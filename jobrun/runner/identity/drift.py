@@ -14,9 +14,8 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from jobrun.core.codes import Code
-from jobrun.core.errors import DriftError, Fault
+from jobrun.core.errors import DriftError, Fault, Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 from jobrun.spec.load import LoadedSpec
 from jobrun.spec.yaml.nodes import Scalar
 from jobrun.spec.yaml.source_map import path_text

@@ -21,7 +21,7 @@ from jobrun.core.notify_target import describe_target
 from jobrun.runner.rundir.run_json import RunRecord
 
 if TYPE_CHECKING:
-    from jobrun.runner.identity.authored import Authored
+    from jobrun.runner.identity.recorded_job import Authored
 
 _LOCK_FILES = (
     "uv.lock", "poetry.lock", "pdm.lock", "pixi.lock", "Pipfile.lock", "conda-lock.yml",
@@ -45,8 +45,8 @@ def collect_provenance(present: Authored) -> dict[str, Any]:
         that difference). ``lock_files``: digests, by path relative to the folder.
     """
     # Not where it is only shown.
-    from jobrun.runner.identity.authored import hide_secrets  # noqa: PLC0415
     from jobrun.runner.identity.callable_sources import digest_file  # noqa: PLC0415
+    from jobrun.runner.identity.recorded_job import hide_secrets  # noqa: PLC0415
 
     folder = Path(present.folder)
     top = _repository(folder)

@@ -1,4 +1,4 @@
-"""Check what a job needs of the machine before it runs, without executing any step.
+"""Check what a job needs before it runs: data files, callables, programs, object stores.
 
 Data files and members, callables, programs, memory, a place to write, free space. All faults
 together; what a step of the job may still make is only a warning.
@@ -6,20 +6,23 @@ together; what a step of the job may still make is only a warning.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
 import sys
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from jobrun.core.codes import Code
-from jobrun.core.compression import PLUGIN, needs_plugin
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, SpecError, errors_only
 from jobrun.core.file_formats import format_of
+from jobrun.core.object_url import is_object_url, parse_object_url
 from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.formats.errors import UNEVEN_MEND
+from jobrun.graph.checkpoint_policy import PLUGIN, needs_plugin
 from jobrun.graph.readers import FileSource, Reader, ReadRecords, readers_in
 from jobrun.graph.step_traversal import iter_steps
 from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save
@@ -28,6 +31,8 @@ from jobrun.runner.identity.callable_sources import Source, find_definition, fin
 from jobrun.runner.identity.data_fingerprints import literal_path, literal_text
 from jobrun.runner.preflight.header_types import check_types
 from jobrun.runner.preflight.memory import check_memory, read_member_header
+
+_PROBE = ".probe-"
 
 
 def preflight(
@@ -268,3 +273,40 @@ def raise_spec_errors(faults: tuple[Fault, ...]) -> None:
     errors = tuple(fault for fault in errors_only(faults) if fault.code in SPEC_CODES)
     if errors:
         raise SpecError(*errors)
+
+
+def check_upload(job: Job) -> tuple[Fault, ...]:
+    """Check the upload to an object store by creating and deleting a small object.
+
+    A store that does not answer now may do so later: unless the upload is required that is a
+    warning. That there is no bucket, or no permission, is an error.
+    """
+    policy = job.checkpoint.upload
+    if policy is None or not (job.checkpoint.enabled and is_object_url(policy.to)):
+        return ()
+    # Only who uploads there needs this.
+    from jobrun.checkpoint.stores.bucket import Bucket  # noqa: PLC0415
+
+    name = f"{_PROBE}{uuid.uuid4().hex}"
+    try:
+        bucket = Bucket(parse_object_url(policy.to))
+        if not bucket.put_new(name, b"jobrun"):
+            raise EnvironmentFaultError.of(
+                "E336",
+                f"cannot write {policy.to}: the store says that a new random name is taken",
+                "see whether anything else answers in place of the store",
+            )
+        with contextlib.suppress(EnvironmentFaultError):
+            # Who may write but not delete may upload.
+            bucket.delete([name])
+    except EnvironmentFaultError as error:
+        # The name of the probe object is of no use to the user.
+        fault = replace(error.faults[0], message=error.faults[0].message.replace(f"/{name}", ""))
+        bears = fault.code == "E331" and not policy.required
+        where = job.checkpoint.upload_at
+        path = "checkpoint.collect" if job.checkpoint.collect_to else "checkpoint.upload.to"
+        if bears:
+            message = f"{fault.message}; it is tried again when an epoch is saved"
+            return (Fault("W184", message, fault.mend, where, path, "warning"),)
+        return (Fault(fault.code, fault.message, fault.mend, where, path),)
+    return ()

@@ -1,4 +1,4 @@
-"""Check the file system that a run is on: its kind, its dangers, and that it can be written."""
+"""Check the file system that a run is on: its kind, its dangers, free space, writability."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
-from jobrun.core.errors import Fault
+from jobrun.core.errors import EnvironmentFaultError, Fault
 from jobrun.core.files.disk import disk_faults, sync_file
 from jobrun.core.system_calls import read_proc
 from jobrun.core.text.units import size
@@ -19,6 +19,12 @@ _NETWORK = frozenset(
 _WITHOUT_CERTAIN_LOCKS = _NETWORK - {"gpfs"}
 _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 _OCTAL = re.compile(r"\\([0-7]{3})")
+
+# What file systems add for their own tables.
+_SURCHARGE = 1.05
+_SURCHARGE_BYTES = 1 << 16
+# A staging directory, its manifest, and what the journal or a log may need.
+_SPARE_INODES = 4
 
 
 def find_file_system(path: Path, mounts: str | None = None) -> str:
@@ -91,3 +97,33 @@ def probe_directory(directory: Path) -> tuple[Fault, ...]:
     message = f"only {size(free_bytes)} are free in {directory}"
     mend = "free space, keep fewer checkpoints, or choose another --run-dir"
     return (Fault("W181", message, mend, severity="warning"),)
+
+
+def require_space(place: str, needed_bytes: int, files: int) -> None:
+    """Require free disk space for ``files`` new files of that many bytes together.
+
+    Raises:
+        EnvironmentFaultError: E381, they do not.
+    """
+    try:
+        facts = os.statvfs(place)
+    except OSError:
+        # statvfs failed: writing will report why.
+        return
+    free_bytes = facts.f_bavail * facts.f_frsize
+    wanted_bytes = int(needed_bytes * _SURCHARGE) + _SURCHARGE_BYTES
+    if free_bytes < wanted_bytes:
+        raise EnvironmentFaultError.of(
+            "E381",
+            f"the disk of {place} is too full: a checkpoint needs {size(wanted_bytes)}, "
+            f"and {size(free_bytes)} are free",
+            "free space, keep fewer checkpoints (checkpoint.keep), then resume",
+        )
+    # File systems without a fixed number of inodes say 0 of 0.
+    if facts.f_files and facts.f_favail < files + _SPARE_INODES:
+        raise EnvironmentFaultError.of(
+            "E381",
+            f"the disk of {place} can hold {facts.f_favail} more files, and a checkpoint needs "
+            f"{files + _SPARE_INODES}",
+            "remove files that are not needed, then resume",
+        )

@@ -9,7 +9,7 @@ from pathlib import Path
 from jobrun.checkpoint.store import CheckpointStore
 from jobrun.core.errors import Fault, JobrunError
 from jobrun.core.events import Listener, Noted
-from jobrun.runner.identity.authored import Authored, compile_authored, load_recorded
+from jobrun.runner.identity.recorded_job import Authored, compile_authored, load_recorded
 from jobrun.runner.options import RunOptions, RunResult
 from jobrun.runner.resume.recovery import epoch_inspector
 from jobrun.runner.rundir.journal import read_journal

@@ -1,10 +1,8 @@
 """Read and write the files of a run directory.
 
 - ``run_directories``: create, find, open and list runs. ``run_json``: ``run.json``. ``journal``:
-  ``committed.jsonl``. ``run_index``: all runs, listed quickly. ``newest_runs``: the newest of each
-  job.
+  ``committed.jsonl``. ``run_index``: all runs, listed quickly, and the newest of each job.
 - ``lock``: one live process per run. ``logs``, ``event_lines``: events, metrics, task output.
 - ``spec_folder``: ``spec/``. ``pins``: epochs to keep.
-- ``object_store_run``: a run in an object store; ``object_store_lease``: which directory
-  continues it.
+- ``object_store_run``: a run in an object store, and which directory continues it.
 """

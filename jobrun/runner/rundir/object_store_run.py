@@ -1,4 +1,4 @@
-"""Read, fetch and verify a run in an object store; write its record and spec there.
+"""Read, lease, fetch and verify a run in an object store; write its record and spec there.
 
 ::
 
@@ -13,6 +13,7 @@ import atexit
 import contextlib
 import json
 import re
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -30,7 +31,6 @@ from jobrun.core.files.json_files import parse_json
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.object_url import ObjectUrl, parse_object_url
 from jobrun.runner.rundir.journal import Journal
-from jobrun.runner.rundir.object_store_lease import copy_lease
 from jobrun.runner.rundir.run_directories import Run, open_run
 from jobrun.runner.rundir.run_json import (
     RECORD_NAME,
@@ -46,6 +46,9 @@ _GENERATION = re.compile(r"g([1-9][0-9]{0,8})")
 _EPOCH = re.compile(r"(.+?)(?:/g[0-9]+)?/epoch-([0-9]{6,18})")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. +-]{0,200}")
 _PARTS = ("spec", "checkpoints", "logs", "artifacts", "superseded")
+
+HOLDER_NAME = "holder"
+_MOST_HOLDER_BYTES = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,3 +306,63 @@ def _no_run(url: ObjectUrl, why: str, there: str) -> CheckpointError:
     return CheckpointError.of(
         "E335", f"no run can be made of {url}: {why}", f"epochs there: {there}" if there else mend
     )
+
+
+class RunLease:
+    """One invocation's lease of a run in an object store.
+
+    Args:
+        run: The run's directory.
+        url: The run's place.
+    """
+
+    def __init__(self, run: Path, url: ObjectUrl) -> None:
+        self._run = run
+        self._url = url
+        self._word = ""
+
+    def require_lease(self) -> None:
+        """Take the lease of the run in the object store at first; later require that it is held.
+
+        Raises:
+            EnvironmentFaultError: E332, another one does; or the store refuses.
+        """
+        bucket = Bucket(self._url)
+        found = _word_of(bucket)
+        known = (self._word,) if self._word else _known(self._run)
+        if found and found not in known:
+            raise EnvironmentFaultError.of(
+                "E332",
+                f"the run in {self._url} was continued from another directory than {self._run}",
+                f"continue there; or fetch it again: jobrun resume {self._url} --run-dir ANOTHER",
+            )
+        if not found or not self._word:
+            word = secrets.token_hex(8)
+            # First here: what is there is then known here, whenever this is cut short.
+            _write(self._run, (*_known(self._run), word))
+            bucket.put(HOLDER_NAME, [word.encode()], len(word))
+            self._word = word
+
+
+def copy_lease(url: ObjectUrl, run: Path) -> None:
+    """Copy the lease of a run in an object store into the directory that is fetched from it."""
+    word = _word_of(Bucket(url))
+    if word:
+        _write(run, (word,))
+
+
+def _word_of(bucket: Bucket) -> str:
+    return (bucket.read(HOLDER_NAME, _MOST_HOLDER_BYTES) or b"").decode("ascii", "replace")
+
+
+def _known(run: Path) -> tuple[str, ...]:
+    with disk_faults("E354", f"read {run / HOLDER_NAME}"):
+        try:
+            return tuple(read_regular(run / HOLDER_NAME).decode("ascii", "replace").split())
+        except FileNotFoundError:
+            return ()
+
+
+def _write(run: Path, words: tuple[str, ...]) -> None:
+    with disk_faults("E354", f"write {run / HOLDER_NAME}"):
+        write_file(run / HOLDER_NAME, "".join(f"{word}\n" for word in words).encode())

@@ -19,8 +19,13 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
 from jobrun.runner.rundir.journal import JOURNAL_NAME
 from jobrun.runner.rundir.lock import is_live
-from jobrun.runner.rundir.newest_runs import find_newest, remember_newest, stamp_jobs
-from jobrun.runner.rundir.run_index import IndexedRun, indexed_runs
+from jobrun.runner.rundir.run_index import (
+    IndexedRun,
+    find_newest,
+    indexed_runs,
+    remember_newest,
+    stamp_jobs,
+)
 from jobrun.runner.rundir.run_json import (
     RECORD_NAME,
     RunRecord,

@@ -22,7 +22,7 @@ from jobrun.core.events import CheckpointCommitted, CheckpointTimes, Listener, N
 from jobrun.core.failpoints import reach
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Job
-from jobrun.runner.preflight.disk_space import require_space
+from jobrun.runner.preflight.filesystem import require_space
 from jobrun.runner.progress import Progress
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.pins import read_pins
@@ -31,8 +31,8 @@ from jobrun.runner.time_account import TimeAccount
 from jobrun.session.base import Session
 
 if TYPE_CHECKING:
-    from jobrun.checkpoint.upload_groups import UploadBuilder
-    from jobrun.runner.saving.object_upload import ObjectUpload
+    from jobrun.checkpoint.copy_epoch_groups import UploadBuilder
+    from jobrun.runner.saving.upload_to_object_store import ObjectUpload
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ class Committer:
         """Upload staged files before an epoch's commit, if they go to an object store."""
         if not self._job.checkpoint.collect_to:
             return
-        from jobrun.runner.saving.object_upload import ObjectUpload  # noqa: PLC0415 - seldom
+        from jobrun.runner.saving.upload_to_object_store import ObjectUpload  # noqa: PLC0415 - seldom
 
         builder = self._place.builder
         if isinstance(builder, ObjectUpload):

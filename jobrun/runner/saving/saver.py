@@ -30,14 +30,14 @@ from jobrun.runner.progress import Progress, to_json
 from jobrun.runner.rundir.lock import RunLostError
 from jobrun.runner.saving.background_thread import AbandonedError, BackgroundThread, Permit
 from jobrun.runner.saving.commit import CheckpointTarget, Committer, RunIdentity, SaveRequest
-from jobrun.runner.saving.group_uploader import DEFAULT_UPLOAD, GroupUploader
 from jobrun.runner.saving.memory_budget import MemoryBudget, free_memory_bytes
 from jobrun.runner.saving.time_budget import SaveBudget
+from jobrun.runner.saving.upload_by_task_groups import DEFAULT_UPLOAD, GroupUploader
 from jobrun.runner.time_account import TimeAccount
 from jobrun.session.base import Outputs, Session
 
 if TYPE_CHECKING:
-    from jobrun.runner.saving.object_upload import BackgroundUploader
+    from jobrun.runner.saving.upload_to_object_store import BackgroundUploader
 
 
 class Saver(Protocol):
@@ -389,7 +389,7 @@ class CheckpointSaver:
         policy = self._job.checkpoint.upload or DEFAULT_UPLOAD
         if builder is None:
             return None
-        from jobrun.runner.saving.object_upload import (  # noqa: PLC0415 - seldom
+        from jobrun.runner.saving.upload_to_object_store import (  # noqa: PLC0415 - seldom
             BackgroundUploader,
             ObjectUpload,
         )

@@ -11,17 +11,22 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
+from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 from jobrun.graph.expressions import Expr
 from jobrun.graph.steps import Assign, Net, Step
 from jobrun.runtime.codegen.ast_nodes import assign, load
-from jobrun.runtime.codegen.control_flow import Action, ControlFlow, called_steps, inlined_steps
+from jobrun.runtime.codegen.control_flow import (
+    PASSES_HERE,
+    Action,
+    ControlFlow,
+    called_steps,
+    inlined_steps,
+)
 from jobrun.runtime.codegen.data_flow.copy_elision import Views, find_moves, find_views
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames, access_finder, collect_usage
-from jobrun.runtime.codegen.loops import PASSES_HERE
-from jobrun.runtime.codegen.optimize.fusion import is_fusible
+from jobrun.runtime.codegen.optimize.fusable_chains import is_fusible
 from jobrun.runtime.codegen.statements import StatementBuilder
 from jobrun.runtime.codegen.variables import (
     load_variables,

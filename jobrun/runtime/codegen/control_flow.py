@@ -1,21 +1,33 @@
-"""Generate Python statements for control flow: blocks, branches, stops and the kinds of loops."""
+"""Generate Python statements for control flow: blocks, branches, stops, and loops in fast forms."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import islice
 from typing import assert_never
 
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Origin
 from jobrun.graph.effects.effect import Effect
-from jobrun.graph.expressions import Const, Expr
-from jobrun.graph.step_traversal import walk
+from jobrun.graph.expressions import (
+    Attribute,
+    Binary,
+    Builtin,
+    Call,
+    Const,
+    Expr,
+    LoopIndex,
+    Name,
+    Unary,
+)
+from jobrun.graph.step_traversal import expressions, op_expressions, walk
 from jobrun.graph.steps import (
     Assign,
     Augment,
     Guard,
     If,
     Loop,
+    NameTarget,
     Net,
     Op,
     Parallel,
@@ -24,13 +36,16 @@ from jobrun.graph.steps import (
     UseNet,
     While,
 )
-from jobrun.runtime.codegen import coercion, loops
+from jobrun.graph.traversal import children, walk_expr
+from jobrun.ops.operator_table import OPERATORS
+from jobrun.runtime.codegen import coercion
 from jobrun.runtime.codegen.ast_nodes import assign, call, item, load, store
+from jobrun.runtime.codegen.expressions import Globals
 from jobrun.runtime.codegen.line_table import StepLocation, locate
 from jobrun.runtime.codegen.liveness import collect_usage
 from jobrun.runtime.codegen.statements import StatementBuilder
 from jobrun.runtime.codegen.variables import load_variables, store_variables
-from jobrun.runtime.frame.cancel import CancelledError
+from jobrun.runtime.frame.cancel import PASSES, CancelledError
 from jobrun.runtime.frame.frame import Frame
 
 Action = Callable[[Frame], None]
@@ -38,6 +53,13 @@ Action = Callable[[Frame], None]
 # Python refuses more than twenty loops and try statements inside each other. One of ours is up
 # to three of Python's, and the whole is inside one more.
 _DEEPEST = 5
+
+# The frame's list of passes, in generated code.
+PASSES_HERE = "p"
+# The variable that says whether a loop's inputs are numbers.
+QUICK = "q"
+_UNUSED = "_"
+_ARITHMETIC = frozenset("+-*/")
 
 
 class StopBlock(Exception):  # noqa: N818 - a way out of a block, not an error
@@ -159,17 +181,17 @@ class ControlFlow:
         assert isinstance(limit, ast.Expr)  # noqa: S101 - for the type checker
         if number:
             body = self._body(step, [], number, ahead=False)
-            made = loops.build_numbered_loop(number, limit.value, body, self._globals)
+            made = build_numbered_loop(number, limit.value, body, self._globals)
             return self._caught(step, [*reads, *made])
         left = self._variable("r")
 
         def build() -> list[ast.stmt]:
             body = self._body(step, [], "", ahead=False)
-            return loops.build_counted_loop(left, limit.value, body, self._check(), self._globals)
+            return build_counted_loop(left, limit.value, body, self._check(), self._globals)
 
         chains = len(self._expressions.worth or ())
         made = build()
-        inputs = loops.find_inputs(step.steps, self._statements.private)
+        inputs = find_inputs(step.steps, self._statements.private)
         if inputs:
             # Arrays that are worth a fused kernel take longer than any check; scalars never are.
             has_chains = chains < len(self._expressions.worth or ())
@@ -194,10 +216,10 @@ class ControlFlow:
         self._expressions.worth = worth
         # What has no value yet is refused by the step that reads it.
         unbound = self._globals.bind(UnboundLocalError, "Unbound")
-        missing = ast.ExceptHandler(unbound, None, [assign(loops.QUICK, ast.Constant(False))])
+        missing = ast.ExceptHandler(unbound, None, [assign(QUICK, ast.Constant(False))])
         return [
-            ast.Try([assign(loops.QUICK, is_quick)], [missing], [], []),
-            ast.If(load(loops.QUICK), quick, made),
+            ast.Try([assign(QUICK, is_quick)], [missing], [], []),
+            ast.If(load(QUICK), quick, made),
         ]
 
     def _build_recounted_loop(self, step: Loop, count: Expr, number: str) -> list[ast.stmt]:
@@ -218,7 +240,7 @@ class ControlFlow:
             condition = step.condition
             head = self._leave_unless(lambda: self._bool(condition))
         body = self._body(step, head, number, ahead=True)
-        made = loops.build_endless_loop(body, self._check())
+        made = build_endless_loop(body, self._check())
         if number:
             made.insert(0, assign(number, ast.Constant(0)))
         return self._caught(step, made)
@@ -251,7 +273,7 @@ class ControlFlow:
 
     def _is_steady(self, count: Expr, step: Loop) -> bool:
         found = collect_usage(step.steps)
-        return loops.is_steady(count, self._statements.private, found.bound | found.changed)
+        return is_steady(count, self._statements.private, found.bound | found.changed)
 
     def _count(self, count: Expr) -> ast.expr:
         limit = self._expressions.of(count)
@@ -323,7 +345,7 @@ class ControlFlow:
     def _pass_number(self, step: Loop | While) -> str:
         """Return the variable in which control flow statements count loop passes, or ""."""
         has_actions = _has_actions(step.steps, len(self._around) + 1)
-        if not (has_actions or loops.reads_pass(step)):
+        if not (has_actions or reads_pass(step)):
             self._loops += 1
             return ""
         return self._expressions.pass_numbers.setdefault(step.path, self._variable("n"))
@@ -395,3 +417,129 @@ def _has_actions(steps: tuple[Step, ...], depth: int) -> bool:
 
 def _is_code(step: Step) -> bool:
     return isinstance(step, Net | If | Stop | Guard | Loop | While)
+
+
+def build_counted_loop(
+    left: str, count: ast.expr, body: list[ast.stmt], check: ast.stmt, globals_: Globals
+) -> list[ast.stmt]:
+    """Generate a loop of ``count`` passes, evaluated once; the variable ``left`` counts down."""
+    chunk = ast.Constant(PASSES)
+    is_whole = ast.Compare(load(left), [ast.GtE()], [chunk])
+    part = call(globals_.bind(islice, "islice"), load(PASSES_HERE), load(left))
+    source = ast.IfExp(is_whole, load(PASSES_HERE), part)
+    fewer = ast.AugAssign(store(left), ast.Sub(), chunk)
+    chunks = _chunk(source, body, [check, fewer, ast.Continue()])
+    is_more = ast.Compare(load(left), [ast.Gt()], [ast.Constant(0)])
+    return [assign(left, count), ast.While(is_more, [chunks, ast.Break()], [])]
+
+
+def build_endless_loop(body: list[ast.stmt], check: ast.stmt) -> list[ast.stmt]:
+    """Generate a loop that runs ``body`` until a stop in it breaks the loop."""
+    chunks = _chunk(load(PASSES_HERE), body, [check, ast.Continue()])
+    return [ast.While(ast.Constant(True), [chunks, ast.Break()], [])]
+
+
+def build_numbered_loop(
+    number: str, limit: ast.expr, body: list[ast.stmt], globals_: Globals
+) -> list[ast.stmt]:
+    """Generate a loop over the pass numbers below ``limit``, which is evaluated once."""
+    return [ast.For(store(number), call(globals_.bind(range, "range"), limit), body, [], None)]
+
+
+def _chunk(source: ast.expr, body: list[ast.stmt], ended: list[ast.stmt]) -> ast.stmt:
+    return ast.For(store(_UNUSED), source, body, ended, None)
+
+
+def find_inputs(steps: tuple[Step, ...], variables: Collection[str]) -> tuple[str, ...] | None:
+    """Find the names that a generated single loop reads, if its body is plain arithmetic.
+
+    Args:
+        steps: Of the loop's body.
+        variables: Names that only this code can give another value.
+
+    Returns:
+        None if the body has more than sums, products and quotients of such names and numbers.
+    """
+    inputs: dict[str, None] = {}
+    bound: set[str] = set()
+    for step in steps:
+        if not isinstance(step, Net):
+            return None
+        for op in step.ops:
+            match op:
+                case Assign(targets=(NameTarget(name=target),), value=value):
+                    read = [value]
+                case Augment(target=NameTarget(name=target), operator=sign, value=value) if (
+                    sign in _ARITHMETIC
+                ):
+                    read = [Name(target), value]
+                case _:
+                    return None
+            leaves = [leaf for one in read for leaf in walk_expr(one)]
+            if target not in variables or not all(_is_arithmetic(one, variables) for one in leaves):
+                return None
+            names = [leaf.name for leaf in leaves if isinstance(leaf, Name)]
+            inputs.update(dict.fromkeys(one for one in names if one not in bound))
+            bound.add(target)
+    return tuple(inputs)
+
+
+def _is_arithmetic(expr: Expr, variables: Collection[str]) -> bool:
+    match expr:
+        case Name(name=name):
+            return name in variables
+        case Const(value=value):
+            return type(value) in (int, float)
+        case Binary(operator=sign):
+            return sign in _ARITHMETIC
+        case Unary(operator=sign):
+            return sign in ("-", "+")
+        case _:
+            return False
+
+
+def reads_pass(step: Loop | While) -> bool:
+    """Return whether a step in a loop reads the pass number, so that the loop must count."""
+    return any(_has_index(expr, step.path) for expr in _inside(step.steps))
+
+
+def is_steady(count: Expr, variables: Collection[str], rebound: Collection[str]) -> bool:
+    """Return whether the count of a generated loop surely is the same before each pass.
+
+    Args:
+        count: The count.
+        variables: Names that only this code can give another value.
+        rebound: Those that the loop's body may give one.
+    """
+    match count:
+        case Const() | Builtin() | LoopIndex():
+            return True
+        case Name(name=name):
+            return name in variables and name not in rebound
+        case Call():
+            known = OPERATORS.get(count.function)
+            pure = known is not None and known.deterministic and not known.mutates
+            return pure and _all_steady(count, variables, rebound)
+        case Attribute() | Binary() | Unary():
+            return _all_steady(count, variables, rebound)
+        case _:
+            return False
+
+
+def _all_steady(expr: Expr, variables: Collection[str], rebound: Collection[str]) -> bool:
+    return all(is_steady(part, variables, rebound) for part in children(expr))
+
+
+def _inside(steps: tuple[Step, ...]) -> Iterator[Expr]:
+    for step in walk(steps):
+        if isinstance(step, Net):
+            for op in step.ops:
+                yield from op_expressions(op)
+        else:
+            yield from expressions(step)
+
+
+def _has_index(expr: Expr, loop: str) -> bool:
+    if isinstance(expr, LoopIndex):
+        return expr.loop == loop
+    return any(_has_index(part, loop) for part in children(expr))

@@ -16,8 +16,8 @@ from jobrun.core.text.big_integers import formatted_integer
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph import expressions as e
 from jobrun.graph.types import OutputRef
-from jobrun.ops.implementation import implementation
-from jobrun.ops.table import DRAWS
+from jobrun.ops.load_implementation import implementation
+from jobrun.ops.operator_table import DRAWS
 from jobrun.runtime.codegen import coercion
 from jobrun.runtime.codegen.ast_nodes import call, item, load, store
 from jobrun.runtime.codegen.optimize.buffer_reuse import (
@@ -27,8 +27,8 @@ from jobrun.runtime.codegen.optimize.buffer_reuse import (
     find_reuse_chain,
     float64_constant,
 )
+from jobrun.runtime.codegen.optimize.fusable_chains import build_chain, is_fusible
 from jobrun.runtime.codegen.optimize.fused_kernel import FusedKernel
-from jobrun.runtime.codegen.optimize.fusion import build_chain, is_fusible
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value, describe
 

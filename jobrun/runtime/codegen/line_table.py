@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from itertools import islice
 from types import CodeType
 
+from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 
 # Behind the end of any line, so that a traceback underlines the statement to its end.
 _FIRST = 10_000

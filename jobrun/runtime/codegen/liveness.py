@@ -27,9 +27,9 @@ from jobrun.graph.types import (
     Task,
     TaskGroup,
 )
-from jobrun.ops.table import OPERATORS
+from jobrun.ops.operator_table import OPERATORS
 from jobrun.runtime.codegen.optimize.alias_analysis import aliased_leaves, permuted_names
-from jobrun.runtime.codegen.step_times import Instrumenter
+from jobrun.runtime.codegen.profile_times import Instrumenter
 
 Steps = tuple[Step, ...]
 

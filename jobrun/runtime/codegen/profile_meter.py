@@ -18,7 +18,7 @@ from typing import NamedTuple
 from jobrun.runtime.codegen.expressions import Globals
 from jobrun.runtime.codegen.instrument import SAMPLED, Instrumentation
 from jobrun.runtime.codegen.line_table import StepLocation
-from jobrun.runtime.codegen.step_times import BlockTime, Owner, Span, StepTime
+from jobrun.runtime.codegen.profile_times import BlockTime, Owner, Span, StepTime
 from jobrun.runtime.frame.cancel import PASSES
 from jobrun.runtime.frame.frame import Frame
 

@@ -1,6 +1,6 @@
 """Hold what a running step sees: workspaces, random streams, cancellation, queues.
 
-- ``frame``, ``workspace``, ``rng``: a block's view. ``safe_point``: a run between two records.
+- ``frame``, ``rng``: workspaces and random streams. ``safe_point``: a run between two records.
 - ``cancel``, ``parallel``, ``child_processes``: how work ends. ``bounded_queue``: records between
   threads.
 """

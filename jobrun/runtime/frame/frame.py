@@ -1,4 +1,4 @@
-"""Define the view that a running block of steps has: workspaces, location, random stream.
+"""Define workspaces, and the view that a running block of steps has of them: its frame.
 
 A ``GroupRun`` is shared by all that runs in one group run; a ``Frame`` belongs to one block
 (task body, setup block, report, branch) and one thread.
@@ -11,20 +11,19 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import field, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Literal
+from typing import Final, Literal, NoReturn
 
 import numpy as np
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import Listener
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.types import Node, OutputRef
+from jobrun.graph.types import Node, OutputRef, Scope
 from jobrun.runtime.frame.bounded_queue import RecordQueue
 from jobrun.runtime.frame.cancel import CancelScope
 from jobrun.runtime.frame.child_processes import ChildReaper
 from jobrun.runtime.frame.rng import StreamKey, make_stream
 from jobrun.runtime.frame.safe_point import SafePointHooks
-from jobrun.runtime.frame.workspace import Blobs
 from jobrun.runtime.snapshots.snapshot import Snapshot, Snapshots
 from jobrun.values.blob_kinds import Value
 
@@ -36,6 +35,14 @@ FetchFile = Callable[[str], AbstractContextManager[str]]
 Waited = Literal["data", "nodes", "queue"]
 # Runs work in another thread, then calls done there; the thread counts as free before it.
 Start = Callable[[Callable[[], None], Callable[[], None]], None]
+
+# The one-letter names that generated code and frames use for the four workspaces.
+LEVELS: Final[dict[Scope, str]] = {
+    Scope.INSTANCE: "i",
+    Scope.TASK: "t",
+    Scope.GROUP: "g",
+    Scope.NODE: "n",
+}
 
 
 @dataclass(slots=True)
@@ -248,3 +255,38 @@ class Frame:
                 f"the output '{ref}' does not exist yet",
                 f"add 'needs: [{ref.task}]', or read it in a later group",
             ) from None
+
+
+class MissingBlobError(LookupError):
+    """A blob was read that no step has made. ``name`` is the blob's."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class Blobs(dict[str, Value]):
+    """The blobs of one workspace, by name.
+
+    Single reads and writes are indivisible, so tasks of one node may share a workspace.
+    """
+
+    __slots__ = ()
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise MissingBlobError(name)
+
+    def drop(self, name: str) -> None:
+        """Remove a blob from the workspace.
+
+        Raises:
+            MissingBlobError: There is none of that name.
+        """
+        if name not in self:
+            raise MissingBlobError(name)
+        del self[name]
+
+
+def display_name(name: str) -> str:
+    """Return a blob's name as the spec has it, from its name in a workspace."""
+    return name.rpartition(":")[2]

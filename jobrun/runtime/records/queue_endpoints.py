@@ -28,8 +28,7 @@ from jobrun.runtime.frame.bounded_queue import (
     Values,
 )
 from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Frame, GroupRun, Waited
-from jobrun.runtime.frame.workspace import LEVELS, Blobs
+from jobrun.runtime.frame.frame import LEVELS, Blobs, Frame, GroupRun, Waited
 from jobrun.runtime.records.record_loop import Numbered, Read, Record, Write
 from jobrun.values.blob_kinds import PLAIN_KINDS, Value, describe
 from jobrun.values.container_flattening import is_tree

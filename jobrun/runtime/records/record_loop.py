@@ -24,8 +24,7 @@ from jobrun.runtime.codegen.control_flow import StopBlock
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.errors import gate_of, raise_explained, run_block
 from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Frame
-from jobrun.runtime.frame.workspace import LEVELS
+from jobrun.runtime.frame.frame import LEVELS, Frame
 from jobrun.values.blob_kinds import Value
 
 

@@ -15,9 +15,8 @@ import numpy as np
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Frame, GroupRun
+from jobrun.runtime.frame.frame import Blobs, Frame, GroupRun
 from jobrun.runtime.frame.safe_point import SafePoint, SafePointHooks
-from jobrun.runtime.frame.workspace import Blobs
 from jobrun.runtime.records.record_loop import Numbered, Read, Streams
 from jobrun.values.blob_kinds import is_object
 from jobrun.values.copies import boundary_form, detach

@@ -19,6 +19,7 @@ from jobrun.core.errors import CheckpointError, Fault, JobrunError, TaskFailedEr
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runtime.snapshots.object_state import copy_object_state, load_object_state
 from jobrun.values.blob_kinds import Value
+from jobrun.values.objects import GRADIENTS
 from jobrun.values.shared_places import (
     Pair,
     Path,
@@ -26,7 +27,6 @@ from jobrun.values.shared_places import (
     find_shared_parts,
     render_place,
 )
-from jobrun.values.torch_modules import GRADIENTS
 
 _SHARING_MEND = (
     "give each its own, made with the same seed if need be; or let load_state_dict() change what "

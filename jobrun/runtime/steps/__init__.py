@@ -1,7 +1,7 @@
 """Execute steps that are not generated code: call, run, load, save, pull, checkpoint.
 
 - ``dispatch``: the table from a step to its function. ``call``, ``user_modules``,
-  ``process_state``: Python callables.
+  ``restore_process_state``: Python callables.
 - ``run_program``, ``state_dir``: programs. ``data_files``: the steps ``load`` and ``save``.
   ``pull``: blobs of other nodes. ``checkpoint_files``: the state of a node.
 """

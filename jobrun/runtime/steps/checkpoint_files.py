@@ -19,10 +19,9 @@ from jobrun.checkpoint.read.safe_file import open_regular_file
 from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.stores.epoch_copy import copy_file, publish_copy
 from jobrun.checkpoint.stores.object_references import local_path
-from jobrun.graph.state_division import FilePart, Rows
+from jobrun.graph.divided_state import FilePart, Rows
 from jobrun.graph.steps import AdoptState, CopyState, LoadState, PublishCopy, SaveState
-from jobrun.runtime.frame.frame import Frame
-from jobrun.runtime.frame.workspace import Blobs
+from jobrun.runtime.frame.frame import Blobs, Frame
 from jobrun.runtime.snapshots.object_state import load_object_state, require_state_taken
 from jobrun.runtime.snapshots.shared_objects import find_sharing
 from jobrun.runtime.steps.user_modules import load_callable

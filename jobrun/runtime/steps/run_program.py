@@ -28,8 +28,7 @@ from jobrun.runtime.codegen.coercion import as_own_value
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.frame.cancel import CancelScope
 from jobrun.runtime.frame.child_processes import has_program_ended, kill_program
-from jobrun.runtime.frame.frame import Frame
-from jobrun.runtime.frame.workspace import LEVELS
+from jobrun.runtime.frame.frame import LEVELS, Frame
 from jobrun.runtime.steps.data_files import require_run_directory
 from jobrun.runtime.steps.state_dir import (
     pack_directory,

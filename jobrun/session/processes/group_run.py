@@ -13,10 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from queue import Empty, SimpleQueue
 
-from jobrun.core.errors import Fault, JobrunError
+from jobrun.core.errors import Fault, JobrunError, Origin
 from jobrun.core.events import Event, TaskEnded, TaskLimited, TasksGivenUp
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 from jobrun.graph.types import OutputRef
 from jobrun.runtime.frame.bounded_queue import BoundedQueue
 from jobrun.runtime.frame.cancel import CancelScope
@@ -25,7 +24,7 @@ from jobrun.runtime.records.queue_endpoints import QueueKey
 from jobrun.session.base import Outputs
 from jobrun.session.errors import GroupCancelledError, NodeLostError, TasksStuckError, merge_errors
 from jobrun.session.threads.dispatcher import EXIT_GRACE_S
-from jobrun.session.wire.partition import PartitionedGroup
+from jobrun.session.wire.partition_group import PartitionedGroup
 from jobrun.session.wire.rpc import Outcome
 from jobrun.values.blob_kinds import Value
 

@@ -21,12 +21,12 @@ from jobrun.checkpoint.save_load_groups import Ticket
 from jobrun.core.events import Event, Listener
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.codegen.profile_meter import SPANS
-from jobrun.runtime.codegen.step_times import BlockTime
+from jobrun.runtime.codegen.profile_times import BlockTime
 from jobrun.runtime.frame.cancel import CancelledError
 from jobrun.runtime.frame.safe_point import SafePointHooks
 from jobrun.session.base import Outputs, RunContext
 from jobrun.session.errors import NodeLostError, TasksStuckError
-from jobrun.session.node_dir.collection import (
+from jobrun.session.node_dir.collect_files import (
     FILE_REQUESTS,
     collect_from_nodes,
     require_visible,
@@ -38,7 +38,7 @@ from jobrun.session.processes.remote_queue import serve_queue_request
 from jobrun.session.threads.work_items import require_valid_needs
 from jobrun.session.wire.file_messages import Probe, WorkerFileSetup
 from jobrun.session.wire.launch import LocalProcess
-from jobrun.session.wire.partition import PartitionedGroup, partition_group
+from jobrun.session.wire.partition_group import PartitionedGroup, partition_group
 from jobrun.session.wire.rpc import Reply, wait_all
 from jobrun.session.wire.worker_handle import WorkerHandle, WorkerProcess
 from jobrun.values.blob_kinds import Value

@@ -37,13 +37,13 @@ from jobrun.runtime.frame.frame import GroupRun
 from jobrun.runtime.frame.safe_point import SafePoint, SafePointHooks
 from jobrun.runtime.records.queue_endpoints import QueuePlan
 from jobrun.session.base import RunContext
-from jobrun.session.node_dir.collection import is_visible
+from jobrun.session.node_dir.collect_files import is_visible
 from jobrun.session.node_dir.node_dir import NodeDirectory
 from jobrun.session.processes.remote_queue import RemoteQueue
-from jobrun.session.threads.external_deps import ExternalDeps, TaskOnNode
+from jobrun.session.threads.cross_node_dependencies import ExternalDeps, TaskOnNode
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.session.wire.file_messages import NO_FILE_SETUP, WorkerFileSetup
-from jobrun.session.wire.partition import Partition
+from jobrun.session.wire.partition_group import Partition
 from jobrun.session.wire.peer_transfer import PeerConnections
 from jobrun.session.wire.rpc import RpcClient
 from jobrun.session.wire.serialized_errors import serialize_error

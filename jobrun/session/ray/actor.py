@@ -31,14 +31,13 @@ from jobrun.core.printed_output import STREAMS
 from jobrun.runtime.frame.cancel import CancelScope
 from jobrun.session.processes.worker import Worker
 from jobrun.session.ray.code_upload import make_importable
-from jobrun.session.wire.codec import decode, encode
+from jobrun.session.wire.codec import WIRE_TYPES, decode, encode
 from jobrun.session.wire.rpc import Reply
 from jobrun.session.wire.serialized_errors import (
     SerializedError,
     deserialize_error,
     serialize_error,
 )
-from jobrun.session.wire.wire_types import WIRE_TYPES
 from jobrun.session.wire.worker_handle import ReadOwnBlob, RequestConnection
 from jobrun.values.blob_kinds import Value
 from jobrun.version import __version__

@@ -4,5 +4,5 @@
 - ``work_items``: what is to run, in the order of dependencies. ``dispatcher``: start each item when
   it is ready. ``thread_pool``: the threads.
 - ``retry_snapshots``: workspaces before a group run that may be retried.
-- ``external_deps``: tasks of other processes, where this session runs a node of several.
+- ``cross_node_dependencies``: tasks of other processes, where this session runs a node of several.
 """

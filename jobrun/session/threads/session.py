@@ -25,19 +25,18 @@ from jobrun.runtime.codegen.numpy_warnings import NumpyWarnings
 from jobrun.runtime.execute import NodeRun, run_task
 from jobrun.runtime.frame.cancel import CancelScope
 from jobrun.runtime.frame.child_processes import ChildReaper
-from jobrun.runtime.frame.frame import Frame, GroupRun, Start
+from jobrun.runtime.frame.frame import Blobs, Frame, GroupRun, MissingBlobError, Start
 from jobrun.runtime.frame.parallel import run_all
 from jobrun.runtime.frame.safe_point import SafePointHooks
-from jobrun.runtime.frame.workspace import Blobs, MissingBlobError
 from jobrun.runtime.group_plan import GroupPlan, plan_group
 from jobrun.runtime.snapshots.snapshot import Snapshots
-from jobrun.runtime.steps.process_state import ProcessState
+from jobrun.runtime.steps.restore_process_state import ProcessState
 from jobrun.runtime.steps.user_modules import FolderFinder
 from jobrun.runtime.task_limits import has_own_scope
 from jobrun.session.base import Outputs, RunContext
 from jobrun.session.errors import GroupCancelledError, merge_errors
+from jobrun.session.threads.cross_node_dependencies import ExternalDeps
 from jobrun.session.threads.dispatcher import Dispatcher
-from jobrun.session.threads.external_deps import ExternalDeps
 from jobrun.session.threads.retry_snapshots import (
     WorkspaceSnapshot,
     restore_snapshot,

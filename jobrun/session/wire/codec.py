@@ -1,4 +1,4 @@
-"""Encode values as the bytes of messages between processes, and decode them.
+"""Encode values and classes as the bytes of messages between processes, and decode them.
 
 Only what is listed can be written, and nothing that is read can run anything: plain values,
 tuples, lists and mappings of them, values of blobs of any kind, the frozen dataclasses, named
@@ -15,13 +15,29 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from operator import attrgetter
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from jobrun.checkpoint import checkpoint_times, save_load_groups, store
 from jobrun.checkpoint.hdf5.dtypes import dtype_text, parse_dtype
+from jobrun.checkpoint.stores import object_references as elsewhere
+from jobrun.core import errors, events
+from jobrun.core import object_url as objecturl
+from jobrun.core import resource_usage as usage
 from jobrun.core.errors import TaskFailedError
+from jobrun.graph import checkpoint_policy, conditions, readers, steps, types
+from jobrun.graph import divided_state as state_division
+from jobrun.graph import expressions as expr
+from jobrun.graph.effects.table import DECLARED
+from jobrun.runtime.codegen import profile_times
+from jobrun.runtime.frame import safe_point
+from jobrun.session.wire import file_messages as nodefiles
+from jobrun.session.wire import partition_group as partition
+from jobrun.session.wire.serialized_errors import SerializedError
 from jobrun.values import container_flattening as trees
+from jobrun.values import objects
 from jobrun.values import torch_tensors as tensors
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.atomic_counter import Counter
@@ -36,6 +52,12 @@ OUT_OF_BAND_BYTES = 1 << 14
 _INT64 = 1 << 63
 _U32, _I64, _F64 = struct.Struct("<I"), struct.Struct("<q"), struct.Struct("<d")
 _PAIR, _U16 = struct.Struct("<dd"), struct.Struct("<H")
+
+_MODULES = (
+    checkpoint_policy, checkpoint_times, conditions, readers, elsewhere, errors, events,
+    expr, nodefiles, objects, objecturl, partition, safe_point, save_load_groups,
+    profile_times, state_division, steps, store, types, usage,
+)  # fmt: skip
 
 
 class Message(NamedTuple):
@@ -420,3 +442,22 @@ _READERS: dict[int, Callable[[_Reader], Any]] = {
 @lru_cache(maxsize=256)
 def _parse_dtype(text: str) -> np.dtype[Any]:
     return parse_dtype(text)
+
+
+def _list_wire_classes(module: ModuleType) -> list[type]:
+    return [
+        one
+        for one in vars(module).values()
+        if isinstance(one, type)
+        and one.__module__ == module.__name__
+        and (is_dataclass(one) or issubclass(one, enum.Enum) or hasattr(one, "_fields"))
+    ]
+
+
+WIRE_TYPES = TypeTable(
+    {
+        SerializedError,
+        *DECLARED,
+        *(cls for module in _MODULES for cls in _list_wire_classes(module)),
+    }
+)

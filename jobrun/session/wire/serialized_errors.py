@@ -9,13 +9,13 @@ from jobrun.core import errors
 from jobrun.core.errors import Fault, JobrunError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runtime.frame import cancel as scopes
-from jobrun.runtime.frame import workspace
+from jobrun.runtime.frame import frame
 from jobrun.session import errors as cancel
 from jobrun.session.errors import GroupCancelledError
 
 _OWN: dict[str, type[BaseException]] = {
     one.__name__: one
-    for module in (errors, cancel, scopes, workspace)
+    for module in (errors, cancel, scopes, frame)
     for one in vars(module).values()
     if isinstance(one, type) and issubclass(one, BaseException)
 }

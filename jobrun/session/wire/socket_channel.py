@@ -12,8 +12,7 @@ import struct
 import threading
 from typing import Any
 
-from jobrun.session.wire.codec import decode, encode
-from jobrun.session.wire.wire_types import WIRE_TYPES
+from jobrun.session.wire.codec import WIRE_TYPES, decode, encode
 
 _LENGTH = struct.Struct("<I")
 _BUFFER_BYTES = 1 << 16

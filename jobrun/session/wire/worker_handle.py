@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 from jobrun.core.events import Listener
 from jobrun.graph.types import OutputRef
-from jobrun.runtime.codegen.step_times import BlockTime
+from jobrun.runtime.codegen.profile_times import BlockTime
 from jobrun.runtime.frame.cancel import CancelScope
 from jobrun.session.errors import NodeLostError
 from jobrun.session.wire.launch import LocalProcess
-from jobrun.session.wire.partition import Partition
+from jobrun.session.wire.partition_group import Partition
 from jobrun.session.wire.rpc import RpcClient
 from jobrun.session.wire.serialized_errors import serialize_error
 from jobrun.values.blob_kinds import Value

@@ -9,9 +9,8 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 from pydantic import Tag, ValidationError
 
 from jobrun.core.codes import Code
-from jobrun.core.errors import Fault
+from jobrun.core.errors import Fault, Origin
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 from jobrun.core.text.names import nearest
 from jobrun.spec.models.model_keys import field_of, is_model, is_union, keys_of, strip_annotation
 from jobrun.spec.models.scalar_types import Model

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from jobrun.core.errors import SpecError, UsageError
+from jobrun.core.errors import Origin, SpecError, UsageError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 from jobrun.core.text.names import did_you_mean
 from jobrun.spec.models.job import JobSpec
+from jobrun.spec.resolve.include import rebased
 from jobrun.spec.resolve.merge import long_form, replaced
-from jobrun.spec.resolve.rebase_paths import rebased
 from jobrun.spec.yaml.nodes import (
     Mapping,
     Node,

@@ -8,8 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from jobrun.core.codes import Code
-from jobrun.core.errors import Fault
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Fault, Origin
 from jobrun.spec.models.job import ParamSpec
 from jobrun.spec.resolve.substitute import Substitution, references
 from jobrun.spec.yaml.nodes import Mapping, Node, Path, Scalar, origin_of, path_text

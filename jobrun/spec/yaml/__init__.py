@@ -1,6 +1,6 @@
 """Parse YAML to a tree in which every key and value knows its place.
 
-- ``spec_text``: a file as text. ``parse``: text to a tree. ``tree_builder``: from parser events.
+- ``spec_text``: a file as text. ``parse``: text to a tree, from parser events.
 - ``nodes``: the tree. ``scalars``: what plain scalars mean. ``source_map``: paths to places.
 - ``syntax_errors``: what the parser refuses, as faults.
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Origin
 from jobrun.spec.yaml.scalars import Value
 
 # The fields of an Origin: file, line, column, length, text column.

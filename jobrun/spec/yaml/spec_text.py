@@ -7,8 +7,7 @@ import re
 import stat
 from pathlib import Path
 
-from jobrun.core.errors import Fault, SpecError
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Fault, Origin, SpecError
 
 LARGEST_FILE_BYTES = 16 * 1024 * 1024
 

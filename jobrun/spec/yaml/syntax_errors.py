@@ -6,8 +6,7 @@ import re
 
 from yaml import MarkedYAMLError, YAMLError
 
-from jobrun.core.errors import Fault
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Fault, Origin
 
 QUOTING_HINT = (
     'an expression with , [ { : or # inside [...] or {...} needs quotes, such as "x = f(a, b)"'

@@ -7,8 +7,8 @@ from typing import Any
 
 from jobrun.core.errors import CheckpointError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.runner.identity.authored import is_from_python, load_recorded
 from jobrun.runner.identity.drift import Change, compare_mappings, compare_numerics, compare_specs
+from jobrun.runner.identity.recorded_job import is_from_python, load_recorded
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.spec.load import LoadedSpec
 from jobrun.tools.diff.checkpoint_diff import BlobDifference, compare_states

@@ -16,17 +16,16 @@ from typing import Any
 
 from jobrun.core.errors import JobrunError
 from jobrun.core.text.units import number, span
-from jobrun.runner.identity.authored import is_from_python, load_recorded
 from jobrun.runner.identity.drift import Change, compare_mappings, compare_specs
+from jobrun.runner.identity.recorded_job import is_from_python, load_recorded
 from jobrun.tools.diff.checkpoint_diff import compare_states
 from jobrun.tools.inspect import Inspection
 from jobrun.tools.report.charts import Charts, build_charts, chart_section, key
-from jobrun.tools.report.checkpoint_section import blob_cards
 from jobrun.tools.report.html import Html, data, joined, table, tag
 from jobrun.tools.report.pictures import DrawnBlob
 from jobrun.tools.report.report_data import RunReport
 from jobrun.tools.report.report_json import chart_values
-from jobrun.tools.report.sections import Section, environment, heading, sections
+from jobrun.tools.report.sections import Section, blob_cards, environment, heading, sections
 from jobrun.version import __version__
 
 MOST_RUNS = 16

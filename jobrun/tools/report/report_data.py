@@ -17,7 +17,7 @@ from jobrun.core.files.json_files import read_json
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.units import size
 from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
-from jobrun.runner.identity.authored import GRAPH_NAME, load_recorded
+from jobrun.runner.identity.recorded_job import GRAPH_NAME, load_recorded
 from jobrun.runner.rundir.logs import describe_losses
 from jobrun.runner.rundir.pins import read_pins
 from jobrun.runner.rundir.run_directories import Run

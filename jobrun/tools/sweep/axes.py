@@ -12,9 +12,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from jobrun.core.errors import Fault, UsageError
+from jobrun.core.errors import Fault, Origin, UsageError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.origin import Origin
 
 MOST_POINTS = 10_000
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"

@@ -8,8 +8,8 @@ import pytest
 
 from jobrun.checkpoint.hdf5 import filters as codecs
 from jobrun.checkpoint.hdf5.filters import encoder_for
-from jobrun.core.compression import CODECS
 from jobrun.core.errors import EnvironmentFaultError
+from jobrun.graph.checkpoint_policy import CODECS
 from tests.support.limits import no_larger_than
 from tests.support.tables import each_case
 

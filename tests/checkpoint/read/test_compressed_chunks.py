@@ -9,8 +9,8 @@ from jobrun.checkpoint.hdf5.index import CHUNKS_TYPE, EPOCH_TYPE
 from jobrun.checkpoint.hdf5.value_codec import encode
 from jobrun.checkpoint.write.chunk_compression import choose_chunk_shape, choose_packings
 from jobrun.checkpoint.write.writer import NodeWriter
-from jobrun.core.compression import CODECS
 from jobrun.core.errors import CheckpointError
+from jobrun.graph.checkpoint_policy import CODECS
 from jobrun.testing.stores import RUN_ID
 from jobrun.values.compare import same_bits
 from tests.support.checkpoints import resealed

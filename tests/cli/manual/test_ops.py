@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from jobrun.cli.process.run_command import invoke
-from jobrun.ops.table import DRAWS, OPERATORS
+from jobrun.ops.operator_table import DRAWS, OPERATORS
 
 
 def test_every_function_and_draw_is_listed_with_its_line(capsys):

@@ -5,8 +5,8 @@ import pytest
 from jobrun.cli.manual.explain import nearest_topic
 from jobrun.cli.manual.topics import ANCESTORS, TOPICS, counterpart
 from jobrun.compile.expressions import limits
-from jobrun.compile.expressions import python_syntax as scalar
-from jobrun.ops.table import OPERATORS
+from jobrun.compile.expressions import python_ast as scalar
+from jobrun.ops.operator_table import OPERATORS
 from tests.support.expressions import expression
 from tests.support.tables import each_case
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from jobrun.cli.runs.inspect_checkpoint import draw_blobs, draw_histogram, draw_picture
-from jobrun.tools.report.histogram import Histogram
-from jobrun.tools.report.pictures import picture, tiles
+from jobrun.tools.report.pictures import Histogram, picture, tiles
 from tests.support.reports import make_report
 
 

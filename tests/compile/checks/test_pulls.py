@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.graph.node_mapping import remap_nodes
+from jobrun.graph.group_transforms import remap_nodes
 from jobrun.graph.steps import Pull, PulledBlob
 from jobrun.graph.traversal import find_parts
 from tests.support.compiling import codes_of, faults_of, job_of

@@ -5,7 +5,7 @@ import pytest
 from jobrun.compile.expressions.calls import require_valid_call
 from jobrun.core.errors import SpecError
 from jobrun.graph.expressions import Attribute, Call, Conditional, Const, Dtype, Name
-from jobrun.ops.table import OPERATORS
+from jobrun.ops.operator_table import OPERATORS
 from tests.support.expressions import ORIGIN, expression, fault, faults
 from tests.support.tables import each_case
 

@@ -7,8 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jobrun.compile.expressions.parse import parse_expression, parse_statement
-from jobrun.core.errors import SpecError
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Origin, SpecError
 from jobrun.graph.expressions import Call, Const, Dtype, Expr, Name, Sequence
 from jobrun.graph.steps import Assign, Augment, Delete, NameTarget, Perform
 from jobrun.graph.traversal import walk_expr

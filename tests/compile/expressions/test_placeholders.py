@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.compile.expressions.placeholders import RUN_TIME, merge_literals, split_placeholders
-from jobrun.compile.expressions.python_syntax import SourceText
+from jobrun.compile.expressions.python_ast import (
+    RUN_TIME,
+    SourceText,
+    merge_literals,
+    split_placeholders,
+)
 from jobrun.graph.expressions import Builtin
 from tests.support.expressions import ORIGIN, faults
 

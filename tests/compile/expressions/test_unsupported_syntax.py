@@ -8,7 +8,7 @@ from jobrun.compile.expressions.unsupported_syntax import (
     explain_unknown_function,
 )
 from jobrun.graph.expressions import DTYPES
-from jobrun.ops.table import DRAWS, OPERATORS
+from jobrun.ops.operator_table import DRAWS, OPERATORS
 from tests.support.expressions import expression, fault
 from tests.support.tables import each_case
 

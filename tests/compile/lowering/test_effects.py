@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.compile.lowering.effects import _LOWERING
+from jobrun.compile.lowering.steps import _LOWERING
 from jobrun.graph.effects.assertion import Assert
 from jobrun.graph.effects.log import Log
 from jobrun.graph.effects.metric import Metric

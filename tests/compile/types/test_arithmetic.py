@@ -16,8 +16,7 @@ from jobrun.compile.types.arithmetic import (
     infer_unary,
     require_truth_value,
 )
-from jobrun.ops.abstract_values import NONE, TEXT, Known, join, scalar
-from jobrun.ops.arguments import MisfitError, UnclearError
+from jobrun.ops.abstract_values import NONE, TEXT, Known, MisfitError, UnclearError, join, scalar
 from tests.support.sampling import LONG, QUICK, agree, arrays, known_of
 
 _BINARY = {

@@ -9,12 +9,11 @@ import pytest
 
 from jobrun.compile.expressions.parse import parse_expression
 from jobrun.compile.types.expressions import Misfit, infer_expression, output_key
-from jobrun.core.errors import SpecError
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Origin, SpecError
 from jobrun.graph.expressions import OutputRead
 from jobrun.ops.abstract_values import Known, scalar
 from jobrun.ops.dtype_promotion import dtype_name
-from jobrun.ops.implementation import implementation
+from jobrun.ops.load_implementation import implementation
 from tests.support.tables import each_case
 
 BLOBS = {

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.compile.types.records import infer_record
+from jobrun.compile.types.records_and_queues import infer_record
 from jobrun.graph.expressions import Name, Text
 from jobrun.graph.readers import (
     BlobSource,

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from jobrun.compile.types.expressions import infer_expression
 from jobrun.compile.types.subscripts import infer_index
 from jobrun.graph.expressions import Const, Index, Name, Sequence, Slice
-from jobrun.ops.abstract_values import Known, scalar
-from jobrun.ops.arguments import MisfitError, UnclearError
+from jobrun.ops.abstract_values import Known, MisfitError, UnclearError, scalar
 from tests.support.sampling import LONG, QUICK, agree, known_of
 
 _NUMBERS = st.one_of(st.none(), st.integers(-4, 4))

@@ -3,9 +3,9 @@ from __future__ import annotations
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.types.expressions import Misfit
 from jobrun.compile.types.type_faults import TypeFaults, render_short
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Origin
 from jobrun.graph.expressions import Binary, Name
-from jobrun.ops.arguments import SHAPES, MisfitError
+from jobrun.ops.abstract_values import SHAPES, MisfitError
 
 ERROR = MisfitError(SHAPES, "shapes do not fit", "mend them")
 AT = Origin("t.yaml", 4, 7, 20, 7)

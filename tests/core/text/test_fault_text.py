@@ -2,8 +2,7 @@ import json
 
 import pytest
 
-from jobrun.core.errors import Fault
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Fault, Origin
 from jobrun.core.text.fault_text import (
     Excerpt,
     as_json,

@@ -8,9 +8,8 @@ import pytest
 from pyarrow import parquet
 
 from jobrun.core.errors import JobrunError
-from jobrun.formats.headers import describe, members
+from jobrun.formats.headers import MemberInfo, describe, members
 from jobrun.formats.load_save import read_member
-from jobrun.formats.nested_fields import MemberInfo
 from jobrun.formats.rows import parquet as row_parquet
 from jobrun.formats.rows.open_rows import open_rows
 

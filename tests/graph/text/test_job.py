@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Origin
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import (
     Endless,

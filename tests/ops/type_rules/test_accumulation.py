@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.ops.abstract_values import COUNTER, NONE, Known
-from jobrun.ops.arguments import Arguments, MisfitError
+from jobrun.ops.abstract_values import COUNTER, NONE, Arguments, Known, MisfitError
 from jobrun.ops.builtin_operators.accumulation import ACCUMULATION
-from jobrun.ops.table import OPERATORS
+from jobrun.ops.operator_table import OPERATORS
 from tests.support.expressions import run_line
 from tests.support.sampling import agree, known_of
 from tests.support.tables import check_each, each_case

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.ops.arguments import Arguments, MisfitError, UnclearError
+from jobrun.ops.abstract_values import Arguments, MisfitError, UnclearError
 from jobrun.ops.builtin_operators.draws import DRAW_METHODS
-from jobrun.ops.table import DRAWS
+from jobrun.ops.operator_table import DRAWS
 from tests.support.expressions import run_line
 from tests.support.sampling import agree, known_of
 from tests.support.tables import check_each

@@ -3,9 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.ops.abstract_values import Known
-from jobrun.ops.arguments import Arguments, MisfitError
-from jobrun.ops.table import OPERATORS
+from jobrun.ops.abstract_values import Arguments, Known, MisfitError
+from jobrun.ops.operator_table import OPERATORS
 from tests.support.sampling import known_of
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from jobrun.cli.process.run_command import invoke
 from jobrun.graph.types import Cluster, Job, TaskGroup
-from jobrun.runner.identity.authored import PythonJob
 from jobrun.runner.identity.provenance import collect_provenance, iter_code_rows
+from jobrun.runner.identity.recorded_job import PythonJob
 from jobrun.runner.rundir.run_directories import open_run
 from jobrun.runner.rundir.run_json import RunRecord
 from tests.support.stored_runs import only_run

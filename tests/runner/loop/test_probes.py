@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.core.errors import TaskFailedError
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Origin, TaskFailedError
 from jobrun.graph.conditions import Probe
 from jobrun.graph.expressions import Binary, Const, NodeBlob, OutputRead
 from jobrun.graph.types import OutputRef

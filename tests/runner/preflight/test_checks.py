@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from jobrun.core.errors import EnvironmentFaultError
-from jobrun.core.origin import Origin
+from jobrun.core.errors import EnvironmentFaultError, Origin
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.expressions import Builtin, Text
 from jobrun.graph.steps import CallPython, DataFile, If, Load, RunProgram, Save

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.runner.preflight import disk_space as space
+from jobrun.runner.preflight import filesystem as space
 
 
 def disk(monkeypatch, *, free_bytes=1 << 30, files=1000, free_files=1000):

@@ -8,12 +8,11 @@ from dataclasses import replace
 import pytest
 
 from jobrun.checkpoint.stores.bucket import Bucket
-from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.errors import EnvironmentFaultError, Origin
 from jobrun.core.object_url import parse_object_url
-from jobrun.core.origin import Origin
 from jobrun.graph.checkpoint_policy import CheckpointPolicy, UploadPolicy
 from jobrun.graph.types import Cluster, Job, Node, TaskGroup
-from jobrun.runner.preflight.upload_access import check_upload
+from jobrun.runner.preflight.checks import check_upload
 
 WHERE = Origin("j.yaml", 3, 7)
 GROUPS = (TaskGroup(name) for name in ("init", "epoch", "download", "exit"))

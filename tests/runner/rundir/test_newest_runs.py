@@ -9,14 +9,14 @@ import shutil
 import pytest
 
 from jobrun.runner.rundir import run_directories
-from jobrun.runner.rundir.newest_runs import (
+from jobrun.runner.rundir.run_directories import find_run, newest_run
+from jobrun.runner.rundir.run_index import (
     NEWEST_NAME,
     find_newest,
+    indexed_runs,
     remember_newest,
     stamp_jobs,
 )
-from jobrun.runner.rundir.run_directories import find_run, newest_run
-from jobrun.runner.rundir.run_index import indexed_runs
 from tests.support.many_runs import make_runs
 
 

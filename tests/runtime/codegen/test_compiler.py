@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.core.errors import TaskFailedError
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Origin, TaskFailedError
 from jobrun.graph import expressions as e
 from jobrun.graph.steps import Assign, Augment, Loop, NameTarget, Net
 from jobrun.graph.types import Scope

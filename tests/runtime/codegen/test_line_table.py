@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Origin
 from jobrun.runtime.codegen.line_table import StepLocation, find_location, locate, location_number
 
 PLACES = tuple(StepLocation(f"e/t/steps[{index}]", Origin("job.yaml", 7, 5)) for index in range(3))

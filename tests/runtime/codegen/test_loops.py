@@ -13,9 +13,14 @@ from jobrun.graph.expressions import Const
 from jobrun.graph.steps import If, Loop
 from jobrun.runtime.codegen import coercion
 from jobrun.runtime.codegen.compiler import compile_block
+from jobrun.runtime.codegen.control_flow import (
+    build_counted_loop,
+    find_inputs,
+    is_steady,
+    reads_pass,
+)
 from jobrun.runtime.codegen.expressions import Globals
 from jobrun.runtime.codegen.liveness import BlockNames
-from jobrun.runtime.codegen.loops import build_counted_loop, find_inputs, is_steady, reads_pass
 from jobrun.runtime.codegen.profile_meter import Meter
 from jobrun.runtime.frame.cancel import PASSES
 from jobrun.testing.graphs import expr, steps

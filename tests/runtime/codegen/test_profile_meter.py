@@ -9,7 +9,7 @@ import pytest
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.codegen.profile_meter import Meter
-from jobrun.runtime.codegen.step_times import Owner
+from jobrun.runtime.codegen.profile_times import Owner
 from tests.support.profiled_jobs import Metered
 
 _TWO = """

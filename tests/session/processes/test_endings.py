@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from jobrun.session.processes.group_run import TaskCompletions
-from jobrun.session.wire.partition import partition_group
+from jobrun.session.wire.partition_group import partition_group
 from jobrun.testing.graphs import group, ref, task
 
 NODES = ("a", "b", "c")

@@ -7,7 +7,7 @@ from jobrun.core.events import Noted, TaskEnded, TaskLimited, TasksGivenUp
 from jobrun.session.errors import GroupCancelledError, NodeLostError, TasksStuckError
 from jobrun.session.processes import group_run as module
 from jobrun.session.processes.group_run import RemoteGroupRun
-from jobrun.session.wire.partition import partition_group
+from jobrun.session.wire.partition_group import partition_group
 from jobrun.testing.graphs import group, ref, task
 
 WHOLE = group(*(task("t", "x = 1", node=node, outputs={"x": "x"}) for node in "abc"))

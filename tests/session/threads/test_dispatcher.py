@@ -10,8 +10,8 @@ from jobrun.core.events import TasksGivenUp
 from jobrun.runtime.frame.child_processes import ChildReaper
 from jobrun.runtime.frame.frame import GroupRun
 from jobrun.session.errors import TasksStuckError
+from jobrun.session.threads.cross_node_dependencies import ExternalDeps
 from jobrun.session.threads.dispatcher import Dispatcher
-from jobrun.session.threads.external_deps import ExternalDeps
 from jobrun.session.threads.thread_pool import ThreadPool
 from jobrun.session.threads.work_items import WorkItem
 from tests.support.group_listener import GroupListener

@@ -10,7 +10,7 @@ from jobrun.core.events import Noted
 from jobrun.graph.expressions import Const
 from jobrun.graph.steps import Loop
 from jobrun.session.errors import GroupCancelledError, TasksStuckError
-from jobrun.session.threads.external_deps import ExternalDeps
+from jobrun.session.threads.cross_node_dependencies import ExternalDeps
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.testing.graphs import call, expr, group, net, ref, report, setup, steps, task
 from jobrun.testing.sessions import SessionContract, SessionHarness, failing

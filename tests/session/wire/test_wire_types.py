@@ -8,9 +8,8 @@ import pytest
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.save_load_groups import Ticket
-from jobrun.core.errors import EnvironmentFaultError, Fault, TaskFailedError
+from jobrun.core.errors import EnvironmentFaultError, Fault, Origin, TaskFailedError
 from jobrun.core.events import Event
-from jobrun.core.origin import Origin
 from jobrun.graph.effects.effect import DeclaredEffect
 from jobrun.graph.effects.log import Log
 from jobrun.graph.effects.sleep import Sleep
@@ -18,17 +17,16 @@ from jobrun.graph.effects.table import DECLARED
 from jobrun.graph.expressions import Text
 from jobrun.graph.types import Node
 from jobrun.runtime.frame.cancel import CancelledError
+from jobrun.runtime.frame.frame import MissingBlobError
 from jobrun.runtime.frame.safe_point import SafePoint
-from jobrun.runtime.frame.workspace import MissingBlobError
 from jobrun.session.errors import GroupCancelledError, TasksStuckError
-from jobrun.session.wire.codec import decode, encode
-from jobrun.session.wire.partition import Partition
+from jobrun.session.wire.codec import WIRE_TYPES, decode, encode
+from jobrun.session.wire.partition_group import Partition
 from jobrun.session.wire.serialized_errors import (
     RemoteTracebackError,
     deserialize_error,
     serialize_error,
 )
-from jobrun.session.wire.wire_types import WIRE_TYPES
 
 
 def crossed(error):

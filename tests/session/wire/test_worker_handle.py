@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from jobrun.session.errors import NodeLostError
-from jobrun.session.wire.partition import partition_group
+from jobrun.session.wire.partition_group import partition_group
 from jobrun.session.wire.worker_handle import WorkerHandle
 from jobrun.testing.graphs import cluster, group, log, task
 

@@ -1,6 +1,6 @@
 import pytest
 
-from jobrun.spec.resolve.rebase_paths import rebased
+from jobrun.spec.resolve.include import rebased
 from jobrun.spec.yaml.nodes import plain
 from jobrun.spec.yaml.parse import read_document
 

@@ -1,6 +1,6 @@
 import pytest
 
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Origin
 from jobrun.spec.yaml.nodes import (
     Mapping,
     Scalar,

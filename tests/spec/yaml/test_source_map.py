@@ -1,6 +1,6 @@
 import pytest
 
-from jobrun.core.origin import Origin
+from jobrun.core.errors import Origin
 from jobrun.spec.yaml.parse import read_document
 from jobrun.spec.yaml.source_map import SourceMap
 

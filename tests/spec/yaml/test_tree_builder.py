@@ -3,10 +3,9 @@ from yaml import events
 from yaml.error import Mark
 
 from jobrun.core.errors import SpecError
-from jobrun.spec.yaml import tree_builder as builder
+from jobrun.spec.yaml import parse as builder
 from jobrun.spec.yaml.nodes import Scalar, Sequence
-from jobrun.spec.yaml.parse import read_document
-from jobrun.spec.yaml.tree_builder import Builder, StopReadingError
+from jobrun.spec.yaml.parse import Builder, StopReadingError, read_document
 
 
 def _mark(column):

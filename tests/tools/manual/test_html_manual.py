@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobrun.core.error_catalogue import read_catalogue
-from jobrun.ops.table import OPERATORS
+from jobrun.ops.operator_table import OPERATORS
 from jobrun.spec.models.json_schema import schema
 from jobrun.tools.manual.html_manual import render_manual
 from jobrun.tools.manual.keys import read_tables

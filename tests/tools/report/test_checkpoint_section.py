@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobrun.tools.report.checkpoint_section import blob_cards, stored_section
 from jobrun.tools.report.report_data import Stored
 from jobrun.tools.report.run_history import History
+from jobrun.tools.report.sections import blob_cards, stored_section
 from tests.support.reports import a_report
 
 

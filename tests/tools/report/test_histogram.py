@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.tools.report.histogram import histogram
+from jobrun.tools.report.pictures import histogram
 
 
 def test_every_finite_number_is_counted_once():

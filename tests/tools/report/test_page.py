@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobrun.tools.report.histogram import histogram
 from jobrun.tools.report.page import START, render_checkpoint_page, render_page
-from jobrun.tools.report.pictures import DrawnBlob, picture
+from jobrun.tools.report.pictures import DrawnBlob, histogram, picture
 from jobrun.tools.runs.metrics import Metrics
 from tests.support.reports import HOSTILE, a_report, make_report
 

@@ -19,12 +19,27 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.expressions import Expr, Name, Sequence
+from jobrun.graph.expressions import (
+    Attribute,
+    Binary,
+    Call,
+    Compare,
+    Conditional,
+    Const,
+    Expr,
+    Index,
+    LoopIndex,
+    Name,
+    Sequence,
+    Slice,
+    Text,
+    Unary,
+)
 from jobrun.graph.step_traversal import expressions, op_expressions, walk
 from jobrun.graph.steps import Assign, Augment, ItemTarget, NameTarget, Net, Op, Step
+from jobrun.graph.traversal import children, walk_expr
 from jobrun.graph.types import Scope
 from jobrun.runtime.codegen.data_flow.flow_graph import Point, build_flow
-from jobrun.runtime.codegen.data_flow.layout import has_basic_index, names_with_visible_layout
 from jobrun.runtime.codegen.liveness import BlockNames, access_finder
 from jobrun.runtime.codegen.optimize.alias_analysis import (
     aliased_leaves,
@@ -44,6 +59,17 @@ _OUTSIDE = ""
 _NO_SITES: _Sites = frozenset()
 # Visits of names at points; a block that would take more copies everything.
 _MOST_VISITS = 1_000_000
+
+# Of numbers that are real; of complex ones even a product may be computed in two ways.
+_EXACT_SIGNS = frozenset("+-*/&|^")
+_EXACT_CALLS = frozenset({
+    "abs", "absolute", "add", "bitwise_and", "bitwise_or", "bitwise_xor", "ceil", "divide", "equal",
+    "floor", "greater", "greater_equal", "invert", "isfinite", "isinf", "isnan", "len", "less",
+    "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "multiply", "negative",
+    "not_equal", "ones_like", "rint", "sign", "signbit", "sqrt", "square", "subtract",
+    "true_divide", "trunc", "where", "zeros_like",
+})  # fmt: skip
+_FACTS = frozenset({"shape", "size", "ndim", "dtype"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -529,3 +555,79 @@ def _visible_layouts(steps: tuple[Step, ...], parts: Mapping[int, tuple[_Part, .
             if one.target in visible:
                 visible |= one.sources
     return visible
+
+
+def names_with_visible_layout(op: Op | None, exprs: Iterable[Expr]) -> Iterator[str]:
+    """Yield the names that an operator, or a condition, may see the layout of.
+
+    Args:
+        op: The operator; None for a condition.
+        exprs: Its expressions.
+    """
+    for expr in exprs:
+        for part in walk_expr(expr):
+            if not _is_exact(part):
+                for operand in children(part):
+                    yield from _names(operand)
+    if isinstance(op, Augment) and op.operator not in _EXACT_SIGNS:
+        yield op.target.name
+        yield from _names(op.value)
+
+
+def has_basic_index(index: Expr) -> bool:
+    """Return whether an index, of integers and slices, surely gives a view, whose layout shows."""
+    match index:
+        case Const(value=value, ellipsis=ellipsis):
+            return ellipsis or value is None or type(value) is int
+        case Slice() | LoopIndex():
+            return True
+        case Unary(operator="-", operand=operand):
+            return has_basic_index(operand)
+        case Binary(left=left, right=right):
+            return _is_integer(left) and _is_integer(right)
+        case Sequence(form="tuple", items=items):
+            return all(map(has_basic_index, items))
+        case _:
+            return False
+
+
+def _is_integer(expr: Expr) -> bool:
+    match expr:
+        case Const(value=value):
+            return type(value) is int
+        case LoopIndex():
+            return True
+        case Unary(operator="-", operand=operand):
+            return _is_integer(operand)
+        case Binary(left=left, right=right):
+            return _is_integer(left) and _is_integer(right)
+        case _:
+            return False
+
+
+def _is_exact(expr: Expr) -> bool:
+    """Return whether an expression gives the same bits for any layout of its operands."""
+    match expr:
+        case Binary(operator="**", right=Const(value=int(exponent))):
+            return exponent == 2
+        case Binary(operator=sign):
+            return sign in _EXACT_SIGNS
+        case Unary() | Compare() | Conditional() | Slice() | Text():
+            return True
+        case Call(function=name, kwargs=kwargs):
+            return name in _EXACT_CALLS and not kwargs
+        case Attribute(name=name):
+            return name == "T" or name in _FACTS
+        case Index(index=index):
+            return has_basic_index(index)
+        case Sequence():
+            # As a blob it is copied, and copies keep the order of axes.
+            return True
+        case _:
+            return not children(expr)
+
+
+def _names(expr: Expr) -> Iterator[str]:
+    """Yield the names of blobs whose layout a value may have, as it may be a view of them."""
+    if not is_fresh(expr):
+        yield from (leaf.name for leaf in aliased_leaves(expr) if isinstance(leaf, Name))

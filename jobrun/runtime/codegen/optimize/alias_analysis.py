@@ -31,8 +31,8 @@ from jobrun.graph.expressions import (
     Unary,
 )
 from jobrun.graph.steps import Assign, NameTarget, Op
-from jobrun.ops.implementation import implementation
-from jobrun.ops.table import OPERATORS
+from jobrun.ops.load_implementation import implementation
+from jobrun.ops.operator_table import OPERATORS
 
 Leaf = Name | OutputRead | NodeBlob
 

@@ -29,9 +29,9 @@ from jobrun.graph.expressions import (
     Slice,
     Unary,
 )
-from jobrun.ops.implementation import implementation
+from jobrun.ops.load_implementation import implementation
 from jobrun.runtime.codegen.optimize.alias_analysis import is_fresh
-from jobrun.runtime.codegen.optimize.fusion import elementwise
+from jobrun.runtime.codegen.optimize.fusable_chains import elementwise
 
 FLOAT64 = np.dtype(np.float64)
 _BINARY: dict[str, np.ufunc] = {

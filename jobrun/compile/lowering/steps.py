@@ -1,0 +1,731 @@
+"""Lower the steps of a spec: effects such as ``call`` and ``run``, blocks, loops, uses of nets.
+
+Steps that hold no others (operators, callables, files, log lines) are in ``effects``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from types import NoneType
+from typing import Any, assert_never
+
+from jobrun.compile.expressions.calls import require_valid_call
+from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.definite_assignment import FINDER
+from jobrun.compile.lowering.context import Context, Env, NetRenaming
+from jobrun.compile.lowering.expressions import UNREADABLE, ExpressionLowering
+from jobrun.compile.lowering.nets import MAX_STEPS, NetDef
+from jobrun.core.errors import Origin
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.names import did_you_mean
+from jobrun.graph.effects.effect import declared_keys, declared_sources
+from jobrun.graph.expressions import Attribute, Call, Const, Expr, Index, Name
+from jobrun.graph.step_traversal import blocks, expressions, op_expressions, walk
+from jobrun.graph.steps import (
+    Assign,
+    Augment,
+    CallPython,
+    DataFile,
+    Delete,
+    Guard,
+    If,
+    Load,
+    Loop,
+    NameTarget,
+    Net,
+    Op,
+    Parallel,
+    Perform,
+    Pull,
+    PulledBlob,
+    RunProgram,
+    Save,
+    Step,
+    Stop,
+    UseNet,
+    While,
+)
+from jobrun.graph.traversal import walk_expr
+from jobrun.graph.types import SetupNets
+from jobrun.ops.operator_table import MANY, OPERATORS, OpDef
+from jobrun.ops.plugins import find_operator
+from jobrun.spec.models.steps import (
+    DECLARED_MODELS,
+    CallStep,
+    EffectStep,
+    GuardStep,
+    IfStep,
+    LoadStep,
+    LoopStep,
+    NetStep,
+    OpStep,
+    ParallelStep,
+    PullStep,
+    RunStep,
+    SaveStep,
+    SetupSpec,
+    Steps,
+    StopIfStep,
+    StopStep,
+    WhileStep,
+)
+from jobrun.spec.models.steps import Step as StepSpec
+from jobrun.spec.yaml.source_map import Path
+
+_MAX_DEPTH = 64
+# Operators that change or read a counter.
+_COUNTING = frozenset(name for name, one in OPERATORS.items() if one.atomic) | {"count_value"}
+
+
+@dataclass(slots=True)
+class _Parameters:
+    """The use that a net's steps make of its parameters.
+
+    Attributes:
+        names: Name in the steps → parameter.
+        counted: Those that are passed to operators on counters.
+        changed: Those whose value is changed in place, with the place.
+        bound: Those that are bound again, with the last place; None if that value is read.
+    """
+
+    names: Mapping[str, str]
+    counted: set[str] = field(default_factory=set)
+    changed: dict[str, Place] = field(default_factory=dict)
+    bound: dict[str, Place | None] = field(default_factory=dict)
+
+    def scan(self, steps: tuple[Step, ...]) -> set[str]:
+        """Scan the steps of a used net for its parameters; return those read before being bound."""
+        read: set[str] = set()
+        for step in steps:
+            parts = step.ops if isinstance(step, Net) else (step,)
+            for part in parts:
+                read |= self._touch(part)
+            inner = {name for block in blocks(step) for name in self.scan(block)}
+            if isinstance(step, Loop | While):
+                # The next iteration reads what this one has bound.
+                self._read(inner)
+            read |= inner
+        return read
+
+    def _touch(self, part: Step | Op) -> set[str]:
+        is_step = not isinstance(part, Assign | Augment | Perform | Delete)
+        access = FINDER.of_step(part) if is_step else FINDER.of_op(part)  # type: ignore[arg-type]
+        exprs = expressions(part) if is_step else op_expressions(part)  # type: ignore[arg-type]
+        place = Place(part.path, part.origin)
+        bound = {*access.binds, *access.deletes}
+        names = {self.names[name] for name in {*access.reads} - bound if name in self.names}
+        changed = {self.names[one] for one in {*access.changes} - bound if one in self.names}
+        self._read(names - changed)
+        for name in changed:
+            self.changed.setdefault(name, place)
+        for name in bound & self.names.keys():
+            self.bound[self.names[name]] = place
+        for expr in exprs:
+            for one in walk_expr(expr):
+                if isinstance(one, Call) and one.function in _COUNTING and one.args:
+                    counter = one.args[0]
+                    if isinstance(counter, Name) and counter.name in self.names:
+                        self.counted.add(self.names[counter.name])
+        return names - changed
+
+    def _read(self, names: set[str]) -> None:
+        for name in names & self.bound.keys():
+            self.bound[name] = None
+
+    @property
+    def counters(self) -> set[str]:
+        """The parameters of a used net with which its steps only count: passed by reference."""
+        return self.counted - self.changed.keys() - self.bound.keys()
+
+    def dropped(self) -> dict[str, Place]:
+        """Return a used net's parameters that its steps only bind again, without use, and where."""
+        return {name: place for name, place in self.bound.items() if place is not None}
+
+
+class StepLowering:
+    """Lowers lists of steps; leaves out the steps that have faults."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._faults = context.faults
+        self.read = ExpressionLowering(context)
+        self._effects = EffectLowering(context, self.read)
+        self._expanded = 0
+        # Every net that has been used so far.
+        self.used: set[str] = set()
+        self._setups: dict[tuple[str, str], tuple[SetupNets, tuple[str, ...]]] = {}
+        self._shared: dict[str, frozenset[str]] = {}
+        self._parameters: dict[str, _Parameters] = {}
+        # Lowers nets ahead of their use; its faults are discarded.
+        self._ahead: StepLowering | None = None
+
+    def steps(self, specs: Steps, at: Path, prefix: str, env: Env) -> tuple[Step, ...]:
+        """Lower a list of steps of a spec, with the steps inside them.
+
+        Args:
+            specs: The steps.
+            at: The path of the list in the spec.
+            prefix: The path of step ``i`` is ``prefix[i]``.
+            env: Its surroundings.
+        """
+        found: list[Step] = []
+        run: list[Op] = []
+        for index, spec in enumerate(specs):
+            step = self._step(spec, (*at, index), f"{prefix}[{index}]", env)
+            if isinstance(step, Assign | Augment | Perform | Delete):
+                run.append(step)
+                continue
+            if run:
+                found.append(_net(run))
+                run = []
+            if step is not None:
+                found.append(step)
+        return (*found, _net(run)) if run else tuple(found)
+
+    def setup(self, spec: SetupSpec, at: Path, path: str, env: Env) -> SetupNets:
+        """Lower set-up steps, of a task or a net, to two blocks ``path.init`` and ``path.exit``.
+
+        ``env`` says which nets and names are around it; its blocks are not reachable.
+        """
+        parts = []
+        for part, steps in (("init", spec.init), ("exit", spec.exit)):
+            block = f"{path}.{part}"
+            inner = Env(((("", block),)), rename=env.rename, nets=env.nets, used=env.used)
+            parts.append(self.steps(steps, (*at, part), block, inner))
+        return SetupNets(parts[0], parts[1], path)
+
+    def net_setups(self, used: dict[str, None], level: str) -> tuple[SetupNets, ...]:
+        """Lower the set-up steps (of one level) of all nets that steps use, each net once."""
+        nets = [self._context.nets[name] for name in used]
+        return tuple(self._net_setup(net, level)[0] for net in nets if level in net.setup)
+
+    def _net_setup(self, net: NetDef, level: str) -> tuple[SetupNets, tuple[str, ...]]:
+        """Lower the set-up steps of one net at a level; return also the nets that these use."""
+        key = (net.name, level)
+        if key not in self._setups:
+            names = self._shared_names(net)
+            rename = NetRenaming(net.name, f"nets/{net.name}", names) if net.own_names else None
+            env = Env((), rename=rename, nets=(net.name,))
+            at = (*net.path, "setup", level)
+            path = f"nets/{net.name}/setup.{level}"
+            self._setups[key] = (self.setup(net.setup[level], at, path, env), tuple(env.used))
+        return self._setups[key]
+
+    def _shared_names(self, net: NetDef) -> frozenset[str]:
+        """Lower the set-up steps of a used net, to find the names that they bind."""
+        if net.name not in self._shared:
+            bound: set[str] = set()
+            for level, setup in net.setup.items():
+                at = (*net.path, "setup", level)
+                lowered = self.setup(setup, at, f"nets/{net.name}/setup.{level}", Env(()))
+                for step in walk((*lowered.init, *lowered.exit)):
+                    bound.update(FINDER.of_step(step).binds)
+            self._shared[net.name] = frozenset(bound)
+        return self._shared[net.name]
+
+    def _step(self, spec: StepSpec, at: Path, path: str, env: Env) -> Step | Op | None:
+        if isinstance(spec, str) and spec.strip() != "stop":
+            # First, because most steps are statements.
+            return self.read.statement(spec, at, path, env)
+        origin = self._context.source.at(at)
+        place = Place(path, origin)
+        if env.depth > _MAX_DEPTH:
+            self._faults.error(
+                "E144",
+                f"more than {_MAX_DEPTH} levels of nested steps",
+                "move inner steps out",
+                place,
+            )
+            return None
+        match spec:
+            case str():
+                return self._stop(None, None, place, origin, env)
+            case OpStep():
+                return self._effects.operator(spec, at, place, env)
+            case LoopStep():
+                return self._loop(spec, at, place, origin, env)
+            case WhileStep():
+                return self._while(spec, at, place, origin, env)
+            case IfStep():
+                return self._if(spec, at, path, origin, env)
+            case GuardStep():
+                return self._guard(spec, at, place, origin, env)
+            case ParallelStep():
+                return self._parallel(spec, at, path, origin, env)
+            case StopIfStep():
+                condition = self.read.condition(spec.stop_if, (*at, "stop_if"), path, env)
+                return self._stop(spec.block, condition, place, origin, env)
+            case StopStep():
+                return self._stop(spec.stop, None, place, origin, env)
+            case NetStep():
+                return self._use_net(spec, at, place, origin, env)
+            case EffectStep():
+                return self._effects.step(spec, at, place, env)
+            case _:
+                assert_never(spec)
+
+    def _loop(self, spec: LoopStep, at: Path, place: Place, origin: Origin, env: Env) -> Step:
+        path = place.path
+        count: Expr | None = None
+        if spec.loop != "forever":
+            count = self.read.expression(spec.loop, (*at, "loop"), path, env)
+            if isinstance(count, Const) and type(count.value) not in (int, NoneType):
+                message = f"the count of a loop must be an integer, not {count.value!r}"
+                self._faults.error("E155", message, "use an integer, or 'forever'", place)
+        self._check_name(spec.name, place, env)
+        inner = env.loop(spec.name, path, self._index(spec.index, place, env))
+        body = self.steps(spec.steps, (*at, "steps"), f"{path}.steps", inner)
+        return Loop(count, body, path, origin)
+
+    def _while(self, spec: WhileStep, at: Path, place: Place, origin: Origin, env: Env) -> Step:
+        path = place.path
+        condition = self.read.condition(spec.condition, (*at, "while"), path, env)
+        self._check_name(spec.name, place, env)
+        inner = env.loop(spec.name, path, self._index(spec.index, place, env))
+        body = self.steps(spec.steps, (*at, "steps"), f"{path}.steps", inner)
+        return While(condition, body, path, origin)
+
+    def _guard(self, spec: GuardStep, at: Path, place: Place, origin: Origin, env: Env) -> Step:
+        path = place.path
+        name = spec.name or spec.guard
+        self._check_name(name, place, env)
+        flag = self.read.blob(spec.guard, place, env)
+        body = self.steps(spec.steps, (*at, "steps"), f"{path}.steps", env.block(name, path))
+        return Guard(flag, body, path, origin)
+
+    def _if(self, spec: IfStep, at: Path, path: str, origin: Origin, env: Env) -> Step:
+        inner = env.branch()
+        branches = []
+        written = [(spec.condition, spec.then, at, path)]
+        written += [
+            (branch.condition, branch.then, (*at, "elif", i), f"{path}.elif[{i}]")
+            for i, branch in enumerate(spec.elifs)
+        ]
+        for condition, then, where, way in written:
+            read = self.read.condition(condition, (*where, "if"), path, env)
+            branches.append((read, self.steps(then, (*where, "then"), f"{way}.then", inner)))
+        otherwise = self.steps(spec.otherwise, (*at, "else"), f"{path}.else", inner)
+        return If(tuple(branches), otherwise, path, origin)
+
+    def _parallel(self, spec: ParallelStep, at: Path, path: str, origin: Origin, env: Env) -> Step:
+        branches = tuple(
+            self.steps(
+                steps, (*at, "parallel", i), f"{path}[{i}].steps", env.block(None, f"{path}[{i}]")
+            )
+            for i, steps in enumerate(spec.parallel)
+        )
+        return Parallel(branches, path, origin)
+
+    def _stop(
+        self, name: str | None, condition: Expr | None, place: Place, origin: Origin, env: Env
+    ) -> Step | None:
+        target = env.target(name)
+        if target is None and env.is_loose:
+            return None
+        if target is None:
+            known = [given for given, _ in env.blocks if given]
+            self._faults.error(
+                "E156",
+                f"no enclosing block is named '{name}'",
+                did_you_mean(str(name), known),
+                place,
+            )
+            return None
+        return Stop(condition, target, place.path, origin)
+
+    def _index(self, index: str | None, place: Place, env: Env) -> str | None:
+        if index is not None:
+            self._context.check_blob_name(index, place)
+            if index in env.indices:
+                self._faults.error(
+                    "E157",
+                    f"an outer loop already uses the variable '{index}'",
+                    "rename one of the two",
+                    place,
+                )
+        return index
+
+    def _check_name(self, name: str | None, place: Place, env: Env) -> None:
+        taken = [given for given, _ in env.blocks]
+        if name is not None and (name in taken or name == "task"):
+            self._faults.error(
+                "E157",
+                f"an enclosing block is already named '{name}'",
+                "rename one of the two",
+                place,
+            )
+
+    def _use_net(
+        self, spec: NetStep, at: Path, place: Place, origin: Origin, env: Env
+    ) -> Step | None:
+        net = self._context.nets.get(spec.net)
+        if net is None:
+            mend = did_you_mean(spec.net, self._context.nets)
+            where = Place(place.path, self._context.source.at((*at, "net")))
+            self._faults.error("E145", f"unknown net '{spec.net}'", mend, where)
+            return None
+        self.used.add(net.name)
+        if not net.sound or not self._check_interface(spec, net, place):
+            return None
+        self._expanded += net.size
+        if self._expanded > MAX_STEPS:
+            self._faults.error(
+                "E146",
+                f"the nets expand to more than {MAX_STEPS:,} steps",
+                "use a loop instead of nested nets",
+                place,
+            )
+            return None
+        self._note_use(net, env)
+        return self._inline(spec, net, at, place, origin, env)
+
+    def read_net(self, net: NetDef) -> None:
+        """Lower the steps of a net, though no step uses it, only to report their faults."""
+        path = f"nets/{net.name}"
+        env = Env((("task", path),), loops=(path,), nets=(net.name,), is_loose=True)
+        self.steps(net.steps, net.steps_path, f"{path}/steps", env)
+
+    def _note_use(self, net: NetDef, env: Env) -> None:
+        if net.name in env.used:
+            return
+        env.used[net.name] = None
+        for level in net.setup:
+            for other in self._net_setup(net, level)[1]:
+                env.used.setdefault(other)
+
+    def _inline(
+        self, spec: NetStep, net: NetDef, at: Path, place: Place, origin: Origin, env: Env
+    ) -> Step:
+        path = place.path
+        if not net.own_names:
+            steps = self.steps(
+                net.steps, net.steps_path, f"{path}.{net.name}", env.net(net.name, None)
+            )
+            return UseNet(net.name, steps, path, origin)
+        given = {
+            name: self.read.expression(value, (*at, "in", name), path, env)
+            for name, value in spec.inputs.items()
+        }
+        parameters = self._find_parameters(net)
+        counters = {
+            name: value.name
+            for name, value in given.items()
+            if name in parameters.counters and isinstance(value, Name)
+        }
+        rename = NetRenaming(net.name, path, self._shared_names(net), counters)
+        self._check_received(spec, given, parameters, place)
+        before = [
+            Assign((NameTarget(rename(name)),), value, path, origin)
+            for name, value in given.items()
+            if name not in counters
+        ]
+        prefix = f"{path}.{net.name}"
+        steps = self.steps(net.steps, net.steps_path, prefix, env.net(net.name, rename))
+        after = []
+        for name, blob in spec.outputs.items():
+            target = self.read.blob(blob, place, env)
+            if target != rename(name):
+                after.append(Assign((NameTarget(target),), Name(rename(name)), path, origin))
+        return UseNet(net.name, _surround(before, steps, after), path, origin)
+
+    def _find_parameters(self, net: NetDef) -> _Parameters:
+        """Lower a used net's steps ahead, to find which parameters they read, change or bind."""
+        found = self._parameters.get(net.name)
+        if found is None:
+            ahead = self._ahead or StepLowering(replace(self._context, faults=Faults()))
+            self._ahead = ahead._ahead = ahead
+            path = f"nets/{net.name}"
+            rename = NetRenaming(net.name, path, self._shared_names(net))
+            env = Env(
+                (("task", path),), loops=(path,), rename=rename, nets=(net.name,), is_loose=True
+            )
+            steps = (
+                ahead.steps(net.steps, net.steps_path, f"{path}/steps", env) if net.inputs else ()
+            )
+            found = _Parameters({rename(name): name for name in net.inputs})
+            found.scan(steps)
+            self._parameters[net.name] = found
+        return found
+
+    def _check_received(
+        self, spec: NetStep, given: dict[str, Expr], parameters: _Parameters, place: Place
+    ) -> None:
+        """Check that a step that uses a net receives back each blob that the net changes."""
+        # A view of a blob would change the blob.
+        for kinds, parts in ((parameters.changed, True), (parameters.dropped(), False)):
+            for name, where in kinds.items():
+                value = given.get(name)
+                while parts and isinstance(value, Index | Attribute):
+                    value = value.value
+                if not isinstance(value, Name) or name in spec.outputs:
+                    continue
+                blob = value.name.rpartition(":")[2]
+                self._faults.error(
+                    "E511",
+                    f"net '{spec.net}' changes its parameter '{name}' at "
+                    f"{where.origin}, but the change is lost: '{blob}' is not changed",
+                    f"add '{name}' to the net's 'out', and out: {{{name}: {blob}}} here; or make "
+                    "the net a plain list of steps, which uses the blobs of the caller; or "
+                    "change a copy",
+                    place,
+                )
+
+    def _check_interface(self, spec: NetStep, net: NetDef, place: Place) -> bool:
+        name = net.name
+        if not net.own_names:
+            if spec.inputs or spec.outputs:
+                mend = f"write {{net: {name}}}, or declare 'in' and 'out' on the net"
+                message = f"net '{name}' uses the blobs of the caller and takes no 'in' or 'out'"
+                self._faults.error("E147", message, mend, place)
+                return False
+            return True
+        sound = True
+        for given, declared, what in (
+            (spec.inputs, net.inputs, "parameter"),
+            (spec.outputs, net.outputs, "result"),
+        ):
+            for one in given:
+                if one not in declared:
+                    self._faults.error(
+                        "E147",
+                        f"net '{name}' has no {what} '{one}'",
+                        did_you_mean(one, declared),
+                        place,
+                    )
+                    sound = False
+        for one in net.inputs:
+            if one not in spec.inputs:
+                self._faults.error(
+                    "E147",
+                    f"net '{name}' is missing a value for parameter '{one}'",
+                    f"write in: {{{one}: …}}",
+                    place,
+                )
+                sound = False
+        return sound
+
+
+def _net(run: list[Op]) -> Net:
+    return Net(tuple(run), run[0].path, run[0].origin)
+
+
+def _surround(
+    before: list[Assign], steps: tuple[Step, ...], after: list[Assign]
+) -> tuple[Step, ...]:
+    """Lower the use of a net: put assignments before and after its steps, merged at the ends."""
+    first = steps[0] if steps else None
+    if before and isinstance(first, Net):
+        steps = (Net((*before, *first.ops), before[0].path, before[0].origin), *steps[1:])
+    elif before:
+        steps = (_net([*before]), *steps)
+    last = steps[-1] if steps else None
+    if after and isinstance(last, Net):
+        return (*steps[:-1], Net((*last.ops, *after), last.path, last.origin))
+    return (*steps, _net([*after])) if after else steps
+
+
+class EffectLowering:
+    """Lowers steps that hold no other steps."""
+
+    def __init__(self, context: Context, read: ExpressionLowering) -> None:
+        self._context = context
+        self._faults = context.faults
+        self._read = read
+
+    def step(self, spec: EffectStep, at: Path, place: Place, env: Env) -> Step:
+        """Lower an effect, a step that holds no other steps: ``call``, ``run``, ``load``, …."""
+        lower = _LOWERING.get(type(spec), EffectLowering._declared)
+        return lower(self, spec, at, place, env)
+
+    def _load(self, spec: LoadStep, at: Path, place: Place, env: Env) -> Step:
+        for blob in spec.load:
+            self._context.check_blob_name(blob, place)
+        return Load(self._files(spec.load, (*at, "load"), place, env), place.path, place.origin)
+
+    def _save(self, spec: SaveStep, at: Path, place: Place, env: Env) -> Step:
+        return Save(self._files(spec.save, (*at, "save"), place, env), place.path, place.origin)
+
+    def _declared(self, spec: EffectStep, at: Path, place: Place, env: Env) -> Step:
+        """Lower an effect of a declared kind, such as ``log``, field by field."""
+        kind: Any = DECLARED_MODELS[type(spec)]
+        given: dict[str, Any] = {
+            name: str(getattr(spec, other)) for name, other in declared_sources(kind).items()
+        }
+        for name, key in declared_keys(kind).items():
+            value, where = getattr(spec, name), (*at, key.name)
+            match key.kind:
+                case "text":
+                    given[name] = self._read.text(value, where, place.path, env, holes=True)
+                case "condition":
+                    given[name] = self._read.condition(value, where, place.path, env)
+                case "numbers":
+                    given[name] = self._values(value, where, place.path, env)
+                case "duration":
+                    given[name] = value
+                case _:
+                    assert_never(key.kind)
+        step: Step = kind(**given, path=place.path, origin=place.origin)
+        return step
+
+    def operator(self, spec: OpStep, at: Path, place: Place, env: Env) -> Op:
+        """Lower the effect of an operator step's long form, ``{op: …}``."""
+        path = place.path
+        origin = self._context.source.at(at)
+        outputs = _as_tuple(spec.out)
+        args = tuple(
+            self._read.expression(value, (*at, "in", i), path, env)
+            for i, value in enumerate(spec.inputs)
+        )
+        kwargs = tuple(
+            (name, self._argument(value, (*at, name), path, env))
+            for name, value in (spec.model_extra or {}).items()
+        )
+        for name in outputs:
+            self._context.check_blob_name(name, place)
+        targets = tuple(NameTarget(self._read.name(name, env)) for name in outputs)
+        definition = find_operator(spec.op)
+        value: Expr = UNREADABLE
+        if definition is None:
+            where = Place(path, self._context.source.at((*at, "op")))
+            self._faults.error(
+                "E158", f"unknown operator '{spec.op}'", did_you_mean(spec.op, OPERATORS), where
+            )
+        elif self._check_outputs(definition, outputs, place):
+            given = (*args, *(argument for _, argument in kwargs))
+            if all(one is not UNREADABLE for one in given):
+                with self._faults.collecting():
+                    value = require_valid_call(
+                        Call(spec.op, args, kwargs), definition, origin, path
+                    )
+        return Assign(targets, value, path, origin) if targets else Perform(value, path, origin)
+
+    def _argument(self, value: Any, at: Path, path: str, env: Env) -> Expr:
+        if value is None:
+            return Const(None)
+        return self._read.expression(_frozen(value), at, path, env)
+
+    def _check_outputs(self, op: OpDef, outputs: tuple[str, ...], place: Place) -> bool:
+        if not outputs and not op.mutates:
+            self._faults.error(
+                "E159",
+                f"the result of '{op.name}' is lost",
+                "assign it to a blob: out: NAME",
+                place,
+            )
+            return False
+        if outputs and op.results not in (MANY, len(outputs)):
+            results = {0: "no result", 1: "1 result"}.get(op.results, f"{op.results} results")
+            message = f"'{op.name}' has {results}, but 'out' names {len(outputs)}"
+            self._faults.error("E159", message, f"name {op.results} in 'out'", place)
+            return False
+        return True
+
+    def _call(self, spec: CallStep, at: Path, place: Place, env: Env) -> Step:
+        path = place.path
+        arguments = dict(self._values(spec.arguments, (*at, "with"), path, env))
+        writable = []
+        for blob in spec.inout:
+            here = self._read.blob(blob, place, env)
+            names = [name for name, value in arguments.items() if value == Name(here)]
+            if not names and blob in arguments:
+                message = f"'{blob}' is in 'inout', so its value in 'with' must be a blob"
+                self._faults.error("E160", message, f"write with: {{{blob}: {blob}}}", place)
+            elif not names:
+                # Named only in 'inout': passed under its own name.
+                arguments[blob] = Name(here)
+                names = [blob]
+            writable += names
+        outputs = tuple(self._read.blob(name, place, env) for name in _as_tuple(spec.out))
+        return CallPython(
+            spec.call,
+            tuple(arguments.items()),
+            tuple(writable),
+            outputs,
+            deterministic=spec.deterministic,
+            path=path,
+            origin=place.origin,
+        )
+
+    def _run(self, spec: RunStep, at: Path, place: Place, env: Env) -> Step:
+        path = place.path
+        written = (spec.run,) if isinstance(spec.run, str) else spec.run
+        shell = isinstance(spec.run, str)
+        if not shell and not written:
+            self._faults.error(
+                "E161", "'run' does not name a program", "write [prog, arg, …]", place
+            )
+        command = tuple(
+            self._read.text(one, (*at, "run") if shell else (*at, "run", i), path, env, holes=False)
+            for i, one in enumerate(written)
+        )
+        for blob in spec.out:
+            self._context.check_blob_name(blob, place)
+        results = self._files(spec.out, (*at, "out"), place, env)
+        return RunProgram(
+            command,
+            shell,
+            spec.env,
+            self._values(spec.values, (*at, "with"), path, env),
+            tuple((file.blob, file.path, file.member) for file in results),
+            deterministic=spec.deterministic,
+            path=path,
+            origin=place.origin,
+            state_dir=spec.state_dir or "",
+        )
+
+    def _pull(self, spec: PullStep, at: Path, place: Place, env: Env) -> Step:
+        pulled = []
+        for name, one in spec.pull.items():
+            blob = self._read.blob(name, place, env)
+            where = Place(place.path, self._context.source.at((*at, "pull", name, "from")))
+            nodes = self._context.nodes.resolve(one.source, where, self._faults)
+            pulled.append(PulledBlob(blob, nodes, one.blob, one.reduce))
+        return Pull(tuple(pulled), place.path, place.origin)
+
+    def _values(
+        self, values: dict[str, Any], at: Path, path: str, env: Env
+    ) -> tuple[tuple[str, Expr], ...]:
+        return tuple(
+            (name, self._read.expression(value, (*at, name), path, env))
+            for name, value in values.items()
+        )
+
+    def _files(
+        self, files: dict[str, str], at: Path, place: Place, env: Env
+    ) -> tuple[DataFile, ...]:
+        """Lower the files of the effect ``load`` or ``save``: blob, path and member of each."""
+        found = []
+        for blob, written in files.items():
+            path, _, member = written.partition("::")
+            if "${" in member:
+                where = Place(place.path, self._context.source.at((*at, blob)))
+                self._faults.error(
+                    "E162",
+                    "the name of a member cannot contain '${…}'",
+                    "put the variable part into the path",
+                    where,
+                )
+            text = self._read.text(path, (*at, blob), place.path, env, holes=False)
+            found.append(DataFile(self._read.name(blob, env), text, member.replace("$$", "$")))
+        return tuple(found)
+
+
+# One row for each kind of effect that is not declared.
+_LOWERING: Mapping[type[EffectStep], Callable[[EffectLowering, Any, Path, Place, Env], Step]] = {
+    CallStep: EffectLowering._call,
+    LoadStep: EffectLowering._load,
+    PullStep: EffectLowering._pull,
+    RunStep: EffectLowering._run,
+    SaveStep: EffectLowering._save,
+}
+
+
+def _as_tuple(out: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    if out is None:
+        return ()
+    return (out,) if isinstance(out, str) else out
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

@@ -1,0 +1,259 @@
+"""Infer dtypes and shapes of the fields of records, which come from readers and queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
+from graphlib import CycleError, TopologicalSorter
+from itertools import combinations
+from types import MappingProxyType
+
+from jobrun.compile.faults import Faults, Place
+from jobrun.compile.types.expressions import infer_expression
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.readers import (
+    BlobSource,
+    CallSource,
+    CounterSource,
+    Field,
+    FileSource,
+    Queue,
+    Reader,
+    ReadQueue,
+    ZipSource,
+)
+from jobrun.graph.types import GroupName, Task
+from jobrun.ops.abstract_values import UNKNOWN, Known, join, shape_text, without_value
+from jobrun.ops.dtype_promotion import dtype_name, kind_of
+
+Names = Mapping[str, Known]
+# What each writer of a queue sends, by its full name.
+Sent = dict[str, tuple[Task, Names]]
+# Queues that all nodes of a group share.
+Shared = dict[tuple[GroupName, str], Sent]
+
+# Path and member of a data file → dtype and shape from its header, or None.
+Headers = Callable[[str, str], tuple[str, tuple[int, ...]] | None]
+
+
+@dataclass(slots=True)
+class QueueTypes:
+    """The types of the records in a job's queues.
+
+    A writer is walked through before a reader on its own node. What comes from other nodes over a
+    shared queue is known after a first walk through all nodes.
+
+    Attributes:
+        faults: Collects writers of one queue whose records have different types.
+        before: What shared queues received in the walk before.
+        shared: What they receive in this walk.
+    """
+
+    faults: Faults
+    before: Shared = field(default_factory=dict)
+    shared: Shared = field(default_factory=dict)
+
+    def on_node(self, group: GroupName, tasks: tuple[Task, ...]) -> NodeQueues:
+        """Return the record types of a group's queues on one node, empty at first.
+
+        Args:
+            group: The name of the group.
+            tasks: Its tasks on the node.
+        """
+        return NodeQueues(self, group, _find_writers(tasks))
+
+
+@dataclass(slots=True)
+class NodeQueues:
+    """The types of records that a group's tasks on one node send, as inferred in one walk."""
+
+    _job: QueueTypes
+    _group: GroupName
+    _writers: Mapping[str, Sequence[Task]]
+    _sent: dict[str, Sent] = field(default_factory=dict)
+
+    def send(self, task: Task, names: Names) -> None:
+        """Add the types of the records that a task sends to a queue."""
+        for write in task.write:
+            queue = write.queue
+            record = {name: without_value(names.get(name, UNKNOWN)) for name in write.names}
+            if queue.shared:
+                sent = self._job.shared.setdefault((self._group, queue.name), {})
+            else:
+                sent = self._sent.setdefault(queue.name, {})
+            sent[task.full_name] = (task, record)
+
+    def read(self, read: ReadQueue) -> dict[str, Known]:
+        """Infer the types of the names that a record read from a queue binds."""
+        queue = read.queue
+        if queue.shared:
+            # The walk before was through all nodes, so it has all writers.
+            sent = self._job.before.get((self._group, queue.name), {})
+        else:
+            sent = self._sent.get(queue.name, {})
+            # All writers come before a reader, unless the queues form a cycle.
+            sent = sent if len(sent) == len(self._writers.get(queue.name, ())) else {}
+        for name in read.names:
+            _check_same_type(queue, name, sent, self._job.faults)
+        return {
+            name: _join_record(queue, [record[name] for _, record in sent.values()])
+            for name in read.names
+        }
+
+
+def _find_writers(tasks: Iterable[Task]) -> dict[str, list[Task]]:
+    """Map each queue to the tasks that write to it, whose records' types it has."""
+    found: dict[str, list[Task]] = {}
+    for task in tasks:
+        for queue in dict.fromkeys(write.queue.name for write in task.write):
+            found.setdefault(queue, []).append(task)
+    return found
+
+
+def sort_tasks(tasks: tuple[Task, ...]) -> list[Task]:
+    """Sort tasks so that the types in a queue are inferred before a task reads the queue.
+
+    Ties are in the order of the spec. If the queues form a cycle, they are ignored.
+    """
+    by_name = {task.name: task for task in tasks}
+    needed = [tuple(by_name[name] for name in one.needs if name in by_name) for one in tasks]
+    writers = _find_writers(tasks)
+    fed = [
+        tuple(writers.get(one.read.queue.name, ())) if isinstance(one.read, ReadQueue) else ()
+        for one in tasks
+    ]
+    try:
+        return _sort_topologically(
+            tasks, [(*one, *other) for one, other in zip(needed, fed, strict=True)]
+        )
+    except CycleError:
+        return _sort_topologically(tasks, needed)
+
+
+def _sort_topologically(tasks: tuple[Task, ...], before: Sequence[tuple[Task, ...]]) -> list[Task]:
+    positions = {id(task): position for position, task in enumerate(tasks)}
+    sorter = TopologicalSorter(
+        {at: [positions[id(one)] for one in earlier] for at, earlier in enumerate(before)}
+    )
+    sorter.prepare()
+    ordered: list[Task] = []
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready())
+        ordered += [tasks[position] for position in ready]
+        sorter.done(*ready)
+    return ordered
+
+
+def _join_record(queue: Queue, sent: list[Known]) -> Known:
+    if not sent:
+        return UNKNOWN
+    known, *others = sent
+    for one in others:
+        known = join(known, one)
+    if not queue.batch:
+        return known
+    # A batch is concatenated along the first axis; scalars make a vector.
+    if not kind_of(known.dtype) or known.shape is None:
+        return UNKNOWN
+    return Known(known.dtype, (None, *known.shape[1:]))
+
+
+def _check_same_type(queue: Queue, name: str, sent: Sent, faults: Faults) -> None:
+    # Types are compared and not writers, of which there may be thousands.
+    by_type: dict[object, list[tuple[Task, Known]]] = {}
+    for task, record in sent.values():
+        by_type.setdefault(_compared_part(queue, record[name]), []).append((task, record[name]))
+    for ((task, one), *_), others in combinations(by_type.values(), 2):
+        if not _are_incompatible(queue, one, others[0][1]):
+            continue
+        for other, another in others:
+            message = (
+                f"queue '{queue.name}' gets '{name}' as {_type_text(another)} here, and as "
+                f"{_type_text(one)} from task '{task.name}' at {task.origin}"
+            )
+            mend = "send the same dtype and number of axes from both; astype converts"
+            place = Place(f"{other.path}/write.{queue.name}", other.origin)
+            faults.error("E294", message, mend, place)
+
+
+def _compared_part(queue: Queue, known: Known) -> object:
+    """Return the part of a record's types by which records of a queue must agree."""
+    if known.shape is None:
+        return known.dtype, None
+    return known.dtype, known.shape[1:] if queue.batch else None, len(known.shape)
+
+
+def _are_incompatible(queue: Queue, one: Known, other: Known) -> bool:
+    """Return whether no reader of a queue could accept records of both types."""
+    if one.dtype is not None and other.dtype is not None and one.dtype != other.dtype:
+        return True
+    if one.shape is None or other.shape is None:
+        return False
+    if len(one.shape) != len(other.shape):
+        return True
+    behind = zip(one.shape[1:], other.shape[1:], strict=True)
+    return queue.batch > 0 and any(None not in pair and pair[0] != pair[1] for pair in behind)
+
+
+def _type_text(known: Known) -> str:
+    shape = f" of shape {shape_text(known.shape)}" if known.shape else ""
+    return f"{known.dtype or 'an array'}{shape}"
+
+
+def infer_record(
+    reader: Reader,
+    names: Mapping[str, Known],
+    headers: Headers,
+    outputs: Mapping[str, Known] = MappingProxyType({}),
+) -> dict[str, Known]:
+    """Infer dtype and shape of each field of a record that a reader gives.
+
+    Args:
+        reader: The reader.
+        names: What is known of blobs when the task starts.
+        headers: Returns dtype and shape of a data file's member.
+        outputs: What is known of outputs, under ``output_key``.
+    """
+    if isinstance(reader.source, ZipSource):
+        inner = {
+            name: known
+            for one in reader.source.readers
+            for name, known in infer_record(one, names, headers, outputs).items()
+        }
+        return {one.name: inner[one.member] for one in reader.fields}
+    source = reader.source
+    values = dict(source.values) if isinstance(source, BlobSource) else {}
+    columns = {
+        member: without_value(infer_expression(value, names, outside=outputs))
+        for member, value in values.items()
+    }
+    return {
+        one.name: _infer_field(reader, one, _infer_column(reader, one, columns, headers))
+        for one in reader.fields
+    }
+
+
+def _infer_column(
+    reader: Reader, field: Field, columns: Mapping[str, Known], headers: Headers
+) -> Known:
+    match reader.source:
+        case FileSource(path=path):
+            text = "".join(part for part in path.parts if isinstance(part, str))
+            found = headers(text, field.member) if len(path.parts) == 1 else None
+            return Known(dtype_name(found[0]), found[1]) if found else UNKNOWN
+        case BlobSource():
+            return columns[field.member]
+        case CounterSource():
+            return Known("int64", (None,), weak=not reader.batch)
+        case CallSource() | ZipSource():
+            return UNKNOWN
+
+
+def _infer_field(reader: Reader, field: Field, column: Known) -> Known:
+    """Infer dtype and shape of a record's field from its column in the reader's source."""
+    if not column.shape:
+        return Known(column.dtype)
+    if field.lengths is not None:
+        return Known(column.dtype, (None, *column.shape[1:]))
+    rows = () if not reader.batch else (reader.batch if reader.drop_last else None,)
+    return Known(column.dtype, (*rows, *column.shape[1:]), weak=column.weak)

@@ -1,0 +1,279 @@
+"""Implement segment reductions, in-place scattering (``add_at``) and changes of counters."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any, NamedTuple, SupportsIndex
+
+import numpy as np
+
+from jobrun.values.atomic_counter import Counter
+
+_Array = np.ndarray[Any, Any]
+_MOST_NARROW = 1 << 16
+
+
+# Below so many indices, numpy's way over whole rows costs less than one call per column.
+_FEWEST = 128
+# What the rows at hand may take, so that they stay in the cache from column to column.
+_AT_HAND_BYTES = 1 << 17
+_INTEGERS = tuple(
+    map(np.dtype, (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32))
+)
+_NUMBERS = (*_INTEGERS, *map(np.dtype, (np.uint64, np.float32, np.float64)))
+
+
+class _Runs(NamedTuple):
+    """Rows sorted by segment.
+
+    Attributes:
+        rows: The rows, those of one segment next to each other, in their own order.
+        starts: Where the run of each segment that has rows begins; int64.
+        filled: Which segments have rows; bool, shape ``(num_segments,)``.
+        counts: How many rows each segment has; int64, shape ``(num_segments,)``.
+    """
+
+    rows: _Array
+    starts: _Array
+    filled: _Array
+    counts: _Array
+
+
+def segment_sum(values: Any, segments: Any, num_segments: int) -> tuple[_Array, _Array]:
+    """Sum and count the rows of each segment.
+
+    Args:
+        values: Shape ``(rows, …)``.
+        segments: The segment of each row; integers, shape ``(rows,)``.
+        num_segments: How many segments there are; those without rows count too.
+
+    Returns:
+        Sums of shape ``(num_segments, …)`` in the dtype that ``sum`` gives, and counts
+        (int64, shape ``(num_segments,)``).
+
+    Raises:
+        ValueError: Shapes do not fit, or a segment is not in ``0 … num_segments - 1``.
+        TypeError: The segments are no integers.
+    """
+    rows, chosen = _checked(values, segments, num_segments)
+    dtype = np.sum(rows[:0], axis=0).dtype
+    sums = np.zeros((num_segments, *rows.shape[1:]), dtype)
+    if rows.ndim == 1:
+        # In numpy 1-D is the fast case of this, and the slow one of the other.
+        np.add.at(sums, chosen, rows)
+        return sums, np.bincount(chosen, minlength=num_segments)
+    runs = _runs(rows, chosen, num_segments)
+    if len(rows):
+        sums[runs.filled] = np.add.reduceat(runs.rows, runs.starts, axis=0, dtype=dtype)
+    return sums, runs.counts
+
+
+def segment_mean(values: Any, segments: Any, num_segments: int) -> _Array:
+    """Average the rows of each segment: floats, nan for a segment without rows.
+
+    Arguments and errors are those of ``segment_sum``.
+    """
+    sums, counts = segment_sum(values, segments, num_segments)
+    shape = (-1,) + (1,) * (sums.ndim - 1)
+    dtype = sums.dtype if sums.dtype.kind in "fc" else np.dtype(np.float64)
+    means = np.full(sums.shape, np.nan, dtype)
+    np.divide(sums, counts.reshape(shape), out=means, where=counts.reshape(shape) > 0)
+    return means
+
+
+def segment_max(values: Any, segments: Any, num_segments: int) -> _Array:
+    """Take the elementwise maximum of the rows of each segment, in the dtype of ``values``.
+
+    A segment without rows has minus infinity, or the least integer there is. Arguments and
+    errors are those of ``segment_sum``.
+    """
+    runs = _runs(*_checked(values, segments, num_segments), num_segments)
+    return _extreme(np.maximum, runs, _limits(runs.rows.dtype)[0])
+
+
+def segment_min(values: Any, segments: Any, num_segments: int) -> _Array:
+    """Take the elementwise minimum of the rows of each segment, in the dtype of ``values``.
+
+    A segment without rows has infinity, or the largest integer there is. Arguments and
+    errors are those of ``segment_sum``.
+    """
+    runs = _runs(*_checked(values, segments, num_segments), num_segments)
+    return _extreme(np.minimum, runs, _limits(runs.rows.dtype)[1])
+
+
+def _extreme(ufunc: np.ufunc, runs: _Runs, empty: Any) -> _Array:
+    found = np.full((len(runs.counts), *runs.rows.shape[1:]), empty, runs.rows.dtype)
+    if len(runs.rows):
+        found[runs.filled] = ufunc.reduceat(runs.rows, runs.starts, axis=0)
+    return found
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """Return values below and above all of a dtype, for the maximum of empty segments."""
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min, np.iinfo(dtype).max
+    return (False, True) if dtype.kind == "b" else (-np.inf, np.inf)
+
+
+def _runs(rows: _Array, chosen: _Array, num_segments: int) -> _Runs:
+    # Stable: rows of a segment are added in their own order, whatever the sort does inside.
+    # Of 16 bits it is a radix sort, several times as fast.
+    narrow = chosen.astype(np.uint16) if num_segments <= _MOST_NARROW else chosen
+    order = np.argsort(narrow, kind="stable")
+    counts = np.bincount(chosen, minlength=num_segments)
+    filled = counts > 0
+    starts = (np.cumsum(counts) - counts)[filled]
+    return _Runs(rows[order], starts, filled, counts)
+
+
+def _checked(values: Any, segments: Any, num_segments: int) -> tuple[_Array, _Array]:
+    """Check rows and their segment numbers; return both, ready for a reduction by segment."""
+    rows, chosen = np.asarray(values), np.asarray(segments)
+    if chosen.dtype.kind not in "iu" and chosen.size:
+        raise TypeError(f"segments must be integers, not {chosen.dtype}")
+    if chosen.ndim != 1 or rows.ndim == 0 or len(rows) != len(chosen):
+        raise ValueError(
+            f"there must be one segment for each row, not {chosen.shape} for {rows.shape}"
+        )
+    if chosen.size and (chosen.min() < 0 or chosen.max() >= num_segments):
+        raise ValueError(f"a segment is not in 0 … {num_segments - 1}")
+    return rows, chosen.astype(np.intp)
+
+
+def counter(value: SupportsIndex = 0) -> Counter:
+    """Implement the counter function ``counter``, which makes a counter with a start value.
+
+    Raises:
+        TypeError: ``value`` is no integer.
+        ValueError: It is negative.
+    """
+    begin = operator.index(value)
+    if begin < 0:
+        raise ValueError(f"a counter begins at 0 or more, not at {begin}")
+    return Counter(begin)
+
+
+def count_up(counter: Counter) -> int:
+    """Implement ``count_up``: increment a counter and return its old value."""
+    return _counter(counter).up()
+
+
+def count_down(counter: Counter) -> bool:
+    """Implement ``count_down``: decrement a counter, return whether it was 0 or less before."""
+    return _counter(counter).down()
+
+
+def atomic_add(counter: Counter, amount: SupportsIndex) -> int:
+    """Implement ``atomic_add``: add an integer to a counter and return its old value."""
+    return _counter(counter).add(operator.index(amount))
+
+
+def atomic_max(counter: Counter, value: SupportsIndex) -> int:
+    """Implement ``atomic_max``: raise a counter to at least ``value``; return its old value."""
+    return _counter(counter).maximum(operator.index(value))
+
+
+def count_reset(counter: Counter) -> int:
+    """Implement ``count_reset``: set a counter to 0 and return its old value."""
+    return _counter(counter).reset()
+
+
+def count_value(counter: Counter) -> int:
+    """Implement ``count_value``: return a counter's value; another task may change it any time."""
+    return _counter(counter).value
+
+
+def _counter(value: Counter) -> Counter:
+    if not isinstance(value, Counter):
+        raise TypeError(f"expected a counter, made with counter(0), not {type(value).__name__}")
+    return value
+
+
+def add_at(a: _Array, indices: Any, values: Any) -> None:
+    """Scatter ``values`` into ``a[indices]`` by addition, once for each time an index occurs."""
+    _at(np.add, _array(a), _index(indices), values)
+
+
+def subtract_at(a: _Array, indices: Any, values: Any) -> None:
+    """Scatter ``values`` into ``a[indices]`` by subtraction, once for each occurrence."""
+    _at(np.subtract, _array(a), _index(indices), values)
+
+
+def multiply_at(a: _Array, indices: Any, values: Any) -> None:
+    """Scatter ``values`` into ``a[indices]`` by multiplication, once for each occurrence."""
+    _at(np.multiply, _array(a), _index(indices), values)
+
+
+def maximum_at(a: _Array, indices: Any, values: Any) -> None:
+    """Scatter ``values`` into ``a[indices]`` where they are larger, index by index."""
+    _at(np.maximum, _array(a), _index(indices), values)
+
+
+def minimum_at(a: _Array, indices: Any, values: Any) -> None:
+    """Scatter ``values`` into ``a[indices]`` where they are smaller, index by index."""
+    _at(np.minimum, _array(a), _index(indices), values)
+
+
+def index_add(a: Any, indices: Any, values: Any) -> _Array:
+    """Copy ``a`` and scatter ``values`` into it by addition; same dtype and shape as ``a``."""
+    result = np.array(a)
+    _at(np.add, result, _index(indices), values)
+    return result
+
+
+def index_set(a: Any, indices: Any, values: Any) -> _Array:
+    """Copy ``a`` and scatter ``values`` into it; the last one wins where an index repeats."""
+    result = np.array(a)
+    result[_index(indices)] = values
+    return result
+
+
+def _at(ufunc: np.ufunc, a: _Array, indices: Any, values: Any) -> None:
+    """Scatter by ``ufunc.at``, column by column where indices select whole rows (faster).
+
+    numpy has a fast way for one axis alone. Each item gets its values in the same order either
+    way, and so the same bits.
+    """
+    if not _are_plain_rows(a, indices, values):
+        ufunc.at(a, indices, values)
+        return
+    table, rows = a.reshape(len(a), -1), values.reshape(len(values), -1)
+    places = indices.astype(np.intp, copy=False)
+    at_hand = max(_FEWEST, _AT_HAND_BYTES // (table.shape[1] * table.itemsize))
+    for start in range(0, len(places), at_hand):
+        part = slice(start, start + at_hand)
+        for column in range(table.shape[1]):
+            ufunc.at(table[:, column], places[part], rows[part, column])
+
+
+def _are_plain_rows(a: _Array, indices: Any, values: Any) -> bool:
+    """Return whether indices to scatter to select whole rows of ``a``, each with one value row."""
+    return (
+        isinstance(indices, np.ndarray)
+        and isinstance(values, np.ndarray)
+        and indices.ndim == 1
+        and indices.dtype in _INTEGERS
+        and len(indices) >= _FEWEST
+        and a.ndim > 1
+        and values.shape == (len(indices), *a.shape[1:])
+        and math.prod(a.shape[1:]) > 0
+        and a.dtype in _NUMBERS
+        and values.dtype == a.dtype
+        and a.flags.c_contiguous
+        and values.flags.c_contiguous
+        and not (np.may_share_memory(a, values) or np.may_share_memory(a, indices))
+        # Or else nothing may be changed, and numpy says what is wrong.
+        and bool(-len(a) <= indices.min() and indices.max() < len(a))
+    )
+
+
+def _array(a: _Array) -> _Array:
+    if not isinstance(a, np.ndarray):
+        raise TypeError("only an array can be changed in place")
+    return a
+
+
+def _index(indices: Any) -> Any:
+    # numpy takes a list as an index only sometimes as what it looks like.
+    return np.asarray(indices) if isinstance(indices, list) else indices

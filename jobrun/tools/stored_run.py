@@ -1,0 +1,408 @@
+"""Read a run, or all runs of a directory, from their files; nothing is read before it is needed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from jobrun.checkpoint.hdf5.dataset_names import blob_names
+from jobrun.checkpoint.read.load import load_blobs
+from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.checkpoint.stores.object_references import open_checkpoint
+from jobrun.core.errors import CheckpointError, EnvironmentFaultError, JobrunError, UsageError
+from jobrun.core.text.names import did_you_mean
+from jobrun.graph.readers import POSITION_PREFIX
+from jobrun.runner.rundir.run_directories import Run, find_run, open_run
+from jobrun.tools.checkpoint_blobs import StoredEpoch, find_stored_epoch
+from jobrun.tools.inspect import checkpoint_directory
+from jobrun.tools.notebook import render_metrics, render_run, render_runs
+from jobrun.tools.runs.manage_runs import read_tags
+from jobrun.tools.runs.metrics import Metrics, Number, read_metrics, select_metrics
+from jobrun.tools.runs.status import Status, read_status
+from jobrun.tools.runs.summarise_runs import RunSummary, read_summaries
+from jobrun.tools.runs.task_logs import read_log, require_logs
+from jobrun.values.blob_kinds import Value
+
+Array = np.ndarray[Any, np.dtype[Any]]
+_INT64 = np.iinfo(np.int64)
+# Beyond, not each integer is a float.
+_EXACT = 1 << 53
+
+
+class StoredRun:
+    """A run as its files describe it, whether it lives or has ended.
+
+    Each method reads the files again, so a live run is seen as it is then.
+
+    Args:
+        path: The run's directory.
+
+    Attributes:
+        path: The run's directory, absolute.
+
+    Raises:
+        CheckpointError: E350, E375: it is no run's directory, or ``run.json`` is damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._run = open_run(path)
+        self.path = self._run.path
+
+    @property
+    def name(self) -> str:
+        """Of the run: ``job/20261121-0942-brisk-heron``."""
+        return self._run.name
+
+    @property
+    def job(self) -> str:
+        """The name of the job."""
+        return self._run.record.job
+
+    @property
+    def created(self) -> datetime:
+        """When this ``StoredRun`` was started, with a time zone."""
+        return datetime.fromisoformat(self._run.record.created)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The run's tags, sorted."""
+        return read_tags(self.path)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The params with which this stored run was started last.
+
+        Secrets are hidden; a value from an environment variable is a reference, ``${env:NAME}``.
+        """
+        return dict(self._now().record.params)
+
+    @property
+    def epochs(self) -> tuple[int, ...]:
+        """The epochs of this stored run that have a checkpoint, ascending."""
+        return tuple(DirectoryStore(str(checkpoint_directory(self._now()))).epochs())
+
+    def status(self) -> Status:
+        """Determine the run's status: ``.status``, ``.epoch``, ``.saved``, ``.left_s`` and more."""
+        return read_status(self._now())
+
+    def metrics(self, *names: str) -> MetricTable:
+        """Read the metrics of this ``StoredRun`` as arrays by name; some, or all.
+
+        Lines that cannot be read are left out, with a ``RuntimeWarning``.
+
+        Raises:
+            UsageError: E424, there is no metric of that name.
+            CheckpointError: E470, the file is no regular file, or cannot be read.
+        """
+        found = select_metrics(read_metrics(self.path), names)
+        if found.damaged:
+            lines = "line" if found.damaged == 1 else "lines"
+            warnings.warn(
+                f"{found.damaged} {lines} of {self.path / 'metrics.jsonl'} cannot be read and "
+                "left out",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return MetricTable(found)
+
+    def blobs(self, epoch: int | None = None) -> EpochBlobs:
+        """Open the blobs of one epoch of this stored run; each is read and verified on access.
+
+        Args:
+            epoch: Its number, 0 for what init made; None for the newest.
+
+        Raises:
+            CheckpointError: E408, there is no such checkpoint; or its manifest is damaged.
+        """
+        at = "" if epoch is None else f"@{epoch}"
+        return EpochBlobs(find_stored_epoch(f"{self.path}{at}", self.path.parent.parent))
+
+    def logs(self, task: str = "") -> list[str]:
+        """Read the log lines of a task of this stored run; for all tasks, prefixed with the task.
+
+        Raises:
+            UsageError: E428, there is no log of that task.
+            CheckpointError: E470, a log is no regular file, or cannot be read.
+        """
+        files = require_logs(self.path, task, self.name)
+        return [
+            line if task else f"{path.stem} {line}" for path in files for line in read_log(path)
+        ]
+
+    def __repr__(self) -> str:
+        return f"<StoredRun {self.name}>"
+
+    def _repr_html_(self) -> str:
+        status = self.status()
+        facts = [
+            ("status", status.status),
+            ("epoch", str(status.epoch)),
+            ("saved", str(status.saved)),
+        ]
+        metrics = Metrics((), ())
+        try:
+            facts += [(name, str(value)) for name, value in self.params.items()]
+            metrics = read_metrics(self.path)
+        except JobrunError as error:
+            # The rest is shown.
+            facts += [("not readable", fault.message) for fault in error.faults]
+        return render_run(self.name, facts, metrics)
+
+    def _now(self) -> Run:
+        return open_run(self.path)
+
+
+class StoredRuns(Sequence[StoredRun]):
+    """The runs below a directory, oldest first; also by name: ``runs["brisk-heron"]``.
+
+    What cannot be read is a ``RuntimeWarning``, and the rest is there.
+
+    Args:
+        run_dir: The directory.
+        job: Only the runs of this job; empty for all.
+
+    Raises:
+        UsageError: E351, there is no such directory, or no run of that job.
+    """
+
+    def __init__(self, run_dir: Path, job: str = "") -> None:
+        if not run_dir.is_dir():
+            raise UsageError.of(
+                "E351", f"there is no directory {run_dir.absolute()}", "name the one of the runs"
+            )
+        self.run_dir = run_dir.absolute()
+        listed = read_summaries(self.run_dir, job)
+        self._found = listed.runs
+        if job and not self._found:
+            mend = did_you_mean(job, {one.job for one in read_summaries(self.run_dir).runs})
+            raise UsageError.of("E351", f"no run of '{job}' in {self.run_dir}", mend)
+        for fault in listed.faults:
+            warnings.warn(f"{self.run_dir}: {fault}", RuntimeWarning, stacklevel=3)
+
+    @overload
+    def __getitem__(self, at: int | str) -> StoredRun: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[StoredRun]: ...
+
+    def __getitem__(self, at: int | str | slice) -> StoredRun | list[StoredRun]:
+        """Open a stored run by its index or its name, or several by a slice.
+
+        Raises:
+            UsageError: E351, no run is called so, or several are.
+            CheckpointError: ``run.json`` is damaged, or the run was removed.
+        """
+        if isinstance(at, str):
+            return StoredRun(find_run(at, self.run_dir).path)
+        if isinstance(at, slice):
+            return [self._open(one) for one in self._found[at]]
+        return self._open(self._found[at])
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __iter__(self) -> Iterator[StoredRun]:
+        return (self._open(one) for one in self._found)
+
+    def to_pandas(self) -> Any:
+        """Make a pandas DataFrame of these ``StoredRuns``, a row per run.
+
+        Its index is the run's name. Its columns are ``job``, ``status``, ``epoch``, ``created``,
+        and ``params.NAME`` and ``metrics.NAME`` (the last value) of all runs.
+
+        Raises:
+            EnvironmentFaultError: E432, pandas is not installed.
+        """
+        pandas = import_pandas()
+        rows = [
+            {
+                "job": one.job,
+                "status": one.status,
+                "epoch": one.epoch,
+                "created": datetime.fromisoformat(one.created),
+                **{f"params.{name}": value for name, value in one.params.items()},
+                **{f"metrics.{name}": value for name, value in one.metrics.items()},
+            }
+            for one in self._found
+        ]
+        names = [f"{one.job}/{one.name}" for one in self._found]
+        return pandas.DataFrame(rows, index=pandas.Index(names, name="run"))
+
+    def __repr__(self) -> str:
+        return f"<StoredRuns: {len(self)} in {self.run_dir}>"
+
+    def _repr_html_(self) -> str:
+        return render_runs(self._found)
+
+    def _open(self, one: RunSummary) -> StoredRun:
+        return StoredRun(self.run_dir / one.path)
+
+
+class EpochBlobs(Mapping[str, Value]):
+    """The blobs of one checkpoint by name: ``x``, or ``node.x`` where the job has several nodes.
+
+    Arrays, numpy scalars, Python values and containers are what tasks have left; of an object (a
+    network, a generator) it is the state as a tree, ``ObjectState``. While this object exists, its
+    epoch is not deleted.
+
+    Args:
+        stored: The checkpoint.
+
+    Raises:
+        CheckpointError: A file is missing, or damaged where it lists its blobs.
+
+    Attributes:
+        epoch: Its number; 0 is what init made.
+        path: The directory of the epoch.
+    """
+
+    def __init__(self, stored: StoredEpoch) -> None:
+        self.epoch = stored.epoch
+        self.path = Path(stored.path)
+        self._stored = stored
+        # Where each blob is: its file, the digest of that in the manifest, its name there.
+        self._places: dict[str, tuple[str, str, str]] = {}
+        for path, digest in stored.files:
+            with open_checkpoint(path) as file:
+                file.require_digest(digest)
+                prefix = f"{file.header.node}." if len(stored.files) > 1 else ""
+                for name in blob_names(file.index.names):
+                    if not name.startswith(POSITION_PREFIX):
+                        self._places[prefix + name] = (path, digest, name)
+
+    def __getitem__(self, name: str) -> Value:
+        """Read one of the ``EpochBlobs`` of a stored run, after verifying all bytes that hold it.
+
+        Raises:
+            KeyError: There is no blob of that name; the message has the nearest.
+            CheckpointError: It is damaged; the message begins with its name.
+        """
+        if name not in self._places:
+            raise KeyError(f"epoch {self.epoch} has no blob '{name}': {self._nearest(name)}")
+        path, digest, own = self._places[name]
+        try:
+            with open_checkpoint(path) as file:
+                file.require_digest(digest)
+                return load_blobs(file, [own])[own]
+        except CheckpointError as error:
+            where = f"blob '{name}' of epoch {self.epoch}"
+            faults = (replace(one, message=f"{where}: {one.message}") for one in error.faults)
+            raise CheckpointError(*faults) from error
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __repr__(self) -> str:
+        return f"<EpochBlobs of epoch {self.epoch}: {', '.join(self)}>"
+
+    def _nearest(self, name: str) -> str:
+        return did_you_mean(name, tuple(self._places))
+
+
+class MetricTable(Mapping[str, Array]):
+    """The metrics of a run: an array by name, each with an item for each of ``epochs``.
+
+    Numbers that were measured in every epoch keep their type: int64, float64 or bool. Where an
+    epoch lacks a value, numbers become float64 with NaN. Texts, integers that neither of these
+    can hold, and columns of mixed kinds are arrays of objects, with None where a value is missing.
+
+    Args:
+        metrics: As they were read.
+
+    Attributes:
+        epochs: int64, ascending.
+        damaged: How many lines of ``metrics.jsonl`` could not be read, and are not here.
+
+    >>> table = MetricTable(Metrics(("loss", "size"), ((1, (0.5, 3)), (2, (0.25, None)))))
+    >>> table["loss"]
+    array([0.5 , 0.25])
+    >>> table["size"]
+    array([ 3., nan])
+    >>> table.epochs
+    array([1, 2])
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.epochs: Array = np.array([epoch for epoch, _ in metrics.rows], np.int64)
+        self.damaged = metrics.damaged
+        self._columns = {
+            name: build_column([values[at] for _, values in metrics.rows])
+            for at, name in enumerate(metrics.names)
+        }
+
+    def __getitem__(self, name: str) -> Array:
+        """Return the values of one metric.
+
+        Raises:
+            KeyError: There is no metric of that name.
+        """
+        if name not in self._columns:
+            raise KeyError(f"no metric '{name}': {did_you_mean(str(name), self._columns)}")
+        return self._columns[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def to_pandas(self) -> Any:
+        """Convert the metrics to a pandas DataFrame, indexed by epoch.
+
+        Raises:
+            EnvironmentFaultError: E432, pandas is not installed.
+        """
+        pandas = import_pandas()
+        return pandas.DataFrame(self._columns, index=pandas.Index(self.epochs, name="epoch"))
+
+    def __repr__(self) -> str:
+        return f"<MetricTable: {len(self.epochs)} epochs of {', '.join(self) or 'nothing'}>"
+
+    def _repr_html_(self) -> str:
+        columns = {name: column.tolist() for name, column in self.items()}
+        return render_metrics(self.epochs.tolist(), columns)
+
+
+def build_column(values: Sequence[Number | None]) -> Array:
+    """Convert a metric of a stored run, one value or None for each epoch, to an array."""
+    kinds = {type(value) for value in values if value is not None}
+    is_whole = None not in values
+    if is_whole and kinds == {bool}:
+        return np.array(values, np.bool_)
+    if is_whole and kinds == {int} and all(_INT64.min <= one <= _INT64.max for one in values):  # type: ignore[operator]
+        return np.array(values, np.int64)
+    if kinds <= {int, float} and not any(type(one) is int and abs(one) > _EXACT for one in values):
+        return np.array([np.nan if one is None else one for one in values], np.float64)
+    column = np.empty(len(values), object)
+    column[:] = values
+    return column
+
+
+def import_pandas() -> Any:
+    """Import pandas.
+
+    Raises:
+        EnvironmentFaultError: E432, it is not installed.
+    """
+    try:
+        return import_module("pandas")
+    except ImportError as error:
+        raise EnvironmentFaultError.of(
+            "E432", "a DataFrame needs the package 'pandas'", "install it: pip install pandas"
+        ) from error

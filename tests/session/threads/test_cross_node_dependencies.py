@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from jobrun.graph.types import OutputRef
+from jobrun.runtime.frame.child_processes import ChildReaper
+from jobrun.runtime.frame.frame import GroupRun
+from jobrun.session.threads.cross_node_dependencies import ExternalDeps
+from jobrun.testing.graphs import task
+from tests.support.group_listener import GroupListener
+
+REF = OutputRef("t", "a", "x")
+
+
+def group_run(outputs=None):
+    return GroupRun("epoch", 1, 0, "", "", lambda _: None, outputs or {}, None, ChildReaper())
+
+
+def test_a_task_elsewhere_ends_when_that_is_told():
+    deps = ExternalDeps({}, None, ["t", "u"], (), GroupListener())
+
+    deps.mark_ended("t", {REF: 5})
+
+    part = deps.completions.get_nowait()
+    assert deps.items_for("t") == [part]
+    assert deps.items_for("v") == []
+    assert deps.is_awaited(part)
+    assert deps.outputs == {REF: 5}
+
+
+def test_what_nobody_waits_for_only_brings_its_outputs():
+    deps = ExternalDeps({}, None, (), (), GroupListener())
+
+    deps.mark_ended("t", {REF: 5})
+
+    assert deps.completions.empty()
+    assert deps.outputs == {REF: 5}
+
+
+def test_the_end_of_a_task_is_told_with_its_outputs_if_somebody_waits():
+    deps = ExternalDeps({}, None, (), ("t",), news := GroupListener())
+    run = group_run()
+    one, other = (task(name, "x = 1", node="a", outputs={"x": "x"}) for name in ("t", "u"))
+
+    deps.wrap_work(one, lambda: run.outputs.update({REF: 5}), run)()
+    deps.wrap_work(other, lambda: None, run)()
+
+    assert news.told == [("t", {REF: 5})]
+
+
+def test_a_cancel_of_the_run_is_told_elsewhere_once():
+    deps = ExternalDeps({}, None, (), (), news := GroupListener())
+    run = group_run()
+
+    with deps.attach(run):
+        run.body.cancel()
+        run.body.cancel()
+
+    assert news.told == ["failing"]
+
+
+def test_a_cancel_from_elsewhere_reaches_the_run_and_is_not_told_back():
+    deps = ExternalDeps({}, None, (), (), news := GroupListener())
+    run, late = group_run(), group_run()
+
+    with deps.attach(run):
+        deps.cancel()
+    with deps.attach(late):
+        pass
+
+    assert (run.body.cancelled, late.body.cancelled) == (True, True)
+    assert news.told == []
