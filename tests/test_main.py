@@ -55,7 +55,7 @@ COMMANDS = {
     "validate": (["validate", "trivial.yaml"], COMPILER, 378, 186),
     "plan": (["plan", "trivial.yaml"], COMPILER, 388, 191),
     "graph": (["graph", "trivial.yaml"], COMPILER, 388, 191),
-    "run": (RUN, {*COMPILER, "numpy", "h5py", "jobrun.session", "jobrun.runtime"}, 756, 395),
+    "run": (RUN, {*COMPILER, "numpy", "jobrun.session", "jobrun.runtime"}, 756, 395),
     "status": (["status"], set(), 160, 52),
     "logs": (["logs"], set(), 150, 45),
     "metrics": (["metrics"], set(), 160, 50),

@@ -13,7 +13,6 @@ from functools import lru_cache
 from importlib import import_module, util
 from typing import Any
 
-import h5py
 import numpy as np
 
 from jobrun.values.blob_kinds import explain_unsavable_dtype, iterate_fields, same_dtype
@@ -110,6 +109,8 @@ def storage_dtype(dtype: DType) -> DType:
     if dtype.kind in "mM":
         return np.dtype(np.int64).newbyteorder(dtype.byteorder)
     if dtype.kind == "U":
+        import h5py  # noqa: PLC0415 - of numbers alone, it is not needed
+
         utf8: DType = h5py.string_dtype("utf-8", dtype.itemsize)
         return utf8
     if is_longdouble(dtype) and not dtype.isnative:
