@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from jobrun.core.errors import JobrunError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     _TextType = click.ParamType[str]
 else:
     # It is generic for type checkers only, in the oldest click that is allowed.
@@ -47,6 +48,8 @@ class CompletedText(_TextType):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem[str]]:
         """List the names, offered for an option, that begin with the incomplete word."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - at a tab only
+
         del param
         found: list[CompletionItem[str]] = []
         with suppress(JobrunError, OSError, ValueError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -28,6 +27,8 @@ def print_faults(faults: Sequence[Fault], shell: Shell) -> None:
     texts = dict(shell.texts)
     for fault in faults:
         if shell.log_format == "json":
+            import json  # noqa: PLC0415 - for programs only
+
             shell.say(json.dumps({"event": "Fault", **as_item(fault)}, ensure_ascii=False))
             continue
         if fault.where is not None and fault.where.line and fault.where.file not in texts:

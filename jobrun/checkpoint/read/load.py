@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -313,6 +312,8 @@ def _each(act: Callable[[Any], None], split_chunks: Sequence[Any]) -> None:
         for portion in split_chunks:
             act(portion)
         return
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - with logging
+
     with ThreadPoolExecutor(threads, thread_name_prefix="checkpoint-reader") as pool:
         try:
             for task in [pool.submit(act, portion) for portion in split_chunks]:

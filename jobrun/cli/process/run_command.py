@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +110,8 @@ def _failed(error: BaseException, faults: Sequence[Fault], exit_code: int, shell
     from jobrun.cli.error_output import print_faults  # noqa: PLC0415 - after a fault only
 
     if shell.debug:
+        import traceback  # noqa: PLC0415
+
         shell.say("".join(traceback.format_exception(error)).rstrip())
     print_faults(faults, shell)
     for note in getattr(error, "__notes__", ()):
@@ -119,7 +120,9 @@ def _failed(error: BaseException, faults: Sequence[Fault], exit_code: int, shell
 
 
 def _crashed(error: Exception, arguments: Sequence[str], shell: Shell) -> int:
-    from jobrun.cli.error_output import print_faults  # noqa: PLC0415 - after a fault only
+    import traceback  # noqa: PLC0415 - after a crash only
+
+    from jobrun.cli.error_output import print_faults  # noqa: PLC0415
 
     trace = "".join(traceback.format_exception(error))
     report = write_report(trace, arguments)

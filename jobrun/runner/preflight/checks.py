@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import shutil
 import sys
 import uuid
 from collections.abc import Iterator
@@ -170,7 +169,11 @@ def _check_codec(job: Job) -> Iterator[Fault]:
 
 def _check_program(step: RunProgram) -> Iterator[Fault]:
     name = "bash" if step.shell else literal_text(step.command[0])
-    if name is None or "/" in name or shutil.which(name) is not None:
+    if name is None or "/" in name:
+        return
+    from shutil import which  # noqa: PLC0415 - with all archive formats
+
+    if which(name) is not None:
         return
     message = f"no program '{name}' on PATH"
     yield Fault("W180", message, "install it, or see PATH", step.origin, step.path, "warning")

@@ -8,7 +8,6 @@ from pathlib import Path
 from jobrun.compile.types.job_types import infer_state_types
 from jobrun.core.errors import Fault, JobrunError
 from jobrun.core.text.units import size
-from jobrun.formats.headers import describe
 from jobrun.graph.types import Job
 
 
@@ -51,6 +50,9 @@ def estimate_state_bytes(job: Job, folder: Path) -> int:
 def read_member_header(path: Path, member: str) -> tuple[str, tuple[int, ...]] | None:
     """Read dtype and shape of a file's member, to check the memory it will need; None: unknown."""
     try:
+        # Of a job without data files, archives and tables are not imported.
+        from jobrun.formats.headers import describe  # noqa: PLC0415
+
         info = describe(str(path), member)
     except (JobrunError, OSError, ValueError):
         # The step that reads it reports the error; here only its size is unknown.
