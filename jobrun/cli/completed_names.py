@@ -110,15 +110,13 @@ def _metrics(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
 
 def _settings(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
     """List the names that complete ``--set``: params of the spec given earlier on the line."""
-    from jobrun.spec.load import load_spec  # noqa: PLC0415
-
     del incomplete
     # Of a command line that breaks off behind an option, the arguments are not sorted yet.
     named = (ctx.params.get("spec"), *(ctx.params.get("specs") or ()), *ctx.args)
     spec = next((word for word in named if word), "")
-    if spec:
-        params = load_spec(spec).params
-        yield from ((f"params.{name}=", f"{value}") for name, value in params.items())
+    for name, declared in _section(spec, "params").items():
+        value = declared.get("default", "") if isinstance(declared, dict) else declared
+        yield f"params.{name}=", f"{value}"
     yield from ((word, "") for word in ("seed=", "name=", "blas_threads="))
 
 
@@ -131,13 +129,18 @@ def _axes(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
 
 
 def _metrics_of_spec(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    from jobrun.spec.load import load_spec  # noqa: PLC0415
-
     del incomplete
-    spec = ctx.params.get("spec") or next(iter(ctx.args), "")
-    names = load_spec(spec).spec.metrics if spec else ()
+    names = _section(ctx.params.get("spec") or next(iter(ctx.args), ""), "metrics")
     yield from ((name, "lower is better") for name in names)
     yield from ((f"max:{name}", "higher is better") for name in names)
+
+
+def _section(spec: str, key: str) -> dict[str, Any]:
+    """Read a mapping of the spec that a command line with completed names has, if it has one."""
+    from jobrun.spec.resolve.include import read_unchecked  # noqa: PLC0415
+
+    found = read_unchecked(spec).get(key) if spec else None
+    return found if isinstance(found, dict) else {}
 
 
 def _blobs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
