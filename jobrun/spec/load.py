@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import unicodedata
 from collections.abc import Iterator
 from collections.abc import Mapping as MappingType
@@ -17,6 +16,7 @@ from pydantic import ValidationError
 from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.core.garbage_collection import collector_paused
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.recorded_origins import Origins, relocated
 from jobrun.spec.resolve.include import SpecReader
@@ -29,7 +29,7 @@ from jobrun.spec.yaml.source_map import SourceMap, path_text
 
 # In place of the value of a secret param.
 HIDDEN = "(secret)"
-_REFERENCED = re.compile(r"\$\{(?:raw:)?([^{}]*)\}")
+_REFERENCED = lazy_pattern(r"\$\{(?:raw:)?([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.checkpoint.stores.object_references import local_path
 from jobrun.core.errors import CheckpointError
 from jobrun.core.text.names import FILE_NAME
+from jobrun.core.text.patterns import lazy_pattern
 
 NAME = "manifest.json"
 FORMAT = 1
@@ -27,7 +27,7 @@ MOST_BYTES = 1 << 28
 # Texts of environments by what ``repr`` shows of them.
 _ENVIRONMENTS: dict[str, str] = {}
 _MOST_ENVIRONMENTS = 16
-_DIGEST = re.compile(rb'  "sha256": "([0-9a-f]{64})"\n}\n\Z')
+_DIGEST = lazy_pattern(rb'  "sha256": "([0-9a-f]{64})"\n}\n\Z')
 
 
 def encode(manifest: Manifest) -> bytes:

@@ -10,10 +10,11 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.identity.callable_sources import digest_file
 
 INSTALLED = frozenset({"site-packages", "dist-packages"})
-_REQUIREMENT = re.compile(r"Requires-Dist:\s*([A-Za-z0-9][A-Za-z0-9._-]*)(.*)")
+_REQUIREMENT = lazy_pattern(r"Requires-Dist:\s*([A-Za-z0-9][A-Za-z0-9._-]*)(.*)")
 
 
 def is_installed(path: Path | None) -> bool:

@@ -6,7 +6,6 @@ Each type here checks one such meaning, with one error and one mend.
 
 from __future__ import annotations
 
-import re
 import sys
 import unicodedata
 from collections.abc import Callable
@@ -28,10 +27,11 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import BLOB_NAME, FILE_NAME
+from jobrun.core.text.patterns import lazy_pattern
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_EVERY = re.compile(r"(\d+)\s?(ep|records)")
+_DURATION = lazy_pattern(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_EVERY = lazy_pattern(r"(\d+)\s?(ep|records)")
 
 
 _PLUGIN_LOADER = "pydantic.plugin._loader"
