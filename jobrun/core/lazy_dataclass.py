@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls: type | None = None, /, *, slots: bool = False, **options: bool) -> Any:
-        """Make a class a dataclass; with slots, each method is generated at its first use."""
+        """Make a class a dataclass, of which each method is generated at its first use."""
 
         def _decorate(given: type) -> type:
-            if slots and options.keys() <= _LAZY and _is_simple(given):
-                return _Generated(given, options).cls
+            if options.keys() <= _LAZY and _is_simple(given):
+                return _Generated(given, options, has_dict=not slots).cls
             import dataclasses  # noqa: PLC0415 - most are simple
 
             return dataclasses.dataclass(given, slots=slots, **options)
@@ -81,7 +81,7 @@ def _part(name: str, given: Any, *, kw_only: bool) -> _Part:
 class _Generated:
     """A class with slots, and the class as written, of which its methods are generated."""
 
-    def __init__(self, written: type, options: dict[str, bool]) -> None:
+    def __init__(self, written: type, options: dict[str, bool], *, has_dict: bool) -> None:
         self.written, self.options = written, options
         frozen, eq = options.get("frozen", False), options.get("eq", True)
         names = tuple(written.__annotations__)
@@ -92,6 +92,9 @@ class _Generated:
         body = {name: one for name, one in vars(written).items() if name not in skipped}
         body[_LAZY_MARK] = self
         body["__slots__"] = tuple(name for name in names if name not in inherited)
+        if has_dict and not any(base.__dictoffset__ for base in written.__bases__):
+            # Beside the slots of its fields, for properties that are cached.
+            body["__slots__"] += ("__dict__", "__weakref__")
         generated = ["__init__", "__repr__", "__match_args__", _FIELDS, _PARAMS]
         if eq:
             generated.append("__eq__")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import inspect
 import pickle
 import subprocess
 import sys
+import weakref
 from dataclasses import FrozenInstanceError, field
 from threading import Barrier, Thread
 from typing import ClassVar
@@ -158,6 +160,26 @@ def test_fields_can_be_matched_by_position():
     match Derived("a", size=7):
         case Derived(name, _, size):
             assert (name, size) == ("a", 7)
+
+
+def test_a_class_without_slots_can_cache_properties_and_be_referred_to_weakly():
+    @dataclass(frozen=True)
+    class Cached:
+        first: int
+        many: list = field(default_factory=list)
+
+        @functools.cached_property
+        def twice(self):
+            return [2 * self.first]
+
+    assert isinstance(vars(Cached)["__init__"], _Deferred)
+    one = Cached(3)
+
+    assert one.twice is one.twice
+    assert weakref.ref(one)() is one
+    assert (one, dataclasses.replace(one, first=4).twice) == (Cached(3), [8])
+    with pytest.raises(FrozenInstanceError):
+        one.first = 4
 
 
 def test_a_class_with_class_variables_is_made_at_once():

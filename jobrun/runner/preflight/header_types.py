@@ -51,7 +51,7 @@ def _infer(job: Job, folder: Path) -> tuple[Types, bool]:
 def check_types(job: Job, folder: Path) -> tuple[Fault, ...]:
     """Check the types of a job's blobs that show only in the headers of data files."""
     types, has_headers = _infer(job, folder)
-    if not has_headers:
+    if not has_headers or not types.faults:
         # These faults were found when the job was compiled.
         return ()
     known = set(infer_job_types(job).faults)

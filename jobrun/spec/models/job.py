@@ -1,6 +1,6 @@
 """Define the spec as a pydantic model: job, nodes, groups, tasks, readers, checkpoints."""
 
-from __future__ import annotations
+# Without postponed annotations: pydantic would evaluate each of two hundred texts.
 
 from typing import Annotated, Any, Literal, Self
 
@@ -288,20 +288,20 @@ class StopSpec(Model):
         return self
 
 
-class KeepSpec(Model):
-    """Which checkpoints stay; without it, all."""
-
-    last: Maybe[Annotated[Int, Field(ge=2)]] = Field(None, description="number of newest epochs")
-    every: Maybe[EveryValue] = Field(None, description="every N-th epoch, such as 10ep")
-    best: Maybe[BestSpec] = None
-
-
 class BestSpec(Model):
     """Those with the best value of a metric."""
 
     metric: Name = Field(description="the name of a metric")
     mode: Literal["min", "max"] = Field("min", description="which values are best")
     n: Annotated[Int, Field(ge=1)] = Field(1, description="how many")
+
+
+class KeepSpec(Model):
+    """Which checkpoints stay; without it, all."""
+
+    last: Maybe[Annotated[Int, Field(ge=2)]] = Field(None, description="number of newest epochs")
+    every: Maybe[EveryValue] = Field(None, description="every N-th epoch, such as 10ep")
+    best: Maybe[BestSpec] = None
 
 
 class UploadSpec(Model):

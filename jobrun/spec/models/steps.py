@@ -1,6 +1,6 @@
 """Define the steps of a task as pydantic models, one per form, distinguished by their key."""
 
-from __future__ import annotations
+# Without postponed annotations: pydantic would evaluate each text. Those of "Steps" it must.
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args
 
@@ -90,7 +90,7 @@ class LoopStep(Model):
     """Repeat a number of times; the count is read again at each pass."""
 
     loop: Expression = Field(description="the count, or 'forever'")
-    steps: Steps = Field(description="the steps to repeat")
+    steps: "Steps" = Field(description="the steps to repeat")
     index: Maybe[BlobName] = Field(None, alias="as", description="name of the iteration number")
     name: Maybe[Name] = Field(None, description="a name for 'stop'")
 
@@ -101,7 +101,7 @@ class WhileStep(Model):
     condition: Expression = Field(
         alias="while", description="a bool, evaluated before each iteration"
     )
-    steps: Steps = Field(description="the steps to repeat")
+    steps: "Steps" = Field(description="the steps to repeat")
     index: Maybe[BlobName] = Field(None, alias="as", description="name of the iteration number")
     name: Maybe[Name] = Field(None, description="a name for 'stop'")
 
@@ -110,16 +110,16 @@ class ElifBranch(Model):
     """A further branch of an 'if'."""
 
     condition: Expression = Field(alias="if", description="a bool")
-    then: Steps = Field(description="steps if it holds")
+    then: "Steps" = Field(description="steps if it holds")
 
 
 class IfStep(Model):
     """The first branch whose condition holds."""
 
     condition: Expression = Field(alias="if", description="a bool")
-    then: Steps = Field(description="steps if it holds")
+    then: "Steps" = Field(description="steps if it holds")
     elifs: tuple[ElifBranch, ...] = Field((), alias="elif")
-    otherwise: Steps = Field((), alias="else", description="steps if no condition holds")
+    otherwise: "Steps" = Field((), alias="else", description="steps if no condition holds")
 
 
 class StopIfStep(Model):
@@ -139,14 +139,14 @@ class GuardStep(Model):
     """A block; afterwards the bool blob of its name says whether a stop left it."""
 
     guard: BlobName = Field(description="set to true if the block was stopped, else false")
-    steps: Steps = Field(description="the block")
+    steps: "Steps" = Field(description="the block")
     name: Maybe[Name] = Field(None, description="a name for 'stop'")
 
 
 class ParallelStep(Model):
     """Branches that run at the same time."""
 
-    parallel: tuple[Steps, ...] = Field(
+    parallel: "tuple[Steps, ...]" = Field(
         min_length=1, description="the branches, each a list of steps"
     )
 
