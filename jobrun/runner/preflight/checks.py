@@ -28,8 +28,12 @@ from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save
 from jobrun.graph.types import Job
 from jobrun.runner.identity.callable_sources import Source, find_definition, find_source
 from jobrun.runner.identity.data_fingerprints import literal_path, literal_text
-from jobrun.runner.preflight.header_types import check_types
-from jobrun.runner.preflight.memory import check_memory, read_member_header
+from jobrun.runner.preflight.header_types import (
+    check_types,
+    infer_header_types,
+    read_member_header,
+)
+from jobrun.runner.preflight.memory import check_memory
 
 _PROBE = ".probe-"
 
@@ -49,7 +53,8 @@ def preflight(
     makers = any(isinstance(step, CallPython | RunProgram) for step in steps)
     saving = [file for step in steps if isinstance(step, Save) for file in step.files]
     saved = {literal_path(file, folder) for file in saving}
-    faults = [*check_memory(job, folder), *check_types(job, folder), *check_readers(job, folder)]
+    types = infer_header_types(job, folder)
+    faults = [*check_memory(types), *check_types(job, types), *check_readers(job, folder)]
     for step in steps:
         match step:
             case Load():
