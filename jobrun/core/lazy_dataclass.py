@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import cache
 from threading import RLock
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -176,46 +178,67 @@ def _as_written(one: _Generated) -> type:
 
 
 def _init_of(one: _Generated) -> Any:
-    """Compile ``__init__`` to set each slot of a frozen class through its descriptor.
+    """Make ``__init__``, which sets each slot of a class through its descriptor.
 
     That takes half as long as ``object.__setattr__``, by which ``dataclasses`` does it, and a large
     spec becomes a hundred values for each of its tasks.
     """
-    missing, frozen = _MISSING, one.options.get("frozen", False)
+    missing = _MISSING
     known: dict[str, Any] = {"_missing": missing}
-    parameters, by_keyword, lines, has_default = ["self"], [], [], False
+    parameters, names, by_keyword, lines = ["self"], ["self"], [], []
+    defaults, keyword_defaults = [], {}
     for number, field in enumerate(one.parts().values()):
-        name = value = parameter = field.name
+        name, parameter = field.name, f"_{number}"
+        value, default = parameter, field.default
         if field.factory is not missing:
             known[f"_make{number}"] = field.factory
-            parameter = f"{name}=_missing"
             value = f"_make{number}()"
             if field.init:
-                value = f"{value} if {name} is _missing else {name}"
-        elif field.default is not missing:
-            known[f"_default{number}"] = field.default
-            parameter = f"{name}=_default{number}"
-            value = value if field.init else f"_default{number}"
+                value = f"{value} if {parameter} is _missing else {parameter}"
         elif not field.init:
-            continue
+            if default is missing:
+                continue
+            known[f"_default{number}"] = default
+            value = f"_default{number}"
+        known[f"_set{number}"] = getattr(one.cls, name).__set__
+        lines.append(f"_set{number}(self, {value})")
+        has_default = default is not missing or field.factory is not missing
         if field.init and field.kw_only:
-            by_keyword.append(parameter)
+            by_keyword.append((name, parameter))
+            if has_default:
+                # That of a field with a factory is the one that asks for a call of it.
+                keyword_defaults[name] = default
         elif field.init:
-            if has_default and parameter == name:
+            if has_default:
+                defaults.append(default)
+            elif defaults:
                 message = f"non-default argument {name!r} follows default argument"
                 raise TypeError(message)
-            has_default = has_default or parameter != name
             parameters.append(parameter)
-        if frozen:
-            known[f"_set{number}"] = getattr(one.cls, name).__set__
-            lines.append(f"_set{number}(self, {value})")
-        else:
-            lines.append(f"self.{name} = {value}")
+            names.append(name)
     if hasattr(one.cls, "__post_init__"):
         lines.append("self.__post_init__()")
     if by_keyword:
-        parameters += ["*", *by_keyword]
-    return one.compile(f"__init__({', '.join(parameters)})", "; ".join(lines) or "pass", known)
+        parameters += ["*", *(parameter for _, parameter in by_keyword)]
+    code = _compile_init(", ".join(parameters), "; ".join(lines) or "pass").replace(
+        co_varnames=(*names, *(name for name, _ in by_keyword)),
+        co_qualname=f"{one.cls.__qualname__}.__init__",
+    )
+    made = FunctionType(code, known, "__init__", tuple(defaults))
+    made.__kwdefaults__ = keyword_defaults
+    return made
+
+
+@cache
+def _compile_init(parameters: str, body: str) -> CodeType:
+    """Compile ``__init__`` of all lazy dataclasses with as many fields of the same sorts.
+
+    Their parameters are numbered, and get their names when a class takes the code.
+    """
+    known: dict[str, Any] = {}
+    exec(f"def __init__({parameters}): {body}", known)  # noqa: S102 - of a class's own names
+    code: CodeType = known["__init__"].__code__
+    return code
 
 
 def _repr_of(one: _Generated) -> Any:

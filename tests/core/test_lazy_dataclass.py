@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import pytest
 
-from jobrun.core.lazy_dataclass import _Deferred, dataclass
+from jobrun.core.lazy_dataclass import _compile_init, _Deferred, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,14 @@ def test_nothing_is_generated_before_the_first_use():
     assert "__init__" not in waiting
 
 
-def test_construction_compiles_one_function():
+def test_construction_compiles_one_function_for_all_classes_of_one_shape():
     fresh, calls = _fresh(), []
+    _compile_init.cache_clear()
+
+    @dataclass(frozen=True, slots=True)
+    class Alike:
+        one: str
+        other: tuple = ()
 
     def note(event, arguments):
         if event == "exec" and calls is not None:
@@ -72,9 +78,13 @@ def test_construction_compiles_one_function():
 
     sys.addaudithook(note)
     fresh(1)
+    alike = Alike(one="a")
     compiled, calls = calls, None
 
     assert len(compiled) == 1
+    assert (alike.one, alike.other, fresh(1).second) == ("a", (), "two")
+    with pytest.raises(TypeError, match=r"Alike.__init__\(\) missing 1 required .*'one'"):
+        Alike()
 
 
 FIRST_USES = {
