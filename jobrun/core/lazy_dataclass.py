@@ -53,13 +53,19 @@ def _is_simple(cls: type) -> bool:
 
 
 class _Part(NamedTuple):
-    """A field, as a constructor needs it: ``_MISSING`` is what it does not have."""
+    """A field, as generated methods need it: ``_MISSING`` is what it does not have.
+
+    ``dataclasses`` takes as long to describe one as to compile a method.
+    """
 
     name: str
     default: Any
     factory: Any
     init: bool
     kw_only: bool
+    is_shown: bool = True
+    is_compared: bool = True
+    is_hashed: bool = True
 
 
 _MISSING = object()
@@ -77,7 +83,8 @@ def _part(name: str, given: Any, *, kw_only: bool) -> _Part:
         _MISSING if one is MISSING else one for one in (given.default, given.default_factory)
     )
     own = kw_only if given.kw_only is MISSING else bool(given.kw_only)
-    return _Part(name, default, factory, given.init, own)
+    is_hashed = given.compare if given.hash is None else given.hash
+    return _Part(name, default, factory, given.init, own, given.repr, given.compare, is_hashed)
 
 
 class _Generated:
@@ -122,12 +129,8 @@ class _Generated:
             if isinstance(vars(self.cls)[name], _Deferred):
                 setattr(self.cls, name, _GENERATORS[name](self))
 
-    def fields(self) -> list[Any]:
-        """Return the fields of a lazy dataclass, those of its bases first."""
-        return list(getattr(self.cls, _FIELDS).values())
-
     def parts(self) -> dict[str, _Part]:
-        """Return what its constructor has to know of each field of a lazy dataclass."""
+        """Return the fields of a lazy dataclass by name, those of its bases first."""
         found: dict[str, _Part] = {}
         for base in self.written.__mro__[-1:0:-1]:
             if isinstance(lazy := vars(base).get(_LAZY_MARK), _Generated):
@@ -244,22 +247,21 @@ def _compile_init(parameters: str, body: str) -> CodeType:
 def _repr_of(one: _Generated) -> Any:
     from reprlib import recursive_repr  # noqa: PLC0415 - for messages and tests
 
-    shown = ", ".join(f"{part.name}={{self.{part.name}!r}}" for part in one.fields() if part.repr)
+    names = [part.name for part in one.parts().values() if part.is_shown]
+    shown = ", ".join(f"{name}={{self.{name}!r}}" for name in names)
     text = f"return f'{{self.__class__.__qualname__}}({shown})'"
     return recursive_repr()(one.compile("__repr__(self)", text, {}))
 
 
 def _eq_of(one: _Generated) -> Any:
-    names = [part.name for part in one.fields() if part.compare]
+    names = [part.name for part in one.parts().values() if part.is_compared]
     own, its = ("".join(f"{of}.{name}," for name in names) for of in ("self", "other"))
     text = f"return ({own}) == ({its}) if other.__class__ is self.__class__ else NotImplemented"
     return one.compile("__eq__(self, other)", text, {})
 
 
 def _hash_of(one: _Generated) -> Any:
-    names = [
-        part.name for part in one.fields() if (part.compare if part.hash is None else part.hash)
-    ]
+    names = [part.name for part in one.parts().values() if part.is_hashed]
     own = "".join(f"self.{name}," for name in names)
     return one.compile("__hash__(self)", f"return hash(({own}))", {})
 
