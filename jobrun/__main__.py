@@ -96,7 +96,7 @@ def _is_supervised(given: Sequence[str]) -> bool:
 
 
 def _fix_hash_seed() -> None:
-    """Start the entry point ``__main__.py`` again where ``PYTHONHASHSEED`` is random, with 0."""
+    """Start ``__main__.py`` again with ``PYTHONHASHSEED=0``, where that variable is random."""
     if os.environ.get("PYTHONHASHSEED", "random") in {"", "random"} and _can_start_again():
         start_again("0")
 
@@ -112,7 +112,7 @@ def _can_start_again() -> bool:
 
 
 def start_again(hash_seed: str) -> None:
-    """Start the entry point ``__main__.py`` again in this process, with the given hash seed."""
+    """Replace this process by a new start of ``__main__.py``, with the given hash seed."""
     os.environ["PYTHONHASHSEED"] = hash_seed
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - ourselves
 

@@ -48,7 +48,7 @@ class Prepared:
 
     @property
     def job(self) -> Job:
-        """The checked job."""
+        """The checked job that ``jobrun.prepare()`` returns."""
         return self.compiled.job
 
     @property
@@ -58,7 +58,7 @@ class Prepared:
         return (*loaded, *self.compiled.warnings)
 
     def warnings_in(self, session: str) -> tuple[Fault, ...]:
-        """Return the warnings of ``jobrun.prepare()`` that hold in a session, as ``ray:auto``."""
+        """Return those warnings of ``jobrun.prepare()`` that apply to a kind of session."""
         on_cluster = session.partition(":")[0] == "ray"
         return tuple(one for one in self.warnings if not (on_cluster and one.code == "W135"))
 
@@ -117,7 +117,7 @@ def run(
     resume: Resume = "",
     listener: Listener = ignore,
 ) -> RunResult:
-    """Run a job from Python to its end, in this process.
+    """Provide ``jobrun.run()``: run a job from Python to its end, in this process.
 
     Args:
         source: As of ``prepare``.
@@ -157,7 +157,7 @@ def resume_from(
     *,
     listener: Listener = ignore,
 ) -> RunResult:
-    """Continue a run from Python, at its newest good checkpoint or ``options.epoch``.
+    """Provide ``jobrun.resume()``: continue a run, at its newest checkpoint or ``options.epoch``.
 
     Args:
         path: The run's directory; what names it below ``options.run_dir``, such as ``latest``;
@@ -192,7 +192,7 @@ def fork_from(
     blobs: Sequence[str] = (),
     listener: Listener = ignore,
 ) -> RunResult:
-    """Start a new run from Python with the checkpoint of another one, which stays as it is.
+    """Provide ``jobrun.fork()``: start a new run with the checkpoint of another, left as it is.
 
     Args:
         path: The other run, as of ``resume``.
@@ -322,7 +322,7 @@ def expression(text: str) -> Expr:
 def _with_news(
     options: RunOptions, listener: Listener, act: Callable[[RunOptions, Listener], RunResult]
 ) -> RunResult:
-    """Run a job for ``import jobrun`` and send its notifications, unless another process does."""
+    """Run a job of the Python API, and notify its targets unless ``options.announce`` does."""
     if options.announce is not None:
         return act(options, listener)
     from jobrun.tools.python_notifications import PythonNews  # noqa: PLC0415 - what checks a spec needs none

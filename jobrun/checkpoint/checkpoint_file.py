@@ -113,7 +113,7 @@ def read_state(
 
 
 def inspect_state(path: str) -> FileFacts:
-    """Return the facts of one checkpoint file: header, blobs and statistics, all bytes verified.
+    """Read one whole checkpoint file, verified; return its header and facts about each blob.
 
     No manifest is needed. It is verified by its own header, which shows damage, not forgery.
 

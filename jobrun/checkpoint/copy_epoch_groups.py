@@ -28,7 +28,7 @@ class UploadBuilder(Protocol):
     """Builds the task groups that copy epochs to another place."""
 
     def build(self, epoch: int, store: CheckpointStore) -> TaskGroup:
-        """Build the task group that uploads an epoch, without tasks if it is there already.
+        """Build the task group that uploads an epoch; it has no tasks if the epoch is there.
 
         It runs at least once per epoch: a run that was killed before it went on runs it again.
 
@@ -55,7 +55,7 @@ class DirectoryUpload:
         self._is_settled = False
 
     def build(self, epoch: int, store: CheckpointStore) -> TaskGroup:
-        """See ``UploadBuilder.build``."""
+        """Build the task group that uploads an epoch to a directory, unless it was before."""
         manifest = store.manifest(epoch)
         target = self.target(manifest)
         self._settle()
@@ -67,7 +67,7 @@ class DirectoryUpload:
         return upload_group(manifest, store.path(epoch), target, self._node)
 
     def _settle(self) -> None:
-        """Sync, before the first upload group is built, names that a killed upload left."""
+        """Make names durable that a killed upload left, before the first upload group is built."""
         if not self._is_settled and self._root.is_dir():
             with disk_faults("E318", f"sync {self._root}"):
                 sync_names(self._root, own=3)
@@ -122,7 +122,7 @@ def upload_group(manifest: Manifest, directory: str, target: str, node: str) -> 
 
 
 def _staged_name(manifest: Manifest) -> str:
-    """Return the staging name of an epoch's upload, always the same, so that a later try continues.
+    """Return the staging name of an epoch's upload, the same each time: a later try continues it.
 
     Of the form that a store takes for a leftover, and removes.
     """

@@ -26,7 +26,7 @@ MOST_LEVELS = 800
 
 
 def flatten_value(name: str, value: Value) -> dict[str, Value]:
-    """Flatten a container or an ``ObjectState`` into its leaves by name; they share its memory.
+    """Flatten a container or an ``ObjectState`` to its leaves by name, which share its memory.
 
     Raises:
         TaskFailedError: E241, something in it cannot be kept; named with its place.
@@ -46,7 +46,7 @@ def flatten_value(name: str, value: Value) -> dict[str, Value]:
 
 
 def capture_object(name: str, value: Any) -> ObjectState:
-    """Take an object's state as a tree that ``flatten`` can turn into blobs; memory may be shared.
+    """Take an object's state as a tree, which ``flatten_value`` can turn into leaves.
 
     Raises:
         TaskFailedError: E241, it does not give one that can be kept.
@@ -78,7 +78,7 @@ def unsavable_error(name: str, value: Any, error: UnsavableError) -> TaskFailedE
 
 
 def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Flatten the containers and object states among values; other values stay as they are.
+    """Flatten containers and object states among a checkpoint's values; others stay as they are.
 
     Raises:
         TaskFailedError: E241, as by ``flatten_value``.
@@ -96,7 +96,7 @@ def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
 
 
 def leaf_links(name: str, links: Iterable[str]) -> list[str]:
-    """Find, among links, those of the leaves that a blob was flattened into; none if it was not."""
+    """Return, of these HDF5 links, those of the leaves that a blob was flattened into."""
     begin = f"{quote_name(name)}/"
     return [one for one in links if one.startswith(begin)]
 

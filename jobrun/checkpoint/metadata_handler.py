@@ -24,7 +24,7 @@ class MetadataHandler(Protocol):
     """Knows which epochs there are. Called by the runner alone, one call at a time."""
 
     def last_epoch(self, wanted: int | None) -> Chosen | None:
-        """Return the epoch that a metadata handler lets a run continue from (handler protocol).
+        """Return from which epoch a run may continue, or None for no opinion (handler protocol).
 
         None for no opinion.
 
@@ -38,10 +38,10 @@ class MetadataHandler(Protocol):
         """
 
     def accessible(self, epoch: int | None) -> bool:
-        """Return whether a metadata handler can read an epoch, or, for None, save one."""
+        """Return whether a metadata handler can read an epoch; for None, save one (protocol)."""
 
     def written(self, epoch: int, generation: int) -> None:
-        """Record in a metadata handler that an epoch is durable (handler protocol).
+        """Let a metadata handler record that an epoch is durable (handler protocol).
 
         Called once for an epoch, or at a resume if the handler then denies having it.
 
@@ -50,4 +50,4 @@ class MetadataHandler(Protocol):
         """
 
     def report(self, times: CheckpointTimes) -> None:
-        """Let the handler record how long a save, load or upload took (protocol)."""
+        """Let a metadata handler record how long a save, load or upload took (protocol)."""

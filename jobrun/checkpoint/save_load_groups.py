@@ -58,7 +58,7 @@ def file_name(node: str) -> str:
 
 
 def checkpointed_blobs(job: Job) -> dict[str, tuple[str, ...]]:
-    """Return the names of the blobs that every save group writes, sorted, by node in node order.
+    """Return the names of the blobs that each save group writes, sorted, by node.
 
     That is fixed when the job is compiled: nothing that runs can add to it. Which of the blobs
     that ``rebuild`` tasks make are objects, whose state is in it too, is known when they are made.
@@ -223,7 +223,7 @@ class _OutputsOnly(TypedDict):
 
 
 def _outputs_only(*names: str) -> _OutputsOnly:
-    """Return the ``outputs`` and ``scopes`` of a save or load group's task that binds no blob."""
+    """Return the ``outputs`` and ``scopes`` of a save or load task that binds no blob."""
     return {
         "outputs": tuple(Output(name, Name(name)) for name in names),
         "scopes": tuple((name, Scope.TASK) for name in names),

@@ -106,7 +106,7 @@ class CheckpointStore(Protocol):
         """
 
     def check(self) -> None:
-        """Require that a checkpoint store is the one that was used first (store protocol).
+        """Require that a checkpoint store is the same one as at its first use (store protocol).
 
         Raises:
             EnvironmentFaultError: E390, it was removed or replaced, with all epochs in it.
@@ -130,7 +130,7 @@ class CheckpointStore(Protocol):
         """Return a directory with the files of an epoch of the store (protocol)."""
 
     def manifest(self, epoch: int) -> Manifest:
-        """Read the manifest of an epoch in the checkpoint store (protocol).
+        """Read the manifest of an epoch in the checkpoint store (store protocol).
 
         Raises:
             CheckpointError: It is not there, damaged, or of another format version.
@@ -140,7 +140,7 @@ class CheckpointStore(Protocol):
         """Verify the manifest, lengths and digests of a stored epoch (protocol)."""
 
     def set_aside(self, epochs: tuple[int, ...], where: str) -> None:
-        """Move epochs of the store aside, into ``where``; delete nothing (protocol)."""
+        """Move epochs of the store aside into ``where``, and delete none (protocol)."""
 
     def hold(self, epoch: int) -> EpochHold | None:
         """Keep an epoch of the store from being deleted until released (protocol).
@@ -162,7 +162,7 @@ class CheckpointStore(Protocol):
         """
 
     def close(self) -> None:
-        """Delete what a checkpoint store kept for later epochs (store protocol).
+        """Delete files that a checkpoint store kept to reuse for later epochs (store protocol).
 
         The store can be used again.
         """

@@ -102,7 +102,7 @@ class CommandGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command of that name in the table of commands, or return None."""
+        """Import the app's command of that name, or return None."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
@@ -122,7 +122,7 @@ class CommandGroup(click.Group):
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the options of ``jobrun`` in front of the command.
+        """Parse the options of the app ``jobrun`` that come before the command.
 
         Raises:
             UsageError: An option is not known.
@@ -151,7 +151,7 @@ class CommandGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table of commands in the help, without importing any of them."""
+        """Write the app's table of commands in the help, without importing any of them."""
         del ctx
         widest = max(map(len, COMMANDS))
         for heading, commands in COMMAND_GROUPS.items():
@@ -227,7 +227,7 @@ class SubcommandGroup(click.Group):
         self._default = default
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the subcommands of a group of commands in the order of their definition."""
+        """List the subcommands of an app's group of commands in the order of their definition."""
         del ctx
         return list(self.commands)
 
@@ -247,7 +247,7 @@ class SubcommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the subcommand of a group that ``args[0]`` names, or suggest the nearest.
+        """Find the subcommand that ``args[0]`` names in a group of the app, or suggest the nearest.
 
         Raises:
             UsageError: There is no such command.

@@ -40,7 +40,7 @@ class CompletedText(_TextType):
         self._offer = offer
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Accept any text for an option with completed names: the names only make suggestions."""
+        """Accept any text for an option with completed names, which are only suggestions."""
         del param, ctx
         return str(value)
 
@@ -109,7 +109,7 @@ def _metrics(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
 
 
 def _settings(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    """List the names that complete ``--set``: params of the spec given earlier on the line."""
+    """List the names that complete ``--set``: the params of the spec on the command line."""
     del incomplete
     # Of a command line that breaks off behind an option, the arguments are not sorted yet.
     named = (ctx.params.get("spec"), *(ctx.params.get("specs") or ()), *ctx.args)
@@ -156,7 +156,7 @@ def _blobs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
 
 
 def _specs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    """List for completion YAML files, and the folders that may contain some."""
+    """List YAML files, and folders, as names that complete the SPEC on a command line."""
     del ctx
     before, slash, _ = incomplete.rpartition("/")
     prefix = before + slash

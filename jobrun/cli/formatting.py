@@ -42,7 +42,7 @@ _LEAST_LABEL, _LEAST_TEXT = 12, 20
 
 
 def render_rows(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
-    """Render labels and texts as lines of two columns that fit a terminal.
+    """Format labels and texts as lines of two columns that fit a terminal.
 
     A long text continues below its beginning, and is broken between words only; a long label is
     cut.
@@ -60,7 +60,7 @@ def render_rows(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
 
 
 def wrap_line(line: str, width: int, indent: int = 0) -> list[str]:
-    """Wrap a line of command output between words, where it is wider than the terminal.
+    """Format a line of command output: wrap it between words at the terminal's width.
 
     Args:
         line: Perhaps indented, which the first of its parts stays.
@@ -93,7 +93,7 @@ def render_json(content: Mapping[str, Any]) -> str:
 
 
 def shorten_path(path: str) -> str:
-    """Format a path for command output: relative to the working directory; a URL stays."""
+    """Format a path for command output, relative to the working directory; keep a URL."""
     if "://" in path:
         return path
     try:
@@ -105,7 +105,7 @@ def shorten_path(path: str) -> str:
 
 
 def render_columns(rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Render rows of cells, the first being their heads, aligned at the right.
+    """Format rows of cells, the first being their heads, in columns aligned at the right.
 
     Columns behind the width of the terminal are left out.
     """

@@ -73,7 +73,7 @@ class OneOf(click.Choice):  # type: ignore[type-arg]  # generic in newer release
     """A parameter type for one of several words, which suggests the nearest to a mistyped one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert a word, the text of an option of executing commands, to the one that it is.
+        """Convert the text of an option to the permitted word that it is; suggest the nearest.
 
         Raises:
             click.BadParameter: It is none of them.
@@ -99,7 +99,7 @@ class Command(click.Command):
         self.params.extend(shared_options())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Format the options in a command's help; the options of every command share one line."""
+        """Format the options in a command's help, those of every command in a single line."""
         shared = {"--debug", "--no-color", "--help"}
         own = [
             param
@@ -245,7 +245,7 @@ def json_option(function: Function) -> Function:
 
 
 def choose_form(form: str, *, as_json: bool) -> str:
-    """Combine ``--format`` with ``--json``, which is short for ``--format json``.
+    """Return the output form of a command from ``--format`` and ``--json``, its short form.
 
     Raises:
         UsageError: E404, both are given and differ.

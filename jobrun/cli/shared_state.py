@@ -62,7 +62,7 @@ class SharedState:
         return os.pread(self._stacks, _MOST_STACK_BYTES, 0).decode(errors="replace")
 
     def keep(self, pid: int) -> None:
-        """Record in shared state a process that the supervisor must spare after the child's end."""
+        """Record in shared state a process that the supervisor must not kill after the child."""
         self.write("keep", f"{self.read('keep')} {pid}")
 
     @property
@@ -87,7 +87,7 @@ class SharedState:
         return os.fstat(self._news).st_size > self._news_read
 
     def run(self, work: Callable[[], int]) -> int:
-        """Run the command in the child; write its exit code to memory shared with the parent."""
+        """Run the child's command; put its exit code, and a crash's stacks, into shared state."""
         self._pid = os.getpid()
         STREAMS.use_files(self.output)
         faulthandler.enable(self._stacks)

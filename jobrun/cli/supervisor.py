@@ -83,7 +83,7 @@ def run_supervised(
     start_again: Callable[[str], None] | None = None,
     notify: Callable[[SharedState, int | None], None] = lambda _shared, _code: None,
 ) -> int:
-    """Run a command in a supervised child and return its exit code; returns in the child, too.
+    """Run a command in a supervised child; return its exit code, in parent and child alike.
 
     Only before any thread was started.
 
@@ -223,7 +223,7 @@ class _Supervisor:
         return f"{self._grace_ends_at + _ENDING_S}\n{self._shared.read('group')}"
 
     def _end(self) -> None:
-        """Kill, as its supervisor, a child that does not end: by SIGABRT, later by SIGKILL."""
+        """Kill, as its supervisor, a child that does not end: by SIGABRT, then by SIGKILL."""
         late_s = time.monotonic() - self._end_at
         self._send(signal.SIGABRT if late_s < _REACTION_S else signal.SIGKILL)
 
@@ -237,7 +237,7 @@ class _Supervisor:
             self._send(RELAYS.get(info.si_signo, info.si_signo))
 
     def _relay_quit(self) -> None:
-        """Relay SIGQUIT to the supervised child, unless it got the signal, too."""
+        """Relay SIGQUIT to the supervised child, unless the child received that signal itself."""
         wait_for_signal({signal.SIGCHLD}, _QUITTING_S)
         if not self._shared.stacks:
             self._send(signal.SIGQUIT)
@@ -257,7 +257,7 @@ class _Supervisor:
 
 
 def _is_not_ignored(number: int) -> bool:
-    """Return whether the supervisor forwards a signal to its child: not if ignored (``nohup``)."""
+    """Return whether the supervisor forwards a signal to its child: unless it is ignored."""
     return signal.getsignal(number) is not signal.SIG_IGN
 
 
@@ -274,7 +274,7 @@ def _set_up_child(parent: int, asking: set[int]) -> None:
 
 
 def _raise_original_signal(number: int, frame: FrameType | None) -> None:
-    """Handle a signal from the supervisor in its child: raise the signal that it represents."""
+    """Handle a signal from the supervisor in its child by raising the original signal."""
     del frame
     os.kill(os.getpid(), MEANT[number])
 

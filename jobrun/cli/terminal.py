@@ -153,7 +153,7 @@ def _write(stream: TextIO | None, text: str) -> None:
 
 
 def _silence(stream: TextIO | None) -> None:
-    """Redirect a stdout or stderr that fails to the null device, with what is still buffered."""
+    """Redirect a terminal's stdout or stderr, once it fails, with its buffer to the null device."""
     if stream is None or stream.closed:
         return
     null = os.open(os.devnull, os.O_WRONLY)

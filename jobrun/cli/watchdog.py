@@ -84,7 +84,7 @@ class OverdueDetector:
         self._late_s = 0.0
 
     def poll(self) -> str:
-        """Return the task that the watchdog in the parent finds far over its time limit, if any."""
+        """Return which task the watchdog finds far over its time limit, or an empty text."""
         now = self._clock()
         awake_s, self._looked_at = min(now - self._looked_at, _LONGEST_STEP_S), now
         before, self._text = self._text, self._noted()

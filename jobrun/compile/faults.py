@@ -34,12 +34,12 @@ class Faults:
         self._found: dict[tuple[str, str, Origin | None], Fault] = {}
 
     def error(self, code: Code, message: str, mend: str, place: Place, name: str = "") -> None:
-        """Add an error to a compilation's faults; with ``name``, at its first mention."""
+        """Add an error to a compilation's faults, at the first mention of ``name`` if given."""
         where = self._find_mention(place.origin, name) if name else place.origin
         self._add(Fault(code, message, mend, where, place.path))
 
     def warn(self, code: Code, message: str, mend: str, place: Place) -> None:
-        """Add a warning to the faults: the job compiles, but this is probably a mistake."""
+        """Add a warning of a probable mistake to the faults; the job compiles nevertheless."""
         self._add(Fault(code, message, mend, place.origin, place.path, "warning"))
 
     def extend(self, faults: Iterable[Fault]) -> None:
@@ -60,15 +60,15 @@ class Faults:
         return len(self._found)
 
     def all(self) -> tuple[Fault, ...]:
-        """Return the faults, errors and warnings, that compilation collected, as found."""
+        """Return all faults that compilation collected, errors and warnings, in order."""
         return tuple(self._found.values())
 
     def warnings(self) -> tuple[Fault, ...]:
-        """Return those of the collected faults that are warnings, as found."""
+        """Return the warnings among the faults that compilation collected, in order."""
         return tuple(fault for fault in self._found.values() if fault.severity == "warning")
 
     def raise_if_any(self) -> None:
-        """Raise all errors that compilation has collected together.
+        """Raise all faults that are errors together, if compilation has collected any.
 
         Raises:
             SpecError: There is at least one error.

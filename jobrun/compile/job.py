@@ -88,7 +88,7 @@ def complete(job: Job) -> Compiled:
 
 
 def _compile(draft: JobDraft, faults: Faults) -> Compiled:
-    """Compile the draft of a job in stages, the pipeline; their faults are raised together."""
+    """Compile the draft of a job in stages, and raise the faults of the stages together."""
     analysed = _analyse(draft, faults)
     _check(draft, analysed, faults)
     conditions = _resolve_conditions(draft, analysed, faults)
@@ -118,7 +118,7 @@ class _Analysed:
 
 
 def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
-    """Analyse the groups, a stage in the pipeline that compiles a job: find names and state."""
+    """Analyse the groups, a stage of ``compile_job``: find their names, and the state."""
     analysis = Analysis(draft, faults)
     analysis.check_tasks()
     state_dirs = find_state_dirs(draft.groups)
@@ -134,7 +134,7 @@ def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
 
 
 def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
-    """Run the checks of the whole job, a stage in the pipeline that compiles it."""
+    """Call, as a stage of ``compile_job``, the checks of queues, readers, state and warnings."""
     policy, saved_at = analysed.policy, draft.saved_nodes_at
     check_pipelines(draft.groups, draft.job.queues, faults)
     check_reader_order(draft.groups, faults)
@@ -145,7 +145,7 @@ def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
 
 
 def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) -> Conditions:
-    """Resolve the job's conditions and end of data, a stage in the pipeline that compiles it."""
+    """Resolve the job's conditions and end of data, a stage of ``compile_job``."""
     found = resolve_conditions(draft, names_of(analysed.kept), analysed.analysis.outputs, faults)
     check_readers_end(draft.groups, found.stop, faults)
     stop = (*found.stop, *find_end_of_data(draft.groups, found.stop))
@@ -155,7 +155,7 @@ def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) ->
 
 
 def _assemble(draft: JobDraft, analysed: _Analysed, conditions: Conditions) -> Job:
-    """Assemble the ``Job`` from its draft, the last stage in the pipeline that compiles it."""
+    """Assemble the ``Job`` from its draft, the last stage of ``compile_job``."""
     analysis, cluster = analysed.analysis, draft.job.cluster
     init = add_position_setup(analysis.assemble_group("init"), draft.groups)
     kept = analysed.kept

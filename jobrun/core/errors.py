@@ -61,7 +61,7 @@ class JobrunError(Exception):
         where: Origin | None = None,
         path: str = "",
     ) -> Self:
-        """Build an error of this class that consists of a single fault."""
+        """Build a ``JobrunError``, or one of its subclasses, from a single fault."""
         return cls(Fault(code, message, mend, where, path))
 
 
@@ -139,7 +139,7 @@ def _line(fault: Fault) -> str:
 
 
 def errors_only(faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    """Return the errors among faults without the warnings: what a ``JobrunError`` is made of."""
+    """Return the errors among faults without the warnings, to build a ``JobrunError``."""
     return tuple(fault for fault in faults if fault.severity == "error")
 
 
@@ -170,7 +170,7 @@ class Origin:
         return f"{self.file}:{self.line}:{self.column}"
 
     def inside(self, offset: int, length: int = 1) -> Origin:
-        """Return the ``Origin`` (file, line, column) of a part of a scalar, such as one name.
+        """Return the ``Origin`` (file, line, column) of an error inside a scalar, as of one name.
 
         Falls back to the whole scalar where columns do not map.
         """

@@ -377,5 +377,5 @@ Listener = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-    """Ignore an event: the listener to pass where no events of a run are wanted."""
+    """Do nothing with an event of a run, where a caller wants no events."""
     del event

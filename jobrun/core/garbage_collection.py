@@ -15,13 +15,13 @@ _usual: list[tuple[int, int, int]] = []
 
 
 def collect_seldom() -> None:
-    """Let the collector search seldom while a command starts: what it imports stays."""
+    """Make garbage collection rare while a command starts, since what it imports is never freed."""
     _usual.append(gc.get_threshold())
     gc.set_threshold(_MORE_THAN_A_START)
 
 
 def collect_as_usual() -> None:
-    """Let the collector search as often as before ``collect_seldom``, for the code of users."""
+    """Make garbage collection as frequent as before ``collect_seldom``, for the code of users."""
     if _usual:
         _count_as_old()
     while _usual:
@@ -30,7 +30,7 @@ def collect_as_usual() -> None:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause garbage collection, and count what is made meanwhile as old.
+    """Pause garbage collection inside the block; treat the objects made there as old ones.
 
     Reading and compiling a spec make millions of small values and no cycles among them: to search
     them again and again, or once at the end, takes as long as making them.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls: type | None = None, /, *, slots: bool = False, **options: bool) -> Any:
-        """Make a class a dataclass, of which each method is generated at its first use."""
+        """Make a class a dataclass; generate each method at its first use (lazily)."""
 
         def _decorate(given: type) -> type:
             if options.keys() <= _LAZY and _is_simple(given):
@@ -72,7 +72,7 @@ _MISSING = object()
 
 
 def _part(name: str, given: Any, *, kw_only: bool) -> _Part:
-    """Describe a field by its default, or by what ``dataclasses.field`` has made of it."""
+    """Describe a field of a lazy dataclass by its default, or by ``dataclasses.field``."""
     from dataclasses import MISSING, Field  # noqa: PLC0415 - most commands have it already
 
     if not isinstance(given, Field):
@@ -124,7 +124,7 @@ class _Generated:
         self.cls.__qualname__ = written.__qualname__
 
     def generate(self, name: str) -> None:
-        """Generate one attribute of a lazy dataclass, in place of the one that defers it."""
+        """Generate one method of a lazy dataclass, in place of the one that defers it."""
         with _LOCK:
             if isinstance(vars(self.cls)[name], _Deferred):
                 setattr(self.cls, name, _GENERATORS[name](self))
@@ -168,7 +168,7 @@ def _params_of(one: _Generated) -> Any:
 
 
 def _as_written(one: _Generated) -> type:
-    """Let ``dataclasses`` judge the annotations and defaults of a class, without any method."""
+    """Let ``dataclasses`` check a lazy dataclass's annotations and defaults; generate no method."""
     import dataclasses  # noqa: PLC0415 - a command that uses no such class does without
 
     given = vars(one.written)
@@ -181,7 +181,7 @@ def _as_written(one: _Generated) -> type:
 
 
 def _init_of(one: _Generated) -> Any:
-    """Make ``__init__``, which sets each slot of a class through its descriptor.
+    """Make ``__init__`` of a lazy dataclass: it sets each slot through its descriptor.
 
     That takes half as long as ``object.__setattr__``, by which ``dataclasses`` does it, and a large
     spec becomes a hundred values for each of its tasks.
@@ -302,7 +302,7 @@ def _delete_attribute(self: Any, name: str) -> None:
 
 
 def _require_own(one: Any, name: str, act: str) -> None:
-    """Raise unless an attribute is one that an ordinary subclass of a frozen class has added."""
+    """Refuse an attribute of a frozen lazy dataclass, unless an ordinary subclass added it."""
     if _FIELDS in vars(type(one)) or name in getattr(one, _FIELDS):
         from dataclasses import FrozenInstanceError  # noqa: PLC0415 - a defect of the caller
 

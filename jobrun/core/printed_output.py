@@ -68,7 +68,7 @@ class PrintedLines:
         self._left: dict[str, str] = {}
 
     def add(self, stream: str, text: str) -> None:
-        """Add text that was written to a stream, and emit the lines that end in it."""
+        """Add printed text of a stream to these lines, and emit the lines that end in it."""
         *lines, rest = (self._left.get(stream, "") + text).split("\n")
         self._left[stream] = ""
         for line in lines:
@@ -82,15 +82,15 @@ class PrintedLines:
 
     @property
     def has_rest(self) -> bool:
-        """Whether these printed lines have one more, which no line feed has ended."""
+        """Whether the last of these printed lines has not been ended by a line feed yet."""
         return any(self._left.values())
 
     def is_of_same_task(self, other: PrintedLines) -> bool:
-        """Return whether lines of another call are logged under the same task, in one epoch."""
+        """Return whether printed lines of another call belong to the same task and epoch."""
         return self.task == other.task
 
     def end(self) -> None:
-        """Emit what was printed without a line feed at its end."""
+        """Emit the printed line that no line feed has ended."""
         if not self._left:
             return
         left, self._left = self._left, {}
@@ -175,7 +175,7 @@ class StandardStreams:
         self._looking: tuple[threading.Event, threading.Thread] | None = None
 
     def use_files(self, files: Sequence[OutputFile]) -> None:
-        """Use files for printed output that a watching process reads, too, after a crash."""
+        """Use files for printed output, so that a watching process can read it after a crash."""
         self._files = files
 
     def install(self) -> None:
@@ -195,7 +195,7 @@ class StandardStreams:
                         setattr(sys, name, CollectingStream(stream, name, shown))
 
     def remove(self) -> None:
-        """Put the standard streams back after the last use, unless others have replaced them."""
+        """Put the standard streams back after the last use, unless they were replaced meanwhile."""
         with self._lock:
             self._users -= 1
             if self._users == 0:
@@ -205,13 +205,13 @@ class StandardStreams:
                         setattr(sys, name, stream)
 
     def stop_collecting(self) -> None:
-        """Stop collecting printed lines in a forked process; they still reach the terminal."""
+        """Stop collecting printed lines in a forked process, whose output reaches the terminal."""
         self.is_collecting = False
         # Its parent reads them, and shows what the descriptors get.
         self._captures = []
 
     def original(self, number: int) -> int:
-        """Return the descriptor that leads to where a standard descriptor led before."""
+        """Return the descriptor of where a standard stream led before output was captured."""
         found = (one.kept[number] for one in self._captures if number in one.kept)
         return next(found, number)
 
@@ -247,7 +247,7 @@ class StandardStreams:
             self._label(running[0])
 
     def settle(self) -> None:
-        """Give what arrived on the descriptors to the call that ended last, if it has not been."""
+        """Add printed output that has arrived late to the lines of the call that ended last."""
         if self._ended is None:
             return
         self.pass_on(is_all=True)
@@ -256,7 +256,7 @@ class StandardStreams:
             ended.end()
 
     def pass_on(self, *, is_all: bool = False, adds: bool = True) -> None:
-        """Pass on printed output that has arrived: to the terminal, and to lines of a call.
+        """Pass on printed output that has arrived to the terminal, and to the lines of a call.
 
         Args:
             is_all: Wait for another thread that is just adding to lines. Not within a lock that
@@ -314,7 +314,7 @@ class StandardStreams:
                 capture.close()
 
     def _past_capture(self, stream: Any) -> Any:
-        """Return a stream that writes to where a standard stream wrote before the capture."""
+        """Return a stream that bypasses the capture of printed output, to its original target."""
         try:
             number = stream.fileno()
         except (OSError, ValueError, AttributeError):
@@ -363,7 +363,7 @@ class _Capture:
             os.dup2(file.writing, number)
 
     def pass_on(self, *, is_shown: bool) -> str:
-        """Read the printed output that has arrived; return its text, and show it if wanted."""
+        """Read the printed output that has arrived since the last call; show it if wanted."""
         text = ""
         while data := self.file.read():
             if is_shown:
@@ -372,7 +372,7 @@ class _Capture:
         return text
 
     def close(self) -> None:
-        """Stop capturing printed output: let descriptors lead to where they led before."""
+        """Stop capturing printed output, and restore the descriptors."""
         self.flush()
         for number, kept in self.kept.items():
             os.dup2(kept, number)
@@ -419,7 +419,7 @@ def take_left_output(files: Iterable[OutputFile]) -> list[LeftOutput]:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write printed output to a terminal or pipe; what that does not take is lost."""
+    """Write printed output to a terminal or pipe; drop what that does not take."""
     view = memoryview(data)
     with contextlib.suppress(OSError):
         while view:
@@ -449,12 +449,12 @@ class CollectingStream:
         return getattr(self._target, name)
 
     def fileno(self) -> int:
-        """Return the standard descriptor; what a program prints there is collected, too."""
+        """Return the standard descriptor; printed output that programs send to it is collected."""
         return int(self._stream.fileno())
 
     @property
     def _target(self) -> Any:
-        """What printed text goes to: in a forked process, a descriptor that its parent reads."""
+        """Where printed text goes; in a forked process, the descriptor that its parent reads."""
         return self._shown if STREAMS.is_collecting else self._stream
 
     @property
@@ -463,7 +463,7 @@ class CollectingStream:
         return CollectingBuffer(self._target.buffer, self)
 
     def write(self, text: str) -> int:
-        """Write text to the wrapped stream, and add it to the lines of the call that runs here."""
+        """Write text to the wrapped stream, and add it to the printed lines of its call."""
         lines = _printing.get() if STREAMS.is_collecting else None
         if STREAMS.is_collecting:
             # What C code wrote before comes before it. A display that writes holds locks which
@@ -476,7 +476,7 @@ class CollectingStream:
         return len(text)
 
     def writelines(self, lines: Any) -> None:
-        """Write texts one after the other."""
+        """Write texts, one after the other, to the stream that collects printed lines."""
         for line in lines:
             self.write(line)
 
@@ -500,7 +500,7 @@ class CollectingBuffer:
         return getattr(self._buffer, name)
 
     def write(self, data: Any) -> int:
-        """Write bytes to the wrapped stream, and collect them as text."""
+        """Write bytes to the wrapped stream, and collect them as text of printed lines."""
         if self._stream.collect_bytes(data) and not STREAMS.is_shown:
             return len(data)
         return int(self._buffer.write(data))
@@ -552,14 +552,14 @@ class OutputFile:
         return b"".join(parts)
 
     def rewind(self) -> None:
-        """Read from the beginning if a program has emptied the file: ``> /dev/stderr`` does."""
+        """Read the output file from its beginning if a program emptied it (``> /dev/stderr``)."""
         size_bytes = os.fstat(self.reading).st_size
         if size_bytes < os.lseek(self.reading, 0, os.SEEK_CUR):
             os.lseek(self.reading, 0, os.SEEK_SET)
             self._freed_bytes = 0
 
     def decode(self, data: bytes) -> str:
-        """Decode what was read from the output file; an incomplete character waits."""
+        """Decode what was read from the output file; keep an incomplete character for later."""
         return self._decoder.decode(data)
 
     def write_label(self, text: str) -> None:
@@ -568,11 +568,11 @@ class OutputFile:
         self._page[: len(data)] = data
 
     def read_label(self) -> str:
-        """Return the label of the printing task that the output file holds last; or ""."""
+        """Return the label of the printing task that is last in the output file, or ""."""
         return self._page[:].partition(b"\0")[0].decode(errors="replace")
 
     def close(self) -> None:
-        """Close the file in this process."""
+        """Close the output file in this process."""
         self._page.close()
         for number in self.inheritable:
             os.close(number)
@@ -586,7 +586,7 @@ class OutputFile:
 
 
 def open_output_files() -> tuple[OutputFile, ...]:
-    """Open files for the standard descriptors: one for both where they lead to the same place.
+    """Open output files for stdout and stderr; a single one where both lead to the same place.
 
     None where the system has no such files, limits the size of files (``ulimit -f``), which would
     hold for these, or allows so few open files (``ulimit -n``) that the run needs each itself.

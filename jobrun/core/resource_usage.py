@@ -51,7 +51,7 @@ class TimeUse:
 
     @property
     def total_s(self) -> float:
-        """The wall time, in seconds."""
+        """The wall time in this record of resource usage, in seconds."""
         return self.computing + self.saves + self.data + self.nodes + self.startup + self.upload
 
     def add(self, other: TimeUse) -> TimeUse:
@@ -59,7 +59,7 @@ class TimeUse:
         return TimeUse(*(getattr(self, row) + getattr(other, row) for row in TIME_ROWS))
 
     def rows(self) -> list[tuple[str, float]]:
-        """List the rows of a ``TimeUse``: seconds of usage that are not zero, longest first."""
+        """List the wall time in a record of resource usage by activity, the longest first."""
         found = [(label, getattr(self, row)) for row, label in TIME_ROWS.items()]
         return sorted((one for one in found if one[1] > 0), key=lambda one: -one[1])
 
@@ -93,7 +93,7 @@ class ProcessUse:
 
 
 def measure_process(node: str = "") -> ProcessUse:
-    """Measure what this process has used. Takes some 50 microseconds, on any platform."""
+    """Measure the resource usage of this process, which takes some 50 microseconds."""
     resident, peak = _memory_bytes()
     read, written = _disk_bytes()
     gpu, gpu_peak, percent = _gpu_use()
@@ -124,11 +124,11 @@ class CostBudget:
 
     @property
     def is_due(self) -> bool:
-        """Whether measuring the use of resources once more stays within its share of the time."""
+        """Whether the budget permits another measurement of resource usage now."""
         return self._clock() >= self._due_at
 
     def spend(self, began: float) -> None:
-        """Record what measuring the use of resources since ``began`` cost, by ``cost_clock``."""
+        """Record in the budget what a measurement of resource usage since ``began`` has cost."""
         self._due_at = self._clock() + (self.cost_clock() - began) / self._share
 
 
@@ -168,7 +168,7 @@ class MemoryWatch:
 
 
 def process_start(pid: int) -> float:
-    """Measure by ``/proc`` when a process started, in seconds of ``time.monotonic``; else now."""
+    """Return when a process started, by ``time.monotonic``, to measure its usage; else now."""
     now = time.monotonic()
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - cheap
@@ -180,7 +180,7 @@ def process_start(pid: int) -> float:
 
 
 def _memory_bytes() -> tuple[int, int]:
-    """Return the resident memory of this process, and the most that it was."""
+    """Measure the memory usage of this process: resident now, and at most."""
     text = _read("/proc/self/status")
     if not text:
         usage = _rusage()
@@ -220,7 +220,7 @@ def _cpu_s() -> float:
 
 
 def _rusage() -> tuple[float, int]:
-    """Return processor seconds of this process and its ended children, and its peak memory."""
+    """Measure processor seconds of this process and its ended children, and peak memory."""
     try:
         import resource  # noqa: PLC0415 - not on all platforms
     except ImportError:
@@ -231,7 +231,7 @@ def _rusage() -> tuple[float, int]:
 
 
 def _gpu_use() -> tuple[int, int, float | None]:
-    """Return GPU memory, the most of it, and use in percent; only by what the job has imported."""
+    """Measure GPU memory, its peak, and GPU usage in percent, by libraries that are imported."""
     torch, nvml = sys.modules.get("torch"), sys.modules.get("pynvml")
     found: tuple[int, int, float | None] = (0, 0, None)
     # Libraries that are half imported, drivers that are gone: that must not end a run.
@@ -270,5 +270,5 @@ def _nvml_use(nvml: Any) -> tuple[int, int, float | None]:
 
 
 def peak_memory_bytes(max_rss: int) -> int:
-    """Convert the peak memory use in ``ru_maxrss`` to bytes: it counts KiB, on macOS bytes."""
+    """Convert the peak memory usage in ``ru_maxrss`` to bytes: from KiB, on macOS from bytes."""
     return max_rss if sys.platform == "darwin" else max_rss << 10

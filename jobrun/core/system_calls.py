@@ -39,7 +39,7 @@ class ReceivedSignal(NamedTuple):
 
 
 def wait_for_signal(numbers: Set[int], limit_s: float) -> ReceivedSignal | None:
-    """Wait for one of several blocked signals (``sigtimedwait``); return None if none came.
+    """Wait by the system call ``sigtimedwait`` for a blocked signal; return None if none came.
 
     Where there is no ``sigtimedwait``, it returns None after a few milliseconds already, since
     some systems drop a blocked SIGCHLD: the caller looks for ended children itself.
@@ -69,7 +69,7 @@ def _is_in_foreground() -> bool:
 
 
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> bool:
-    """Request a signal for this process when its parent ends; return whether that still lives.
+    """Request a signal for this process when its parent ends; return whether the parent lives.
 
     Where there is no ``prctl``, a thread watches the parent; it sees the end a moment later, and
     not while a call of C code holds the GIL.
@@ -104,13 +104,13 @@ def bind_parent_death_signal() -> Callable[[int], bool]:
 
 
 def adopt_orphans() -> bool:
-    """Become the parent of descendants whose own parent ends (``PR_SET_CHILD_SUBREAPER``)."""
+    """Become the parent of descendants whose parent ends, by ``prctl(PR_SET_CHILD_SUBREAPER)``."""
     call = find_c_function("prctl")
     return call is not None and call(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
 def find_c_function(name: str) -> Callable[..., int] | None:
-    """Return a function of the C library by its name; None if it has none of that name."""
+    """Return a function of the C library, such as a system call, by its name; None without it."""
     # Costs milliseconds, which commands that call nothing should not pay.
     import ctypes  # noqa: PLC0415
 
@@ -122,7 +122,7 @@ def find_c_function(name: str) -> Callable[..., int] | None:
 
 
 def read_proc(*path: object) -> bytes:
-    """Read what the operating system shows in a file below ``/proc``; empty if it cannot be."""
+    """Ask the operating system for the bytes of a file below ``/proc``; empty if it has none."""
     try:
         # Opening through pathlib takes longer than the read.
         with open("/".join(("/proc", *map(str, path))), "rb") as file:  # noqa: PTH123
@@ -158,7 +158,7 @@ def list_processes() -> list[int]:
 
 
 def usable_cpus() -> int:
-    """Return how many processors this process may use (``sched_getaffinity``); at least 1."""
+    """Ask the operating system how many processors this process may use (``sched_getaffinity``)."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -176,7 +176,7 @@ def open_anonymous_file(name: str) -> int:
 
 
 def has_ended(pid: int, poll: Callable[[], object]) -> bool:
-    """Return whether a child has ended, without reaping it, so that its PID stays taken.
+    """Ask the operating system whether a child has ended, without reaping it (``WNOWAIT``).
 
     Args:
         pid: The child's process ID.
@@ -225,7 +225,7 @@ def allocate_file(descriptor: int, size_bytes: int) -> None:
 
 
 def free_beginning(descriptor: int, size_bytes: int) -> None:
-    """Free the blocks of the first bytes of a file (``fallocate``), which then read as zeros."""
+    """Free the blocks of a file's first bytes (system call ``fallocate``); they read as zeros."""
     call = find_c_function("fallocate")
     if call is not None:
         import ctypes  # noqa: PLC0415 - see above
@@ -234,19 +234,19 @@ def free_beginning(descriptor: int, size_bytes: int) -> None:
 
 
 def advise_sequential(descriptor: int) -> None:
-    """Announce to the kernel that a file will be read from its beginning to its end."""
+    """Announce to the kernel (``posix_fadvise``) that a file will be read from start to end."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
 
 def advise_needed(descriptor: int, begin: int, length: int) -> None:
-    """Ask the kernel to read a part of a file ahead."""
+    """Ask the kernel (``posix_fadvise``) to read a part of a file ahead."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, begin, length, os.POSIX_FADV_WILLNEED)
 
 
 def read_into(descriptor: int, buffers: Sequence[Any], offset: int) -> int:
-    """Read into several buffers from an offset of a file (``preadv``); return the bytes read."""
+    """Read from an offset of a file into several buffers by the system call ``preadv``."""
     if hasattr(os, "preadv"):
         return os.preadv(descriptor, buffers, offset)
     view = next(memoryview(one).cast("B") for one in buffers if memoryview(one).nbytes)

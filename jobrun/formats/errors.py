@@ -33,7 +33,7 @@ def missing_member(path: str, member: str, known: Iterable[str]) -> EnvironmentF
 
 
 def unnamed_member(path: str, known: Iterable[str]) -> EnvironmentFaultError:
-    """Build the error for a data file of several members, or none, when the spec names none."""
+    """Build the error for a data file of several members, or none, if the spec names none."""
     names = sorted(known)
     if not names:
         return EnvironmentFaultError.of("E281", f"{path} has no members", "see how it was made")
@@ -58,7 +58,7 @@ def unreadable(path: str, why: object) -> EnvironmentFaultError:
 
 
 def cut_short(path: str, size_bytes: int, expected_bytes: int) -> EnvironmentFaultError:
-    """Build the error for a data file that ends before its data do."""
+    """Build the error for a data file that is cut short, so that data are missing."""
     return unreadable(path, f"it is cut short: {size_bytes} bytes, expected {expected_bytes}")
 
 
@@ -74,7 +74,7 @@ def no_format(path: str) -> EnvironmentFaultError:
 
 
 def holds_objects(path: str, member: str = "") -> EnvironmentFaultError:
-    """Build the error for a data file with pickled objects: loading them could run any code."""
+    """Build the error for a data file with pickled objects, whose loading could run any code."""
     what = f"{path}::{member}" if member else path
     return EnvironmentFaultError.of(
         "E284",
@@ -101,7 +101,7 @@ def uneven(path: str, one: tuple[str, int], other: tuple[str, int]) -> Environme
 
 
 def lengths(path: str, name: str, why: str, mend: str) -> EnvironmentFaultError:
-    """Build the error for lengths in a data file that do not fit the values of a ragged field."""
+    """Build the data file error E514: lengths that do not fit the values of a ragged field."""
     return EnvironmentFaultError.of("E514", f"'{name}' of {path} {why}", mend)
 
 

@@ -53,7 +53,7 @@ def require_file(path: str) -> None:
 
 
 def members(path: str) -> tuple[str, ...]:
-    """Return the names of a data file's members from its header; () for a single array.
+    """Return the names of a data file's members from its header; none for a single array.
 
     Raises:
         EnvironmentFaultError: The file is missing, damaged, or of an unknown format.
@@ -241,7 +241,7 @@ def csv_columns(path: str) -> tuple[str, ...] | None:
 
 
 def first_fields(path: str) -> list[str]:
-    """Return the fields of a csv file's first line that is not empty: maybe its header line.
+    """Return the fields of the first line in a csv file that is not empty, maybe a header line.
 
     Raises:
         EnvironmentFaultError: The file is empty, or not text.
@@ -261,7 +261,7 @@ def first_fields(path: str) -> list[str]:
 
 
 def choose_columns(path: str, member: str, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the positions in a csv header line of the columns that a member's name lists.
+    """Choose columns by a csv file's header line; return the positions of those that are named.
 
     Raises:
         EnvironmentFaultError: There is no such column.
@@ -362,7 +362,7 @@ def _has_objects(descr: Any) -> bool:
 
 
 def name_splits(member: str, *, alone: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the ways to split a name into a member and nested fields, the longest member first.
+    """Yield the ways to split a name into a member of a data file and nested fields in it.
 
     Args:
         member: The name.
@@ -376,7 +376,7 @@ def name_splits(member: str, *, alone: bool) -> Iterator[tuple[str, tuple[str, .
 
 
 def field_form(form: Form, fields: tuple[str, ...]) -> Form | None:
-    """Return dtype and axes of a nested field of records; None when there is no such field."""
+    """Return dtype and axes of a nested field in a header's record dtype; None without one."""
     descr, shape = _descr(form[0]), form[1]
     for name in fields:
         found = next((one for one in _fields(descr) if one[0] == name), None)
@@ -388,14 +388,14 @@ def field_form(form: Form, fields: tuple[str, ...]) -> Form | None:
 
 
 def field_names(member: str, form: Form) -> tuple[str, ...]:
-    """Return the names of all innermost fields of a member that holds records."""
+    """Return the names of all innermost fields in the header of a member that holds records."""
     return tuple(f"{member}/{name}" if member else name for name in _leaves(_descr(form[0])))
 
 
 def locate_field(
     member: str, form_of: Callable[[str], Form | None], *, alone: bool
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Return the member and the nested fields that a name means; None when it means none.
+    """Find by a data file's header the member and nested fields that a name means, or None.
 
     Args:
         member: The name.
@@ -410,7 +410,7 @@ def locate_field(
 
 
 def item_bytes(form: str) -> int | None:
-    """Compute the bytes of a record with nested fields from its dtype's text; None if open."""
+    """Compute the bytes of a record from its dtype's text in a header; None if it is unknown."""
     return _item_bytes(_descr(form))
 
 
@@ -435,7 +435,7 @@ def _leaves(descr: Any) -> Iterator[str]:
 
 
 def _fields(descr: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
-    """Yield name, dtype and further axes of the nested fields right inside a record's ``descr``."""
+    """Yield name, dtype and further axes of each nested field of the ``descr`` in a header."""
     if isinstance(descr, str):
         return
     for one in descr:

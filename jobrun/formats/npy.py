@@ -39,7 +39,7 @@ def read_npy(path: str) -> Array:
 
 
 def read_npz(path: str, member: str) -> Array:
-    """Read one array of an npz file.
+    """Read one npy array of an npz file.
 
     Raises:
         EnvironmentFaultError: It is not there, damaged, cut short, or holds Python objects.

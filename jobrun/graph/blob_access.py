@@ -67,7 +67,7 @@ class AccessFinder:
         self._atomic = frozenset(atomic)
 
     def of_expr(self, *exprs: Expr) -> Access:
-        """Find the blobs to which expressions have access: which they read, or change in place."""
+        """Find the access of expressions to blobs: which they read, or change in place."""
         access = Access()
         for expr in exprs:
             self._scan(expr, access)
@@ -102,7 +102,7 @@ class AccessFinder:
         return access
 
     def of_step(self, step: Step) -> Access:
-        """Return a step's access to blobs: those it reads, binds, changes; not of inner steps."""
+        """Return a step's own access to blobs: those it reads, binds or changes."""
         if isinstance(step, Net):
             return _join(self.of_op(op) for op in step.ops)
         access = self.of_expr(*expressions(step))

@@ -93,17 +93,17 @@ class CheckpointPolicy:
 
     @property
     def is_automatic(self) -> bool:
-        """Whether the checkpoint policy is ``every: auto``: saves by the time that they cost."""
+        """Whether the checkpoint policy is ``every: auto``, which saves by the cost of saves."""
         return not (self.every_epochs or self.every_s or self.every_records)
 
 
 def needs_plugin(rules: Rules) -> str:
-    """Return the first codec named in compression rules that needs ``hdf5plugin``, or ""."""
+    """Return the first codec in a checkpoint policy's compression rules that needs a plug-in."""
     return next((codec for _, codec in rules if codec not in {NONE, "deflate"}), "")
 
 
 def codec_for(name: str, rules: Rules) -> str:
-    """Choose a blob's codec by its name and the compression rules; "" for uncompressed."""
+    """Choose a blob's codec by the checkpoint policy's compression rules; "" for uncompressed."""
     for pattern, codec in rules:
         if fnmatchcase(name, pattern):
             return "" if codec == NONE else codec

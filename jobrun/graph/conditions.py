@@ -95,5 +95,5 @@ class Exactness:
 
     @property
     def exact(self) -> bool:
-        """Whether this ``Exactness`` has no reason why a resumed run may differ in its bits."""
+        """Whether this ``Exactness``, defined beside conditions, has no reason for inexact bits."""
         return not self.reasons

@@ -104,7 +104,7 @@ def _build_round(tasks: list[Task]) -> Step:
 
 
 def _wrap_body(task: Task) -> Loop:
-    """Wrap each former task of a group in a loop of one iteration, which its stops leave."""
+    """Wrap each former task of a group in a loop of one pass, which its stops leave."""
     return Loop(Const(1), task.steps, task.path)
 
 
@@ -161,7 +161,7 @@ def _refuse(task: Task, why: str, mend: str) -> None:
 
 
 def remap_nodes(group: TaskGroup, remap: Remap) -> TaskGroup:
-    """Apply a mapping of nodes to a group: its tasks move; those on one node remain separate.
+    """Move the tasks of a group to other nodes by a mapping; those of one node stay separate.
 
     Equal set-up and reports that are moved to one node run once there; remote nets follow their
     node.
@@ -252,7 +252,7 @@ def _move_nets(group: TaskGroup, move: Callable[[str], str]) -> tuple[RemoteNet,
 
 
 def _move(part: _Scoped, node: str) -> _Scoped:
-    """Map a task, set-up or report to another node; its scopes become unknown."""
+    """Move a task, set-up or report to another node, and make its scopes unknown."""
     return part if part.node == node else replace(part, node=node, scopes=())
 
 

@@ -23,12 +23,12 @@ from jobrun.graph.types import (
 
 
 def used_nodes(group: TaskGroup) -> tuple[str, ...]:
-    """List the nodes that tasks of a group in the graph use, in the order of first use."""
+    """Query a group for the nodes that its tasks use, in the order of first use."""
     return tuple(dict.fromkeys(task.node for task in group.tasks))
 
 
 def tasks_by_name(group: TaskGroup) -> tuple[tuple[Task, tuple[str, ...]], ...]:
-    """List each declared task of a group by its name once, with all its nodes."""
+    """Query a group for its declared tasks, each name once, with all its nodes."""
     found: dict[str, tuple[Task, list[str]]] = {}
     for task in group.tasks:
         found.setdefault(task.name, (task, []))[1].append(task.node)
@@ -44,7 +44,7 @@ def setup_by_name(group: TaskGroup) -> tuple[tuple[SetupNets, tuple[str, ...]], 
 
 
 def reports_by_path(group: TaskGroup) -> tuple[tuple[Report, tuple[str, ...]], ...]:
-    """List each report (periodic steps) of a group by its path once, with all its nodes."""
+    """Query a group for its reports (periodic steps), each path once, with all its nodes."""
     found: dict[str, tuple[Report, list[str]]] = {}
     for beside in group.reports:
         found.setdefault(beside.report.path, (beside.report, []))[1].append(beside.node)
@@ -52,7 +52,7 @@ def reports_by_path(group: TaskGroup) -> tuple[tuple[Report, tuple[str, ...]], .
 
 
 def remote_by_path(group: TaskGroup) -> tuple[tuple[RemoteNet, tuple[str, ...]], ...]:
-    """List each remote net of a group by its path once, with all its nodes."""
+    """Query a group for its remote nets, each path once, with all its nodes."""
     found: dict[str, tuple[RemoteNet, list[str]]] = {}
     for net in group.remote:
         found.setdefault(net.path, (net, []))[1].append(net.node)
@@ -81,7 +81,7 @@ def kept_names(job: Job) -> dict[str, tuple[str, ...]]:
 
 
 def rebuild_group(init: TaskGroup) -> TaskGroup:
-    """Query the graph's init group for what runs at every start: ``rebuild`` tasks and needs.
+    """Query the graph for what part of init runs at every start: ``rebuild`` tasks and needs.
 
     Set-up and reports stay where a task stays.
     """
@@ -119,7 +119,7 @@ def outputs_read_later(job: Job) -> frozenset[OutputRef]:
 
 
 def group_outputs(group: TaskGroup) -> frozenset[OutputRef]:
-    """List the outputs of all tasks of a group in the graph."""
+    """Query a group for the outputs of all its tasks."""
     return frozenset(
         OutputRef(task.name, task.node, output.name)
         for task in group.tasks
@@ -152,5 +152,5 @@ def makers(tasks: Iterable[Task]) -> dict[str, tuple[str, Origin]]:
 
 
 def has_callables(job: Job) -> bool:
-    """Return whether any step in the graph of a job calls Python code of the user."""
+    """Query a job's graph whether any step calls Python code of the user."""
     return any(isinstance(step, CallPython) for step in iter_steps(job))

@@ -49,7 +49,7 @@ class Field:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The columns or datasets of its reader's source from which this field is read."""
+        """The columns or datasets from which a reader's field is read: member, and its lengths."""
         return (self.member,) if self.lengths is None else (self.member, self.lengths)
 
 
@@ -176,7 +176,7 @@ def record_path(task: str) -> str:
 
 
 def readers_in(reader: Reader) -> tuple[Reader, ...]:
-    """Return a reader and, at any depth, the readers that it zips: all that have a position."""
+    """Return a reader and all readers that it zips, at any depth, which have positions."""
     found = [reader]
     if isinstance(reader.source, ZipSource):
         for one in reader.source.readers:

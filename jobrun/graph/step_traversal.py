@@ -49,7 +49,7 @@ def blocks(step: Step) -> tuple[tuple[Step, ...], ...]:
 
 
 def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
-    """Walk through steps: yield each, and then the steps inside it."""
+    """Traverse steps: yield each step, and then the steps inside it."""
     for step in steps:
         yield step
         for block in blocks(step):
@@ -64,7 +64,7 @@ def ops(steps: tuple[Step, ...]) -> Iterator[Op]:
 
 
 def op_expressions(op: Op) -> tuple[Expr, ...]:
-    """List, to traverse a step, the expressions of one operator: target indices, then value."""
+    """List the expressions inside an operator of a step: indices of its targets, then its value."""
     match op:
         case Assign(targets=targets, value=value):
             items = tuple(target.index for target in targets if isinstance(target, ItemTarget))

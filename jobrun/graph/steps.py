@@ -165,7 +165,7 @@ class RunProgram(Effect):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The blob that keeps the ``state_dir`` of this ``run`` step, if it has one."""
+        """The blob in the graph that keeps the ``state_dir`` of a ``run`` step, if it has one."""
         return (f"state_dirs/{self.state_dir}",) if self.state_dir else ()
 
     def expressions(self) -> tuple[Expr, ...]:
@@ -462,7 +462,7 @@ class PulledBlob:
     reduce: Reduction = "first"
 
     def line(self) -> str:
-        """Describe a ``PulledBlob`` of a ``pull`` step: names, nodes, how values are combined."""
+        """Return what the ``PulledBlob`` of a ``pull`` step is: ``w <- sum of w on a … c``."""
         first, last = self.nodes[0], self.nodes[-1]
         nodes = first if len(self.nodes) == 1 else f"{first} … {last}"
         return f"{self.blob} <- {self.reduce} of {self.name} on {nodes}"

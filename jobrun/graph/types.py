@@ -73,7 +73,7 @@ class Cluster:
         return iter(self.nodes)
 
     def node(self, name: str) -> Node:
-        """Return the ``Node`` of a given name in a ``Cluster``.
+        """Return the ``Node`` of a given name in a ``Cluster``, types of the graph.
 
         Raises:
             KeyError: If the cluster has none.
@@ -188,7 +188,7 @@ class Task:
 
     @property
     def full_name(self) -> str:
-        """The full name of a ``Task`` of the graph, ``node/name``."""
+        """The full name of a ``Task``, a type of the graph: ``node/name``."""
         return f"{self.node}/{self.name}"
 
 
@@ -298,5 +298,5 @@ class Job:
 
     @property
     def groups(self) -> tuple[TaskGroup, ...]:
-        """The groups of this ``Job`` as one tuple: init, epoch, download and exit."""
+        """The groups of a ``Job``, a type of the graph, in a tuple: init, epoch, download, exit."""
         return (self.init, self.epoch, self.download, self.exit)

@@ -67,7 +67,7 @@ UNKNOWN = Known()
 
 
 def scalar(value: object) -> Known:
-    """Return what is known before a run of a Python scalar: dtype, shape () and value."""
+    """Build the abstract value of a Python scalar: dtype, shape () and value."""
     match value:
         case bool():
             return Known("bool", (), value, weak=True)
@@ -88,7 +88,7 @@ def scalar(value: object) -> Known:
 
 
 def as_array(known: Known) -> Known:
-    """Convert what is known of a value to what is known of it as an array."""
+    """Convert an abstract value to the abstract value of the array that it would become."""
     if known.items is None:
         return UNKNOWN if known.sequence else known
     items = [as_array(item) for item in known.items]
@@ -104,7 +104,7 @@ def as_array(known: Known) -> Known:
 
 
 def items_in(shape: Shape) -> int | None:
-    """Return the number of items in a shape that is known, or None if a length is unknown."""
+    """Return the number of items in an abstract shape, or None if a length is unknown."""
     if 0 in shape:
         return 0
     return None if None in shape else math.prod(one for one in shape if one is not None)
@@ -124,14 +124,14 @@ def promote(left: Known, right: Known) -> str | None:
 
 
 def _either(known: Known) -> tuple[Known, ...]:
-    """List the two abstract values that a value may be: a Python scalar (weak), or not."""
+    """List the abstract values that a value may have: a Python scalar (weak), or not."""
     if known.weak is not None:
         return (known,)
     return (replace(known, weak=True), replace(known, weak=False))
 
 
 def broadcast(left: Shape | None, right: Shape | None) -> Shape | None:
-    """Combine the shapes of two abstract values by broadcasting; None if it is not sure."""
+    """Combine the shapes of two abstract values by broadcasting; None if unsure."""
     if left is None or right is None:
         return None
     rank = max(len(left), len(right))
@@ -157,7 +157,7 @@ def elementwise(left: Known, right: Known) -> Known:
 
 
 def join(left: Known, right: Known) -> Known:
-    """Join what is known of a value that may be either of two, after a branch."""
+    """Join two abstract values to one that fits either of them, after a branch."""
     if left == right:
         return left
     if left.sequence or right.sequence or left.items is not None or right.items is not None:
@@ -173,7 +173,7 @@ def join(left: Known, right: Known) -> Known:
 
 
 def without_value(known: Known) -> Known:
-    """Return an abstract value without the constant known of it; dtype and shape stay."""
+    """Return an abstract value with its dtype and shape, but without a constant value."""
     if known.items is not None:
         return replace(known, items=tuple(map(without_value, known.items)))
     return known if known.value is None else replace(known, value=None)
@@ -215,7 +215,7 @@ class Arguments:
     rest: tuple[Known, ...] = ()
 
     def has(self, name: str) -> bool:
-        """Return whether a call passes the argument of a name, and not None for it."""
+        """Return whether a call's abstract arguments have one of this name that is not None."""
         return name in self.given and self.given[name].dtype != NONE
 
     def get(self, name: str) -> Known:
@@ -223,15 +223,15 @@ class Arguments:
         return self.given.get(name, UNKNOWN)
 
     def array(self, name: str) -> Known:
-        """Return what is known of one of a call's ``Arguments`` as an array, also of a list."""
+        """Return the abstract value of a call's argument as an array, also of a list."""
         return as_array(self.get(name))
 
     def shape(self, name: str) -> Shape:
-        """Return the shape of an argument of the call."""
+        """Return the abstract shape of a call's argument, which must be known."""
         return sure(self.array(name).shape)
 
     def dtype(self, name: str) -> str:
-        """Return the dtype of an argument, which must be numeric."""
+        """Return the abstract dtype of a call's argument, which must be numeric."""
         dtype = sure(self.array(name).dtype)
         if not kind_of(dtype):
             raise UnclearError
@@ -251,7 +251,7 @@ class Arguments:
         return value
 
     def word(self, name: str, default: str) -> str:
-        """Return the value of a str argument, or the default if it was not passed."""
+        """Return the constant value of a call's str argument; the default if it was not passed."""
         if not self.has(name):
             return default
         known = self.given[name]
@@ -260,7 +260,7 @@ class Arguments:
         return known.value
 
     def asked_dtype(self, name: str = "dtype") -> str | None:
-        """Return the dtype that a call's argument ``dtype`` names; None if it was not passed."""
+        """Return the dtype in a call's abstract ``dtype`` argument; None if it was not passed."""
         if not self.has(name):
             return None
         known = self.given[name]
@@ -269,7 +269,7 @@ class Arguments:
         return known.value
 
     def lengths(self, name: str) -> Shape:
-        """Return an argument that is a shape as a tuple; of a single length a tuple of one."""
+        """Return a call's abstract shape argument as a tuple; of one length, a tuple of one."""
         known = self.get(name)
         if known.items is not None:
             return tuple(integer(item) for item in known.items)
@@ -278,7 +278,7 @@ class Arguments:
         return (integer(known),)
 
     def axes(self, name: str, rank: int) -> tuple[int, ...] | None:
-        """Return an axis argument as axes counted from 0, in their order, or None."""
+        """Return the axes in a call's abstract axis argument, counted from 0, or None."""
         if not self.has(name):
             return None
         return tuple(axis_of(sure(one), rank) for one in self.lengths(name))
@@ -291,20 +291,20 @@ Rule = Callable[[Arguments], Result]
 
 
 def sure(value: _T | None) -> _T:
-    """Require that a fact about a call's arguments is known; else raise ``UnclearError``."""
+    """Require that an abstract value is known; else raise ``UnclearError``."""
     if value is None:
         raise UnclearError
     return value
 
 
 def integer(known: Known) -> int | None:
-    """Return the value of an argument that is a known int, or None."""
+    """Return the value of an abstract int that is known, or None."""
     value = known.value
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """Convert an axis argument, which may be negative, to an axis counted from 0.
+    """Convert an abstract call's axis argument, which may be negative, to an axis from 0.
 
     Raises:
         MisfitError: There is no such axis.
@@ -320,7 +320,7 @@ def axis_of(axis: int, rank: int) -> int:
 
 
 def joint_shape(left: Shape, right: Shape) -> Shape:
-    """Broadcast the shapes of two of a call's arguments together, or refuse the arguments.
+    """Broadcast the shapes of two abstract arguments together, or refuse them.
 
     Raises:
         MisfitError: They cannot be.
@@ -334,20 +334,20 @@ def joint_shape(left: Shape, right: Shape) -> Shape:
 
 
 def shape_text(shape: Shape) -> str:
-    """Render the shape of a call's argument for a message, with ``?`` for unknown lengths."""
+    """Render the shape of an abstract value for a message, with ``?`` for unknown lengths."""
     lengths = ["?" if length is None else str(length) for length in shape]
     return f"({lengths[0]},)" if len(lengths) == 1 else f"({', '.join(lengths)})"
 
 
 def clash(left: int | None, right: int | None) -> bool:
-    """Return whether the lengths of two arguments of a call are both known and differ."""
+    """Return whether the lengths of two abstract arguments are known and differ."""
     return left is not None and right is not None and left != right
 
 
 def typed(
     dtype: Callable[[Arguments], str | None], shape: Callable[[Arguments], Shape | None]
 ) -> Rule:
-    """Make a type rule of two functions of a call's ``Arguments``: for dtype and for shape."""
+    """Combine two functions of a call's abstract arguments, for dtype and shape, to a type rule."""
 
     def rule(arguments: Arguments) -> Known:
         return Known(_attempt(dtype, arguments), _attempt(shape, arguments))

@@ -108,7 +108,7 @@ class OpDef:
 
     @property
     def parameters(self) -> Signature:
-        """The parsed signature of the defined operator."""
+        """The parameters of the defined operator, parsed from its signature."""
         return parse_signature(self.signature)
 
     @property
@@ -175,7 +175,7 @@ def ruled(definitions: Iterable[_Definition], rules: Mapping[str, Rule]) -> tupl
 
 
 def by_name(*families: Iterable[OpDef]) -> dict[str, OpDef]:
-    """Index operator definitions (``OpDef``) of families by name; refuse a name used twice.
+    """Index operator definitions (``OpDef``) by name; refuse a name that is used twice.
 
     Raises:
         ValueError: Two have one name.
@@ -205,12 +205,12 @@ class WrongKind:
 
 
 def kind(function: str, parameter: str) -> str:
-    """Return the kind of value that a parameter in a signature takes; ``array`` by default."""
+    """Return the kind of a parameter in the definition of an operator; ``array`` by default."""
     return EXCEPTIONS.get((function, parameter)) or KINDS.get(parameter, "array")
 
 
 def wrong_kind(function: str, parameter: str, known: Known) -> WrongKind | None:
-    """Explain why an argument is not of the kind that its parameter's signature takes, or None.
+    """Explain why an argument is not of the kind that its operator's definition gives, or None.
 
     None counts as an argument that was not passed; whether that is allowed is not checked here.
     """
@@ -267,15 +267,15 @@ class Signature:
 
     @property
     def keywords(self) -> tuple[str, ...]:
-        """The parameters of an operator's signature that may be given by name."""
+        """The parameters in an operator's definition that may be given by name."""
         return self.positional[self.unnamed :] + self.named
 
     def too_many(self, count: int) -> bool:
-        """Return whether so many positional arguments exceed this operator signature."""
+        """Return whether an operator's definition permits fewer positional arguments than given."""
         return not self.variadic and count > len(self.positional)
 
     def missing(self, count: int, keywords: Iterable[str]) -> tuple[str, ...]:
-        """Return which parameters required by this operator signature a call leaves out."""
+        """Return which required parameters of an operator's definition a call leaves out."""
         given = {*self.positional[:count], *keywords}
         return tuple(
             name
@@ -284,13 +284,13 @@ class Signature:
         )
 
     def parameter(self, position: int) -> str:
-        """Return this operator signature's parameter at a position by name, or ""."""
+        """Return the parameter at a position in an operator's definition by name, or ""."""
         return self.positional[position] if position < len(self.positional) else ""
 
 
 @cache
 def parse_signature(text: str) -> Signature:
-    """Parse the signature of an operator, such as ``(a, axis=None, *, keepdims=False)``.
+    """Parse the signature in an operator's definition: ``(a, axis=None, *, keepdims=False)``.
 
     Raises:
         SyntaxError: The text is none.
@@ -299,7 +299,7 @@ def parse_signature(text: str) -> Signature:
 
 
 def parse_arguments(text: str) -> ast.arguments:
-    """Parse the text of a signature into Python's syntax tree of its parameters."""
+    """Parse the signature in a definition into Python's syntax tree of its parameters."""
     function = ast.parse(f"lambda {text.strip()[1:-1]}: 0", mode="eval").body
     if isinstance(function, ast.Lambda):
         return function.args

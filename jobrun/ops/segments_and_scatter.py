@@ -41,7 +41,7 @@ class _Runs(NamedTuple):
 
 
 def segment_sum(values: Any, segments: Any, num_segments: int) -> tuple[_Array, _Array]:
-    """Sum and count the rows of each segment.
+    """Sum the rows of each segment, and count them.
 
     Args:
         values: Shape ``(rows, …)``.
@@ -70,7 +70,7 @@ def segment_sum(values: Any, segments: Any, num_segments: int) -> tuple[_Array, 
 
 
 def segment_mean(values: Any, segments: Any, num_segments: int) -> _Array:
-    """Average the rows of each segment: floats, nan for a segment without rows.
+    """Average the rows of each segment as floats; nan for a segment without rows.
 
     Arguments and errors are those of ``segment_sum``.
     """
@@ -128,7 +128,7 @@ def _runs(rows: _Array, chosen: _Array, num_segments: int) -> _Runs:
 
 
 def _checked(values: Any, segments: Any, num_segments: int) -> tuple[_Array, _Array]:
-    """Check rows and their segment numbers; return both, ready for a reduction by segment."""
+    """Check rows and their segment numbers, and return them ready to be reduced by segment."""
     rows, chosen = np.asarray(values), np.asarray(segments)
     if chosen.dtype.kind not in "iu" and chosen.size:
         raise TypeError(f"segments must be integers, not {chosen.dtype}")
@@ -142,7 +142,7 @@ def _checked(values: Any, segments: Any, num_segments: int) -> tuple[_Array, _Ar
 
 
 def counter(value: SupportsIndex = 0) -> Counter:
-    """Implement the counter function ``counter``, which makes a counter with a start value.
+    """Implement the function ``counter``: make a counter with a start value.
 
     Raises:
         TypeError: ``value`` is no integer.
@@ -180,7 +180,7 @@ def count_reset(counter: Counter) -> int:
 
 
 def count_value(counter: Counter) -> int:
-    """Implement ``count_value``: return a counter's value; another task may change it any time."""
+    """Implement ``count_value``: return a counter's value, which other tasks may change."""
     return _counter(counter).value
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def open_store(run: Run, job: Job, folder: Path) -> CheckpointStore:
-    """Open the store of a run's checkpoints: where its spec says, or inside the run.
+    """Open the store of a run's checkpoints, at the spec's place or inside the run.
 
     Args:
         run: The run.
@@ -91,7 +91,7 @@ def open_upload(
 
 
 def find_objects(run: Run, to: str) -> ObjectUrl:
-    """Find where a run's checkpoints go in an object store: the URL ``to/JOB/RUN``."""
+    """Return where a checkpoint store keeps a run's objects: the URL ``to/JOB/RUN``."""
     return parse_object_url(to) / run.record.job / run.path.name
 
 

@@ -37,7 +37,7 @@ def describe_parent(parent: Mapping[str, Any]) -> str:
 
 
 def require_parent(run: Run) -> Manifest | None:
-    """Require that the parent's epoch exists, while a forked run has saved nothing of its own.
+    """Require that the parent's epoch exists, as long as the fork has saved none of its own.
 
     Returns:
         The manifest of that epoch; None for a run that is no fork.
@@ -54,7 +54,7 @@ def require_parent(run: Run) -> Manifest | None:
 
 
 def fork_start(run: Run, job: Job) -> ResumePoint | None:
-    """Return the first state of a fork that takes over its parent's whole state; else None.
+    """Return the first state of a fork that takes over all of its parent's state; else None.
 
     Raises:
         CheckpointError: The parent's epoch is not there any more, or damaged.
@@ -96,7 +96,7 @@ def seed_group(run: Run, job: Job) -> TaskGroup | None:
 def match_blobs(
     job: Job, there: Mapping[str, tuple[str, ...]], patterns: tuple[str, ...]
 ) -> dict[str, tuple[str, ...]]:
-    """Return by node the blobs of the parent's checkpoint with which a fork starts, by pattern.
+    """Return by node the parent's blobs, chosen by pattern, with which a fork starts.
 
     Args:
         job: The job that is to have them.
@@ -129,7 +129,7 @@ def match_blobs(
 
 
 def require_resizable(job: Job, store: CheckpointStore, epoch: int) -> frozenset[str]:
-    """Return the nodes whose first state a fork redistributes; refuse what cannot be.
+    """Return the nodes whose first state a fork redistributes; refuse state that it cannot.
 
     Raises:
         DriftError: E387, E388, some of what the job declares cannot be.
@@ -143,7 +143,7 @@ def require_resizable(job: Job, store: CheckpointStore, epoch: int) -> frozenset
 def require_full_state(
     job: Job, there: Mapping[str, tuple[str, ...]], parent: str, without: Collection[str] = ()
 ) -> None:
-    """Require the fork's whole first state in its parent's checkpoint, except on some nodes.
+    """Require that the parent's checkpoint has all first state of a fork, except on some nodes.
 
     Raises:
         UsageError: E382, it has not.

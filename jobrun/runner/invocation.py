@@ -125,7 +125,7 @@ def run_new(
     listener: Listener,
     warnings: tuple[Fault, ...] = (),
 ) -> RunResult:
-    """Run the first ``Invocation`` of a new run, whose lock is held and ``run.json`` written.
+    """Run the first ``Invocation`` of a new run, after its lock and ``run.json`` were made.
 
     Raises:
         JobrunError: It did not end in good order; ``run.json`` says so too.
@@ -153,7 +153,7 @@ def continue_run(
     options: RunOptions,
     listener: Listener,
 ) -> RunResult:
-    """Run a further invocation of an existing run: recover, refuse drift, run the loop.
+    """Run a further invocation of an existing run: recover it, refuse drift, run the loop.
 
     ::
 
@@ -219,7 +219,7 @@ def continue_run(
 
 
 def _list_commands(run: Run, options: RunOptions, present: Authored) -> tuple[str, str]:
-    """List the commands, resume and fork, that an invocation's drift error offers."""
+    """List the commands that an invocation's error of drift suggests: resume and fork."""
     words, handle = hide_secrets(options.given, present), run.handle(options.run_dir)
     spec = words[1:] if words[:1] == ("--spec",) else words
     return (
@@ -234,7 +234,7 @@ def _run(
     resumed: ResumePoint | None,
     entry: SafePoint | None = None,
 ) -> RunResult:
-    """Run the loop of an invocation and record how it ended and what it used, whatever happens."""
+    """Run the loop of an invocation; record how it ended and what it used, also after an error."""
     account, before = TimeAccount(work.options.started), read_last_usage(work.run.path)
     recorder = UsageRecorder(work.listen, account, before, work.job)
     with contextlib.closing(recorder):
@@ -294,7 +294,7 @@ _STUCK_STARTS = 3
 
 
 def _announce(work: Invocation, path: str) -> None:
-    """Announce, as an ``Invocation`` starts, its notification targets; warn of futile starts."""
+    """Announce an ``Invocation``: its notification targets, and starts without progress."""
     record = work.run.record
     stuck = ""
     if record.starts >= _STUCK_STARTS:
@@ -328,7 +328,7 @@ def _build_stop_requests(work: Invocation, session: Session) -> StopRequests:
 
 
 def _deadline_s(work: Invocation) -> float | None:
-    """Return how many seconds an ``Invocation`` has left to save all; None for no limit."""
+    """Return how many seconds an ``Invocation`` has until all must be saved; None for no limit."""
     deadline = work.job.deadline
     if deadline is None:
         return None
@@ -377,7 +377,7 @@ def _build_failover(
     requests: StopRequests,
     midway: MidEpochSaver | None,
 ) -> NodeFailover | None:
-    """Build from an ``Invocation`` what replaces lost nodes; None if a lost node ends the run."""
+    """Build the failover of lost nodes for an ``Invocation``; None if a lost node ends the run."""
     if not work.options.max_failures:
         return None
     accept = (*work.run.record.accepted, *work.options.accept)
@@ -420,7 +420,7 @@ def _build_mid_epoch_saver(
     requests: StopRequests,
     entry: SafePoint | None,
 ) -> MidEpochSaver | None:
-    """Build from an ``Invocation`` the mid-epoch saver of its loop; None if it saves none."""
+    """Build the mid-epoch saver of an ``Invocation``; None if it saves only whole epochs."""
     own = next(iter(handlers), None)
     if not (isinstance(own, RunMetadata) and (work.job.checkpoint.every_records or entry)):
         return None
@@ -435,7 +435,7 @@ def _result(work: Invocation, code: int, saved: int, faults: tuple[Fault, ...]) 
 
 
 def _record_end(work: Invocation, status: Status, result: RunResult, started: float) -> None:
-    """Record the invocation's end in ``run.json``; an error there must not hide the run's.
+    """Record the invocation's end in ``run.json``; raise an error only if the run had none.
 
     Raises:
         RunLostError: E355, the run is not there any more; nothing is written in its place.
@@ -471,7 +471,7 @@ def _seed_group(work: Invocation) -> TaskGroup | None:
 def _build_resume_point(
     work: Invocation, plan: RecoveryPlan, entry: EntryPlan, *, ended: bool
 ) -> tuple[ResumePoint | None, SafePoint | None]:
-    """Return from where an ``Invocation`` resumes: its epoch (None: init), the point in it."""
+    """Return where an ``Invocation`` resumes: the epoch, None for init, and a point in it."""
     path, job = work.run.path, work.job
     if plan.epoch == FROM_INIT:
         trim_metrics(path, plan.epoch)
@@ -493,7 +493,7 @@ def _build_resume_point(
 
 
 def _count_starts(before: RunRecord, plan: RecoveryPlan) -> int:
-    """Count the invocations, up to the one that starts now, that began after the same epoch."""
+    """Count the invocations so far, the present one included, that began after the same epoch."""
     # A run that ended in good order has done what it was asked for.
     died = before.status in ("running", "failed")
     return before.starts + 1 if died and before.started_after == plan.epoch else 1
@@ -547,7 +547,7 @@ MOST_TASKS = 500
 
 
 def task_facts(job: Job) -> tuple[TaskFacts, ...]:
-    """Return facts about a job's tasks for an invocation's first event; none if too many."""
+    """Return facts about a job's tasks for an invocation's first event; none of too many tasks."""
     found = tuple(
         TaskFacts(group.name, task.name, task.node, task.needs)
         for group in job.groups
@@ -560,7 +560,7 @@ def task_facts(job: Job) -> tuple[TaskFacts, ...]:
 def fan_out_events(
     run: Run, job: Job, listener: Listener, generation: int, options: RunOptions
 ) -> Iterator[Listener]:
-    """Open the logs and listeners of an ``Invocation``; yield one listener that feeds all."""
+    """Open the logs and listeners of an ``Invocation``; yield one listener for all of them."""
     names = tuple(dict.fromkeys((*job.listeners, *options.listeners)))
     with contextlib.ExitStack() as stack:
         logs = stack.enter_context(contextlib.closing(RunLogs(run.path, job, generation)))
@@ -599,7 +599,7 @@ def _forward(
 
 
 def report_warnings(warnings: tuple[Fault, ...], listen: Listener) -> None:
-    """Emit each warning with which an invocation starts as a note."""
+    """Emit a note for each warning at the start of an invocation."""
     for fault in warnings:
         listen(Noted(f"{fault.message} ({fault.mend})", "warning"))
 

@@ -27,7 +27,7 @@ _NAMED = lazy_pattern(r"'([^'/\s]+)[/']")
 
 
 def locate_faults(error: JobrunError, job: Job) -> JobrunError:
-    """Add to each fault that names a blob the place in the spec of the step in init that makes it.
+    """Add to each fault that names a blob the place in the spec where init makes the blob.
 
     Returns:
         The error itself where nothing is to be added. Else one of the same class, with its notes.
@@ -58,7 +58,7 @@ def _locate(fault: Fault, made: dict[str, tuple[str, Origin]]) -> Fault:
 
 
 def iter_bindings(job: Job, node: str, name: str) -> Iterator[tuple[str, Origin]]:
-    """Locate what binds a blob: yield path and origin of steps in init, for faults about it."""
+    """Yield path and origin of each step in init that binds a blob, for faults about the blob."""
     for task in job.init.tasks:
         for step in walk(task.steps) if task.node == node else ():
             for bound, path, origin in _bound(step):

@@ -28,7 +28,7 @@ def load_blobs_from_checkpoints(
     names: Iterable[str],
     listen: Listener = ignore,
 ) -> Mapping[str, tuple[str, ...]]:
-    """Load parts of saved epochs, blobs by name, into a session: all, or none.
+    """Load named blobs of saved epochs into a session as a partial load: all, or none.
 
     Every file in question is read and verified on its node before any blob changes. What a
     node's global workspace holds besides stays as it is.

@@ -63,7 +63,7 @@ class Progress:
 
 
 def to_json(progress: Progress) -> dict[str, Any]:
-    """Convert the progress of a run to the manifest's ``runner`` mapping.
+    """Convert the progress of a run to JSON, as the ``runner`` mapping of a manifest.
 
     Raises:
         TaskFailedError: An output cannot be stored; see ``encode_json``.
@@ -89,7 +89,7 @@ def to_json(progress: Progress) -> dict[str, Any]:
 
 
 def from_json(form: Mapping[str, Any]) -> Progress:
-    """Rebuild the progress of a run from what ``to_json`` returned.
+    """Rebuild the progress of a run (epoch, metrics, patience) from the JSON in a manifest.
 
     Raises:
         CheckpointError: The form is of another make.

@@ -73,7 +73,7 @@ class ResumePreview:
 
     @property
     def explained(self) -> dict[str, tuple[Fault, ...]]:
-        """Return by field of the spec why the previewed resume refuses another number of nodes."""
+        """Return why the previewed resume refuses another number of nodes, by the spec's field."""
         return {count_field(name): faults for name, faults in self.resized.faults.items()}
 
     @property

@@ -68,7 +68,7 @@ class RunMetadata:
         self.entry = EntryPlan()
 
     def last_epoch(self, wanted: int | None) -> Chosen:
-        """Choose, as metadata handler, the epoch to continue from, by the journal.
+        """Choose, as the run's own metadata handler, the epoch to continue from, by the journal.
 
         The epoch is held, so that a live run does not delete it: see ``release``.
         """
@@ -95,7 +95,7 @@ class RunMetadata:
         return epoch is None or (epoch in self._store.epochs() and self._inspect(epoch) is None)
 
     def written(self, epoch: int, generation: int) -> None:
-        """Acknowledge, as metadata handler, an epoch in the journal; users may rely on it."""
+        """Acknowledge a durable epoch in the journal, as the run's own metadata handler."""
         if self._journal is not None:
             self._journal.acknowledge(epoch, generation)
 
@@ -133,7 +133,7 @@ class RunMetadata:
             apply_entry(self.entry, self.root, self._journal, self._run, listen)
 
     def _planned(self, wanted: int | None) -> RecoveryPlan:
-        """Let ``RunMetadata`` plan which epoch it answers; again if one was deleted meanwhile."""
+        """Let ``RunMetadata`` plan which epoch it answers; repeat that if the epoch was deleted."""
         for _ in retry_attempts():
             self._said = self._acknowledged(wanted)
             with contextlib.suppress(_EpochGoneError):
@@ -162,7 +162,7 @@ class RunMetadata:
         return damage
 
     def _acknowledged(self, wanted: int | None) -> JournalContents:
-        """Let ``RunMetadata`` read what it acknowledged; if an epoch is wanted, ignore damage."""
+        """Let ``RunMetadata`` read the acknowledged epochs; ignore damage if an epoch is wanted."""
         try:
             return read_journal(self._run, self._run_id)
         except CheckpointError:
@@ -180,25 +180,25 @@ class CheckedHandler:
         self.name = type(handler).__name__
 
     def last_epoch(self, wanted: int | None) -> Chosen | None:
-        """See ``MetadataHandler.last_epoch``."""
+        """Ask the foreign metadata handler for the epoch to continue from, and check its answer."""
         said = self._ask("last_epoch", lambda: self._handler.last_epoch(wanted))
         if said is None or (isinstance(said, Chosen) and type(said.epoch) is int):
             return said
         raise self._odd("last_epoch", f"it answered {said!r:.80}")
 
     def accessible(self, epoch: int | None) -> bool:
-        """See ``MetadataHandler.accessible``."""
+        """Ask the foreign metadata handler whether it can read an epoch; require a bool."""
         said = self._ask("accessible", lambda: self._handler.accessible(epoch))
         if isinstance(said, bool):
             return said
         raise self._odd("accessible", f"it answered {said!r:.80}")
 
     def written(self, epoch: int, generation: int) -> None:
-        """See ``MetadataHandler.written``."""
+        """Notify the foreign metadata handler that an epoch is durable; report its errors."""
         self._ask("written", lambda: self._handler.written(epoch, generation))
 
     def report(self, times: CheckpointTimes) -> None:
-        """See ``MetadataHandler.report``."""
+        """Notify the foreign metadata handler how long a save, load or upload took."""
         self._ask("report", lambda: self._handler.report(times))
 
     def _ask(self, what: str, call: Callable[[], _T]) -> _T:
@@ -218,7 +218,7 @@ class CheckedHandler:
 
 
 def choose_epoch(own: RunMetadata, other: CheckedHandler | None, wanted: int | None) -> Chosen:
-    """Ask both metadata handlers, the run's own and a foreign one, which epoch to continue from.
+    """Ask the run's own metadata handler and a foreign one from which epoch to continue.
 
     Another handler's word counts before the user's, and both before the run's own; the run's
     own decides whether that epoch can be used.
@@ -241,7 +241,7 @@ def choose_epoch(own: RunMetadata, other: CheckedHandler | None, wanted: int | N
 
 
 def require_new_run(handler: MetadataHandler) -> None:
-    """Ask a foreign metadata handler at the start of a new run; refuse if it names an epoch.
+    """Require that a foreign metadata handler names no epoch at the start of a new run.
 
     Raises:
         CheckpointError: It names an epoch.

@@ -160,7 +160,7 @@ def _start(
 
 
 def _discard(run: Run, run_dir: Path) -> None:
-    """Remove a new run that failed to start; a failure of that must not hide the reason."""
+    """Remove a new run that failed to start; ignore an error, to show why the start failed."""
     with contextlib.suppress(JobrunError):
         remove_directory(run.path)
         before = newest_run(run_dir, run.record.job)
@@ -175,7 +175,7 @@ def resume_run(
     *,
     loaded: Authored | None = None,
 ) -> RunResult:
-    """Start an existing run again: from its newest good checkpoint, or from ``options.epoch``.
+    """Start an existing run again from its newest good checkpoint, or from ``options.epoch``.
 
     A finished run returns at once with the code it ended with, unless a limit that was
     changed no longer holds.
@@ -214,7 +214,7 @@ def resume_run(
 
 
 def match_hash_seed(run: Run, options: RunOptions) -> None:
-    """Restart the process, before a run is resumed in it, with the hash seed the run had at first.
+    """Start a resumed run in a new process if its recorded hash seed is not this process's.
 
     Where it cannot, the difference is drift of the numerics.
     """
@@ -230,7 +230,7 @@ def run_with_policy(
     listener: Listener = ignore,
     resume: Resume = "",
 ) -> RunResult:
-    """Start a run as a ``Resume`` policy says: a new one, or the newest one again.
+    """Start a new run, or the newest one again, as a ``Resume`` policy says.
 
     Args:
         loaded: The spec.
@@ -269,7 +269,7 @@ def run_with_policy(
 
 
 def _warn_of_moved_run(run_dir: Path, job: str, newest: Run | None, listener: Listener) -> None:
-    """Say that the newest run of a job was moved away or removed, and another takes its place."""
+    """Warn at the start of a run that the newest run of the job was moved away or removed."""
     name = find_moved_latest(run_dir, job, newest)
     if name:
         # Below another folder of the runs it is listed, and is not continued as a run of this job.
@@ -331,7 +331,7 @@ class _Invocation(Protocol):
         listener: Listener,
         warnings: tuple[Fault, ...] = (),
     ) -> RunResult:
-        """See ``invocation.run_new``."""
+        """Run a new run that is started: the protocol of ``invocation.run_new``."""
 
     def continue_run(
         self,
@@ -342,7 +342,7 @@ class _Invocation(Protocol):
         options: RunOptions,
         listener: Listener,
     ) -> RunResult:
-        """See ``invocation.continue_run``."""
+        """Run an existing run that is started again: protocol of ``invocation.continue_run``."""
 
 
 def _invocation() -> _Invocation:

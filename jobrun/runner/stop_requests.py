@@ -117,16 +117,16 @@ class StopRequests:
 
     @property
     def dropping(self) -> bool:
-        """Whether a request to stop has the running epoch abandoned."""
+        """Whether a stop request abandons the running epoch."""
         return self._dropping
 
     @property
     def insisted(self) -> bool:
-        """Whether a second signal insists on the stop that was requested: wait for nothing."""
+        """Whether a stop was requested twice, so that the run must end without waiting."""
         return self._insisted
 
     def expect(self, seconds: float | None) -> None:
-        """Note when the running epoch will be saved; a request to stop drops it if that is late."""
+        """Note when the running epoch will be saved: if that is late, a stop drops the epoch."""
         self._expected_end = None if seconds is None else time.monotonic() + seconds
         # Set before the reason is read: the thread that notes a reason reads the end afterwards.
         # Waking that thread at every epoch would cost more than a small epoch does.
@@ -222,7 +222,7 @@ class StopRequests:
         return False
 
     def _look(self) -> None:
-        """Look, in the thread that waits for stop requests, at clock and file, and act on them."""
+        """Look in the waiting thread for stop requests, by clock and file, and act on them."""
         now = time.monotonic()
         if not self._reason and now >= self._time_at:
             self._note("the time limit of this invocation was reached")
@@ -258,7 +258,7 @@ class StopRequests:
 
 
 def _handled_signals() -> Iterator[int]:
-    """Yield the signals that are handled as stop requests: unless ignored, with their relays.
+    """Yield the signals to handle as stop requests: those not ignored, and their relays.
 
     Ignored from outside (nohup, a shell's background job), a signal stays so.
     """

@@ -31,7 +31,7 @@ _SHAPES = "look at the shapes and dtypes of the blobs it reads; a log step befor
 
 
 def run_block(block: Block, frame: Frame) -> bool:
-    """Run a block; explain an error at run time as a fault of its step; return if it stopped.
+    """Run a block; explain an error at run time as a fault of its step; return if it was stopped.
 
     Raises:
         JobrunError: A step failed; every fault says where.
@@ -58,7 +58,7 @@ def gate_of(block: Block, frame: Frame) -> Snapshot | None:
 
 
 def raise_explained(error: Exception, block: Block, frame: Frame) -> NoReturn:
-    """Raise a step's error explained as a fault; a cancel or an explained error as it is.
+    """Raise a step's error, explained as a fault unless it is a cancel or explained already.
 
     Raises:
         JobrunError: The fault, which says where.
@@ -83,7 +83,7 @@ def explain_at(
     frame: Frame,
     variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> JobrunError:
-    """Explain an exception as a fault at the location of a given step, unless it has one.
+    """Explain an error as a fault at the location of a given step, unless it has one.
 
     ``variables`` maps variables of generated code to blobs.
     """
@@ -159,7 +159,7 @@ def _missing(error: Exception, variables: Mapping[str, str]) -> str | None:
 
 
 def attempt(run: GroupRun, work: Work) -> bool:
-    """Run a part of a task; keep its error, which cancels the group run, and return False then."""
+    """Run a part of a task; on an error, cancel the group run, and return False."""
     try:
         return work()
     except CancelledError:

@@ -166,7 +166,7 @@ class NodeRun:
     _reporters: list[RunningReport] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Execute what is before all tasks of a node: inits in order, then start the reports."""
+        """Execute what precedes all tasks of a node: inits in order, then the start of reports."""
 
         def work() -> bool:
             for setup in self.plan.setup:
@@ -179,7 +179,7 @@ class NodeRun:
         attempt(self.frame.run, work)
 
     def end(self) -> None:
-        """Execute what ends a node after all tasks: last reports, then exits in reverse."""
+        """Execute what follows all tasks of a node: last reports, then exits in reverse order."""
         run = self.frame.run
         went_well = not run.body.cancelled
         went_well = finish_reports(self._reporters, run, failed=not went_well) and went_well

@@ -102,7 +102,7 @@ class Session(Protocol):
         """
 
     def protect(self, tickets: Sequence[Ticket], groups: Sequence[TaskGroup]) -> None:
-        """Let the session run groups while data behind save tickets are written (protocol).
+        """Let the session run groups while the files of a save are still being written (protocol).
 
         The tickets are what running a ``checkpoint.plan.save_group`` has given out: at most
         one per node at a time. What the groups change in place is copied, in the background;
@@ -115,7 +115,7 @@ class Session(Protocol):
         """
 
     def persist(self, tickets: Sequence[Ticket], directory: str) -> tuple[NodeSave, ...]:
-        """Let the session write the data behind save tickets to a directory (protocol).
+        """Let the session write the files of a save to a directory, by its tickets (protocol).
 
         Blocks; any thread, also while a group runs. It may be tried again elsewhere. The files
         have the values that the blobs had when the tickets were given out.
@@ -129,7 +129,7 @@ class Session(Protocol):
         """
 
     def release(self, tickets: Sequence[Ticket]) -> None:
-        """Let the session release the data behind save tickets. Any thread (protocol)."""
+        """Let the session release the memory of a save, by its tickets; any thread (protocol)."""
 
     def read(self, node: str, names: tuple[str, ...]) -> dict[str, Value]:
         """Return copies of blobs of a node of the session, between groups (protocol).

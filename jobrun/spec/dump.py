@@ -66,7 +66,7 @@ _Dumper.add_representer(float, _float)
 
 
 def spec_digest(loaded: LoadedSpec) -> str:
-    """Compute the digest ``sha256:<hex>`` of a loaded spec as it is dumped, without comments.
+    """Compute the digest ``sha256:<hex>`` of a loaded spec, from its dump without comments.
 
     Equal for specs that differ only in comments, the order of keys, quoting, or in how
     a value came about (a default written out, a param given by an option).

@@ -63,7 +63,7 @@ class LoadedSpec:
 
     @property
     def merged(self) -> dict[str, Any]:
-        """The loaded spec as put together, before references are replaced: what a run records.
+        """The loaded spec's merged tree before references are replaced, which a run records.
 
         It has no ``include`` and ``x-`` keys, and is made at each call.
         """
@@ -71,14 +71,14 @@ class LoadedSpec:
 
     @property
     def shown_params(self) -> dict[str, Param]:
-        """The params of a loaded spec for display and record: secrets are hidden."""
+        """The params of a loaded spec to show and record, with secrets hidden."""
         return {
             name: HIDDEN if name in self.secrets else value for name, value in self.params.items()
         }
 
     @property
     def recordable_params(self) -> dict[str, Param]:
-        """The values of a loaded spec's params for its run's record.
+        """The values of a loaded spec's params as a run may record them, without secrets.
 
         Secrets are hidden, and what is made of an environment variable stays the text that the
         spec has for it: values of variables are never recorded.
@@ -109,7 +109,7 @@ def load_spec(
     environment: MappingType[str, str] | None = None,
     origins: Origins | None = None,
 ) -> LoadedSpec:
-    """Load a spec: read its files, merge, substitute and validate them, collect all faults.
+    """Load a spec: read, merge, substitute and validate its files; collect all faults.
 
     Args:
         path: The main file.
@@ -201,7 +201,7 @@ def _put_together(reader: SpecReader, request: _Request) -> Mapping:
 
 
 def _substituted(root: Mapping, substitution: Substitution, params: ParamValues) -> dict[str, Any]:
-    """Run the substitution stage of loading a spec: ``${…}`` in params, the seed, then the rest."""
+    """Run the substitution stage of loading a spec: params, then the seed, then the rest."""
     data: dict[str, Any] = {}
     declared = root.values.get("params")
     seed = root.values.get("seed")

@@ -179,7 +179,7 @@ class OperatorContract:
 
 
 def prepare_example(name: str, example: str) -> ExampleCall:
-    """Prepare the call by which an operator is tested: evaluate its example up to the last call.
+    """Prepare an operator's test by evaluating its example up to the last call.
 
     Args:
         name: The operator's.

@@ -142,7 +142,7 @@ def read_saved(folder: Path, file: StoredFile, state: dict[str, tuple[str, ...]]
 
 
 def failing(said: str) -> Assert:
-    """Build a failing step for the contract tests of sessions: its message must be reported."""
+    """Build a step, for the contract tests of sessions, that fails with a known message."""
     return Assert(Const(False), text(said), "", path=f"e/{said}")
 
 
@@ -187,11 +187,11 @@ class SessionHarness:
         return repr(str(self.folder / name))
 
     def wait_for(self, name: str) -> Step:
-        """Build a step for the contract tests of sessions: it waits for a file of that name."""
+        """Build a step, for the contract tests of sessions, that waits for a file of that name."""
         return call("contract_library:wait_for", path=self.flag(name))
 
     def touch(self, name: str) -> Step:
-        """Build a step for the contract tests of sessions: it creates a file of that name."""
+        """Build a step, for the contract tests of sessions, that creates a file of that name."""
         return call("contract_library:touch", path=self.flag(name))
 
 

@@ -150,7 +150,7 @@ class StoreContract:
 def write_epoch(
     store: CheckpointStore, epoch: int, nodes: tuple[str, ...] = ("n",), **manifest: Any
 ) -> Manifest:
-    """Stage, write and commit an epoch in the tested store; its state follows from its number.
+    """Stage, write and commit an epoch in the tested store, its state derived from its number.
 
     Args:
         store: Where to.

@@ -115,7 +115,7 @@ def list_epochs(run: Run) -> list[SavedEpoch]:
 
 
 def chosen_epochs(found: Checkpoints, text: str, also: Collection[int] = ()) -> tuple[int, ...]:
-    """Parse which epochs of a run to maintain: ``12``, ``latest``, or all without text.
+    """Parse a text that names epochs of a run to maintain: ``12``, ``latest``, or none for all.
 
     Args:
         found: The run's checkpoints.
@@ -219,7 +219,7 @@ def change_pins(found: Checkpoints, epochs: Collection[int], *, pin: bool) -> fr
 
 
 def plan_pruning(found: Checkpoints, last: int = 0) -> Pruning:
-    """Return which checkpoints the run's retention policy would delete now; delete none.
+    """Plan which checkpoints the run's retention policy would delete now, and delete none.
 
     The newest epochs are verified until as many good ones are found as must stay: an older
     one goes only if newer ones can take its place.

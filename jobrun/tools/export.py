@@ -107,13 +107,13 @@ def export(
 
 
 def require_free_path(path: Path, mend: str = "name another one") -> None:
-    """Refuse to export to a path that something has already."""
+    """Refuse to export to a path at which a file exists already."""
     if path.is_symlink() or path.exists():
         raise UsageError.of("E434", f"{path} already exists", mend)
 
 
 def write_new_file(path: Path, write: Callable[[IO[bytes]], None], *, force: bool) -> None:
-    """Write an exported file, durably, whole or not at all.
+    """Write an exported file atomically and durably.
 
     Args:
         path: The file.
@@ -251,7 +251,7 @@ def _ordered(items: Sequence[_Item]) -> list[_Item]:
 
 
 def _write_safetensors(file: IO[bytes], items: Sequence[_Item], about: dict[str, str]) -> None:
-    """Write a safetensors file: header length (8 bytes, little-endian), header (JSON), data."""
+    """Export blobs as a safetensors file: length of the header (8 bytes), JSON header, data."""
     header: dict[str, Any] = {_RESERVED: about}
     end = 0
     for item in items:

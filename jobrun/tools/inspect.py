@@ -355,13 +355,13 @@ def saved_times(run: Path, epoch: int, generation: int) -> CheckpointTimes | Non
 
 
 def render_position(blob: BlobFacts) -> str:
-    """Render the blob of a reader's position as text, how far it is; empty for other blobs."""
+    """Render for ``inspect`` how far a reader is, from its position's blob; empty for others."""
     is_one = blob.name.startswith(POSITION_PREFIX) and blob.shape[1:] == (len(POSITION),)
     return "; ".join(map(_share_words, decode_positions(np.asarray(blob.value)))) if is_one else ""
 
 
 def render_structure(blob: BlobFacts) -> str:
-    """Render the structure of a stored blob that is a container or object, as text."""
+    """Render for ``inspect`` the structure of a stored container or object as text."""
     if not blob.name.endswith(f"/{STRUCTURE}"):
         return ""
     try:
@@ -382,7 +382,7 @@ def _share_words(one: Position) -> str:
 
 
 def dtype_name(text: str) -> str:
-    """Render the dtype of a stored blob as text: ``float64`` for ``<f8``."""
+    """Render for ``inspect`` the dtype of a stored blob as text: ``float64`` for ``<f8``."""
     try:
         return str(parse_dtype(text))
     except ValueError:
@@ -390,7 +390,7 @@ def dtype_name(text: str) -> str:
 
 
 def value_text(value: Value) -> str:
-    """Render the value of a stored blob as text, elided in the middle if it is long."""
+    """Render for ``inspect`` the value of a stored blob as text, elided in the middle if long."""
     if isinstance(value, str):
         return repr(value)
     plain = getattr(value, "value", value)

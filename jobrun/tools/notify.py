@@ -82,7 +82,7 @@ def _newest_epoch(run: Path) -> int:
 
 
 def send(target: NotifyTarget, message: Mapping[str, Any], timeout_s: float = TIMEOUT_S) -> str:
-    """Send one notification; return why it could not be sent, or an empty text.
+    """Send one notification; return the reason if it could not be sent, else an empty text.
 
     An attempt that fails for want of a connection, in time or on the server is repeated twice.
     Redirects are not followed: they would turn the POST into a GET.
@@ -103,7 +103,7 @@ def send(target: NotifyTarget, message: Mapping[str, Any], timeout_s: float = TI
 def send_all(
     targets: Sequence[NotifyTarget], message: Mapping[str, Any], timeout_s: float = TIMEOUT_S
 ) -> list[str]:
-    """Notify each target that wants such news; return a line for each failure."""
+    """Send a notification to each target that wants such news; return a line for each failure."""
     wanted = [target for target in targets if message["news"] in target.on]
     return [
         f"the notification to {target.describe()} was not sent: {why}"
@@ -113,7 +113,7 @@ def send_all(
 
 
 def decode_targets(rows: Sequence[Mapping[str, Any]]) -> tuple[NotifyTarget, ...]:
-    """Decode to whom a notification is sent, from the request on standard input."""
+    """Decode the targets of a notification from the request on standard input."""
     return tuple(NotifyTarget(tuple(one["on"]), one["post"], tuple(one["run"])) for one in rows)
 
 
@@ -134,7 +134,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Lets a redirect be the error that it is here."""
 
     def redirect_request(self, *_: Any) -> None:
-        """Follow no redirect of a notification: return None."""
+        """Refuse to follow the redirect of a notification's HTTP request, by returning None."""
 
 
 def _post(url: str, data: bytes, timeout_s: float) -> tuple[str, bool]:

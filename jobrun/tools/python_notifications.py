@@ -38,13 +38,13 @@ class PythonNews:
         self.exit_code = 0
 
     def announce(self, targets: tuple[NotifyTarget, ...], run: str, stuck: str) -> None:
-        """Take the targets of a run started from Python; notify them of ``stuck`` unless empty."""
+        """Note the targets of a run started from Python; if it lacks progress, notify them now."""
         self._targets, self._run = targets, Path(run)
         if stuck:
             self._start("no_progress", None, stuck)
 
     def listen(self, event: Event) -> None:
-        """Pass an event on; of a run started from Python, notify that a node was lost."""
+        """Pass on an event; if a run started from Python has lost a node, notify of it."""
         self._listener(event)
         if isinstance(event, NodeReplaced):
             self._start("node_lost", None, f"node '{event.node}' was lost")

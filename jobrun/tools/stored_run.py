@@ -57,12 +57,12 @@ class StoredRun:
 
     @property
     def name(self) -> str:
-        """Of the run: ``job/20261121-0942-brisk-heron``."""
+        """The name of this stored run: ``job/20261121-0942-brisk-heron``."""
         return self._run.name
 
     @property
     def job(self) -> str:
-        """The name of the job."""
+        """The name of the job of this stored run."""
         return self._run.record.job
 
     @property
@@ -72,7 +72,7 @@ class StoredRun:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The run's tags, sorted."""
+        """The tags of this stored run, sorted."""
         return read_tags(self.path)
 
     @property
@@ -89,11 +89,11 @@ class StoredRun:
         return tuple(DirectoryStore(str(checkpoint_directory(self._now()))).epochs())
 
     def status(self) -> Status:
-        """Determine the run's status: ``.status``, ``.epoch``, ``.saved``, ``.left_s`` and more."""
+        """Determine this stored run's status, such as ``.status``, ``.epoch`` and ``.left_s``."""
         return read_status(self._now())
 
     def metrics(self, *names: str) -> MetricTable:
-        """Read the metrics of this ``StoredRun`` as arrays by name; some, or all.
+        """Read the metrics of this ``StoredRun``, all or some by name, as arrays.
 
         Lines that cannot be read are left out, with a ``RuntimeWarning``.
 
@@ -344,7 +344,7 @@ class MetricTable(Mapping[str, Array]):
         }
 
     def __getitem__(self, name: str) -> Array:
-        """Return the values of one metric.
+        """Return the values of one metric of a stored run.
 
         Raises:
             KeyError: There is no metric of that name.
@@ -363,7 +363,7 @@ class MetricTable(Mapping[str, Array]):
         return len(self._columns)
 
     def to_pandas(self) -> Any:
-        """Convert the metrics to a pandas DataFrame, indexed by epoch.
+        """Convert the metrics of a stored run to a pandas DataFrame, indexed by epoch.
 
         Raises:
             EnvironmentFaultError: E432, pandas is not installed.
@@ -395,7 +395,7 @@ def build_column(values: Sequence[Number | None]) -> Array:
 
 
 def import_pandas() -> Any:
-    """Import pandas.
+    """Import pandas for the DataFrame of stored runs; refuse (E432) if it is not installed.
 
     Raises:
         EnvironmentFaultError: E432, it is not installed.

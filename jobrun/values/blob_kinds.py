@@ -86,7 +86,7 @@ def may_be_compound(kind: type) -> bool:
 
 
 def is_object(value: Value) -> bool:
-    """Return whether a blob's value is of the kind object: with state of its own, not copied."""
+    """Return whether a blob's value is of the kind object: never copied, only its state saved."""
     return kind_of(value) is None and objects.is_object(value)
 
 
@@ -187,7 +187,7 @@ def _mend(value: Any) -> str:
 
 
 def same_dtype(first: DType, second: DType) -> bool:
-    """Compare two dtypes also by scalar class, titles, alignment and metadata."""
+    """Compare two dtypes of blobs also by scalar class, titles, alignment and metadata."""
     if first is second:
         return True
     if first != second or first.type is not second.type:
@@ -205,7 +205,7 @@ def same_dtype(first: DType, second: DType) -> bool:
 
 
 def iterate_fields(dtype: DType) -> Iterator[tuple[DType, int, Any]]:
-    """Iterate over the fields of a record dtype: dtype, offset and title of each."""
+    """Iterate over the fields of a blob's record dtype: dtype, offset and title of each."""
     fields: Any = dtype.fields or {}
     for name in dtype.names or ():
         field = fields[name]
@@ -213,7 +213,7 @@ def iterate_fields(dtype: DType) -> Iterator[tuple[DType, int, Any]]:
 
 
 def value_bytes(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield an array's bytes as its dtype defines them, field by field, without padding.
+    """Yield the bytes of a blob's array field by field, without the padding in its dtype.
 
     Left out is the padding between the fields of a record dtype and behind an x86 long double (10
     bytes of number in 16 of memory): it holds whatever was there, and a copy need not keep it.
@@ -232,7 +232,7 @@ def value_bytes(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def explain_unsavable_dtype(dtype: DType) -> str:
-    """Explain which property of a dtype cannot be saved; empty if all can."""
+    """Explain which property of a blob's dtype cannot be saved; empty if all can."""
     if dtype.metadata and not _is_plain(dict(dtype.metadata)):
         return (
             f"the metadata {str(dict(dtype.metadata))[:60]}, which are not plain text and numbers"

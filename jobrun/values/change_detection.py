@@ -53,7 +53,7 @@ class Loan:
     _copied: tuple[Value, Value] | None = None
 
     def change(self) -> Path | None:
-        """Return the first place at which the borrower changed what was lent, or None."""
+        """Return the first place at which a callable changed a value lent to it, or None."""
         if self._copied is not None:
             return None if same_bits(*self._copied) else ()
         for container, path, before in self._inside:
@@ -70,7 +70,7 @@ class Loan:
 
 
 def lend(value: Value) -> Loan:
-    """Lend a container or a counter to code that may only read it; changes are detected later.
+    """Lend a container or counter to a callable that must not change it; detect changes later.
 
     Raises:
         TaskFailedError: E202, something in it is of a kind that no blob can hold.
@@ -157,7 +157,7 @@ def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Val
 
 
 def _bound(value: Value, path: Path) -> Value:
-    """Require that a value to be lent read only is of a loaded class; return it.
+    """Require a loaded class of a value to be lent, so that changes of it can be detected.
 
     Raises:
         TaskFailedError: E249, its class is not loaded.
@@ -180,7 +180,7 @@ def unbound_class_error(class_name: str, place: str) -> TaskFailedError:
 
 
 def _inside(container: Any) -> list[Any]:
-    """List what a lent container holds now, to detect changes later: names and values in turn."""
+    """List names and values in a container before a callable gets it, to detect changes later."""
     if type(container) is list:
         return list(container)
     is_dict = isinstance(container, dict)
@@ -191,7 +191,7 @@ def _inside(container: Any) -> list[Any]:
 
 
 def _difference(container: Any, before: list[Any]) -> Path | None:
-    """Return the place at which a lent container has changed, or None."""
+    """Compare a lent container with its contents before; return the place of a change, or None."""
     now = _inside(container)
     if len(now) == len(before) and all(map(is_, now, before)):
         return None
@@ -254,7 +254,7 @@ class _Reading:
 
 
 def _sample(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Take some items of an array, evenly spaced in memory if it is dense."""
+    """Take some items of an array as a sample, to detect changes of the array."""
     flat: Any = array.reshape(-1, order="A") if array.flags.forc else array.flat
     sample: np.ndarray[Any, Any] = flat[:: array.size // _SAMPLE_ITEMS + 1]
     return sample
@@ -348,7 +348,7 @@ class ChangeDetector:
             self.require_same(name, value)
 
     def note_change(self, value: Any) -> None:
-        """Note when a callable that may change an object begins or ends: detect no change then."""
+        """Note that a callable that may change an object begins or ends, to detect nothing then."""
         self._changes[id(value)] = self._changes.get(id(value), 0) + 1
         self._known.pop(id(value), None)
 

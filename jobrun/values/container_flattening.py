@@ -93,7 +93,7 @@ def is_tree(value: Value) -> bool:
 
 
 def is_record(value: Value) -> bool:
-    """Return whether a container to flatten has named fields: a named tuple or dataclass."""
+    """Return whether a container is flattened by named fields: a named tuple or dataclass."""
     return (
         named_tuples.record_form(type(value)) is not None
         or type(value) is named_tuples.UnboundRecord
@@ -499,7 +499,7 @@ def is_numpy_scalar(value: Any) -> bool:
 
 
 def is_structured_scalar(value: Any) -> bool:
-    """Return whether a numpy scalar has fields, such as ``table[0]``, and so is no plain leaf.
+    """Return whether a numpy scalar in a container has fields, as ``table[0]``, and is no leaf.
 
     Other scalars never change; the fields of this one can be set, and its memory may be that of an
     array: ``np.asarray(value)`` is a view of it.
@@ -512,7 +512,7 @@ def _is_leaf(node: Any) -> bool:
 
 
 def _packed(items: Any) -> np.ndarray[Any, Any] | None:
-    """Pack the many numbers of a container into one leaf, an array, or return None."""
+    """Pack the numbers of a container, if there are many, into one leaf, an array, or None."""
     if len(items) < 2:
         return None
     kinds = set(map(type, items))
@@ -524,7 +524,7 @@ def _packed(items: Any) -> np.ndarray[Any, Any] | None:
 
 
 def _versions(metadata: Any, path: Path) -> list[Any]:
-    """Flatten the versions of parts (``_metadata``) in a container that is a state dict."""
+    """Flatten the versions of parts (``_metadata``) that a container, a state dict, has."""
     form = [[part, dict(facts)] for part, facts in dict(metadata).items()]
     try:
         same = json.loads(json.dumps(form, allow_nan=False)) == form

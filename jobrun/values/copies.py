@@ -80,7 +80,7 @@ def detach_state(state: Value) -> Value:
 
 
 def boundary_form(value: Value, name: str = "?") -> Value:
-    """Copy a blob's value to the form of epoch boundaries, unless it has that form.
+    """Copy a blob's value to boundary form (own memory without gaps), unless it has that form.
 
     That is, of an array: memory of its own, aligned, writable, without gaps, in the axis order that
     it had, because sums and products add in the order of memory. An array that has this form is
@@ -101,7 +101,7 @@ def boundary_form(value: Value, name: str = "?") -> Value:
 
 
 def has_boundary_form(array: np.ndarray[Any, Any]) -> bool:
-    """Return whether an array needs no copy to have the form of epoch boundaries."""
+    """Return whether an array needs no copy to be in boundary form: own memory without gaps."""
     flags = array.flags
     return bool(flags.behaved and flags.owndata and is_dense(array))
 
@@ -118,7 +118,7 @@ def object_copy_error(value: Value, name: str) -> TaskFailedError:
 
 
 def _tree_of(value: Value, name: str, copy: Callable[[Value, str], Value]) -> Value:
-    """Copy a container: copy each leaf by the function ``copy``, and put the copies together.
+    """Copy a container by copying each leaf by ``copy`` and rebuilding it from the copies.
 
     Raises:
         TaskFailedError: E202, something in it is of a kind that cannot be kept; E258, arrays in it
@@ -157,7 +157,7 @@ def _copied(
 def require_adapted(
     structure: Any, leaves: Mapping[Path, Value], made: Value, *, gaps: bool = False
 ) -> None:
-    """Compare a copy made by adapters with what it was copied from; refuse a difference.
+    """Compare a value with its copy that adapters made, and refuse a difference.
 
     Raises:
         ValueError: It differs, with the place.

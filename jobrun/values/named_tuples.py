@@ -44,13 +44,13 @@ class UnboundRecord:
 
     @property
     def title(self) -> str:
-        """The words for a record (named tuple or dataclass) whose class is not loaded."""
+        """What messages call a named tuple or dataclass whose class is not loaded."""
         kind = "named tuple" if self.form == "tuple" else "dataclass"
         return f"{kind} {self.class_name.partition(':')[2]}"
 
 
 def record_form(kind: Any) -> Form | None:
-    """Return whether a class is kept as a named tuple or as a dataclass; None for neither."""
+    """Return whether a class is saved as a named tuple or as a dataclass; None for neither."""
     return _form(kind)
 
 
@@ -133,7 +133,7 @@ def find_class(name: str) -> type | None:
 
 
 def make_named_tuple(name: str, items: Mapping[str, Any]) -> Any:
-    """Make a named tuple without running its class's code, or an ``UnboundRecord``.
+    """Make a named tuple again without running its class's code, or an ``UnboundRecord``.
 
     Raises:
         ValueError: The class has other fields.
@@ -155,7 +155,7 @@ def begin_dataclass(name: str, names: Sequence[str]) -> Any:
 
 
 def fill_fields(made: Any, items: Mapping[str, Any]) -> None:
-    """Set the fields of a dataclass (a record) that is being rebuilt from a tree."""
+    """Set the fields of a dataclass that is being rebuilt, as a named tuple is, from a tree."""
     if type(made) is UnboundRecord:
         cast("dict[str, Any]", made.items).update(items)
         return
@@ -184,7 +184,7 @@ def _field_names(kind: Any) -> tuple[str, ...]:
 
 
 def _own(value: Any, name: str, missing: object) -> Any:
-    """Read a record's field from the dataclass instance itself, not its class's default."""
+    """Read a field of a dataclass from the instance itself, not its class's default."""
     inside = getattr(value, "__dict__", {})
     if name in inside:
         return inside[name]

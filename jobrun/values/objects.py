@@ -67,7 +67,7 @@ _TORCH = _Accessors(lambda one: one.get_state(), lambda one, tree: one.set_state
 
 
 def generator_state(generator: np.random.Generator) -> dict[str, Any]:
-    """Take the state of a random generator, an object in a blob, with its seed sequence."""
+    """Take the state of a random generator, an object in a blob, and its seed sequence."""
     bits = generator.bit_generator
     return {**bits.state, "seed": bits.seed_seq}
 
@@ -85,7 +85,7 @@ _NUMPY = _Accessors(generator_state, _set_generator_state)
 
 
 def random_class(name: str) -> Any:
-    """Return a class of ``numpy.random``; None before that is imported, as nothing is of it then.
+    """Return a class of ``numpy.random`` for objects' states; None if that is not yet imported.
 
     numpy imports it when it is first used, in a hundredth of a second. Another thread may be doing
     so: then the module is there, and its classes are not.
@@ -104,7 +104,7 @@ def class_name(value: Any) -> str:
 
 
 def take_state(value: Any) -> ObjectState:
-    """Take the state of an object, by its own methods; it may share memory with it.
+    """Take the state of an object by its own methods; state and object may share memory.
 
     Raises:
         Exception: What the object raises.
@@ -115,7 +115,7 @@ def take_state(value: Any) -> ObjectState:
 
 
 def put_state(value: Any, state: ObjectState) -> None:
-    """Set the state of an object in a blob, which may keep parts of it.
+    """Set the state of an object in a blob; the object may keep parts of that state.
 
     Raises:
         ValueError: It has something of a class or function that is not loaded.
@@ -153,13 +153,13 @@ def _find_accessors(value: Any) -> _Accessors | None:
 
 
 def is_module(value: Any) -> bool:
-    """Return whether a value is a module of PyTorch (``torch.nn.Module``)."""
+    """Return whether an object is a module of PyTorch (``torch.nn.Module``)."""
     kind = getattr(getattr(loaded_torch(), "nn", None), "Module", None)
     return kind is not None and isinstance(value, kind)
 
 
 def module_state(module: Any) -> Any:
-    """Take the state of a PyTorch module; tensors in it share memory with the module."""
+    """Take the state of an object that is a PyTorch module; they share the memory of tensors."""
     tree = module.state_dict()
     if not isinstance(tree, dict):
         return tree
@@ -178,7 +178,7 @@ def module_state(module: Any) -> Any:
 
 
 def set_module_state(module: Any, tree: Any) -> None:
-    """Set the state of a PyTorch module, which copies all of it.
+    """Set the state of an object that is a PyTorch module, which copies the state.
 
     Raises:
         Exception: What the module raises.
@@ -215,7 +215,7 @@ def _form(tensor: Any) -> tuple[Any, ...]:
 
 
 def is_estimator(value: Any) -> bool:
-    """Return whether a value is an estimator in the manner of scikit-learn: params and ``fit``."""
+    """Return whether a value is an estimator, an object with params and ``fit`` as in sklearn."""
     kind = type(value)
     methods = ("get_params", "set_params", "fit")
     return all(callable(getattr(kind, name, None)) for name in methods) and hasattr(
@@ -224,7 +224,7 @@ def is_estimator(value: Any) -> bool:
 
 
 def estimator_state(value: Any) -> dict[str, Any]:
-    """Take the state of an estimator: plain attributes, generators, and the estimators inside.
+    """Take the state of an object that is an estimator: attributes, generators, estimators.
 
     Raises:
         UnsavableError: One of them cannot be kept; its path begins with the attribute.
@@ -244,7 +244,7 @@ def estimator_state(value: Any) -> dict[str, Any]:
 
 
 def set_estimator_state(value: Any, state: dict[str, Any]) -> None:
-    """Set the state of an estimator: these attributes, and no others.
+    """Set the attributes of an estimator to those of a saved state, and remove all others.
 
     Generators and estimators that it has already get their states in place: others may have them.
     """
@@ -268,7 +268,7 @@ _MODULE = _Accessors(module_state, set_module_state)
 
 
 def _replace(root: Any, old: Any, new: Any, seen: set[int]) -> None:
-    """Replace a generator wherever it is inside an estimator: attributes and containers."""
+    """Replace a random generator inside an object in a blob: in its attributes and containers."""
     if id(root) in seen:
         return
     seen.add(id(root))

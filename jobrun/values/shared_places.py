@@ -60,7 +60,7 @@ def find_overlapping(
     *,
     identical: bool = True,
 ) -> list[Pair]:
-    """Find arrays that share memory: for each, the pair with one before it.
+    """Find arrays that share memory, as pairs of an array and an earlier one.
 
     One sweep over the beginnings of all arrays, and a closer look where they reach into each other.
 
@@ -94,7 +94,7 @@ def find_overlapping(
 
 
 def _held_memory(place: Path, value: Any) -> Iterator[_Memory]:
-    """Iterate over the memory of a value whose adapter copies it."""
+    """Iterate over the memory of a value of an adapter, to compare its addresses."""
     adapter = find_adapter(type(value))
     if adapter is None or adapter.memory is None:
         return
@@ -111,7 +111,7 @@ def _is_view(value: Any) -> bool:
 
 
 def find_shared_parts(roots: Mapping[str, Any]) -> tuple[list[Pair], list[tuple[Path, Any]]]:
-    """Find generators and objects that are reached at several places in values.
+    """Find generators and objects that are shared: reached at several places in values.
 
     Args:
         roots: Objects by name. Followed are the attributes of objects, and what is in containers.
@@ -144,7 +144,7 @@ def find_shared_parts(roots: Mapping[str, Any]) -> tuple[list[Pair], list[tuple[
 
 
 def render_place(place: Path) -> str:
-    """Render the place in a blob's value at which something is shared: ``'k'.random_state``."""
+    """Render the place of a shared part in a blob's value, such as ``'k'.random_state``."""
     name, *steps = place
     return ".".join((f"'{name}'", *steps))
 
@@ -227,7 +227,7 @@ def _place_of(one: _Memory) -> Path:
 
 
 def _group_pairs(group: list[_Memory]) -> list[Pair]:
-    """Find the pairs of arrays that share memory: columns of one matrix share none."""
+    """Find the pairs of arrays that share memory; columns of one matrix do not."""
     if len(group) > _MANY and all(one.owner is None for one in group):
         return _marked_pairs([(one.place, one.array) for one in group])
     pairs: list[Pair] = []
@@ -321,7 +321,7 @@ def _is_immutable(thing: Any) -> bool:
 
 
 def _memory(place: Path, thing: Any) -> Iterable[_Memory]:
-    """Iterate over the memory of an array, host tensor or adapted value, to compare addresses."""
+    """Iterate over the memory of an array, tensor or adapted value, to find what shares it."""
     if isinstance(thing, np.ndarray) or trees.is_structured_scalar(thing):
         array = np.asarray(thing)
         return (_Memory(place, array, None, not array.flags.writeable),) if thing.size else ()
@@ -373,7 +373,7 @@ def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def _held(root: Any) -> Iterator[tuple[Path, Any]]:
-    """Iterate over arrays and containers in an object's attributes, which could be shared."""
+    """Iterate over arrays and containers in an object, with their places, to find shared ones."""
     seen: set[int] = set()
     kept: list[Any] = []
     level: list[tuple[Path, Any]] = [((), root)]

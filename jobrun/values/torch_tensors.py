@@ -39,12 +39,12 @@ _PLAIN = frozenset(
 
 
 def loaded_torch() -> Any:
-    """Return torch if it was imported already; otherwise None: there are no tensors."""
+    """Return torch if it was imported already, else None, as there are no tensors then."""
     return sys.modules.get("torch")
 
 
 def require_torch() -> Any:
-    """Import torch for a tensor that needs it, or raise the error that it is missing.
+    """Import torch for a tensor, or raise the error that it is not installed.
 
     Raises:
         ValueError: It is not installed.

@@ -34,7 +34,7 @@ def quote_name(name: str) -> str:
 
 
 def part_name(blob: str, path: Iterable[str]) -> str:
-    """Return the internal name of a part of a blob, from which its dataset's name is quoted."""
+    """Return the internal name of a blob's part, which is quoted as its dataset's name."""
     return _STEP.join((blob, *path))
 
 
@@ -51,7 +51,7 @@ def dataset_path(name: str) -> str:
 
 
 def display_name(name: str) -> str:
-    """Return a dataset's internal name as messages show it: for a part its HDF5 path."""
+    """Return a dataset's name as messages show it; for a part of a blob, its HDF5 path."""
     return dataset_path(name) if _STEP in name else name
 
 
@@ -72,7 +72,7 @@ def blob_of_link(dataset_path: str) -> str:
 
 
 def unquote_name(text: str) -> str:
-    """Unquote the name of an HDF5 dataset to the blob's name; the link of a part stays quoted."""
+    """Unquote the name of a blob's HDF5 dataset; return the link of a part of a blob unchanged."""
     if "%" not in text or "/" in text:
         return text
     return _QUOTED.sub(lambda found: _plain(found[0]), text)
@@ -87,7 +87,7 @@ def _plain(text: str) -> str:
 
 
 def blob_names(links: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the blobs that datasets with the given links are, or are parts of."""
+    """Return the names of the blobs to which the datasets with these HDF5 links belong."""
     there = list(links)
     ends = f"/{STRUCTURE}"
     wholes = {link.partition("/")[0]: blob_of_link(link) for link in there if link.endswith(ends)}
@@ -96,5 +96,5 @@ def blob_names(links: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_part_of(link: str, name: str) -> bool:
-    """Return whether the HDF5 link of a dataset is the named blob's, or that of a part of it."""
+    """Return whether the dataset with this HDF5 link is the named blob or a part of it."""
     return link == name or link.startswith((f"{quote_name(name)}/", f"{name}/"))

@@ -25,7 +25,7 @@ digest: Callable[[Any], bytes] = xxhash.xxh3_128_digest
 
 
 def block_count(tail: int) -> int:
-    """Return how many digested blocks a file has before its tail, which begins at this byte."""
+    """Return how many digest blocks a checkpoint file has whose tail begins at this byte."""
     return -(-(tail - USER_BLOCK) // BLOCK_BYTES)
 
 
@@ -36,7 +36,7 @@ def block_span(number: int, tail: int) -> tuple[int, int]:
 
 
 def blocks_holding(begin: int, end: int) -> range:
-    """Return the numbers of the blocks that hold bytes ``begin`` to ``end`` (exclusive)."""
+    """Return the numbers of the digest blocks with the file's bytes from ``begin`` to ``end``."""
     if end <= begin:
         return range(0)
     return range((begin - USER_BLOCK) // BLOCK_BYTES, (end - USER_BLOCK - 1) // BLOCK_BYTES + 1)

@@ -90,7 +90,7 @@ class Layout:
 
     @cached_property
     def types(self) -> list[tuple[str, str, tuple[int, ...], AxisOrder]]:
-        """The different kinds, dtypes, shapes and axis orders in the layout."""
+        """The types of blobs in the file layout: every kind, dtype, shape and axis order once."""
         return list(dict.fromkeys(map(_type_of, self.entries)))
 
     @cached_property
@@ -101,13 +101,13 @@ class Layout:
 
     @cached_property
     def order(self) -> list[int]:
-        """Order the blobs of the layout as their data lie in the file: small ones first."""
+        """Order the blobs of the layout as their data lie in the file, the small ones first."""
         paged = self.sizes >= PAGED_BYTES
         return [*np.flatnonzero(~paged).tolist(), *np.flatnonzero(paged).tolist()]
 
     @cached_property
     def packed(self) -> list[int]:
-        """The compressed entries of the layout, which are behind all others."""
+        """The compressed entries of the layout, whose data are behind those of all others."""
         return [index for index, one in enumerate(self.entries) if one.packing]
 
     @cached_property
@@ -152,7 +152,7 @@ class Layout:
         return f"sha256:{digest.hexdigest()}"
 
     def places(self, start: int) -> tuple[Numbers, int]:
-        """Return the offset of each blob's data in the layout, from ``start`` on, and the end.
+        """Return where each blob's data begin in the layout of a file, and where all data end.
 
         Blobs without data, and compressed ones, are at 0.
         """

@@ -53,7 +53,7 @@ class BlobType:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of data that one blob of this type in the file's index has."""
+        """The size in bytes of a blob that has this type in the file's index."""
         return math.prod(self.shape) * self.stored.itemsize
 
 
@@ -101,13 +101,13 @@ class Tail:
 
 
 def index_span(parts: Parts) -> tuple[int, int]:
-    """Return the first byte of the index in a checkpoint file, and the first byte after it."""
+    """Return where the index of a checkpoint file begins and ends."""
     size = _padded(parts.layout_bytes) + _padded(parts.names_bytes)
     return parts.index, parts.index + size + parts.blobs * BLOBS_TYPE.itemsize
 
 
 def require_parts(header: Header) -> Parts:
-    """Return where a file's index and tail lie, to parse them; refuse places outside the file.
+    """Return where a file's index and tail are; refuse places outside of the file.
 
     Raises:
         StructureError: They do not fit into it, or overlap.

@@ -47,7 +47,7 @@ _MOST_MESSAGE_BYTES = (1 << 16) - 1
 
 
 def render_superblock(end: int, root: int, node_k: tuple[int, int]) -> bytes:
-    """Render the HDF5 superblock (version 0).
+    """Render the bytes of the HDF5 superblock (version 0).
 
     Args:
         end: Of the file, counted from its first byte.
@@ -62,7 +62,7 @@ def render_superblock(end: int, root: int, node_k: tuple[int, int]) -> bytes:
 def render_group(
     links: Sequence[tuple[bytes, int]], address: int, node_k: tuple[int, int]
 ) -> bytes:
-    """Render an old-style HDF5 group: object header, B-tree, symbol nodes and local heap.
+    """Render the bytes of an HDF5 group: object header, B-tree, symbol nodes and local heap.
 
     Args:
         links: Names, in the order of their bytes, and the addresses of their objects.
@@ -84,7 +84,7 @@ def render_group(
 
 
 def render_message(kind: int, body: bytes, flags: int = 0) -> bytes:
-    """Render one message of an HDF5 object header of version 2.
+    """Render the bytes of one message in an HDF5 object header of version 2.
 
     Raises:
         ValueError: It is longer than 65535 bytes.
@@ -95,7 +95,7 @@ def render_message(kind: int, body: bytes, flags: int = 0) -> bytes:
 
 
 def render_dataspace(shape: tuple[int, ...]) -> bytes:
-    """Render the body of an HDF5 dataspace message; shape () is a scalar."""
+    """Render the bytes of an HDF5 dataspace message for a shape, where () is a scalar."""
     head = struct.pack("<4B", 2, len(shape), 0, 1 if shape else 0)
     return head + struct.pack(f"<{len(shape)}Q", *shape)
 
@@ -140,7 +140,7 @@ def render_text_type(size: int, *, is_ascii: bool = False) -> bytes:
 
 
 def render_text_attribute(name: str, text: str) -> bytes:
-    """Render an HDF5 attribute message with a text of fixed length, in UTF-8."""
+    """Render the bytes of an HDF5 attribute message with a text of fixed length, in UTF-8."""
     key, data = name.encode() + b"\0", text.encode() or b"\0"
     datatype = render_text_type(len(data), is_ascii=data.isascii())
     space = render_dataspace(())
@@ -161,7 +161,7 @@ def render_contiguous_layout(size: int) -> tuple[bytes, int]:
 def render_chunked_layout(
     chunk: tuple[int, ...], itemsize: int, filters: bytes
 ) -> tuple[bytes, int]:
-    """Render HDF5 fill value, filters and layout of chunks, with their address's offset."""
+    """Render HDF5 messages of a chunked dataset; return where in them the address goes."""
     fill = render_message(0x05, _FILL_CHUNKED, 1)
     pipeline = render_message(0x0B, filters, 1)
     body = struct.pack("<BBBQ", 3, 2, len(chunk) + 1, UNDEFINED)
@@ -170,7 +170,7 @@ def render_chunked_layout(
 
 
 def render_filter_pipeline(filters: Sequence[tuple[int, str, tuple[int, ...]]]) -> bytes:
-    """Render the bytes of an HDF5 filter message: number, name (from 256 on), parameters."""
+    """Render an HDF5 filter pipeline message: each filter's number, name and parameters."""
     parts = [struct.pack("<BB", 2, len(filters))]
     for number, name, values in filters:
         text = name.encode() + b"\0" if number >= 256 else b""
@@ -183,7 +183,10 @@ def render_filter_pipeline(filters: Sequence[tuple[int, str, tuple[int, ...]]]) 
 def render_dataset_header(
     shape: tuple[int, ...], datatype: bytes, storage: tuple[bytes, int], attributes: bytes
 ) -> tuple[bytes, int]:
-    """Render an HDF5 dataset's object header without checksum; return its address's offset."""
+    """Render a dataset's HDF5 object header, and return where in it the data's address goes.
+
+    Without its checksum, which depends on that address.
+    """
     before = render_message(0x01, render_dataspace(shape)) + render_message(0x03, datatype, 1)
     body = before + storage[0] + render_message(0x15, _ATTRIBUTE_INFO, 4) + attributes
     # Flag 2: the length of the messages has four bytes; no times are kept.
@@ -192,7 +195,7 @@ def render_dataset_header(
 
 
 def header_size(header: bytes) -> int:
-    """Return the bytes that an HDF5 object header takes, with its checksum and padding to 8."""
+    """Return how many bytes an HDF5 object header takes, with checksum and padding."""
     return (len(header) + 4 + 7) // 8 * 8
 
 
@@ -217,7 +220,7 @@ def render_headers(header: bytes, at: int, addresses: Numbers) -> Bytes:
 def render_chunk_tree(
     shape: tuple[int, ...], chunk: tuple[int, ...], places: Sequence[tuple[int, int]], address: int
 ) -> tuple[bytes, int]:
-    """Render the HDF5 B-tree that finds a dataset's chunks, and return its root's address.
+    """Render the bytes of the HDF5 B-tree over a dataset's chunks; return its root's address.
 
     Args:
         shape: Of the dataset.
@@ -250,7 +253,7 @@ def _render_local_heap(names: Sequence[bytes], address: int) -> tuple[bytes, Num
 def _render_symbol_nodes(
     offsets: Numbers, addresses: Numbers, leaf_k: int
 ) -> tuple[list[bytes], list[int]]:
-    """Render the bytes of HDF5 symbol table nodes; return them and the heap offsets between."""
+    """Render HDF5 symbol table nodes; return them, and the heap offsets that separate them."""
     most = 2 * leaf_k
     nodes: list[bytes] = []
     keys = [0]
@@ -268,7 +271,7 @@ def _render_symbol_nodes(
 def _render_tree(
     kind: int, keys: Sequence[bytes], children: Sequence[int], address: int, form: tuple[int, int]
 ) -> tuple[bytes, int]:
-    """Render a version-1 HDF5 B-tree from its leaves upwards, and return its root's address.
+    """Render the bytes of an HDF5 B-tree (version 1) from its leaves up; return its root's address.
 
     Args:
         kind: 0 of a group, 1 of chunks.
@@ -309,7 +312,7 @@ _FEW = 8
 
 
 def lookup3(rows: np.ndarray[Any, np.dtype[np.uint8]]) -> Words:
-    """Compute the HDF5 checksum of each row: Bob Jenkins' lookup3, ``hashlittle(row, length, 0)``.
+    """Compute the HDF5 checksum of each row of bytes: Bob Jenkins' ``lookup3``.
 
     Args:
         rows: uint8, shape (n, length), length > 0.

@@ -152,7 +152,7 @@ class Template:
         ]
 
     def _make_groups(self, own: dict[str, Bytes], own_at: int) -> tuple[bytes, int, int]:
-        """Render all groups of the template; return them, the root's address, their end."""
+        """Render all groups of the template; return their bytes, the root's address, the end."""
         links: list[tuple[bytes, int]] = []
         end = own_at
         for name, header in own.items():
@@ -218,7 +218,7 @@ def _ordered(tree: _Tree) -> _Tree:
 
 
 def _saves_space(tree: _Tree) -> bool:
-    """Return whether larger symbol nodes make a layout's template smaller: with large groups."""
+    """Return whether larger B-tree nodes make a template smaller: it has few, large groups."""
     groups = [tree]
     for group in groups:
         groups += [one for one in group.values() if isinstance(one, dict)]
@@ -226,7 +226,7 @@ def _saves_space(tree: _Tree) -> bool:
 
 
 def _place_headers(layout: Layout, start: int) -> tuple[list[_HeaderBatch], list[int], int]:
-    """Place the object header of each blob in the template; return batches, and their end."""
+    """Place the object header of each blob in the template; return batches, addresses, end."""
     members: dict[tuple[bytes, int], list[int]] = {}
     seen: dict[Any, tuple[bytes, int]] = {}
     for index, entry in enumerate(layout.entries):

@@ -97,7 +97,7 @@ def encode(header: Header) -> bytes:
 
 
 def _fields(header: Header) -> dict[str, Any]:
-    """Convert a user block's header to a dict, as ``asdict`` does, in a fraction of the time."""
+    """Convert the header in a user block to a dict, as ``asdict`` does, but faster."""
     fields = {name: getattr(header, name) for name in Header.__slots__}
     return {**fields, "parts": {name: getattr(header.parts, name) for name in Parts.__slots__}}
 

@@ -48,7 +48,7 @@ class Coded:
 
 
 def encode(value: Value, name: str) -> Coded:
-    """Encode the value of a blob as an array for HDF5, which may share its memory.
+    """Encode the value of a blob as an array for HDF5, which may share the value's memory.
 
     Equal values give equal bytes: padding, in long doubles and records, becomes zero.
 
@@ -79,7 +79,7 @@ def encode(value: Value, name: str) -> Coded:
 
 
 def decode(kind: str, dtype: str, array: Array, order: AxisOrder = ()) -> Value:
-    """Decode an array that HDF5 held into the blob's value; arrays own their memory.
+    """Decode an array that HDF5 held to the blob's value, whose arrays own their memory.
 
     Args:
         kind: As stored.
@@ -110,7 +110,7 @@ def decode(kind: str, dtype: str, array: Array, order: AxisOrder = ()) -> Value:
 
 
 def with_axis_order(array: Array, order: AxisOrder) -> Array:
-    """Decode a blob's value of which HDF5 holds the C-order array: put its axes back in order."""
+    """Decode a blob's value from the C-order array that HDF5 holds: put the axes back in order."""
     if not order:
         return array
     ordered = empty_in_order(array.shape, array.dtype, order)

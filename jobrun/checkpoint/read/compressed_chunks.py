@@ -16,7 +16,7 @@ _TOGETHER = 8
 
 
 def split_chunks(file: StateFile, row: int) -> list[range]:
-    """Split the chunks of a compressed blob into ranges of a few that are read at once."""
+    """Split the compressed chunks of a blob into short ranges, each of which is read at once."""
     count = file.index.packings[row][0].count
     return [range(at, min(at + _TOGETHER, count)) for at in range(0, count, _TOGETHER)]
 
@@ -44,7 +44,7 @@ def read_chunks(file: StateFile, row: int, target: Array, chunks: range) -> None
 
 
 def chunk_origins(shape: tuple[int, ...], chunk: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield the index of the first item in each compressed chunk, in the order of the array."""
+    """Yield, for reading a compressed blob, the index in the array at which each chunk begins."""
     return itertools.product(*(range(0, n, part) for n, part in zip(shape, chunk, strict=True)))
 
 

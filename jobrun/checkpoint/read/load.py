@@ -44,7 +44,7 @@ def load(
     partial: bool = False,
     into: Mapping[str, Array] | None = None,
 ) -> dict[str, Value]:
-    """Load the named blobs of an open checkpoint file, or all; containers stay flattened.
+    """Load the named blobs of an open checkpoint file, or all; keep containers flattened.
 
     Where all are wanted, or ``names`` leaves none out, every byte of the file is verified, else
     the blocks that hold the wanted ones.
@@ -222,7 +222,7 @@ class _Loading:
         return self._values
 
     def _blocks(self) -> list[range]:
-        """Choose which runs of the file's blocks this load reads: all, if it loads all blobs."""
+        """Choose which ranges of the file's blocks a load reads: all, if it loads all blobs."""
         if self._is_whole:
             return [range(self._file.parts.blocks)]
         is_wanted = np.zeros(self._file.parts.blocks + 2, np.int8)
@@ -238,7 +238,7 @@ class _Loading:
         return found
 
     def _places(self, rows: list[int]) -> list[Array]:
-        """Return for each blob to load the array to read it into: its target, or a new one."""
+        """Return the array into which each blob is loaded: its target, or a new array."""
         targets, types = self._targets, self._file.index.types
         kinds = [types[number] for number in self._types_of(rows)]
         return [
@@ -247,7 +247,7 @@ class _Loading:
         ]
 
     def _take(self, rows: list[int], data: Bytes) -> None:
-        """Load several small blobs of one type from their bytes, which are back to back."""
+        """Load several small blobs of one type from their adjacent bytes in the checkpoint file."""
         kind = self._file.index.type_of(rows[0])
         matrix = data.view(kind.stored).reshape(len(rows), *kind.shape)
         if not (kind.is_plain and kind.shape):
@@ -279,7 +279,7 @@ class _Loading:
             self._give(row, array)
 
     def _give(self, row: int, stored: Array) -> None:
-        """Decode a blob's stored array, and keep the loaded value, in its target if it has one."""
+        """Decode a blob's stored array to its loaded value, in the blob's target if it has one."""
         index = self._file.index
         kind, target = index.type_of(row), self._targets.get(row)
         if target is stored:
@@ -302,7 +302,7 @@ class _Loading:
 
 
 def _has_buffer(dtype: np.dtype[Any]) -> bool:
-    """Return whether blobs of a dtype can be loaded directly: their arrays have a Python buffer."""
+    """Return whether blobs of a dtype can be loaded directly, as their arrays have a buffer."""
     return dtype.isnative and dtype.char in _BUFFERS
 
 
@@ -324,7 +324,7 @@ def _each(act: Callable[[Any], None], split_chunks: Sequence[Any]) -> None:
 
 
 def load_blobs(file: StateFile, names: Iterable[str], *, partial: bool = False) -> dict[str, Value]:
-    """Load the named blobs of an open file whole, unflattened; of an object its ``ObjectState``.
+    """Load the named blobs of an open checkpoint file; rebuild containers and object states.
 
     Args:
         file: An open one.

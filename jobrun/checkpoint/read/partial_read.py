@@ -31,23 +31,23 @@ class RowSpans:
         self._types = index.table["type"][self.rows]
 
     def touching(self, begin: int, end: int) -> range:
-        """Return which of these blobs, as a range of places, overlap a portion of the file."""
+        """Return the blobs of a partial read, numbered in file order, that overlap a portion."""
         low, high = np.searchsorted(self.end, begin, "right"), np.searchsorted(self.begin, end)
         return range(int(low), int(high))
 
     def are_touching(self, begin: Places, end: Places) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return for each portion of the file whether rows of the index have data in it."""
+        """Return for each byte range of a partial read whether these blobs have data in it."""
         low, high = np.searchsorted(self.end, begin, "right"), np.searchsorted(self.begin, end)
         found: np.ndarray[Any, np.dtype[np.bool_]] = low < high
         return found
 
     def inside(self, begin: int, end: int) -> range:
-        """Return the rows of the index whose data are completely in this portion of the file."""
+        """Return which of these blobs have all of their data in a portion of a partial read."""
         low, high = np.searchsorted(self.begin, begin), np.searchsorted(self.end, end, "right")
         return range(int(low), int(high))
 
     def runs(self, places: range) -> list[range]:
-        """Split index rows, for a partial read, into runs of one type with adjacent data."""
+        """Split blobs, for a partial read, into runs of one type whose data are adjacent."""
         here = slice(places.start, places.stop)
         types, begin, end = self._types[here], self.begin[here], self.end[here]
         cuts = np.flatnonzero((types[1:] != types[:-1]) | (begin[1:] != end[:-1])) + 1
@@ -84,12 +84,12 @@ class PortionReader:
         self._halves: dict[int, Bytes] = {}
 
     def count_blobs(self, blocks: range) -> int:
-        """Return how many blobs have a part in some blocks of the portion."""
+        """Count the blobs of a partial read that have data in some blocks of the portion."""
         begin, end = self._span(blocks)
         return len(self._placed.touching(begin, end)) + len(self._other.touching(begin, end))
 
     def read(self, blocks: range) -> None:
-        """Read and verify a portion of the file: some of its blocks.
+        """Read some blocks of a portion of the file, and verify them.
 
         Raises:
             CheckpointError: One is damaged.
@@ -113,7 +113,7 @@ class PortionReader:
     def _pieces(
         self, begin: int, end: int
     ) -> tuple[list[int], list[Array], list[tuple[int, Bytes]]]:
-        """Divide a portion of the file into arrays, and memory for what is between them.
+        """Divide memory for a portion of a partial read: arrays of wanted blobs, buffers between.
 
         Returns:
             Where each piece begins, all pieces, and those that hold other blobs.
@@ -137,7 +137,7 @@ class PortionReader:
         return starts, pieces, between
 
     def take_halves(self) -> None:
-        """Load the blobs that two portions of the file share, once all portions are read."""
+        """Load the blobs whose data lie in two portions of the file, once all portions are read."""
         for row, data in self._halves.items():
             self._take([row], data)
 

@@ -18,7 +18,7 @@ from jobrun.core.files.file_lock import try_lock
 
 @contextmanager
 def open_regular_file(path: str, *, at: str = "") -> Iterator[tuple[int, int]]:
-    """Open a checkpoint's file safely: only a regular one, no link; yield descriptor and length.
+    """Open a checkpoint's file safely, only if it is regular; yield its descriptor and length.
 
     Other names of the file (hard links) are allowed, since ``cp -al`` makes snapshots that way,
     unless the file belongs to another user.

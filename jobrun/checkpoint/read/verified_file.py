@@ -84,11 +84,11 @@ class StateFile:
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of this verified file's user block: its digest in the manifest."""
+        """The SHA-256 of this verified file's user block, its digest in the manifest."""
         return userblock.sha256(self._block)
 
     def require_digest(self, digest: str) -> None:
-        """Refuse as damaged an open checkpoint file whose digest is not the one in its manifest."""
+        """Refuse as damaged an open checkpoint file whose digest differs from its manifest's."""
         if digest and digest != self.digest:
             raise damaged_error(self.path, "its checksum is not the one in the manifest")
 
@@ -129,7 +129,7 @@ class StateFile:
         return data
 
     def read_block(self, number: int, pieces: Sequence[Array]) -> None:
-        """Read a block of the open file into buffers and verify it, while the cache holds it.
+        """Read a block of the open file into buffers, and verify it while the CPU caches it.
 
         Args:
             number: Which block.

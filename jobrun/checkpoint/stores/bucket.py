@@ -181,7 +181,7 @@ class Bucket:
             return {str(one["path"])[cut:]: int(one["size"]) for some in found for one in some}
 
     def folders(self) -> tuple[str, ...]:
-        """List the folders of the bucket: common first parts of the names of its objects."""
+        """List the folders of the bucket: the common first parts of its objects' names."""
         with self._store_errors("list"):
             found = self._api.list_with_delimiter(self._store, self._prefix or None)
             cut = len(self._prefix)

@@ -60,7 +60,7 @@ class DirectoryStore:
         self._spare: Path | None = None
 
     def stage(self, epoch: int) -> str:
-        """See ``CheckpointStore.stage``."""
+        """Create a staging directory for an epoch in the store's directory."""
         path = self._root / leftover_name("tmp", epoch)
         self.check()
         with disk_faults("E313", f"make {path}"):
@@ -73,7 +73,7 @@ class DirectoryStore:
         return str(path)
 
     def check(self) -> None:
-        """See ``CheckpointStore.check``."""
+        """Require that the store's directory is the one that was found there first (E390)."""
         found = _identity(self._root)
         if self._known is None:
             self._known = found
@@ -85,7 +85,7 @@ class DirectoryStore:
             )
 
     def commit(self, staged: str, manifest: Manifest) -> str:
-        """See ``CheckpointStore.commit``.
+        """Commit a staging directory by renaming it to the epoch's directory, durably.
 
         ::
 
@@ -127,11 +127,11 @@ class DirectoryStore:
             return tuple(sorted(self._listed()))
 
     def path(self, epoch: int) -> str:
-        """See ``CheckpointStore.path``."""
+        """Return the path of an epoch's directory in the store's directory."""
         return f"{self._root}/{epoch_name(epoch)}"
 
     def manifest(self, epoch: int) -> Manifest:
-        """See ``CheckpointStore.manifest``."""
+        """Read the manifest in an epoch's directory; refuse a missing epoch (E310)."""
         path = Path(self.path(epoch))
         if not _is_directory(path):
             there = ", ".join(map(str, self.epochs())) or "none"
@@ -150,7 +150,7 @@ class DirectoryStore:
         return manifest
 
     def verify(self, epoch: int) -> Damage | None:
-        """See ``CheckpointStore.verify``."""
+        """Verify the manifest and all files in an epoch's directory; return the damage, or None."""
         try:
             manifest = self.manifest(epoch)
             for file in manifest.files:
@@ -180,7 +180,7 @@ class DirectoryStore:
         reach("checkpoint.set-aside")
 
     def hold(self, epoch: int) -> EpochHold | None:
-        """See ``CheckpointStore.hold``."""
+        """Take the read lock of an epoch's directory; None if it is missing or being deleted."""
         return hold_epoch(self.path(epoch))
 
     def remove(self, epochs: tuple[int, ...], *, keep_for_reuse: bool = False) -> tuple[int, ...]:
@@ -217,7 +217,7 @@ class DirectoryStore:
         return tuple(held)
 
     def close(self) -> None:
-        """See ``CheckpointStore.close``."""
+        """Delete the directories of removed epochs that the store kept for reuse."""
         with disk_faults("E313", f"delete epochs in {self._root}"):
             if self._renamed:
                 self._sync_names()
@@ -227,7 +227,7 @@ class DirectoryStore:
             self._delete_doomed()
 
     def sweep(self) -> tuple[str, ...]:
-        """Remove leftover directories of interrupted saves. Only while no one else saves here."""
+        """Remove leftover directories of interrupted saves; only while no run is saving in it."""
         with disk_faults("E313", f"remove leftovers in {self._root}"):
             leftovers = [one for one in list_directory(self._root) if _LEFTOVER.fullmatch(one.name)]
             if any(path.name.startswith(_REMOVED) for path in leftovers):
@@ -238,7 +238,7 @@ class DirectoryStore:
         return tuple(path.name for path in leftovers)
 
     def _sync_names(self) -> None:
-        """Sync the names in this store's directory; renamed epochs may then be deleted."""
+        """Sync the names in this store's directory, after which renamed epochs may be deleted."""
         # After a failure it is not known whether they are gone: they stay until the next sweep.
         renamed, self._renamed = self._renamed, []
         sync_directory(self._root)
@@ -255,7 +255,7 @@ class DirectoryStore:
         reach("checkpoint.removed")
 
     def _offer_for_reuse(self, staged: Path) -> None:
-        """Move a removed epoch's files beside the staged ones for reuse of their blocks."""
+        """Move a removed epoch's files into the store's staging directory, to be reused there."""
         spare, self._spare = self._spare, None
         if spare is None or not spare.is_dir():
             return
@@ -295,12 +295,12 @@ def epoch_name(epoch: int) -> str:
 
 
 def _is_small(directory: Path) -> bool:
-    """Return whether an epoch directory is too small for the store to keep its files for reuse."""
+    """Return whether an epoch directory is too small for its files to be reused by the store."""
     return sum(facts.st_size for facts in _facts_of(directory).values()) < _LEAST_REUSED_BYTES
 
 
 def _facts_of(directory: str | Path) -> dict[str, os.stat_result]:
-    """Return the facts of all files in an epoch's directory by name, not following links."""
+    """Return the ``stat`` of each file in an epoch's directory by name, not following links."""
     with os.scandir(directory) as entries:
         return {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
 
@@ -313,7 +313,7 @@ def _delete_unused_files(staged: str) -> None:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return device and inode of the store's directory, links followed; None if there is none."""
+    """Return device and inode of the store's directory, following links; None without one."""
     try:
         facts = os.stat(path)  # noqa: PTH116 - for each epoch
     except OSError:
@@ -322,7 +322,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def leftover_name(kind: str, epoch: int) -> str:
-    """Return a new name in a directory store, which ``DirectoryStore.sweep`` removes."""
+    """Return an unused name in a directory store, which ``DirectoryStore.sweep`` will remove."""
     return f".{kind}-{epoch_name(epoch)}-{os.getpid()}-{secrets.token_hex(4)}"
 
 

@@ -36,7 +36,7 @@ _DIRECTORY_MODE = 0o755
 
 
 def copy_file(source: str, staged: str, expected: StoredFile) -> StoredFile:
-    """Copy one file of an epoch into the staging directory of the epoch's copy, unless it is there.
+    """Copy one file of an epoch into the copy's staging directory, unless it was copied before.
 
     Args:
         source: The file of a committed epoch.
@@ -111,7 +111,7 @@ def publish_copy(directory: str, staged: str, target: str) -> None:
 
 
 def is_copied(target: str, manifest: Manifest) -> bool:
-    """Return whether an epoch's copy is complete at ``target``; False when nothing is there.
+    """Return whether an epoch's copy at ``target`` is complete; False if there is no copy.
 
     Its manifest has to name the same files of the same run, and these have to be there in
     their lengths. Their bytes were compared before the copy got its name.

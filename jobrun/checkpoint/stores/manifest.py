@@ -57,7 +57,7 @@ def _dumps(fields: Any) -> str:
 
 
 def _environment_text(shown: str, manifest: Manifest) -> str:
-    """Return the JSON text of a manifest's environment, indented as a part of the whole."""
+    """Render the environment in a manifest as JSON text, indented as in the whole manifest."""
     if shown not in _ENVIRONMENTS:
         if len(_ENVIRONMENTS) > _MOST_ENVIRONMENTS:
             _ENVIRONMENTS.clear()
@@ -133,7 +133,7 @@ def _plausible_file(file: StoredFile) -> bool:
 
 
 def find_damage(directory: str, file: StoredFile, *, whole: bool) -> str:
-    """Return how a stored file differs from what its epoch's manifest says; empty if it does not.
+    """Return how a stored file differs from its entry in the epoch's manifest; empty if it agrees.
 
     Args:
         directory: Where it should be.

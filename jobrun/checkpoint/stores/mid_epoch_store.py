@@ -27,7 +27,7 @@ class MidEpochStore(DirectoryStore):
         self._records = records
 
     def path(self, epoch: int) -> str:
-        """See ``CheckpointStore.path``."""
+        """Return the directory of an epoch's mid-epoch checkpoint in this store."""
         return str(self._root / mid_epoch_name(epoch, self._records))
 
     def _listed(self) -> Iterator[int]:
@@ -42,7 +42,7 @@ def mid_epoch_name(epoch: int, records: int) -> str:
 
 
 def parse_mid_epoch_name(name: str) -> tuple[int, int] | None:
-    """Parse a mid-epoch checkpoint's directory name: epoch and records; None if it is none."""
+    """Parse a mid-epoch checkpoint's directory name to epoch and records; None for other names."""
     found = _MIDWAY.fullmatch(name)
     return (int(found[1]), int(found[2])) if found else None
 

@@ -85,7 +85,7 @@ def read_reference(path: str) -> Reference | None:
 
 
 def fetch_object(reference: Reference, target: Path) -> None:
-    """Download the object behind a reference as a new file, which its reader verifies.
+    """Download the object behind a reference to a new file, without verifying its bytes.
 
     Raises:
         CheckpointError: E333, it is not there, or was cut short.
@@ -155,7 +155,7 @@ atexit.register(_copies.forget)
 
 
 def local_path(path: str) -> str:
-    """Return where a file's bytes are on this machine, fetching the object that it refers to.
+    """Return a local path of a file's bytes; fetch the object if only a reference is there.
 
     Args:
         path: The file in the directory of its epoch.

@@ -115,11 +115,11 @@ class ObjectStore:
         return True
 
     def discard(self, staged: str) -> None:
-        """See ``CheckpointStore.discard``."""
+        """Discard a local staging directory of the object store."""
         self._local.discard(staged)
 
     def epochs(self) -> tuple[int, ...]:
-        """See ``CheckpointStore.epochs``."""
+        """Return the epochs in the object store that have a manifest, ascending."""
         return tuple(sorted(self._entries()[0]))
 
     def path(self, epoch: int) -> str:
@@ -163,7 +163,7 @@ class ObjectStore:
         return manifest
 
     def manifest(self, epoch: int) -> Manifest:
-        """See ``CheckpointStore.manifest``."""
+        """Return the manifest of an epoch in the object store; refuse a missing epoch (E310)."""
         found = self._found(epoch)
         if found is None:
             there = ", ".join(map(str, self.epochs())) or "none"
@@ -191,21 +191,21 @@ class ObjectStore:
             self._remove(epoch)
 
     def check(self) -> None:
-        """Check nothing: an object store is known by its URL only, so it is always the same one."""
+        """Check nothing, as an object store is known by its URL alone."""
 
     def hold(self, epoch: int) -> EpochHold | None:
-        """Hold nothing: an object store has no locks."""
+        """Hold nothing, since an object store has no locks."""
         return EpochHold() if self._found(epoch) is not None else None
 
     def remove(self, epochs: tuple[int, ...], *, keep_for_reuse: bool = False) -> tuple[int, ...]:
-        """Delete the objects of epochs, each manifest first: with it, the epoch is gone."""
+        """Delete the objects of epochs from the object store, the manifest of each epoch first."""
         del keep_for_reuse
         for epoch in sorted(epochs):
             self._remove(epoch)
         return ()
 
     def close(self) -> None:
-        """See ``CheckpointStore.close``."""
+        """Delete the epochs that this object store has downloaded to a local directory."""
         self._local.remove(self._local.epochs())
 
     def sweep(self) -> tuple[str, ...]:
@@ -254,7 +254,7 @@ class ObjectStore:
         return made
 
     def _is_same(self, manifest: Manifest) -> bool:
-        """Return whether the object store has this epoch; refuse a different one in its place."""
+        """Return whether the object store has this same epoch; refuse another one of its number."""
         found = self._found(manifest.epoch)
         if found is None:
             return False
@@ -305,7 +305,7 @@ def object_name(epoch: int, file: StoredFile) -> str:
 
 
 def upload_file(place: ObjectUrl, epoch: int, file: StoredFile, source: str) -> Reference:
-    """Store one node's checkpoint file as an object of an object store, unless there; compare it.
+    """Store a node's checkpoint file as an object, or compare it with the object of that name.
 
     Of an epoch that has all its files there nothing is seen before it has its manifest.
 

@@ -24,7 +24,7 @@ _CHANGE = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def hold_epoch(directory: str) -> EpochHold | None:
-    """Hold an epoch in a directory against deletion; None when it is missing or being deleted."""
+    """Take a read lock on an epoch in a directory; None when it is missing or being deleted."""
     path = os.path.join(directory, manifests.NAME)  # noqa: PTH118 - for each epoch that goes
     try:
         descriptor = os.open(path, _READ)
@@ -44,7 +44,7 @@ def hold_epoch(directory: str) -> EpochHold | None:
 def hold_chosen(
     choose: Callable[[], int], hold: Callable[[int], EpochHold | None], where: str
 ) -> tuple[int, EpochHold]:
-    """Choose an epoch and hold it against deletion; again if a live run deleted it meanwhile.
+    """Choose an epoch and take a read lock on it; choose again if it was deleted just then.
 
     Args:
         choose: Returns an epoch that is there now, or raises.
@@ -63,7 +63,7 @@ def hold_chosen(
 
 
 def retry_attempts() -> Iterator[int]:
-    """Yield the numbers of the attempts to hold a chosen epoch, pausing between them."""
+    """Yield the numbers of the attempts to take a read lock on an epoch, pausing between them."""
     for number in range(_TRIES):
         if number:
             time.sleep(_PAUSE_S)
@@ -71,7 +71,7 @@ def retry_attempts() -> Iterator[int]:
 
 
 def epochs_deleted_error(where: str) -> CheckpointError:
-    """Build the error for a run that deletes its epochs faster than readers can hold them."""
+    """Build the error for a run that deletes epochs before readers can take their read locks."""
     return CheckpointError.of(
         "E389",
         f"{where}: each of {_TRIES} epochs that were chosen was deleted before it could be held",
@@ -81,7 +81,7 @@ def epochs_deleted_error(where: str) -> CheckpointError:
 
 @contextlib.contextmanager
 def exclude_readers(directory: str) -> Iterator[bool]:
-    """Keep readers from holding an epoch that is deleted; yield False when one holds it."""
+    """Refuse read locks on an epoch that is deleted; yield False when a reader has one."""
     path = os.path.join(directory, manifests.NAME)  # noqa: PTH118
     try:
         descriptor = os.open(path, _CHANGE)

@@ -79,7 +79,7 @@ class BlockWriter:
         self.written_bytes = 0
 
     def put(self, data: Bytes, known: Sequence[bytes] = ()) -> None:
-        """Add bytes to the file's blocks; whole blocks at a page of memory are not copied.
+        """Add bytes to the file's blocks; whole blocks in page-aligned memory are not copied.
 
         Args:
             data: uint8, one-dimensional, contiguous.
@@ -103,20 +103,20 @@ class BlockWriter:
             at += piece
 
     def zero(self, position: int) -> None:
-        """Add zeros to the file's blocks up to an offset in the file."""
+        """Let the block writer add zeros to the file's blocks up to an offset in the file."""
         while self.position < position:
             room = self.room()[: position - self.position]
             room[...] = 0
             self.advance(room.size)
 
     def room(self) -> Bytes:
-        """Return the free rest of the block writer's slab, never empty, to be filled."""
+        """Return the unused part of the block writer's buffer, never empty, to be filled."""
         if self._slab is None:
             self._slab = self._pool.take(self._wanted)
         return self._slab[self.position - self._window : self._window_bytes]
 
     def advance(self, size: int) -> None:
-        """Add to the file's blocks the bytes that the caller has filled in ``room``."""
+        """Add to the block writer bytes that its caller has put into the buffer from ``room()``."""
         end = self.position + size
         while self._end_of_block() <= end:
             self.position = self._end_of_block()
@@ -125,7 +125,7 @@ class BlockWriter:
         self._flush_full()
 
     def end_blocks(self) -> None:
-        """End the block writer's last digested block; ``put_tail`` takes the bytes after it."""
+        """End the block writer's last digest block, so that only the tail can be added."""
         if (self.position - USER_BLOCK) % BLOCK_BYTES:
             self._close_block(is_last=True)
 

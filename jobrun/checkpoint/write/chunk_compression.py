@@ -34,7 +34,7 @@ _MOST_THREADS = 4
 
 
 def choose_packings(coded: Mapping[str, Coded], rules: Rules) -> dict[str, Packing]:
-    """Choose the blobs to write compressed in chunks: those a rule names, if samples get smaller.
+    """Choose the blobs to compress in chunks: those a rule names, if samples compress well.
 
     Raises:
         EnvironmentFaultError: E326, a codec needs a package that is not there.
@@ -50,7 +50,7 @@ def choose_packings(coded: Mapping[str, Coded], rules: Rules) -> dict[str, Packi
 
 
 def choose_chunk_shape(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Choose the shape of the chunks to compress an array in: about 1 MiB, whole last axes."""
+    """Choose the shape of an array's chunks to be compressed: about 1 MiB, whole last axes."""
     chunk = [1] * len(shape)
     left = max(1, _CHUNK_BYTES // itemsize)
     for axis in reversed(range(len(shape))):

@@ -44,7 +44,7 @@ class SlabPool:
         return min(SLAB_BYTES, parts * LEAST_PART_BYTES)
 
     def take(self, wanted_bytes: int) -> Bytes:
-        """Take a free slab to fill for direct I/O, page-aligned; wait if all are in use."""
+        """Take a free page-aligned slab to fill for direct I/O; wait while all slabs are in use."""
         self._fit(self.slab_bytes(wanted_bytes))
         if self._made < MOST_SLABS and self._free.empty():
             self._made += 1
@@ -52,11 +52,11 @@ class SlabPool:
         return self._free.get()
 
     def give(self, slab: Bytes) -> None:
-        """Give a slab back that direct I/O has written, page-aligned; safe in any thread."""
+        """Give back a page-aligned slab that direct I/O has written. Safe in any thread."""
         self._free.put(slab)
 
     def _fit(self, size: int) -> None:
-        """Replace the slabs for direct I/O by larger ones, if need be; only between files."""
+        """Replace the slabs for direct I/O by larger ones, if needed, before a file is begun."""
         if size > self._size:
             self._free = queue.SimpleQueue()
             self._made = 0
@@ -64,7 +64,7 @@ class SlabPool:
 
 
 def aligned(size: int) -> Bytes:
-    """Allocate page-aligned memory, zeroed and touched, as direct I/O (``O_DIRECT``) requires it.
+    """Allocate page-aligned memory, as direct I/O (``O_DIRECT``) requires it, and touch it.
 
     Args:
         size: In bytes.
@@ -127,7 +127,7 @@ class FileWriter:
         self._raise()
 
     def stop(self) -> None:
-        """Stop the thread that writes the file from buffers, without raising an error."""
+        """Stop the direct I/O thread that writes the file; raise no error."""
         if self._thread is not None:
             self._jobs.put(None)
             self._thread.join()

@@ -68,7 +68,7 @@ class _Gathered:
     shape: tuple[int, ...]
 
     def takes(self, place: int, entry: Entry, dtype: DType | None) -> bool:
-        """Return whether a small blob continues the adjacent ones that are encoded together."""
+        """Return whether a small blob can be encoded together with those gathered before it."""
         return (
             self.first + self.count == place
             and entry.size_bytes == self.size_bytes
@@ -153,7 +153,7 @@ class FileEncoder:
         self._steps = self._plan(plain)
 
     def arrays(self, values: Mapping[str, Value]) -> list[Array] | None:
-        """Encode an epoch's values as arrays in this encoder's layout; None if theirs is another.
+        """Encode an epoch's values as arrays; None if they do not fit this encoder's layout.
 
         Raises:
             TaskFailedError: A blob holds what cannot be stored.
@@ -193,7 +193,7 @@ class FileEncoder:
         epoch: int,
         known: PreviousFile | None = None,
     ) -> EncodedFile:
-        """Encode an epoch's arrays into the block writer; return what is still to be written."""
+        """Encode an epoch's arrays into the block writer; return what must be written last."""
         known = known or PreviousFile()
         if self._front is not None:
             filling.put(self._front)
@@ -213,7 +213,7 @@ class FileEncoder:
         return self._fill_packed(filling, arrays, epoch)
 
     def _fill_packed(self, filling: BlockWriter, arrays: list[Array], epoch: int) -> EncodedFile:
-        """Encode a file with compressed chunks: them first, then their B-trees and metadata."""
+        """Encode a file with compressed chunks: chunks first, then their B-trees and metadata."""
         offsets = self._offsets.copy()
         chunks: list[tuple[int, int]] = []
         for index in self.layout.packed:
@@ -235,7 +235,7 @@ class FileEncoder:
         return self._finish(filling, epoch, places_now, chunks, front)
 
     def parts(self) -> Parts | None:
-        """Return where the encoder puts index and tail, if all its files share that; else None."""
+        """Return where the encoder puts index and tail in every file; None if that varies."""
         places = self._places(self._offsets, self._last)
         return self._parts(places, 0) if self._front is not None else None
 
@@ -278,7 +278,7 @@ class FileEncoder:
         return sum(2 * size for size in sizes) + self.layout.chunk_count * 4096
 
     def _plan(self, plain: Mapping[str, DType]) -> list[int | _Gathered]:
-        """Plan the encoding of all blobs with bytes in file order: one by one, or gathered."""
+        """Plan how all blobs are encoded in file order: one by one, or small ones together."""
         steps: list[int | _Gathered] = []
         for place, index in enumerate(self.layout.order):
             entry = self.layout.entries[index]
@@ -300,7 +300,7 @@ def build_encoder(
     compression: Rules = (),
     origins: Mapping[str, str] | None = None,
 ) -> tuple[FileEncoder, list[Array]]:
-    """Build the encoder for the layout of these values, and return it with their stored arrays.
+    """Build the encoder for a layout of these values; return it with their stored arrays.
 
     Args:
         values: By name.
@@ -338,7 +338,7 @@ def _coded(value: Value, name: str) -> Coded:
 
 
 def _put(filling: BlockWriter, array: Array, same: Sequence[bytes]) -> None:
-    """Encode an array in C order into the file as it is, one in another order by portions."""
+    """Encode an array into the file: as a whole in C order, in portions in any other order."""
     if array.flags.c_contiguous:
         filling.put(flat_bytes(array), same)
         return

@@ -40,7 +40,7 @@ _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def take_reusable_file(path: str) -> int | None:
-    """Reuse a removed epoch's file: rename it to the new name, return its descriptor.
+    """Rename a removed epoch's file to a new name, to reuse it, and return its descriptor.
 
     Args:
         path: The name that it gets; the spare is beside it.
@@ -69,7 +69,7 @@ def take_reusable_file(path: str) -> int | None:
 def share_blocks(
     source: int, target: int, digests: Sequence[bytes], turn: int
 ) -> list[bytes] | None:
-    """Reuse another file's blocks: make an empty file a reflink copy of it, or return None.
+    """Make an empty file a reflink copy of another, to reuse its blocks; return None if it fails.
 
     What is shared is damaged together. So each block is written again from time to time.
 

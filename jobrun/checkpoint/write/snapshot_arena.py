@@ -43,7 +43,7 @@ class Arena:
         self.small: dict[str, None] = {}
 
     def prepare(self, arrays: Mapping[str, Array]) -> None:
-        """Make room in the arena for copies of these arrays; earlier copies are gone."""
+        """Allocate the arena's memory for copies of these arrays, in place of earlier copies."""
         if self._fits(arrays):
             return
         self._places = {}

@@ -108,7 +108,7 @@ class NodeWriter:
         values: Mapping[str, Value],
         unchanged: Collection[str] = (),
     ) -> StoredFile:
-        """Write a node's values as a new file, durable when this returns, unlike its name.
+        """Write a node's values as a new file; its bytes are durable on return, its name is not.
 
         Until it has returned, the memory of the values must not change; nothing else is asked
         of the caller. Values need not be those of the last epoch, nor of its layout; equal
@@ -153,7 +153,7 @@ class NodeWriter:
         )
 
     def close(self) -> None:
-        """Free the memory of a checkpoint file writer; its next ``write`` allocates it again.
+        """Free the memory of a checkpoint file's writer, until its next ``write``.
 
         Does not wait for a ``write`` that continues in another thread: it may hang in a system
         call, and the caller has given it up.
@@ -175,7 +175,7 @@ class NodeWriter:
         return self._program, arrays
 
     def _write(self, path: str, save: _Save) -> _Written:
-        """Write the whole checkpoint file of a node, durably."""
+        """Write the whole checkpoint file of a node in its writer, durably."""
         spare = take_reusable_file(path)
         descriptor = create_file(path) if spare is None else spare
         try:
@@ -205,7 +205,7 @@ class NodeWriter:
         return _Written(block, filled.end, digests, handed_bytes + len(block), sync_s)
 
     def _shared(self, descriptor: int, save: _Save) -> Sequence[bytes]:
-        """Start the file that the node's writer writes now as a reflink copy of the one before it.
+        """Start a node's new file as a reflink copy of the file that its writer wrote before.
 
         Returns the digests of the blocks; empty without such a copy.
 
@@ -256,7 +256,7 @@ class NodeWriter:
         return filled, filling.digests, handed_bytes
 
     def _seal(self, descriptor: int, save: _Save, filled: EncodedFile) -> bytes:
-        """Finish a node's file in its writer: write its user block last, and truncate it."""
+        """Finish a node's file in its writer: write the user block last, and truncate the file."""
         reach("checkpoint.file-half-written")
         header = Header(
             node=self._node,

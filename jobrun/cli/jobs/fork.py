@@ -96,6 +96,6 @@ def _split(text: str) -> tuple[str, int | None]:
 
 
 def _changed(parent: Run, values: tuple[str, ...], overrides: tuple[str, ...]) -> LoadedSpec | None:
-    """Load the parent's spec for ``jobrun fork`` with the command line's changes, or None."""
+    """Load the parent's spec for ``jobrun fork`` with changes from the command line, or None."""
     require_spec(parent)
     return load_changed_spec(parent, values=values, overrides=overrides, fork=True)

@@ -177,7 +177,7 @@ def _original(spec: str, job: Job, given: dict[str, Any]) -> Original | None:
 
 
 def _every_epoch(job: Job, overrides: tuple[str, ...]) -> tuple[str, ...]:
-    """Add to the options ``--set`` of the command ``jobrun prove``: save all epochs if ``auto``.
+    """Add ``--set checkpoint.every=1ep`` to the options of ``jobrun prove``, if it was ``auto``.
 
     Which epochs ``every: auto`` saves depends on how busy the machine is.
     """

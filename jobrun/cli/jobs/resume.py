@@ -115,7 +115,7 @@ def _place(run: str, run_dir: str, *, dry_run: bool) -> Path:
 def _other_spec(
     run: Run, spec: str | None, values: tuple[str, ...], overrides: tuple[str, ...]
 ) -> LoadedSpec | None:
-    """Load the spec for ``jobrun resume`` with the command line's changes; None without any."""
+    """Load the spec for ``jobrun resume`` with changes from the command line, or None."""
     if not (spec or values or overrides):
         return None
     require_spec(run)
@@ -125,7 +125,7 @@ def _other_spec(
 def print_forecast(
     run: Run, loaded: Authored | None, options: RunOptions, shell: Shell, *, as_json: bool
 ) -> int:
-    """Print the forecast of ``jobrun resume --dry-run``; return 0, or the code of a refusal.
+    """Print the forecast of ``jobrun resume --dry-run``; return 0, or the refusal's exit code.
 
     Args:
         run: The run.

@@ -92,7 +92,7 @@ def command(shell: Shell, code: str | None, out: str, as_json: bool) -> None:
 
 
 def _other_page(given: str) -> str | None:
-    """Render the page that ``jobrun explain`` prints of a topic, function or key."""
+    """Render the page that ``jobrun explain`` prints about a topic, function or key."""
     if given == _COMMANDS:
         return _command_help()
     if given in TOPICS:
@@ -121,7 +121,7 @@ def _command_help() -> str:
 
 
 def _contents() -> str:
-    """List all pages and topics that ``jobrun explain`` can print, a line each."""
+    """Render what ``jobrun explain`` prints without a TOPIC: all pages and topics, a line each."""
     generated = "\n".join(f"  {name:<17}  {about}" for name, about in _GENERATED.items())
     return f"{list_pages()}\n{generated}"
 

@@ -78,7 +78,7 @@ def _one(known: Mapping[str, Definition], name: str) -> dict[str, Definition]:
 
 
 def render_function(name: str, one: Definition) -> str:
-    """Render the page of a function: signature, kinds of arguments, example, peculiarities."""
+    """Render what ``jobrun ops`` shows of a function: signature, example, peculiarities."""
     prefix = name.removesuffix(one.name)
     lines = [f"{prefix}{one.name}{one.signature}", f"  {one.doc}", f"  such as: {one.example}"]
     lines.append(f"  takes {one.typed_signature}")

@@ -169,7 +169,7 @@ def list_topics() -> list[str]:
 
 
 def iter_command_help(root: click.Group) -> Iterator[tuple[str, str]]:
-    """Iterate over a group's commands and theirs: the command line, and its help in 80 columns.
+    """Yield each command and subcommand of a group: its command line, and its help in 80 columns.
 
     Args:
         root: Of all commands.
@@ -184,7 +184,7 @@ def iter_command_help(root: click.Group) -> Iterator[tuple[str, str]]:
 
 
 def render_command_help(root: click.Group) -> str:
-    """Render the help of all commands as one text."""
+    """Render the help of all commands, a topic of the manual, as one text."""
     pages = (f"{path}\n\n{text}" for path, text in iter_command_help(root))
     return "\n\n\n".join(("Commands and their options", *pages))
 

@@ -33,7 +33,7 @@ class NewsOfRun:
         self._has_targets = False
 
     def announce(self, targets: tuple[NotifyTarget, ...], run: str, stuck: str) -> None:
-        """Note the notification targets of a run that starts, and a lack of progress."""
+        """Note the notification targets of a run that starts, and whether it lacks progress."""
         if not targets:
             return
         self._has_targets = True
@@ -42,7 +42,7 @@ class NewsOfRun:
             self._write({"news": "no_progress", "detail": stuck})
 
     def listen(self, event: Event) -> None:
-        """Request a notification of a supervised run for the loss of a node."""
+        """Note that a supervised run has lost a node, of which its targets are to be notified."""
         if self._has_targets and isinstance(event, NodeReplaced):
             self._write({"news": "node_lost", "detail": f"node '{event.node}' was lost"})
 

@@ -62,7 +62,7 @@ def invoke(arguments: Sequence[str], shared: SharedState | None = None) -> int:
 
 
 def environment_fault(error: Exception) -> Fault | None:
-    """Classify the exception by which running a command ended: a fault of the machine, or a bug."""
+    """Return the environment's fault for an error that ended a command's run; None for a bug."""
     match error:
         case RuntimeError() if "can't start new thread" in str(error):
             return Fault("E411", "cannot start another thread", _MEMORY)
@@ -138,7 +138,7 @@ def _crashed(error: Exception, arguments: Sequence[str], shell: Shell) -> int:
 
 
 def write_report(trace: str, arguments: Sequence[str]) -> str | None:
-    """Write a crash report after running a command ended with a bug; return its path.
+    """Write the crash report of a command whose run ended with a bug; return its path, or None.
 
     Returns:
         Its path, or None when it cannot be written.

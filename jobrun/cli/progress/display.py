@@ -20,7 +20,7 @@ from jobrun.runner.rundir.event_lines import event_json
 
 
 def create_display(shell: Shell, state: RunState, verbosity: int) -> Any:
-    """Create the listener that shows a run's progress: JSON lines, live, or plain lines."""
+    """Create the display of a run's progress, a listener: JSON lines, live, or plain lines."""
     if shell.log_format == "json":
         return JsonLines(shell, state, quiet=verbosity < 0)
     if shell.live and verbosity == 0:

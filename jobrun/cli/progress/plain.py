@@ -114,7 +114,7 @@ class PlainProgress:
 
 
 def render_warning(event: Event) -> str | None:
-    """Render the plain line of an event that must not be missed; None for other events."""
+    """Render an event that must not be missed as a plain line; None for other events."""
     match event:
         case Noted(level="warning"):
             return f"warning: {event.text}"

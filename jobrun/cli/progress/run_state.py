@@ -126,7 +126,7 @@ class RunState:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the displayed invocation started."""
+        """Seconds since the invocation in the displayed run state started."""
         return self.clock() - self.started_at if self.started else 0.0
 
     @property
@@ -174,7 +174,7 @@ class RunState:
 
 
 def render_log(event: Logged) -> str:
-    """Render a task's logged text as the run's state keeps it: ``lloyd: shift 0.02``."""
+    """Render a task's logged text as a line of the displayed run state: ``lloyd: shift 0.02``."""
     text = visible(event.text.rstrip("\n"))
     return f"{event.task}: {text}" if event.task else text
 

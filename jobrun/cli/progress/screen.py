@@ -34,7 +34,7 @@ class TerminalConsole(Console):
 
     @property
     def size(self) -> ConsoleDimensions:
-        """The columns and lines of the screen: of the terminal that stderr led to at the start."""
+        """The size of the screen in columns and lines, of the terminal on stderr at the start."""
         if not {"COLUMNS", "LINES"} & os.environ.keys():
             with contextlib.suppress(OSError):
                 return ConsoleDimensions(*os.get_terminal_size(STREAMS.original(2)))
@@ -80,7 +80,7 @@ class Screen:
             self._write(self._erasure() + _SHOW)
 
     def say(self, text: RenderableType) -> None:
-        """Print lines above those that are redrawn at the bottom of the screen; they stay."""
+        """Print lines on the screen above the display that is redrawn at its bottom."""
         with contextlib.suppress(OSError, ValueError), self._lock:
             lines, _ = self._render(text, cut=False)
             drawn, widths = self._render(self._view())
@@ -116,7 +116,7 @@ class Screen:
         return written, [cell_len(_STYLE.sub("", line)) for line in lines]
 
     def _erasure(self) -> str:
-        """Return the escape sequence that erases the drawn lines of the screen, also folded."""
+        """Return the escape sequence that erases the display's lines from the screen."""
         width = max(1, self._console.width)
         rows = sum(max(1, -(-cells // width)) for cells in self._widths)
         self._widths = []

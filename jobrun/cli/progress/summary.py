@@ -36,7 +36,7 @@ _BESIDE_PATHS = 13
 
 
 def print_summary(result: RunResult, state: RunState, shell: Shell, verbosity: int) -> None:
-    """Print how the run ended, its results, where it is, and the next commands."""
+    """Print the summary of a run: how it ended, its results, where it is, and next commands."""
     word, colour = _ENDINGS[result.exit_code]
     # Programs have heard it as an event.
     verbosity = -1 if shell.log_format == "json" else verbosity
@@ -114,7 +114,7 @@ def render_result(result: RunResult, state: RunState) -> str:
 
 @contextmanager
 def note_saved_epoch(state: RunState) -> Iterator[None]:
-    """Add the summary's advice to an error that ends a run: which epoch is saved, and what next."""
+    """Add to an error that ends a run the summary's advice: the saved epoch, and what to do."""
     try:
         yield
     except UsageError:

@@ -71,7 +71,7 @@ class PlainSweep:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Do nothing when the plain display of a sweep ends: its last line is printed."""
+        """Do nothing at the end of a sweep's plain display, whose last line is printed already."""
 
     def listen(self, event: SweepEvent) -> None:
         """Show an event of a sweep in the plain display."""
@@ -175,7 +175,7 @@ class RunningPoint:
     metrics: dict[str, list[float]] = field(default_factory=dict)
 
     def refresh(self) -> None:
-        """Update how far a point in the sweep's display is, from the files of the point's run."""
+        """Update the progress of a point in the sweep's display from the files of its run."""
         epoch, values = read_last_epoch(self.run)
         if epoch == self.epoch:
             return
@@ -197,7 +197,7 @@ def render_heading(state: SweepState) -> str:
 
 
 def render_ended(event: PointEnded, state: SweepState, shell: Shell) -> list[str]:
-    """Render the line that a sweep's progress display leaves of an ended point, with its faults."""
+    """Render the line about an ended point, with its faults, in a sweep's progress display."""
     word = _WORDS.get(event.exit_code, f"failed with exit code {event.exit_code}")
     if event.exit_code < 0:
         word = f"killed by signal {-event.exit_code}"

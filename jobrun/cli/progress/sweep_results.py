@@ -111,7 +111,7 @@ def build_table(
 
 
 def metrics_of(found: Sequence[Outcome], aim: Objective) -> list[str]:
-    """List the metrics of a sweep's points, the one that is judged by first."""
+    """List the metrics of a sweep's points; the one by which points are ranked comes first."""
     names = list(dict.fromkeys(name for one in found for name in one.metrics))
     return sorted(names, key=lambda name: name != aim.metric)
 
@@ -147,7 +147,7 @@ def render_verdict(found: Sequence[Outcome], best: Sequence[Outcome], aim: Objec
 
 
 def render_plot(best: Sequence[Outcome], aim: Objective, width: int) -> list[str]:
-    """Plot a sweep's results: a metric over a numeric axis, otherwise bars, the best first.
+    """Render the text plot below a sweep's printed results: metric over a numeric axis, or bars.
 
     Args:
         best: Those with a score, in the order of their rank.
@@ -165,7 +165,7 @@ def render_plot(best: Sequence[Outcome], aim: Objective, width: int) -> list[str
 
 
 def _over_axis(best: Sequence[Outcome], aim: Objective) -> tuple[list[tuple[float, float]], str]:
-    """Return a sweep's results over a numeric axis, and the plot's title; none if not numeric."""
+    """Return a sweep's results over a numeric axis, and the plot's title; none without one."""
     axes = list(best[0].point.values)
     pairs = [(one.point.values[axes[0]], score(one, aim)) for one in best]
     points = sorted(

@@ -37,7 +37,7 @@ def draw_chart(
 
 
 def _scaled(value: float, begin: float, end: float, count: int) -> int:
-    """Return the chart's cell among ``count`` for a value from ``begin`` to ``end``."""
+    """Return in which of the line chart's cells a value from ``begin`` to ``end`` lies."""
     if begin == end:
         return count // 2
     return round((value - begin) / (end - begin) * (count - 1))
@@ -83,7 +83,7 @@ def _framed(rows: list[str], ends: tuple[float, float], across: tuple[float, flo
 
 
 def sparkline(values: list[float], width: int = 16) -> str:
-    """Draw the last ``width`` values as a sparkline of block characters for the terminal."""
+    """Draw a chart of the last ``width`` values in one line, a sparkline of block characters."""
     shown = values[-width:]
     finite = [value for value in shown if math.isfinite(value)]
     if len(finite) < 2:

@@ -271,7 +271,7 @@ def draw_picture(drawn: Picture, *, colours: bool) -> list[str]:
 
 
 def _pooled(counts: Sequence[int], columns: int) -> list[int]:
-    """Add neighbouring bins of a blob's histogram until it fits the terminal."""
+    """Combine neighbouring bins of a histogram until ``jobrun inspect-checkpoint`` can print it."""
     step = -(-len(counts) // columns)
     return [sum(counts[at : at + step]) for at in range(0, len(counts), step)]
 

@@ -157,7 +157,7 @@ def _tables(metrics: Metrics, shell: Shell) -> list[str]:
 
 
 def _table_lines(metrics: Metrics, least: list[int]) -> tuple[list[str], list[int]]:
-    """Render metrics as a head and a line per epoch; return them, and the widths of columns."""
+    """Render metrics as a head and a line per epoch, and return the widths of the columns."""
     head = ("epoch", *(visible(name) for name in metrics.names))
     rows = [(str(epoch), *map(_cell, metrics.names, values)) for epoch, values in metrics.rows]
     columns = zip(head, *rows, strict=True)

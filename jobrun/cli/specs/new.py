@@ -87,7 +87,7 @@ def _write_all(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def _write_new(path: Path, text: str) -> None:
-    """Write a file of a new spec under a name that nothing has.
+    """Write a file of a new spec, which must not exist yet.
 
     Raises:
         UsageError: E434, something has it.

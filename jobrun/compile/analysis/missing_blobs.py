@@ -49,7 +49,7 @@ class MissingBlobs:
         self.dropped: dict[str, frozenset[str]] = {}
 
     def report(self, view: NodeView, position: int | None, name: str, place: Place) -> None:
-        """Add a fault for the missing blob ``name``, which is read at ``place``.
+        """Add a fault for the missing blob ``name`` that is read at ``place``.
 
         ``position`` is that of the reading task; None for set-up and reports of the group.
         """
@@ -114,7 +114,7 @@ class MissingBlobs:
     def _explain_other_task(
         self, view: NodeView, task: TaskDraft | None, position: int | None, name: str
     ) -> _Explanation | None:
-        """Explain that another task makes the missing blob, in a workspace both have."""
+        """Explain that another task makes the missing blob, in a workspace that it shares."""
         if view.shared_scope(name) is None:
             return None
         others = (other for other in self._writers.get(name, []) if other is not task)

@@ -38,7 +38,7 @@ class OutputTable:
         self._nodes = {node for task in self._tasks.values() for node in task.nodes}
 
     def has_task(self, name: str) -> bool:
-        """Return whether an output read ``task.output`` can name this task: the table has it."""
+        """Return whether the table of outputs has a task, so that ``task.output`` can be read."""
         return name in self._tasks
 
     def task_names(self) -> Iterable[str]:
@@ -54,7 +54,7 @@ class OutputTable:
         *,
         in_probe: bool = False,
     ) -> OutputRead | None:
-        """Find the task output that a read means, and its node; None, and a fault, without one.
+        """Find the task output that a read means, and its node; add a fault if there is none.
 
         Args:
             read: The read, as written.
@@ -93,7 +93,7 @@ class OutputTable:
         return None
 
     def check_reads(self, reader: TaskDraft, nodes: Iterable[str]) -> None:
-        """Check the outputs that a task reads: they exist, and their tasks ran before it."""
+        """Check that the task outputs that a task reads exist, and that their tasks ran before."""
         for (name, output), place in self._output_reads(reader).items():
             if not self._check_task_exists(name, output, place):
                 continue
@@ -105,7 +105,7 @@ class OutputTable:
                 self.resolve(OutputRead(name, output), node, ended, place)
 
     def check_setup_and_reports(self, group: GroupDraft) -> None:
-        """Check the task outputs that the set-up and the reports of a group read."""
+        """Check that the task outputs that a group's set-up and reports read are there in time."""
         reads: dict[int, dict[tuple[str, str], Place]] = {}
 
         def read_by(steps: tuple[Step, ...], path: str) -> dict[tuple[str, str], Place]:
@@ -127,7 +127,7 @@ class OutputTable:
     def _check_outside(
         self, reads: Mapping[tuple[str, str], Place], node: str, group: GroupDraft, *, at_end: bool
     ) -> None:
-        """Check the reads of task outputs by set-ups and reports, around a node's tasks."""
+        """Check that task outputs read in set-up or reports exist, by tasks that ended before."""
         earlier = GROUPS[: GROUPS.index(group.name)]
         for (name, output), place in reads.items():
             if not self._check_task_exists(name, output, place):
@@ -178,7 +178,7 @@ class OutputTable:
         return False
 
     def bind_nodes(self, graph: _Graph, node: str) -> _Graph:
-        """Resolve reads of task outputs in part of a graph: fill in the node that each means."""
+        """Resolve reads of task outputs in part of a graph to the node that each means."""
         return rewrite_parts(graph, OutputRead, lambda read: self._bind_node(read, node))
 
     def _bind_node(self, read: OutputRead, node: str) -> OutputRead:

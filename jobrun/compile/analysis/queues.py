@@ -28,7 +28,7 @@ class QueueEnds:
 
 
 def find_queue_ends(group: GroupDraft) -> dict[str, QueueEnds]:
-    """Find both ends of every queue of a group: the tasks that write to it and read from it."""
+    """Find the tasks that write to each queue of a group, and those that read from it."""
     found: dict[str, QueueEnds] = {}
     for task in group.tasks:
         records = task.records
@@ -43,14 +43,14 @@ def find_queue_ends(group: GroupDraft) -> dict[str, QueueEnds]:
 
 
 def must_run_concurrently(group: GroupDraft, first: int, second: int) -> bool:
-    """Return whether queues connect two tasks: neither can end before the other starts."""
+    """Return whether queues connect two tasks so that neither ends before the other starts."""
     return second in _find_concurrent(first, _map_successors(find_queue_ends(group)))
 
 
 def check_pipelines(
     groups: Mapping[GroupName, GroupDraft], queues: Sequence[Queue], faults: Faults
 ) -> None:
-    """Check the queues of a job and the tasks at their ends, for deadlocks too."""
+    """Check the queues of a job, the tasks that write and read them, and deadlocks among them."""
     ends = {name: find_queue_ends(group) for name, group in groups.items()}
     used = {name for found in ends.values() for name in found}
     for queue in queues:
@@ -157,7 +157,7 @@ def _check_same_names(ends: QueueEnds, faults: Faults) -> None:
 
 
 def _check_order(ends: QueueEnds, faults: Faults) -> None:
-    """Check an ordered queue between tasks: one source must number its records."""
+    """Check that an ordered queue between tasks has one source, which numbers its records."""
     queue = ends.queue
     if not queue.ordered or not ends.writers:
         return
@@ -212,7 +212,7 @@ def _map_successors(ends: Mapping[str, QueueEnds]) -> dict[int, list[int]]:
 
 
 def _find_reachable(start: int, table: Mapping[int, list[int]]) -> list[int]:
-    """Follow queues from a task: return the tasks that get its records, directly or by others."""
+    """Return the tasks that get a task's records through queues, directly or by other tasks."""
     seen = {start}
     ready = [start]
     for one in ready:  # grows while it is read
@@ -224,7 +224,7 @@ def _find_reachable(start: int, table: Mapping[int, list[int]]) -> list[int]:
 
 
 def _find_concurrent(task: int, table: Mapping[int, list[int]]) -> set[int]:
-    """Return the tasks linked to one by queues, which must have started so that it can end."""
+    """Return the tasks that must start before a task can end, as queues link them to it."""
     previous: dict[int, list[int]] = {}
     for one, after in table.items():
         for other in after:
@@ -253,7 +253,7 @@ class _DeadlockCheck:
             self._check_needs()
 
     def _check_records(self) -> bool:
-        """Return whether no record can come back to its task by queues; else add a fault."""
+        """Return whether queues bring no record back to its own task; else add a fault."""
         positions = sorted(self._next)
         index = {position: number for number, position in enumerate(positions)}
         after = [tuple(index[one] for one in self._next[position]) for position in positions]
@@ -278,7 +278,7 @@ class _DeadlockCheck:
         return False
 
     def _find_cycle(self, start: int, among: set[int]) -> list[int]:
-        """Find a deadlock: tasks that wait for each other through queues and needs."""
+        """Find tasks in a deadlock, which wait for each other through queues and needs."""
         way = [start]
         while way.count(way[-1]) < 2:
             way.append(next(one for one in self._next[way[-1]] if one in among))
@@ -303,7 +303,7 @@ class _DeadlockCheck:
             self._report_cycle(self._group.tasks[positions[number]])
 
     def _can_end(self) -> bool:
-        """Return whether every task can end, by its queues and needs, so that there is no deadlock.
+        """Return whether every task of a group can end, by its queues and needs: no deadlock.
 
         Sorted are, for each task, its start, its end, and two sets: the tasks at queues from which
         records reach it, and those which its records reach. A start comes after the ends of the

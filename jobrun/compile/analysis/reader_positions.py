@@ -67,7 +67,7 @@ def divide_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
 def find_state_nodes(
     groups: Groups, cluster: Cluster, others: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """Add the nodes with reader positions, and others, to those of init: the nodes with state."""
+    """List the nodes with state: those of init, and those with positions of readers."""
     used = dict.fromkeys(groups["init"].nodes())
     read_on = {node for _, task in walk_readers(groups) for node in task.nodes}
     late = read_on.union(others) - used.keys()
@@ -147,7 +147,7 @@ def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[Sto
 
 
 def _find_fed_tasks(groups: Groups) -> set[str]:
-    """Find the tasks of ``epoch`` that depend on records.
+    """Find the tasks of ``epoch`` that depend on records, and so on positions of readers.
 
     They read these, or get them by queues, or read outputs of such a task, which are made in each
     epoch. A task that reads state may have something to do without records, too.
@@ -254,7 +254,7 @@ def check_conditions_change(
 
 
 def _find_finite_readers(group: GroupDraft) -> list[str]:
-    """Find the readers of a group if all of them come to an end and none starts again."""
+    """Find the readers of a group if every one comes to an end, or else none of them."""
     tops = [reader for reader, _ in walk_readers({group.name: group})]
     sources = [one.source for top in tops for one in readers_in(top)]
     ends = all(one.restart == "never" for one in tops) and not any(
@@ -265,7 +265,7 @@ def _find_finite_readers(group: GroupDraft) -> list[str]:
 
 
 def _changed_names(group: GroupDraft, node: str, *, with_records: bool = True) -> set[str]:
-    """Collect the names that an epoch's steps change on a node, apart from reader positions.
+    """Collect the names that an epoch changes on a node, with or without records from readers.
 
     Args:
         group: Its draft.
@@ -323,7 +323,7 @@ def _build_first_position(reader: Reader, shares: int) -> Assign:
 
 
 def _count_shares(groups: Groups) -> dict[str, dict[str, tuple[Reader, int]]]:
-    """Count, by node, the positions that each reader has there: one for each share of its rows."""
+    """Count the positions that each reader has on a node, one for each share of its rows."""
     found: dict[str, dict[str, tuple[Reader, int]]] = {}
     for reader, task in walk_readers(groups):
         count = task.instances if reader.shard == "instance" else 1
@@ -334,7 +334,7 @@ def _count_shares(groups: Groups) -> dict[str, dict[str, tuple[Reader, int]]]:
 
 
 def _check_group_order(group: GroupDraft, faults: Faults) -> None:
-    """Check the order of reads: tasks that move the same reader's position must not run at once."""
+    """Check that tasks that move the position of one reader on a node have an order."""
     seen: dict[tuple[str, str], list[TaskDraft]] = {}
     for reader, task in walk_readers({group.name: group}):
         for one in readers_in(reader):

@@ -76,7 +76,7 @@ class NodeView:
 
 
 def build_node_views(group: GroupDraft, start: Mapping[str, frozenset[str]]) -> dict[str, NodeView]:
-    """Build the view of a group on each node: which workspaces hold which names.
+    """Build the view of a group on each node, from which the scopes of names follow.
 
     Args:
         group: The tasks, lowered.
@@ -98,7 +98,7 @@ def build_node_views(group: GroupDraft, start: Mapping[str, frozenset[str]]) -> 
 
 
 def own_global_names(task: TaskDraft) -> frozenset[str]:
-    """Return the names whose scope is the node since a global task binds them, not its set-up."""
+    """Return the names whose scope is the node as a task with ``workspace: global`` binds them."""
     return frozenset(_global_names(task)) if task.is_global else frozenset()
 
 
@@ -134,13 +134,13 @@ def _global_names(task: TaskDraft) -> set[str]:
 
 
 def _is_temporary(task: TaskDraft, name: str) -> bool:
-    """Return whether a name needs no scope outside its task: it is surely deleted by the end."""
+    """Return whether a name needs no scope outside its task, as the task surely deletes it."""
     total = task.flow.total
     return total.end.get(name) is Status.GONE and name not in total.needs
 
 
 def find_write_place(task: TaskDraft, name: str) -> Place:
-    """Find where a task first writes a name of an outer scope, for messages; else its own place."""
+    """Find for messages where a task first writes a name of an outer scope; else its own place."""
     flow = task.flow
     for uses in (flow.once, flow.inner, flow.reporting):
         place = uses.writes.get(name) or uses.atomic.get(name)

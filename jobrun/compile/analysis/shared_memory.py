@@ -73,7 +73,7 @@ class _Point:
     after: list[_Point] = field(default_factory=list)
 
     def is_over(self, name: str) -> bool:
-        """Return whether aliasing of a blob ends at this analysed point: it is bound or deleted."""
+        """Return whether aliasing of a blob ends at this point of the analysis of shared memory."""
         if self.keeps is not None and name not in self.keeps:
             return True
         return name in self.binds or name in self.ends
@@ -329,7 +329,7 @@ def _is_own(scope: Scope) -> bool:
 
 
 def _made(point: _Point) -> frozenset[str]:
-    """Return the blobs of a call that may share memory: results and writable arguments."""
+    """Return the blobs of a call that may share memory: its results and writable arguments."""
     return point.binds | point.changes
 
 
@@ -367,7 +367,7 @@ def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
 
 
 def _find_stale(point: _Point, pair: Pair) -> str:
-    """Return, where a point changes one blob of a pair, the other: shared memory changes it too."""
+    """Return, where a point changes one blob of a pair, the other one, which shares its memory."""
     first, second = pair
     if first in point.changes:
         return second

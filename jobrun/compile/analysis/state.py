@@ -50,7 +50,7 @@ class _Name:
 
 
 def find_state(views: Mapping[str, NodeView], faults: Faults) -> dict[str, KeptNames]:
-    """Find state and constants per node; add faults for names that init may or may not leave."""
+    """Find the state and constants of each node; add faults for names that init may not leave."""
     return {node: _classify(view, faults) for node, view in views.items()}
 
 
@@ -120,7 +120,7 @@ def _walk_setup(view: NodeView, end: Mapping[str, Status], names: dict[str, _Nam
 
 
 def _is_made_by_callables(known: _Name | None) -> bool:
-    """Return whether only callables of ``rebuild`` tasks have made a name: it is no state."""
+    """Return whether only callables of ``rebuild`` tasks make a name, which is then no state."""
     return known is not None and known.is_called and known.made is None
 
 
@@ -158,7 +158,7 @@ def check_layouts(
 
 
 def check_types(job: Job, faults: Faults) -> None:
-    """Check the ``layouts`` of declared state: what is divided by rows must not be a scalar."""
+    """Check the ``layouts`` of declared state: no scalar can be divided by rows."""
     types = infer_job_types(job)
     owned = types.owned
     for one in job.layouts:
@@ -198,7 +198,7 @@ def add_state_dirs(kept: Mapping[str, KeptNames], state_dirs: StateDirs) -> dict
 
 
 def add_state_dir_setup(init: TaskGroup, state_dirs: StateDirs) -> TaskGroup:
-    """Add to init, as set-up, the creation of each program's ``state_dir``, empty at first."""
+    """Add set-up to init that creates the state blob of each program's ``state_dir``, empty."""
     setups = tuple(
         NodeSetup(
             node,

@@ -32,7 +32,7 @@ def find_inexactness(
 
 
 def add_probes(found: Exactness, stop: Iterable[StopCondition], *more: Probe) -> Exactness:
-    """Add why conditions and metrics make the job inexact, to the reasons of its groups."""
+    """Add to the reasons why a job is inexact those of its conditions and metrics."""
     reasons = dict.fromkeys(found.reasons)
     for probe in (*(one.probe for one in stop if isinstance(one, StopWhen)), *more):
         reasons |= dict.fromkeys(_expression_reasons(probe.parts, probe.path))
@@ -106,7 +106,7 @@ def _expression_reasons(exprs: Iterable[Expr], path: str) -> Iterator[tuple[str,
 
 
 def _report_reasons(task: TaskDraft, view: NodeView) -> Iterator[tuple[str, str]]:
-    """Yield names that a timed report writes and other steps read, which is inexact."""
+    """Yield names that a timed report writes and other steps read, which makes a group inexact."""
     flow = task.flow
     used = {*flow.inner.names(), *flow.once.names(), *flow.outputs}
     for name, place in {**flow.reporting.atomic, **flow.reporting.writes}.items():
@@ -126,7 +126,7 @@ def _find_counting_tasks(view: NodeView) -> dict[str, int]:
 def _counter_reasons(
     task: TaskDraft, view: NodeView, counting: Mapping[str, int]
 ) -> Iterator[tuple[str, str]]:
-    """Yield inexact uses of a counter's old value by concurrent tasks: timing decides.
+    """Yield uses of a counter's old value by concurrent tasks, which make a group inexact.
 
     The final value of the counter does not depend on it.
     """
@@ -157,7 +157,7 @@ def _is_counted_concurrently(
 
 
 def _used_expressions(step: Step) -> Iterator[tuple[Expr, str]]:
-    """Yield the expressions of a step whose value is used, to check whether it is exact."""
+    """Yield the expressions of a step whose values are used, which must be exact."""
     if not isinstance(step, Net):
         for expr in expressions(step):
             yield expr, step.path
@@ -186,7 +186,7 @@ Reasons = Iterator[tuple[str, str]]
 
 
 def _record_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Reasons:
-    """Yield reasons for inexactness from records: on a resume, other tasks may get them.
+    """Yield reads of records that other tasks may get after a resume, which is inexact.
 
     Args:
         group: The group.
@@ -201,7 +201,7 @@ def _record_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Reasons
 
 
 def _writer_reasons(group: GroupDraft, ends: QueueEnds) -> Reasons:
-    """Yield queues with concurrent writers, which are inexact: the order depends on timing."""
+    """Yield queues whose concurrent writers make the order of records inexact."""
     queue = ends.queue
     if queue.ordered:
         return
@@ -222,7 +222,7 @@ def _writer_reasons(group: GroupDraft, ends: QueueEnds) -> Reasons:
 
 
 def _queue_reader_reasons(ends: QueueEnds) -> Reasons:
-    """Yield inexact readers of a queue: they share it, or stop before its end."""
+    """Yield inexact readers of a queue, which share it or stop before its end."""
     queue = ends.queue
     if len(ends.readers) > 1 or any(queue.shared and len(t.nodes) > 1 for t, _ in ends.readers):
         task, place = ends.readers[-1]
@@ -241,7 +241,7 @@ def _queue_reader_reasons(ends: QueueEnds) -> Reasons:
 
 
 def _instance_reasons(task: TaskDraft, view: NodeView) -> Reasons:
-    """Yield why a task is inexact: another of its instances could have taken a record."""
+    """Yield why a task with several instances is inexact: any of them may take a record."""
     gets = "which instance gets which record depends on timing"
     for name, place in task.flow.carried.items():
         if view.scope(task, name) is Scope.INSTANCE:
@@ -280,7 +280,7 @@ def _reads_builtin(step: Step, builtin: str) -> bool:
 
 
 def _shares_records(task: TaskDraft) -> bool:
-    """Return whether instances of a task share a source of records, which makes them inexact."""
+    """Return whether instances of a task share a source of records, and so are inexact."""
     read = task.records.read
     if task.instances <= 1 or read is None:
         return False
@@ -290,7 +290,7 @@ def _shares_records(task: TaskDraft) -> bool:
 
 
 def _count_threads(task: TaskDraft, ends: QueueEnds) -> int:
-    """Count the threads of a task that write to one queue: several make it inexact."""
+    """Count the threads of a task that write to one queue, inexact if there are several."""
     return task.instances * (len(task.nodes) if ends.queue.shared else 1)
 
 

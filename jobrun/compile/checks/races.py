@@ -77,7 +77,7 @@ def _check_tasks(
     reported: Container[tuple[str, str]],
     faults: Faults,
 ) -> None:
-    """Check tasks for data races: conflicting uses of one blob must be ordered.
+    """Check for data races: tasks whose uses of a blob conflict must have an order.
 
     Uses come in an order that agrees with ``needs``. Neighbours that do not conflict form a
     run; by transitivity it is enough to compare each use with the run before its own.

@@ -48,7 +48,7 @@ class VisibilityCheck:
     _ended: dict[str, bool] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Check that set-up, tasks and reports read only visible blobs: made before."""
+        """Check that set-up, tasks and reports read only visible blobs, made before them."""
         self._check_setup()
         for position, task in self.view.tasks.items():
             self._check_task(position, task)
@@ -62,7 +62,7 @@ class VisibilityCheck:
             self._check_protected(finder.uses.writes, finder.uses.deletes)
 
     def is_provided(self, position: int, name: str) -> bool:
-        """Return whether a blob is visible: it has certainly been made when a task starts."""
+        """Return whether a blob is visible to a task: certainly made before the task starts."""
         return name in self._base or self._find_maker(position, name) is not None
 
     @cached_property
@@ -84,7 +84,7 @@ class VisibilityCheck:
         return makers
 
     def _find_maker(self, position: int, name: str) -> int | None:
-        """Find a task that makes a blob visible: it has certainly ended and made the blob."""
+        """Find a task that makes a blob visible: it certainly ends earlier, and has the blob."""
         makers = self._makers.get(name, [])
         order = self.view.group.order
         reader = self.view.tasks[position]
@@ -152,7 +152,7 @@ class VisibilityCheck:
                 )
 
     def _check_fields(self, task: TaskDraft) -> None:
-        """Check which visible blobs the fields of a record would overwrite: no protected one."""
+        """Check that the fields of a record overwrite no protected blob that a task can see."""
         read = task.records.read
         for name in task.records.fields:
             scope = self.view.shared_scope(name)
@@ -253,5 +253,5 @@ def note_problems(problems: list[FlowProblem], faults: Faults, *, hogwild: bool)
 
 
 def strip_prefix(name: str) -> str:
-    """Return the name of a blob for faults about visibility: without the prefix of its net."""
+    """Strip the prefix of its net from a blob's name, for faults about visibility."""
     return name.rsplit(":", 1)[-1]

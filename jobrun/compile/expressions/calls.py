@@ -75,7 +75,7 @@ def check_call(call: Call, operator: OpDef) -> tuple[Call, list[CallFault]]:
 
 
 def check_draw(draw: Draw, method: DrawDef) -> tuple[Draw, list[CallFault]]:
-    """Check the arguments of a call in an expression to a method of ``rng``; resolve its dtypes."""
+    """Check the arguments of a call to a method of ``rng`` in an expression; resolve dtypes."""
     faults = CallFaults(f"rng.{method.name}{method.signature}")
     _check_count(draw.args, draw.kwargs, method.parameters, faults)
     return _resolve_dtypes(draw, method.parameters, faults), faults.faults

@@ -91,7 +91,7 @@ def repeats_too_much(expr: Binary) -> bool:
 
 
 def _max_length(expr: Expr) -> float:
-    """Return the largest length of a list in an expression, to limit it; 0 for what is none."""
+    """Return the largest length of a list in an expression, to limit it; 0 if it is no list."""
     match expr:
         case Sequence(items=items):
             return max(1, len(items))

@@ -19,7 +19,7 @@ _KINDS: dict[type, str] = {dict: "a mapping", set: "a set", bytes: "binary data"
 
 
 def parse_expression(value: Any, origin: Origin, path: str, params: Params) -> Expr:
-    """Parse a value of a spec as an expression, into a tree.
+    """Parse a value of a spec as an expression, from its text to a frozen tree.
 
     Names are kept as written; whether such a blob, task or loop exists is checked later.
 
@@ -54,7 +54,7 @@ def parse_expression(value: Any, origin: Origin, path: str, params: Params) -> E
 
 
 def parse_statement(text: str, origin: Origin, path: str, params: Params) -> Op:
-    """Parse a whole statement, from its text in the spec to a frozen tree (an ``Op``).
+    """Parse a statement, such as ``x = a + 1``, from its text in the spec to an operator (``Op``).
 
     Args:
         text: The statement.

@@ -94,7 +94,7 @@ class SourceText:
         return self._characters(end) - self._characters(node.col_offset)
 
     def written(self, node: ast.expr | ast.keyword) -> str:
-        """Return the source text of a node of Python's syntax tree, if it is in the first line."""
+        """Return the source text of a node of Python's syntax tree that is in the first line."""
         if node.lineno != 1 or node.end_lineno != 1:
             return ""
         encoded = self.text.strip().encode("utf-8", "replace")
@@ -203,7 +203,7 @@ def _require_normal_form(scalar: SourceText) -> None:
 
 
 def outside_strings(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the characters of Python's syntax outside quotes and comments, with offsets."""
+    """Yield the characters of Python syntax outside strings and comments, to find foreign ones."""
     position = 0
     for quoted in _STRING.finditer(text):
         yield from enumerate(text[position : quoted.start()], position)
@@ -248,7 +248,7 @@ def _syntax_fault(scalar: SourceText, error: SyntaxError, mode: str) -> Fault:
 
 
 def _foreign_fault(scalar: SourceText, mode: str) -> Fault | None:
-    """Find what Python's own parser refuses in a text as another language's syntax: ``&&``."""
+    """Find in a text that Python's parser refuses the syntax of another language, as ``&&``."""
     plain = [" "] * len(scalar.text)
     for at, character in outside_strings(scalar.text):
         plain[at] = character
@@ -298,7 +298,7 @@ class Findings:
 
 
 def split_placeholders(text: str, scalar: SourceText, at: int | None) -> list[Part]:
-    """Split text at ``${run.dir}`` and other placeholders for run time; ``$$`` is a dollar.
+    """Split a text at ``${run.dir}`` and similar placeholders, which are no Python syntax.
 
     Args:
         text: The text to split.

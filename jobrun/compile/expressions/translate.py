@@ -134,7 +134,7 @@ class Translator:
         return found
 
     def index(self, node: ast.expr) -> Expr:
-        """Translate the index of ``value[index]`` in Python's syntax tree."""
+        """Translate the index of ``value[index]`` from Python's syntax tree to an expression."""
         if isinstance(node, ast.Tuple):
             return Sequence(tuple(self._index_item(item) for item in node.elts))
         return self._index_item(node)
@@ -242,7 +242,7 @@ class Translator:
         return checked
 
     def _cast(self, node: ast.Call, dtype: str) -> Expr:
-        """Translate a cast ``float32(x)`` in Python's syntax tree to a call of ``astype``."""
+        """Translate a cast ``float32(x)``, a node of Python's syntax tree, to ``astype``."""
         args, kwargs = self._arguments(node)
         if len(args) != 1 or kwargs:
             message = f"{dtype} takes 1 argument"
@@ -315,7 +315,7 @@ class Translator:
         return self.check_size(found, node)
 
     def check_size(self, found: Binary, node: ast.expr | ast.stmt) -> Expr:
-        """Check a ``%`` or ``*`` translated from the ``ast``: no formatted text, no huge value."""
+        """Check a ``%`` or ``*`` to translate: it must format no text, and give no huge value."""
         if found.operator == "%" and limits.may_be_text(found.left):
             mend = "text is formatted by log and message: log: '{x:.3f}'"
             self.findings.add("E116", "text does not support '%'", mend, node)
@@ -559,7 +559,7 @@ class NameTranslator:
         self._params = params
 
     def translate(self, node: ast.Name) -> Expr:
-        """Translate a name in an expression: to a blob, a builtin, a loop index, …."""
+        """Translate a name in an expression to a blob, a builtin or a loop index."""
         name = node.id
         if name in self._params:
             return Const(self._params[name])
@@ -578,7 +578,7 @@ class NameTranslator:
         return Name(name, self._findings.scalar.at(node))
 
     def translate_dotted(self, node: ast.Attribute, first: ast.Name) -> Expr:
-        """Translate the name ``first.attr`` in an expression: of a node or a task's output."""
+        """Translate the name ``first.attr`` in an expression to a blob of a node or an output."""
         name = first.id
         if name == "node" and node.attr in NODE_PARTS:
             return Builtin(f"node.{node.attr}")
@@ -598,7 +598,7 @@ class NameTranslator:
         return OutputRead(name, node.attr, at=self._findings.scalar.at(node))
 
     def check(self, name: str, node: ast.expr) -> bool:
-        """Check whether a blob can have the name in the expression; add fault E107 if not."""
+        """Check a name to translate in an expression: add fault E107 if no blob can have it."""
         message = ""
         if not BLOB_NAME.fullmatch(name):
             message = "a name has at most 64 letters, digits and '_'"

@@ -161,7 +161,7 @@ def explain_unknown_function(name: str) -> Refusal:
 
 
 def explain_unknown_method(name: str, value: str) -> Refusal:
-    """Explain that expressions do not support methods of values, and what to write."""
+    """Explain the unsupported syntax of a method call on a value, and what to write instead."""
     message = "values have no methods"
     shown = value if len(value) <= 20 else "x"
     if name in _METHODS:
@@ -176,7 +176,7 @@ def explain_unknown_method(name: str, value: str) -> Refusal:
 
 
 def explain_library_name(name: str) -> Refusal:
-    """Explain that expressions do not support ``np.name`` and the like, and what to write."""
+    """Explain the unsupported syntax ``np.name`` and the like, and what to write instead."""
     message = "functions are written without a module"
     if name in ("random", "linalg", "fft"):
         return Refusal(message, "remove the module: norm(x), rng.normal(size=3)")

@@ -137,7 +137,7 @@ class Summary:
         self.stops[target] = dict(state) if known is None else meet(known, state)
 
     def then(self, other: Summary, problems: list[FlowProblem]) -> None:
-        """Append a block's summary of assignments to this one: what it needs may be bound here."""
+        """Append a block's summary of assignments to this one, which may bind what it needs."""
         for name, place in other.needs.items():
             self.read((name,), place, problems)
         self.take_stops(other)
@@ -145,12 +145,12 @@ class Summary:
         self.dead = other.dead
 
     def take_stops(self, other: Summary) -> None:
-        """Add the stops of a block that starts here to this summary of definite assignment."""
+        """Add the ``stop`` steps of the next block to this summary of definite assignment."""
         for target, state in other.stops.items():
             self.stop(target, {**self.end, **state})
 
     def leave(self, path: str) -> None:
-        """End a block in this summary of definite assignment: stops that leave it join its end."""
+        """End a block in this summary of definite assignment, joining the stops that leave it."""
         state = self.stops.pop(path, None)
         if state is not None:
             self.end = state if self.dead else meet(self.end, state)
@@ -158,7 +158,7 @@ class Summary:
 
 
 def meet(left: _State, right: _State) -> _State:
-    """Join the status of names on two paths: bound definitely only if on both."""
+    """Join the status of names on two paths: a name is definitely bound only if on both paths."""
     met: _State = {}
     for name in left.keys() | right.keys():
         one, two = left.get(name), right.get(name)
@@ -184,14 +184,14 @@ class FlowAnalysis:
         self.carried: dict[str, Place] = {}
 
     def block(self, steps: tuple[Step, ...], path: str) -> Summary:
-        """Summarise which names a block needs, definitely assigns, and deletes."""
+        """Summarise a block for definite assignment: names needed, assigned and deleted."""
         summary = Summary()
         self._steps(steps, summary)
         summary.leave(path)
         return summary
 
     def body(self, steps: tuple[Step, ...], path: str, records: Records) -> Summary:
-        """Summarise definite assignment by a task's steps: names needed, assigned and deleted."""
+        """Summarise a task's steps for definite assignment: names needed, assigned and deleted."""
         outer, self.uses = self.uses, NameUses()
         one = Summary()
         for name in records.fields:
@@ -367,7 +367,7 @@ def _find_races(branches: list[NameUses]) -> list[FlowProblem]:
 
 
 def _is_endless(step: Loop | While) -> bool:
-    """Return whether no path of definite assignment leads past a loop: it is endless."""
+    """Return whether a loop is endless, so that definite assignment has no path behind it."""
     if isinstance(step, Loop):
         return step.count is None
     return isinstance(step.condition, Const) and step.condition.value is True

@@ -68,19 +68,19 @@ class TaskFlow:
     carried: dict[str, Place] = field(default_factory=dict)
 
     def made(self) -> set[str]:
-        """Return every name that a task writes, by its draft."""
+        """Return every name that the steps of a drafted task write."""
         return {*self.once.writes, *self.inner.writes, *self.reporting.writes}
 
     def names(self) -> set[str]:
-        """Return every name that a task reads or writes, by its draft."""
+        """Return every name that the steps of a drafted task read or write."""
         return {name for uses in self._all_uses for name in uses.names()} | set(self.outputs)
 
     def lent(self) -> set[str]:
-        """Return the names that a task's draft lends to callables, which may change them."""
+        """Return the names that a drafted task passes to callables, which may change them."""
         return {name for uses in self._all_uses for name in uses.lent}
 
     def is_only(self, kind: Literal["called", "lent"], name: str) -> bool:
-        """Return whether only callables write a name, by the draft of a task."""
+        """Return whether, in a drafted task, only callables write a name."""
         if any(name in uses.firm or name in uses.atomic for uses in self._all_uses):
             return False
         called = any(name in uses.called for uses in self._all_uses)
@@ -134,7 +134,7 @@ class TaskDraft:
 
     @cached_property
     def flow(self) -> TaskFlow:
-        """What the task's draft does to names, the same on each of its nodes."""
+        """What the steps of the drafted task do to names, the same on each of its nodes."""
         return _analyse_flow(self)
 
 
@@ -247,7 +247,7 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
 
 
 def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
-    """Summarise in a task's draft which names its source of records reads at the start."""
+    """Summarise in a task's draft the names that its source of records reads at the start."""
     summary = Summary()
     read = task.records.read
     if isinstance(read, ReadRecords):
@@ -258,7 +258,7 @@ def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
 
 
 def _summarise_setups(finder: FlowAnalysis, setups: tuple[SetupNets, ...], part: str) -> Summary:
-    """Summarise in a task's draft the inits of all its set-ups, or all exits in reverse."""
+    """Summarise in a task's draft the inits of its set-ups, or their exits in reverse order."""
     summary = Summary()
     for setup in setups if part == "init" else reversed(setups):
         steps = setup.init if part == "init" else setup.exit

@@ -30,7 +30,7 @@ class NodeNames:
         return name in self._single
 
     def find(self, text: str | None) -> tuple[str, ...]:
-        """Resolve a node name, or a pattern such as ``worker-*``, to nodes; None: the only one."""
+        """Resolve a node name, or a pattern as ``worker-*``, to nodes; None means the only node."""
         if text is None:
             return self._all if len(self._all) == 1 else ()
         if text not in self._found:

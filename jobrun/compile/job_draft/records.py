@@ -36,7 +36,7 @@ class Records:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The names that a record binds, by this draft of the records that a task reads."""
+        """The names that each record binds, by the draft of the records that a task reads."""
         match self.read:
             case ReadRecords(reader=reader):
                 return tuple(field.name for field in reader.fields)
@@ -47,11 +47,11 @@ class Records:
 
     @property
     def are_unknown(self) -> bool:
-        """Whether a task's records bind unknown names, because of a fault added elsewhere."""
+        """Whether a task's records bind unknown names, as their reader or queue has a fault."""
         return self.is_loop and not self.fields
 
     def names(self) -> set[str]:
-        """Return all names of a task's records: those they bind, and those sent in them."""
+        """Return all names in a task's records: those bound from them, and those sent in them."""
         return {*self.fields, *(name for one in self.write for name in one.names)}
 
 
@@ -59,7 +59,7 @@ NO_RECORDS = Records()
 
 
 def has_finished(node: str, reader: Reader) -> Expr:
-    """Build, for a task's drafted records, the expression that its reader has no more on a node."""
+    """Build the expression, for drafted records, that a task's reader is finished on a node."""
     column = Sequence((Slice(), Const(POSITION.index("finished"))))
     flags = Index(NodeBlob(node, reader.position), column)
     return Call("all", (Compare(flags, ("!=",), (Const(0),)),))

@@ -47,7 +47,7 @@ class TaskOrder:
 
     @cached_property
     def _before(self) -> list[int]:
-        """For each task, as bits, all tasks that are before it in the order of needs.
+        """For each task, as bits, all tasks that precede it in the order of needs.
 
         One bit operation unites thousands of tasks, so a chain of 10,000 takes milliseconds.
         """
@@ -61,7 +61,7 @@ class TaskOrder:
 
     @cached_property
     def _after(self) -> list[int]:
-        """For each task, as bits, all tasks that certainly start only when it has ended."""
+        """For each task, as bits, all tasks that certainly start after its end, by their needs."""
         after = [0] * len(self.needs)
         for task in reversed(sort_topologically(self.needs)[0]):
             for need in self.needs[task]:
@@ -69,12 +69,12 @@ class TaskOrder:
         return after
 
     def is_before(self, first: int, second: int) -> bool:
-        """Return whether one task is before another by ``needs``: it has ended then."""
+        """Return whether one task precedes another in the order of needs."""
         # Most questions are about direct needs; the bits are built for the others.
         return first in self.needs[second] or bool(self._before[second] >> first & 1)
 
     def select_unordered(self, first: int, second: int) -> int:
-        """Select, as bits, the tasks of ``first`` whose order to another task ``needs`` leave open.
+        """Select, as bits, those of the tasks ``first`` that ``needs`` do not order with another.
 
         Args:
             first: The tasks, as bits.
@@ -88,7 +88,7 @@ class TaskOrder:
 
 
 def sort_topologically(needs: Sequence[tuple[int, ...]]) -> tuple[list[int], list[int]]:
-    """Sort tasks into an order after their needs, ties in spec order; return cycles too."""
+    """Sort tasks into an order after their needs, in spec order where free; return cycles."""
     waiting = [len(set(one)) for one in needs]
     followers: list[list[int]] = [[] for _ in needs]
     for task, one in enumerate(needs):

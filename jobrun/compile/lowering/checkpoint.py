@@ -35,7 +35,7 @@ def lower_saved_nodes(spec: JobSpec, context: Context) -> tuple[str, ...] | None
 
 
 def lower_checkpoint(spec: JobSpec, context: Context) -> CheckpointPolicy:
-    """Lower ``checkpoint`` to a policy, without the nodes; see ``lower_saved_nodes``."""
+    """Lower ``checkpoint`` to a policy, except ``checkpoint.nodes``."""
     written = spec.checkpoint
     if not isinstance(written, CheckpointSpec):
         return CheckpointPolicy(enabled=False)
@@ -90,7 +90,7 @@ def _keep_best(
 
 
 def check_metric(name: str, metrics: Collection[str], place: Place, faults: Faults) -> None:
-    """Check, as ``checkpoint.keep`` is lowered, that its metric is declared; also of conditions."""
+    """Check that a metric that the lowered ``checkpoint.keep`` or a condition names is declared."""
     if name not in metrics:
         mend = did_you_mean(name, metrics) if metrics else f"write metrics: {{{name}: …}}"
         faults.error("E138", f"unknown metric '{name}'", mend, place)
@@ -101,7 +101,7 @@ _MEND = "write a directory such as /backup/checkpoints, or a URL such as s3://bu
 
 
 def lower_upload(written: UploadSpec | None, context: Context) -> UploadPolicy | None:
-    """Lower ``checkpoint.upload``; a destination that is not supported is a fault."""
+    """Lower ``checkpoint.upload``; add a fault for a destination that is not supported."""
     if written is None:
         return None
     at = ("checkpoint", "upload", "to")
@@ -110,7 +110,7 @@ def lower_upload(written: UploadSpec | None, context: Context) -> UploadPolicy |
 
 
 def resolve_upload(policy: UploadPolicy, place: Place, faults: Faults) -> UploadPolicy | None:
-    """Lower ``checkpoint.upload``: normalise its destination, a local path or the URL of a store.
+    """Lower ``checkpoint.upload`` to a normalised local path, or the URL of an object store.
 
     A destination that is not supported is a fault.
     """
@@ -202,7 +202,7 @@ def add_manifest_upload(policy: CheckpointPolicy, at: Origin) -> CheckpointPolic
 
 
 def _normalise_url(collect: str) -> str:
-    """Normalise the URL in ``checkpoint.collect``: "" for the master; an invalid one stays."""
+    """Return ``checkpoint.collect``: a valid URL normalised, and "" for the master."""
     try:
         return "" if collect == MASTER else str(parse_object_url(collect))
     except ValueError:

@@ -55,7 +55,7 @@ class ConditionLowering:
         }
 
     def stop(self, spec: JobSpec) -> tuple[StopCondition, ...]:
-        """Lower the stop conditions of a spec, in order; a job without one has a fault."""
+        """Lower the stop conditions of a spec, in order; add a fault if there is none."""
         if not spec.stop:
             place = Place("stop", self._context.source.key(()))
             mend = "write for example stop: [{epochs: 10}], or [{endless: true}]"
@@ -66,7 +66,7 @@ class ConditionLowering:
         return tuple(one for one in found if one is not None)
 
     def metrics(self, spec: JobSpec) -> tuple[tuple[str, Probe], ...]:
-        """Lower the metrics of a spec, by name, as conditions are lowered."""
+        """Lower the metrics of a spec, by name, to probes such as conditions have."""
         found = [
             (name, self._probe(written, ("metrics", name), is_condition=False))
             for name, written in spec.metrics.items()
@@ -191,7 +191,7 @@ def _is_time(text: str) -> bool:
 
 
 def _on_node(expr: Expr, node: str) -> Expr:
-    """Lower a condition of a spec on one node, from which its expression reads everything."""
+    """Lower a condition of a spec whose expression reads the blobs of one node."""
 
     def leaf(part: Expr) -> Expr:
         if isinstance(part, Name):

@@ -28,15 +28,15 @@ class Context:
     nodes: NodeNames = field(default_factory=lambda: NodeNames(Cluster(())))
 
     def place(self, path: str, *spec_path: str | int) -> Place:
-        """Return the place in the spec that is being lowered, of a step or task with this path."""
+        """Return the place in the lowered spec of the step or task that has this path."""
         return Place(path, self.source.at(spec_path))
 
     def at(self, *spec_path: str | int) -> Place:
-        """Return the place of a key of the spec during lowering, from its path."""
+        """Return the place of a key of the spec, by its path, in the context of lowering."""
         return Place(path_text(spec_path), self.source.at(spec_path))
 
     def check_blob_name(self, name: str, place: Place) -> None:
-        """Check a blob's name in the context of lowering: it is neither a param nor reserved."""
+        """Check, in the context of lowering, that a blob's name is neither a param nor reserved."""
         refused = find_name_refusal(name, self.params)
         if refused is not None:
             self.faults.error(refused.code, refused.message, refused.mend, place)
@@ -57,7 +57,7 @@ class NetRenaming:
     counters: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, name: str) -> str:
-        """Rename a net's own name to the name in the task, in the context of a lowered step."""
+        """Rename a name of a net to that in the task, in the context of a lowered step."""
         if name in self.counters:
             return self.counters[name]
         return f"nets/{self.net}:{name}" if name in self.shared else f"{self.use}:{name}"
@@ -102,7 +102,7 @@ class Env:
         return replace(self, depth=self.depth + 1)
 
     def net(self, name: str, rename: NetRenaming | None) -> Env:
-        """Return the lowering context of steps inside a net; its own names hide others."""
+        """Return the lowering context of steps inside a net, whose own names hide others."""
         indices = self.indices if rename is None else {}
         rename = rename or self.rename
         return replace(

@@ -45,7 +45,7 @@ class ExpressionLowering:
         self._statements: dict[Path, Op] = {}
 
     def expression(self, value: Any, at: Path, path: str, env: Env) -> Expr:
-        """Lower the expression that is at ``at`` of the spec, in the step of that path."""
+        """Lower the expression at a place of the spec, in the step of a path."""
         origin = self._context.source.at(at)
         try:
             expr = parse_expression(value, origin, path, self._context.params)
@@ -81,7 +81,7 @@ class ExpressionLowering:
         return resolved if isinstance(resolved, Text) else text
 
     def statement(self, value: str, at: Path, path: str, env: Env) -> Op:
-        """Lower a statement: parse it, and resolve the names of its expressions."""
+        """Lower a statement's text to an operator: parse it, resolve its expressions' names."""
         origin = self._context.source.at(at)
         op = self._statements.get(at)
         if op is None:
@@ -98,7 +98,7 @@ class ExpressionLowering:
         return self.resolve_op(op, value, env)
 
     def resolve_op(self, op: Op, written: Any, env: Env) -> Op:
-        """Lower the expressions in a statement: resolve their names and loop variables."""
+        """Resolve the names and loop variables in a statement's expressions, to lower them."""
         place = Place(op.path, op.origin)
         for name in _bound_names(op):
             self._context.check_blob_name(name, place)
@@ -110,12 +110,12 @@ class ExpressionLowering:
         return self._resolve_names(op, place, env)
 
     def blob(self, name: str, place: Place, env: Env) -> str:
-        """Resolve and check the name of a blob that is the target of a lowered statement."""
+        """Resolve and check a blob's name that is assigned or changed in a lowered expression."""
         self._context.check_blob_name(name, place)
         return self.name(name, env)
 
     def name(self, name: str, env: Env) -> str:
-        """Lower a name in an expression: inside a net, to the name that the task uses."""
+        """Lower a name in an expression; inside a net, to the name in the task that uses it."""
         return env.rename(name) if env.rename is not None else name
 
     def _resolve(self, expr: Expr, written: Any, place: Place, env: Env) -> Expr:

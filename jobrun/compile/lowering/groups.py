@@ -43,7 +43,7 @@ class GroupLowering:
 
     @property
     def steps(self) -> StepLowering:
-        """The ``StepLowering`` that all groups are lowered with; it knows which nets they use."""
+        """The ``StepLowering`` for all groups, which collects the nets that groups use."""
         return self._steps
 
     def drafts(self, spec: JobSpec) -> dict[GroupName, GroupDraft]:
@@ -148,7 +148,7 @@ class GroupLowering:
         return setups, reports
 
     def _add_node_setups(self, used: dict[str, None], group: GroupDraft, setups: _Setups) -> None:
-        """Lower a group's set-up: add that of each net once per node, however many tasks use it."""
+        """Lower a group's set-up, with that of each net once per node, however often it is used."""
         found: dict[str, dict[str, SetupNets]] = {}
         for nets in self._steps.net_setups(used, "node"):
             for node in group.nodes():
@@ -305,7 +305,7 @@ class TaskLowering:
         return Records(read, place, write, places, sent, is_loop=True)
 
     def report(self, spec: ReportSpec, at: Path, path: str, used: dict[str, None]) -> Report:
-        """Lower a ``report`` of a spec, as tasks are lowered: steps that run at an interval."""
+        """Lower a ``report`` of a group, whose steps run at an interval."""
         if spec.every <= 0:
             place = self._context.place(path, *at, "every")
             self._context.faults.error(
@@ -321,7 +321,7 @@ class TaskLowering:
     def _setups(
         self, spec: TaskSpec, at: Path, path: str, used: dict[str, None]
     ) -> dict[str, tuple[SetupNets, ...]]:
-        """Lower the ``setup`` of a task, level by level, and add that of the nets it uses."""
+        """Lower the ``setup`` of a task in a group, by levels, with that of the nets it uses."""
         env = Env((), used=used)
         own = {
             str(level): self._steps.setup(
@@ -385,7 +385,7 @@ class TaskLowering:
 def check_task_settings(
     task: TaskSpec, at: Path, path: str, source: SourceMap, faults: Faults
 ) -> None:
-    """Check settings of a task before it is lowered: its time limit, and its retry."""
+    """Check the time limit and retry of a group's task before it is lowered."""
     if task.timeout is not None and task.timeout <= 0:
         faults.error(
             "E123",
@@ -403,7 +403,7 @@ def check_task_settings(
 
 
 def lower_retry(task: TaskSpec) -> Retry | None:
-    """Lower ``retry`` of a task in the spec; zero retries are none."""
+    """Lower ``retry`` of a task in the spec; zero retries give None."""
     if task.retry is None or task.retry.max == 0:
         return None
     return Retry(task.retry.max, task.retry.backoff)

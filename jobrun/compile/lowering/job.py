@@ -109,7 +109,7 @@ def _layouts(spec: JobSpec, source: SourceMap) -> tuple[StateLayout, ...]:
 
 
 def lower_notify(spec: JobSpec, context: Context) -> tuple[NotifyTarget, ...]:
-    """Lower ``notify`` of a job's spec: targets of news; one that cannot exist is a fault."""
+    """Lower ``notify`` of a job's spec to targets; add a fault for an impossible one."""
     is_one = isinstance(spec.notify, NotifySpec)
     written: tuple[NotifySpec, ...] = (spec.notify,) if is_one else spec.notify  # type: ignore[assignment]
     found = []
@@ -125,7 +125,7 @@ def lower_notify(spec: JobSpec, context: Context) -> tuple[NotifyTarget, ...]:
 
 
 def build_cluster(spec: JobSpec, source: SourceMap) -> Cluster:
-    """Build the cluster from a spec's nodes; without nodes, one node called ``local``."""
+    """Build the cluster of the lowered job from a spec's nodes: ``local`` if it has none."""
     if not spec.nodes:
         return Cluster((Node(DEFAULT_NODE, DEFAULT_NODE),))
     return Cluster(
@@ -155,7 +155,7 @@ def _build_family(family: str, declared: NodeSpec, origin: Origin) -> list[Node]
 
 
 def check_node_settings(spec: JobSpec, source: SourceMap, faults: Faults) -> None:
-    """Check the nodes' settings as a spec is lowered to a job, and warn of those without effect."""
+    """Check, in lowering a job, the settings below ``nodes``, and warn of those without effect."""
     for name, node in spec.nodes.items():
         at: Path = ("nodes", name)
         found = [*_bad_amounts(node, at), *_conflicts(node, at)]

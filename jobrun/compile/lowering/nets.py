@@ -51,12 +51,12 @@ class NetDef:
 
     @property
     def path(self) -> Path:
-        """The path in the spec at which a net of the table is defined."""
+        """The path in the spec, ``nets`` and a name, of a net that the table of nets defines."""
         return ("nets", self.name)
 
 
 def build_net_table(spec: JobSpec, source: SourceMap, faults: Faults) -> dict[str, NetDef]:
-    """Build the table of a spec's declared nets; a recursive net is marked as not sound."""
+    """Build the table of the nets that a spec declares; mark recursive ones as not sound."""
     used = {name: _used_names(net) for name, net in spec.nets.items()}
     order, cycles = _sort_inner_first(used)
     for cycle in cycles:
@@ -97,7 +97,7 @@ def _definition(name: str, net: Steps | NetSpec) -> NetDef:
 
 
 def _used_names(net: Steps | NetSpec) -> list[str]:
-    """Return the names of the nets that a net of the table uses, once per use."""
+    """Return the names of the nets that a net in the table of nets uses, with repetitions."""
     return [step.net for step in all_steps(_all_of(net)) if isinstance(step, NetStep)]
 
 
@@ -114,7 +114,7 @@ def _all_of(net: Steps | NetSpec) -> Steps:
 
 
 def all_steps(steps: Steps) -> Iterator[Step]:
-    """Yield the steps of a net for the table of nets, outer before inner."""
+    """Yield the steps of a net, outer before inner, to build the table of nets."""
     for step in steps:
         yield step
         for block in _blocks(step):

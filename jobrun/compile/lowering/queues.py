@@ -33,12 +33,12 @@ class QueueTable:
     readers: tuple[str, ...] = ()
 
     def read(self, name: str, group: GroupName) -> ReadQueue | None:
-        """Lower the ``read`` of a queue; None if there is no queue of that name."""
+        """Lower ``read`` of a task that names a queue; None if there is no such queue."""
         queue = self.queues.get(name)
         return None if queue is None else ReadQueue(queue, self.sent.get((group, name), ()))
 
     def check_read(self, name: str, place: Place, faults: Faults) -> None:
-        """Check the queue that a task's ``read`` names: it is declared, or a reader is meant."""
+        """Check that a task's ``read`` names a declared queue, or else a reader."""
         if name not in self.queues and name not in self.readers:
             known = {**dict.fromkeys(self.readers), **self.queues}
             faults.error(

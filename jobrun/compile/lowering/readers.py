@@ -57,7 +57,7 @@ class ReaderTable:
     names: tuple[str, ...] = ()
 
     def read(self, name: str) -> ReadRecords | None:
-        """Lower the ``read`` of a reader; None if there is no valid one of that name."""
+        """Lower ``read`` of a task that names a reader; None if there is no valid one."""
         reader = self.readers.get(name)
         return None if reader is None else ReadRecords(reader)
 

@@ -76,7 +76,7 @@ class RemoteLowering:
 
 
 def check_remote_reads(net: RemoteNet, faults: Faults) -> None:
-    """Refuse reads of a task's output in a remote net: outputs exist only where the task ran."""
+    """Refuse reads of a task's output in a remote net, as outputs exist only on their own node."""
     around = [part for one in net.setup for part in (one.init, one.exit)]
     for step in (step for block in (net.steps, *around) for step in walk(block)):
         for read in FINDER.of_step(step).outputs:

@@ -95,7 +95,7 @@ class _Parameters:
     bound: dict[str, Place | None] = field(default_factory=dict)
 
     def scan(self, steps: tuple[Step, ...]) -> set[str]:
-        """Scan the steps of a used net for its parameters; return those read before being bound."""
+        """Scan a net's steps, at its use, for the parameters that they read before binding them."""
         read: set[str] = set()
         for step in steps:
             parts = step.ops if isinstance(step, Net) else (step,)
@@ -135,11 +135,11 @@ class _Parameters:
 
     @property
     def counters(self) -> set[str]:
-        """The parameters of a used net with which its steps only count: passed by reference."""
+        """The parameters with which the steps of a used net only count, passed by reference."""
         return self.counted - self.changed.keys() - self.bound.keys()
 
     def dropped(self) -> dict[str, Place]:
-        """Return a used net's parameters that its steps only bind again, without use, and where."""
+        """Return the parameters that a used net's steps bind again without using, and where."""
         return {name: place for name, place in self.bound.items() if place is not None}
 
 
@@ -201,7 +201,7 @@ class StepLowering:
         return tuple(self._net_setup(net, level)[0] for net in nets if level in net.setup)
 
     def _net_setup(self, net: NetDef, level: str) -> tuple[SetupNets, tuple[str, ...]]:
-        """Lower the set-up steps of one net at a level; return also the nets that these use."""
+        """Lower the set-up steps of one net at a level; return them, and the nets that they use."""
         key = (net.name, level)
         if key not in self._setups:
             names = self._shared_names(net)
@@ -213,7 +213,7 @@ class StepLowering:
         return self._setups[key]
 
     def _shared_names(self, net: NetDef) -> frozenset[str]:
-        """Lower the set-up steps of a used net, to find the names that they bind."""
+        """Lower the steps of a net's set-up, as other steps, to find the names that they bind."""
         if net.name not in self._shared:
             bound: set[str] = set()
             for level, setup in net.setup.items():
@@ -513,7 +513,7 @@ def _net(run: list[Op]) -> Net:
 def _surround(
     before: list[Assign], steps: tuple[Step, ...], after: list[Assign]
 ) -> tuple[Step, ...]:
-    """Lower the use of a net: put assignments before and after its steps, merged at the ends."""
+    """Lower the use of a net: merge assignments into its steps at the start and the end."""
     first = steps[0] if steps else None
     if before and isinstance(first, Net):
         steps = (Net((*before, *first.ops), before[0].path, before[0].origin), *steps[1:])
@@ -547,7 +547,7 @@ class EffectLowering:
         return Save(self._files(spec.save, (*at, "save"), place, env), place.path, place.origin)
 
     def _declared(self, spec: EffectStep, at: Path, place: Place, env: Env) -> Step:
-        """Lower an effect of a declared kind, such as ``log``, field by field."""
+        """Lower an effect, a step of a declared kind such as ``log``, key by key."""
         kind: Any = DECLARED_MODELS[type(spec)]
         given: dict[str, Any] = {
             name: str(getattr(spec, other)) for name, other in declared_sources(kind).items()
@@ -694,7 +694,7 @@ class EffectLowering:
     def _files(
         self, files: dict[str, str], at: Path, place: Place, env: Env
     ) -> tuple[DataFile, ...]:
-        """Lower the files of the effect ``load`` or ``save``: blob, path and member of each."""
+        """Lower the files of a ``load`` or ``save`` step: blob, path and member of each."""
         found = []
         for blob, written in files.items():
             path, _, member = written.partition("::")

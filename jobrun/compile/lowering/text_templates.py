@@ -23,7 +23,7 @@ _CONVERSION = lazy_pattern(r"![rsa]$")
 
 
 def parse_text(text: str, origin: Origin, path: str, params: Params, *, holes: bool) -> Text:
-    """Parse a text of the spec into literals, builtins and holes with expressions.
+    """Parse a text template of the spec: literals, ``{holes}``, and builtins as ``${run.dir}``.
 
     ``${run.dir}``, ``${node}``, ``${epoch}`` and ``${instance}`` are filled in at run time,
     ``$$`` is a dollar. With ``holes``, ``{expr}`` and ``{expr:format}`` are filled in too,
@@ -54,7 +54,7 @@ class _TextParser:
         self.faults: list[Fault] = []
 
     def parts(self) -> tuple[str | Hole | Builtin, ...]:
-        """Parse all parts of a text with holes: literals, holes and builtins."""
+        """Parse all parts of a text template: literals, ``{holes}``, builtins (``${run.dir}``)."""
         text = self._scalar.text
         found: list[str | Hole | Builtin] = []
         position = 0

@@ -43,7 +43,7 @@ _Blobs = dict[str, list[dict[str, Any]]]
 
 
 def plan_json(job: Job, sizes: Sizes | None = None, made: Made | None = None) -> dict[str, Any]:
-    """Build the JSON document of a job's plan; a task on many nodes is listed once.
+    """Build the JSON document of a job's plan, in which a task on many nodes is listed once.
 
     Args:
         job: The checked job.
@@ -160,7 +160,7 @@ def _task(task: Task, nodes: tuple[str, ...], blobs: _Blobs) -> dict[str, Any]:
 
 
 def _touched(task: Task) -> dict[str, list[str]]:
-    """Return the names that a task reads and writes, as the JSON plan lists them."""
+    """Return the names that a task reads and writes, for the plan's JSON document."""
     reads: dict[str, None] = {}
     writes: dict[str, None] = {}
     around = (*task.setup, *task.instance_setup)
@@ -254,7 +254,7 @@ def _probe(probe: Probe) -> dict[str, Any]:
 
 
 def readers_json(job: Job) -> list[dict[str, Any]]:
-    """Describe in the plan's JSON every reader that a task reads, in the order of first use."""
+    """Describe in the plan's JSON document each reader that a task reads."""
     return [_reader(reader) for reader in used_readers(job)]
 
 

@@ -46,7 +46,7 @@ LABEL_COLUMNS = 12
 def plan_text(
     job: Job, sizes: Sizes | None = None, made: Made | None = None, loss_bound: str = ""
 ) -> str:
-    """Render the plan of a job as text: what holds for all of it, then a paragraph per group.
+    """Render the plan of a job as text: what holds for the job, then a paragraph per group.
 
     Args:
         job: The checked job.
@@ -93,7 +93,7 @@ def size_text(size_bytes: int) -> str:
 
 
 def _probe(probe: Probe) -> str:
-    """Render a condition or metric in the plan of a job, with the nodes of its blobs.
+    """Render a condition or metric in the text of a plan, with the nodes of its blobs.
 
     As it was written, if it is over many nodes.
     """
@@ -215,7 +215,7 @@ def _owned_rows(
 
 
 def blob_lines(made: Made) -> dict[str, list[str]]:
-    """Render one line of the plan for each blob of a task whose dtype and shape are known."""
+    """Render in the plan's text a line for each blob of a task whose dtype and shape are known."""
     found: dict[str, list[str]] = {}
     for (path, name), known in made.items():
         if known.dtype is not None or known.sequence:

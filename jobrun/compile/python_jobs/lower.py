@@ -64,7 +64,7 @@ def lower_job(job: Job, faults: Faults) -> JobDraft:
 
 
 def restore_task_order(completed: Job, given: Job) -> Job:
-    """Restore in a completed Python job the order of tasks that the given job has."""
+    """Restore the order of tasks of a Python job after it was lowered and completed."""
     return replace(
         completed,
         init=_restore_task_order(completed.init, given.init),
@@ -276,7 +276,7 @@ def _restore_task_order(group: TaskGroup, given: TaskGroup) -> TaskGroup:
 
 
 def _add_families(nodes: Cluster) -> Cluster:
-    """Give each node of a job built in Python a family of its own if it has none."""
+    """Lower the nodes of a Python job: give each a family of its own if it has none."""
     return Cluster(tuple(replace(node, family=node.family or node.name) for node in nodes))
 
 
@@ -301,14 +301,14 @@ def _assign_paths(
 
 
 def _common_part(task: Task, node: str) -> Task:
-    """Return a Python job's task without what may differ between its copies on nodes."""
+    """Return what a Python job's task, to be lowered, has in common with its copies on nodes."""
     return replace(task, node=node, scopes=(), objects=(), apart=())
 
 
 def _build_draft(
     tasks: list[Task], group: GroupName, position: int, *, is_global: bool
 ) -> TaskDraft:
-    """Merge the tasks of one name in a job built in Python to one draft, for several nodes."""
+    """Lower the tasks of one name in a Python job to one draft, for several nodes."""
     task = tasks[0]
     place = Place(task.path, task.origin)
     return TaskDraft(
@@ -336,7 +336,7 @@ def _build_draft(
 
 
 def build_records(task: Task) -> Records:
-    """Build the draft of the records that a task of a Python job reads and writes."""
+    """Lower the records that a task of a Python job reads and writes to a draft."""
     return Records(
         task.read,
         Place(f"{task.path}/read", task.origin),

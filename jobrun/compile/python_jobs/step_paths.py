@@ -77,7 +77,7 @@ class PathAssignment:
         )
 
     def node_reports(self, reports: tuple[NodeReport, ...], group: str) -> tuple[NodeReport, ...]:
-        """Assign a path to each report of a Python job's group, numbered on each node."""
+        """Assign paths to the ``report`` steps of a Python job's group, numbered on each node."""
         return tuple(
             replace(one, report=self._report(one.report, f"{group}/report[{number}]"))
             for one, number in _number_by_node(reports)

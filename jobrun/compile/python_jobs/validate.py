@@ -27,7 +27,7 @@ from jobrun.ops.plugins import find_operator
 
 
 def check_file_name(name: str, what: str, place: Place, faults: Faults) -> None:
-    """Check that a job, a node or a task that was built in Python can have this name."""
+    """Validate the name of a job, a node or a task that was built in Python."""
     if not FILE_NAME.fullmatch(name):
         faults.error(
             "E196",
@@ -38,7 +38,7 @@ def check_file_name(name: str, what: str, place: Place, faults: Faults) -> None:
 
 
 def check_task(task: Task, params: Mapping[str, object], faults: Faults) -> None:
-    """Check a task built in Python: its numbers, and the words in its steps and outputs."""
+    """Validate a task built in Python: its numbers, and words in its steps and outputs."""
     place = Place(task.path, task.origin)
     if task.instances < 1:
         faults.error(
@@ -56,7 +56,7 @@ def check_task(task: Task, params: Mapping[str, object], faults: Faults) -> None
 def check_report(
     report: Report, place: Place, params: Mapping[str, object], faults: Faults
 ) -> None:
-    """Check a report built in Python: its interval and its steps."""
+    """Validate a report built in Python: its interval and its steps."""
     if not 0 < report.interval_s < math.inf:
         message = f"a report's interval must be longer than 0, and is {report.interval_s:g} s"
         faults.error("E163", message, "use for example 1.0 (seconds)", place)
@@ -64,7 +64,7 @@ def check_report(
 
 
 def check_stop(condition: StopCondition, path: str, faults: Faults) -> None:
-    """Check the numbers in a stop condition that was built in Python."""
+    """Validate the numbers in a stop condition that was built in Python."""
     place = Place(path, NOWHERE)
     if isinstance(condition, StopAfterEpochs | StopWithoutImprovement):
         epochs: object = condition.epochs
@@ -77,7 +77,7 @@ def check_stop(condition: StopCondition, path: str, faults: Faults) -> None:
 
 
 def check_steps(steps: tuple[Step, ...], params: Mapping[str, object], faults: Faults) -> None:
-    """Check steps built in Python for unknown words, and names that no blob can have."""
+    """Validate steps built in Python: no unknown words, no names that a blob cannot have."""
     for step in walk(steps):
         place = Place(step.path, step.origin)
         _check_words(expressions(step), place, faults)
@@ -114,7 +114,7 @@ def _check_words(exprs: Iterable[Expr], place: Place, faults: Faults) -> None:
 
 
 def _check_call(call: Call | Draw, place: Place, faults: Faults) -> None:
-    """Check that a function called in a job built in Python exists and accepts its arguments."""
+    """Validate a call in a job built in Python: the function exists and accepts its arguments."""
     if isinstance(call, Draw):
         draw = DRAWS.get(call.method)
         if draw is None:
@@ -136,7 +136,7 @@ def _note_unknown(what: str, word: str, known: Iterable[str], place: Place, faul
 
 
 def check_settings(task: Task, faults: Faults) -> None:
-    """Check the time limit and the retry of a task built in Python."""
+    """Validate the time limit and the retry of a task built in Python."""
     place = Place(task.path, task.origin)
     if not 0 <= task.timeout_s < math.inf:
         message = f"invalid time limit of {task.timeout_s:g} s"

@@ -67,7 +67,7 @@ def infer_binary(left: Known, sign: str, right: Known) -> Known:
 
 
 def _infer_either_kind(left: Known, sign: str, right: Known) -> Known:
-    """Infer the type of arithmetic that may be on Python scalars, or on numpy's."""
+    """Infer the type of arithmetic whose operands may be Python scalars or numpy values."""
     found: Known | None = None
     refused: MisfitError | None = None
     for one in (True, False) if left.weak is None else (left.weak,):
@@ -174,7 +174,7 @@ def infer_unary(sign: str, operand: Known) -> Known:
 
 
 def infer_comparison(left: Known, sign: str, right: Known) -> Known:
-    """Infer the type of the comparison ``left sign right``.
+    """Infer the type of the comparison ``left sign right``, as of arithmetic.
 
     Raises:
         MisfitError: Their shapes do not broadcast, or they have no order.

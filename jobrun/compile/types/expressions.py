@@ -206,7 +206,7 @@ class _ExpressionInference:
         return found
 
     def _logical(self, operands: tuple[Expr, ...], word: str) -> Known:
-        """Infer ``and`` and ``or`` lazily: operands after a deciding one are not looked at."""
+        """Infer the type of ``and`` and ``or``, which skip operands after a deciding one."""
         doubt = self._doubt
         values = []
         for operand in operands[:-1]:

@@ -70,7 +70,7 @@ class Types:
 
 
 def no_headers(path: str, member: str) -> None:
-    """Return no dtype and shape for a file's header: infer a job's types without reading files."""
+    """Return None as a data file's type, where a job's types are inferred without reading files."""
     del path, member
 
 
@@ -165,7 +165,7 @@ class _JobInference:
         return names
 
     def _at_epoch_boundary(self, node: str, names: Names) -> Names:
-        """Infer the types that all epochs of a job start with, without values."""
+        """Infer the types that all epochs of a job begin with; no constant values are assumed."""
         return {name: without_value(names.get(name, UNKNOWN)) for name in self._owned(node)}
 
     def _group(self, name: GroupName, node: str, start: Names) -> Names:

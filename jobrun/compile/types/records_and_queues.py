@@ -54,7 +54,7 @@ class QueueTypes:
     shared: Shared = field(default_factory=dict)
 
     def on_node(self, group: GroupName, tasks: tuple[Task, ...]) -> NodeQueues:
-        """Return the record types of a group's queues on one node, empty at first.
+        """Return the types of records in a group's queues on one node, which are empty at first.
 
         Args:
             group: The name of the group.
@@ -184,7 +184,7 @@ def _compared_part(queue: Queue, known: Known) -> object:
 
 
 def _are_incompatible(queue: Queue, one: Known, other: Known) -> bool:
-    """Return whether no reader of a queue could accept records of both types."""
+    """Return whether no reader of a queue could read records of these two types."""
     if one.dtype is not None and other.dtype is not None and one.dtype != other.dtype:
         return True
     if one.shape is None or other.shape is None:

@@ -130,7 +130,7 @@ class StepInference:
         return all(self._step(step) for step in steps)
 
     def repeat(self, path: str, body: Callable[[], bool]) -> None:
-        """Infer types through a loop's steps until nothing changes; what does is unknown."""
+        """Infer types through a loop's steps until they settle; changing ones become unknown."""
         frame = self._enter(path)
         for _ in range(_WIDENING_PASSES):
             falls, after = self._try_branch(body)
@@ -146,7 +146,7 @@ class StepInference:
         self._leave()
 
     def value(self, expr: Expr, step: Step | Op) -> Known:
-        """Infer the type of a step's expression, where the walk through the steps has arrived."""
+        """Infer the type of a step's expression from the types known at that step."""
         origin, path = step.origin, step.path
         return infer_expression(
             expr,
@@ -156,7 +156,7 @@ class StepInference:
         )
 
     def output(self, expr: Expr, task: Task) -> Known:
-        """Infer the type of a task's output from the types that its steps leave behind."""
+        """Infer the type of a task's output after the walk through the task's steps."""
         return infer_expression(
             expr,
             self.names,
@@ -185,7 +185,7 @@ class StepInference:
         return self._frames[-1]
 
     def _leave(self) -> None:
-        """End a block of steps in type inference; what it binds counts around it, too."""
+        """End a block of steps in type inference; keep the types that it binds after the block."""
         ended = self._frames.pop()
         around = self._frames[-1].before
         for name, known in ended.before.items():
@@ -341,7 +341,7 @@ class StepInference:
         return not holds
 
     def _note_leaving(self, target: str) -> None:
-        """Note the types with which a stop leaves the block of that path."""
+        """Note the types with which a stop, one of the steps, leaves the block of that path."""
         changed: dict[str, None] = {}
         for frame in reversed(self._frames):
             changed |= dict.fromkeys(frame.before)

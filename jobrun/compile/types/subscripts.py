@@ -30,7 +30,7 @@ _NEW_AXIS, _REST = Const(None), Const(None, ellipsis=True)
 
 
 def infer_index(value: Known, index: Expr, infer: Infer) -> Known:
-    """Infer dtype and shape of the subscript ``value[index]``.
+    """Infer dtype and shape of the subscript expression ``value[index]``.
 
     Args:
         value: The value before the brackets.
@@ -88,7 +88,7 @@ class _ArrayIndex:
 
     @property
     def result_shape(self) -> Shape:
-        """Infer the shape of a subscript ``x[index]``; unknown where the index is a mask."""
+        """Infer the axes that an index array gives the result of a subscript ``x[…]``."""
         return (None,) if self.is_mask else self.shape
 
 

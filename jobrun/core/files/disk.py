@@ -209,7 +209,7 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
 
 
 def sync_file(descriptor: int) -> None:
-    """Make the contents of an open file durable with ``fsync``, on macOS with ``F_FULLFSYNC``.
+    """Make the bytes of an open file durable on disk: ``fsync``, on macOS ``F_FULLFSYNC``.
 
     There, ``fsync`` leaves the data in the cache of the disk, see fsync(2).
 

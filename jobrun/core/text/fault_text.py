@@ -82,7 +82,7 @@ def _window(number: str, line: str, place: Origin) -> Excerpt:
 
 
 def visible(text: str) -> str:
-    """Replace control characters in a fault's text, which would move or hide it, by visible ones.
+    """Replace control characters in a fault's text by visible ones.
 
     One character stays one character, so that columns stay right.
     """
@@ -98,7 +98,7 @@ def _visible_character(char: str) -> str:
 
 
 def _width(text: str) -> int:
-    """Count the terminal columns of a line in a fault's text: some letters take two."""
+    """Count the terminal columns of a line in a fault's text, where some letters take two."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)

@@ -47,7 +47,7 @@ def parse_span(text: str) -> float | None:
 
 
 def number(value: float | int | bool | str) -> str:
-    """Render a number for people, as sizes and durations are: floats to five significant digits."""
+    """Render a number without a unit for people; a float with five significant digits."""
     if isinstance(value, float):
         return f"{value:.5g}"
     return integer_text(value) if type(value) is int else str(value)

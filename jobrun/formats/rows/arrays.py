@@ -48,7 +48,7 @@ class Extent:
 
 
 def open_file(path: str, members: tuple[str, ...]) -> ArrayRows:
-    """Open arrays in an npy or npz file to read rows; see ``source.open_rows``."""
+    """Open arrays in an npy or npz file to read rows, as ``open_rows`` does for this format."""
     with Path(path).open("rb") as file:
         is_zip = file.read(2) == b"PK"
     if suffix_of(path) == ".npy" or not is_zip:
@@ -93,7 +93,7 @@ class ArrayRows:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns of rows of arrays: for each array the dtype and shape of one row."""
+        """The dtype and shape of one row of each array that is read by rows."""
         return self._columns
 
     def __len__(self) -> int:
@@ -130,11 +130,11 @@ class _InMemory:
         self._array = array
 
     def take(self, start: int, stop: int) -> Array:
-        """Return consecutive rows of an array in memory."""
+        """Return consecutive rows of an array in memory, as rows of arrays in files are read."""
         return self._array[start:stop].copy(order="C")
 
     def pick(self, rows: Array) -> Array:
-        """Return rows of an array in memory in any order."""
+        """Return rows of an array in memory in any order, as rows of arrays in files are read."""
         return self._array.take(rows, axis=0)
 
     def close(self) -> None:
@@ -231,7 +231,7 @@ class _Extent:
         return self._rows
 
     def _release_pages(self, touched_bytes: int) -> None:
-        """Release mapped pages of array rows before they add up; the page cache keeps them."""
+        """Release mapped pages of array rows before they add up; the page cache holds the data."""
         self._touched_bytes += touched_bytes
         if self._touched_bytes > _GIVE_BACK_BYTES:
             self._touched_bytes = 0

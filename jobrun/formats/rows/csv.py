@@ -38,7 +38,7 @@ class _Known:
     width: int = 1
 
     def see(self, fields: list[str]) -> None:
-        """Look at a csv column's fields in more rows, while they are indexed, for its dtype."""
+        """Update what is known of a csv column's dtype by its fields in further rows."""
         self.width = max(self.width, *map(len, fields))
         kind = tables.convert_column(fields).dtype.kind if self.kind != "text" else "U"
         if kind == "U":
@@ -55,7 +55,7 @@ class _Known:
 
 
 def open_file(path: str, members: tuple[str, ...]) -> TableRows:
-    """Open a csv or tsv table to read rows; see ``source.open_rows``."""
+    """Open a csv or tsv table to read rows, as ``open_rows`` does for this format."""
     return TableRows(path, members)
 
 

@@ -26,7 +26,7 @@ _CACHE_BYTES = 64 << 20
 
 
 def open_file(path: str, members: tuple[str, ...]) -> Rows:
-    """Open datasets of an HDF5 file to read rows; see ``source.open_rows``."""
+    """Open datasets of an HDF5 file to read rows, as ``open_rows`` does for this format."""
     with hdf5.open_hdf5(path) as file:
         extents = [_extent(hdf5.row_dataset(file, path, member), member) for member in members]
     whole = [one for one in extents if one is not None]

@@ -22,7 +22,7 @@ _KEPT_BYTES = 256 << 20
 
 
 def open_file(path: str, members: tuple[str, ...]) -> ParquetRows:
-    """Open a parquet file to read rows; see ``source.open_rows``."""
+    """Open a parquet file to read rows, as ``open_rows`` does for this format."""
     arrow, file = _opened(path)
     return ParquetRows(path, members, file, arrow)
 
@@ -214,7 +214,7 @@ class ParquetRows:
         return bool(types.is_string(kind) or types.is_large_string(kind))
 
     def _text_width(self, member: str) -> int:
-        """Return the longest text of a parquet column, so that all pieces have one dtype."""
+        """Return the length of the longest text in a parquet column, for its one dtype."""
         width = 1
         for number in range(self._file.num_row_groups):
             texts = self._inside(self._read(number, [member]), member).to_pylist()

@@ -109,7 +109,7 @@ class RaggedRows:
         return self._sorted(plain, runs)
 
     def close(self) -> None:
-        """Close the files of ragged rows."""
+        """Close the files whose ragged rows were read."""
         with ExitStack() as stack:
             if self._plain is not None:
                 stack.callback(self._plain.close)

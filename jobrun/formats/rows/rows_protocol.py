@@ -27,7 +27,7 @@ class Column:
 
     @property
     def row_bytes(self) -> int:
-        """The memory that one row of this column of a data file takes."""
+        """How many bytes one row of this ``Column`` takes when ``Rows`` are read into memory."""
         return self.dtype.itemsize * int(np.prod(self.shape, dtype=np.int64))
 
 
@@ -39,10 +39,10 @@ class Rows(Protocol):
         """The columns that each row has, in the order of the request (protocol)."""
 
     def __len__(self) -> int:
-        """Return the number of rows."""
+        """Return the number of rows in the data file (protocol)."""
 
     def take(self, start: int, stop: int) -> Piece:
-        """Read rows ``start`` to ``stop`` of a data file, each column stacked in one array.
+        """Read rows ``start`` to ``stop`` of a data file, each column in one array (protocol).
 
         The memory is the caller's own.
 
@@ -51,14 +51,14 @@ class Rows(Protocol):
         """
 
     def pick(self, rows: Array) -> Piece:
-        """Read rows of a data file by number (int64, shape (n,)), in the order given."""
+        """Read rows of a data file by number (int64, shape (n,)), in the order given (protocol)."""
 
     def close(self) -> None:
         """Close the data file whose rows were read (protocol)."""
 
 
 def common_length(path: str, lengths: Sequence[tuple[str, int]]) -> int:
-    """Return the number of ``Rows`` of a data file: all its members must have as many.
+    """Return the number of ``Rows`` of a data file; refuse members of different lengths.
 
     Raises:
         EnvironmentFaultError: E288, they differ.
@@ -71,7 +71,7 @@ def common_length(path: str, lengths: Sequence[tuple[str, int]]) -> int:
 
 
 def sort_rows(rows: Array) -> tuple[Array, Array]:
-    """Sort requested row numbers into file order for ``Rows``; return also each one's place."""
+    """Sort requested row numbers into file order for ``Rows``; return the place of each, too."""
     order = np.argsort(rows, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
@@ -79,5 +79,5 @@ def sort_rows(rows: Array) -> tuple[Array, Array]:
 
 
 def restore_order(piece: Piece, place: Array) -> Piece:
-    """Reorder rows that were read in the order of the data file as they were requested."""
+    """Reorder rows that were read in the order of the data file to the requested order."""
     return tuple(column.take(place, axis=0) for column in piece)

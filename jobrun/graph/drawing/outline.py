@@ -15,14 +15,14 @@ Tasks = tuple[tuple[Task, tuple[str, ...]], ...]
 
 
 def groups_of(job: Job) -> Iterator[tuple[TaskGroup, Tasks]]:
-    """Yield the groups that every drawing of the job shows: those with tasks, in order."""
+    """Yield the groups with tasks, in order, which every drawing of the job shows."""
     for group in job.groups:
         if group.tasks or group.remote:
             yield group, tasks_by_name(group)
 
 
 def needs_edges(tasks: Tasks) -> Iterator[tuple[int, int]]:
-    """Yield the edges that every drawing has from needed tasks to those that need them."""
+    """Yield the edges in the outline of a drawing, from needed tasks to those that need them."""
     position = {task.name: index for index, (task, _) in enumerate(tasks)}
     for task, _ in tasks:
         for need in task.needs:
@@ -31,7 +31,7 @@ def needs_edges(tasks: Tasks) -> Iterator[tuple[int, int]]:
 
 
 def queue_edges(group: TaskGroup, tasks: Tasks) -> Iterator[tuple[int, int, str]]:
-    """Yield the edges that every drawing has from writers of a queue to readers, with labels."""
+    """Yield the edges in the outline of a drawing from a queue's writers to its readers."""
     position = {task.name: index for index, (task, _) in enumerate(tasks)}
     for link in find_queue_links(group):
         words = f"{link.queue.name}: {', '.join(queue_notes(link.queue))}"
@@ -41,7 +41,7 @@ def queue_edges(group: TaskGroup, tasks: Tasks) -> Iterator[tuple[int, int, str]
 
 
 def task_label(task: Task, nodes: tuple[str, ...], more: ExtraLines) -> list[str]:
-    """Return the label of a task in every drawing: name, then node and options, further lines."""
+    """Return the label of a task in the outline of a drawing: name, then node and options."""
     notes = [f"on {_node_text(nodes)}"]
     return [task.name, ", ".join([*notes, *task_notes(task)]), *more.get(task.path, ())]
 

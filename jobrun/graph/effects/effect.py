@@ -77,12 +77,12 @@ class Key:
 
 
 def key(name: str, kind: KeyKind, description: str, default: Any = REQUIRED) -> dict[str, Key]:
-    """Declare, for a field of an effect's class, the key of the spec that gives its value."""
+    """Declare for a field of an effect's class which key of the spec gives its value."""
     return {_KEY: Key(name, kind, description, default)}
 
 
 def source_of(other: str) -> dict[str, str]:
-    """Declare that a field of an effect's class gets the written text of another one."""
+    """Declare that a field of an effect's class gets the text written for another field."""
     return {_SOURCE: other}
 
 
@@ -152,7 +152,7 @@ class DeclaredEffect(Effect):
 
     @abstractmethod
     def action(self, compiler: ExpressionCompiler) -> Action:
-        """Build the function that carries out an effect; each declared kind overrides it."""
+        """Build the function that carries out an effect of a declared kind."""
 
     def expressions(self) -> tuple[Expr, ...]:
         """Return the expressions in the values of the declared keys of the effect."""

@@ -23,7 +23,7 @@ class Log(DeclaredEffect):
     text: Text = field(metadata=key("log", "text", "the line"))
 
     def action(self, compiler: ExpressionCompiler) -> Action:
-        """Build the function of a ``log`` step: it logs the text."""
+        """Build the function of a ``log`` step, which logs the step's text."""
         text, path = compiler.text(self.text), self.path
 
         def run(at: Surroundings) -> None:

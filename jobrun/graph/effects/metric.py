@@ -25,7 +25,7 @@ class Metric(DeclaredEffect):
     )
 
     def action(self, compiler: ExpressionCompiler) -> Action:
-        """Build the function of a ``metric`` step: it records the numbers, all or none."""
+        """Build the function of a ``metric`` step, which records all of its numbers or none."""
         values = [(name, compiler.number(value, name)) for name, value in self.values]
 
         def run(at: Surroundings) -> None:

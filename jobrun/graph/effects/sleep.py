@@ -21,7 +21,7 @@ class Sleep(DeclaredEffect):
     seconds: float = field(metadata=key("sleep", "duration", "how long, such as 250ms or 10s"))
 
     def action(self, compiler: ExpressionCompiler) -> Action:
-        """Build the action of a ``sleep`` step: a function that waits for some seconds."""
+        """Build the function of a ``sleep`` step, which waits for some seconds."""
         del compiler
         seconds = self.seconds
 

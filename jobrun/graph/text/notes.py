@@ -179,7 +179,7 @@ def queue_notes(queue: Queue) -> list[str]:
 
 
 def render_queue_link(link: QueueLink) -> str:
-    """Note which tasks a queue connects: ``prep => batches (room for 100) => sgd``."""
+    """Render the note about a queue between tasks: ``prep => batches (room for 100) => sgd``."""
     notes = ", ".join(queue_notes(link.queue))
     ends = ", ".join(link.writers), ", ".join(link.readers)
     return f"{ends[0]} => {link.queue.name} ({notes}) => {ends[1]}"

@@ -29,7 +29,7 @@ from jobrun.graph.steps import (
 
 
 def render_op(op: Op) -> str:
-    """Render an operator, a step inside a net, as the line of text that a spec could hold."""
+    """Render an operator, such as ``x = a + b``, as the line of text that a spec would have."""
     match op:
         case Assign():
             targets = ", ".join(_target(target) for target in op.targets)
@@ -45,7 +45,7 @@ def render_op(op: Op) -> str:
 
 
 def render_step(step: Step) -> str:
-    """Render a step of the graph as one line of text; for a net, its first operator."""
+    """Render a step of the graph as one line of text; of a net, its first operator."""
     match step:
         case Effect():
             return step.line()

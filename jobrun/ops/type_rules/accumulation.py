@@ -22,7 +22,7 @@ from jobrun.ops.type_rules.searching import index_kind
 
 
 def _rows(given: Arguments) -> tuple[Known, int | None]:
-    """Infer rows and segment count for the type rules of segment functions; refuse misfits."""
+    """Infer rows and segment count for type rules of ``segment_sum`` and the like; or refuse."""
     values, segments = given.array("values"), given.array("segments")
     if segments.shape != (0,):
         index_kind(segments, "segments")

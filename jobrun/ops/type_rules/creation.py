@@ -110,7 +110,7 @@ def _diagonal(given: Arguments) -> Shape:
 
 
 def diagonal_length(rows: int | None, columns: int | None, offset: int) -> int | None:
-    """Infer the length of a diagonal of a matrix that is created, or None if unknown."""
+    """Infer the length of a diagonal for the rules of creation functions; None if unknown."""
     if rows is None or columns is None:
         return None
     return max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))

@@ -21,7 +21,7 @@ def _drawn(default: str) -> Rule:
 
 
 def _rows(default: str, name: str) -> Rule:
-    """Build the rule of random draws whose rows are as long as an argument."""
+    """Build the type rule of random draws of vectors, as ``dirichlet``: as long as an argument."""
 
     def rule(given: Arguments) -> Known:
         items = given.shape(name)

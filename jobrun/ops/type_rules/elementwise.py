@@ -89,7 +89,7 @@ _UNARY: dict[str, tuple[str, _Dtype]] = {
 
 
 def unary(result: _Dtype, name: str) -> Rule:
-    """Build the rule of an elementwise function of one array, the argument ``name``."""
+    """Build the type rule of an elementwise function of one array, the argument ``name``."""
     return typed(lambda given: result(given.dtype(name)), lambda given: given.shape(name))
 
 
@@ -196,7 +196,7 @@ _BINARY: tuple[tuple[str, Pair], ...] = (
 
 
 def binary(result: Pair, first: str = "x1", second: str = "x2") -> Rule:
-    """Build the rule of an elementwise function of two arrays."""
+    """Build the type rule of an elementwise function of two arrays."""
     return typed(
         lambda given: result(given.array(first), given.array(second)),
         lambda given: joint_shape(given.shape(first), given.shape(second)),

@@ -36,7 +36,7 @@ def _joint(parts: list[Known]) -> Shape:
 
 
 def _one_dtype(parts: list[Known]) -> str:
-    """Infer, for the type rule of indexing with ``select``, the one dtype of its choices."""
+    """Infer the one dtype of all choices, for the type rule of the index function ``select``."""
     dtypes = {one.dtype for one in parts}
     if len(dtypes) != 1 or any(one.weak is not False for one in parts):
         raise UnclearError
@@ -86,7 +86,7 @@ def _nearly_equal_parts(given: Arguments) -> tuple[Known, ...]:
 
 
 def _one_axis_open(given: Arguments, name: str) -> Shape:
-    """Infer the shape of an array with items deleted or selected by indices: one length open."""
+    """Infer the shape of an array with some items of one axis deleted or selected by indices."""
     shape = given.shape(name)
     if not given.has("axis"):
         return (None,)

@@ -29,7 +29,7 @@ from jobrun.ops.type_rules.shaping import too_few_axes
 
 
 def matmul(left: Known, right: Known) -> Known:
-    """Infer dtype and shape of a matrix product: the type rule of ``matmul`` and ``@``.
+    """Infer dtype and shape of a matrix product, for ``matmul`` and ``@`` in linear algebra.
 
     Raises:
         MisfitError: The inner lengths differ, or one is a single number.
@@ -44,7 +44,7 @@ def matmul(left: Known, right: Known) -> Known:
 
 
 def product_shape(left: Shape, right: Shape) -> Shape:
-    """Infer the shape of the matrix product of two arrays of at least one axis."""
+    """Infer the shape of the matrix product of two arrays, for rules of linear algebra."""
     if not left or not right:
         raise MisfitError(SHAPES, "a single number cannot stand beside @", "write *")
     inner = right[-2] if len(right) > 1 else right[0]
@@ -135,7 +135,7 @@ def _matrix(shape: Shape) -> Shape:
 
 
 def _squares(name: str, *results: tuple[Callable[[str], str], int]) -> Rule:
-    """Build the rule of a function of linear algebra on square matrices, from dtypes and ranks."""
+    """Build the type rule of functions of linear algebra on square matrices."""
 
     def rule(given: Arguments) -> Known | tuple[Known, ...]:
         known = given.array(name)

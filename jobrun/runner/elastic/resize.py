@@ -58,7 +58,7 @@ class ResizePlan:
 def plan_resize(
     job: Job, manifest: Manifest, directory: str, *, compare: bool = False
 ) -> ResizePlan:
-    """Plan a resize: how nodes get the state that another number of nodes has saved.
+    """Plan a resize: which rows of the saved state each of another number of nodes gets.
 
     Args:
         job: The job, perhaps on other nodes than before.
@@ -145,7 +145,7 @@ def unknown_constants(
 
 
 def _find_resized(job: Job, manifest: Manifest) -> Iterator[ResizedFamily]:
-    """Yield resized families: whose number of nodes differs from the files in the checkpoint."""
+    """Yield each family that a resize concerns: its number of nodes is not that of its files."""
     known = {node.name: node.family or node.name for node in job.cluster}
     names = set(known.values())
     saved = [file.node for file in manifest.files]
@@ -171,7 +171,7 @@ def _index(node: str, family: str) -> int:
 
 
 def load_repartitioned(job: Job, manifest: Manifest, directory: str) -> TaskGroup:
-    """Build the group that loads an epoch for a resize: redistributed over the present nodes.
+    """Build the group that loads an epoch for a resize, redistributed over the present nodes.
 
     Args:
         job: The job, perhaps on other nodes than before.
@@ -209,7 +209,7 @@ def load_repartitioned(job: Job, manifest: Manifest, directory: str) -> TaskGrou
 def restore_progress(
     job: Job, manifest: Manifest, directory: str
 ) -> tuple[Progress, TaskGroup, tuple[str, ...]]:
-    """Restore an epoch on a resized set of nodes: progress, load group, constants of new ones.
+    """Restore an epoch on resized nodes: progress, load group, and new nodes' constants.
 
     Raises:
         CheckpointError: As by ``load_repartitioned``; or the manifest has no progress.
@@ -228,7 +228,7 @@ def _build_load_task(node: str, parts: tuple[FilePart, ...], manifest: Manifest)
 
 
 def _read_positions(job: Job, manifest: Manifest, directory: str) -> Positions:
-    """Read the positions of readers that a resize has to redistribute over nodes, of all files."""
+    """Read the positions of readers, from all nodes' files, that a resize must redistribute."""
     names = [
         reader.position
         for task in (task for group in job.groups for task in group.tasks)

@@ -140,7 +140,7 @@ class FamilyPlan:
         return [node for node in self.family.before if name in self._there[node]]
 
     def _holders(self, name: str) -> list[str]:
-        """Return the nodes of the family whose rows are planned that will have this blob."""
+        """Return the nodes of the planned family that will have this blob's rows."""
         made = dict(self._job.constants)
         return [
             node
@@ -262,7 +262,7 @@ class FamilyPlan:
         return FilePart(str(self._directory / file.name), source, file.digest, tuple(blobs))
 
     def _check_outputs(self) -> None:
-        """Collect faults of the row plan: task outputs that are read later and a new node lacks."""
+        """Collect faults of the row plan for task outputs read later that a new node lacks."""
         there = from_json(self._manifest.runner).outputs
         known = {(ref.task, ref.output) for ref in there if ref.node in self.family.before}
         for task in (*self._job.init.tasks, *self._job.epoch.tasks):

@@ -114,7 +114,7 @@ def digest_scripts(words: Iterable[str], folder: Path) -> dict[str, str]:
 
 
 def find_definition(path: Path, name: str) -> tuple[bool, tuple[str, ...]]:
-    """Find whether and as what the source of a callable's module defines ``name``.
+    """Find whether the source of a callable's module defines ``name``, and what it defines.
 
     It may where the text alone does not decide it.
     """

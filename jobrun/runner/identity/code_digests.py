@@ -136,7 +136,7 @@ class _ImportWalker:
                 self.add(shown, digest_file(found.file))
 
     def _found(self, name: str, base: Path, *, only_below: bool) -> Module | None:
-        """Return a user's module whose code is to be digested; note an installed one instead."""
+        """Return a user's module whose code to digest; only note an installed module."""
         found = find_module(name, base)
         if found is None or found.file is None or found.file.is_relative_to(base):
             return found
@@ -164,7 +164,7 @@ class _ImportWalker:
 
 
 def _list_candidates(prefix: str, name: str, base: Path) -> Iterator[str]:
-    """Yield every module that an import of a computed name in the digested code may mean."""
+    """Yield the modules to digest for an import whose name the code computes: all it may mean."""
     package = prefix or name.partition(".")[0]
     found = find_module(package, base)
     if found is None or (found.file is not None and is_installed(found.file)):

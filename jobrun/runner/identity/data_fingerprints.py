@@ -56,7 +56,7 @@ def fingerprint_data(
 
 
 def literal_path(file: DataFile, folder: Path) -> Path | None:
-    """Return the path of a data file to fingerprint; None if only the run computes it."""
+    """Return the path of a data file to fingerprint; None if it is known only at run time."""
     text = literal_text(file.path)
     if text is None:
         return None
@@ -65,7 +65,7 @@ def literal_path(file: DataFile, folder: Path) -> Path | None:
 
 
 def literal_text(text: Text) -> str | None:
-    """Return a data file's path text to fingerprint it, if the run fills nothing in; else None."""
+    """Return the path of a data file to fingerprint if it is fixed text; None with placeholders."""
     if all(isinstance(part, str) for part in text.parts):
         return "".join(part for part in text.parts if isinstance(part, str))
     return None

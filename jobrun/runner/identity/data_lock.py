@@ -89,7 +89,7 @@ def pin_data(job: Job, folder: Path) -> dict[str, Pin]:
 
 
 def write_lock(path: Path, pins: Mapping[str, Pin]) -> None:
-    """Write the lock file of data pins, whole or not at all.
+    """Write the lock file of data pins atomically.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
@@ -123,7 +123,7 @@ def read_lock(path: Path) -> dict[str, Pin] | None:
 
 
 def check_lock(job: Job, folder: Path, lock: Path, pinned: Mapping[str, Pin]) -> tuple[Fault, ...]:
-    """Compare a job's data files with their pins: errors, and warnings of unpinned files.
+    """Compare a job's data files with their pins; return errors, and warnings of unpinned files.
 
     A file that is missing is no matter of the lock.
     """

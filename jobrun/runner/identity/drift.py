@@ -123,7 +123,7 @@ def compare_numerics(before: Mapping[str, Any], after: Mapping[str, Any]) -> tup
 
 
 def compare_packages(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
-    """Compare recorded and present versions of packages that callables import: drift."""
+    """Compare recorded and present versions of packages that callables import, to find drift."""
     return tuple(
         Change(f"packages.{name}", "numerics", before.get(name, ""), after.get(name, ""))
         for name in sorted({*before, *after} - _NUMERIC_PACKAGES)
@@ -139,7 +139,7 @@ def require_no_drift(
     commands: tuple[str, str] = ("", ""),
     explained: Mapping[str, tuple[Fault, ...]] = MappingProxyType({}),
 ) -> tuple[Change, ...]:
-    """Refuse changes that are not allowed at a resume; return the rest, to be reported.
+    """Refuse drift that is not allowed at a resume; return allowed drift, to be reported.
 
     Args:
         changes: All there are.
@@ -178,7 +178,7 @@ def find_refused(
 def require_same_constants(
     recorded: Mapping[str, str], rebuilt: Mapping[str, str], accept: tuple[str, ...] = ()
 ) -> None:
-    """Refuse drift of constants: what ``rebuild`` tasks made must equal the recorded digests.
+    """Refuse drift of constants, made by ``rebuild`` tasks, from their recorded digests.
 
     Raises:
         DriftError: They did not: the data, or the code, is another.

@@ -63,7 +63,7 @@ def blas_threads() -> int:
 
 
 def describe_environment() -> dict[str, Any]:
-    """Describe the versions and numerics of this process as JSON values; imports numpy."""
+    """Describe the environment of this process, versions and numerics, as JSON values."""
     return {
         "jobrun": __version__,
         "python": platform.python_version(),
@@ -104,7 +104,7 @@ def _blas_kernel() -> str:
 
 
 def _kernel_of(library: Any) -> str:
-    """Name the kernel that BLAS has chosen for this CPU; of MKL, which hides it, the version."""
+    """Name the kernel that BLAS has chosen in this environment; of MKL, only the version."""
     if library.internal_api == "mkl":
         return f"mkl {library.version}"
     return str(getattr(library, "architecture", None) or "")
@@ -119,7 +119,7 @@ def _cpu_features() -> list[str]:
 
 
 def _blas_libraries() -> list[Any]:
-    """Return controllers of the BLAS libraries loaded in this process, on which numbers depend.
+    """Return ``threadpoolctl``'s controllers of the BLAS libraries, part of the environment.
 
     Each has ``internal_api`` (``openblas``, ``mkl`` …) and the calls of ``threadpoolctl``.
     """

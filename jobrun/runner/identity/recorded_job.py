@@ -150,7 +150,7 @@ def install_authored(run: Path, authored: Authored) -> None:
 
 
 def require_secrets(present: Authored) -> None:
-    """Refuse to run an authored job without the values of its secret params, which no file has.
+    """Refuse to run an authored job whose secret params, which no file holds, have no values.
 
     Raises:
         SpecError: E448, one is missing.
@@ -181,14 +181,14 @@ def hide_secrets(words: Iterable[str], present: Authored) -> tuple[str, ...]:
 
 
 def needs_recording(run: Run, present: Authored) -> bool:
-    """Return whether an authored job differs from the one in the run's ``spec/``."""
+    """Return whether an authored job differs from the recorded one in the run's ``spec/``."""
     if digest_authored(present) != run.record.spec_digest:
         return True
     return isinstance(present, LoadedSpec) and not is_as_recorded(run)
 
 
 def check_record(present: Authored, run: Run | None = None) -> tuple[Fault, ...]:
-    """Check the authored job against its record: warn of changed files (W185) or record (W186)."""
+    """Check the authored job against its record; warn of changed files (W185) or record (W186)."""
     if not isinstance(present, LoadedSpec):
         return ()
     notes = tuple(fault for fault in present.warnings if fault.code == "W185")
@@ -200,13 +200,13 @@ def check_record(present: Authored, run: Run | None = None) -> tuple[Fault, ...]
 
 
 def is_from_python(run: Run) -> bool:
-    """Return whether the run's job was built in Python, not authored as a spec."""
+    """Return whether the run's recorded job was built in Python, not authored as a spec."""
     folder = run.path / "spec"
     return (folder / GRAPH_NAME).is_file() and not (folder / RESOLVED_NAME).is_file()
 
 
 def load_recorded(run: Run) -> LoadedSpec:
-    """Load the authored job, spec or Python, that the run last ran.
+    """Load the recorded job that a run last ran, if it is a spec; refuse one built in Python.
 
     Raises:
         UsageError: E376, it was made in Python.
@@ -218,7 +218,7 @@ def load_recorded(run: Run) -> LoadedSpec:
 
 
 def require_spec(run: Run) -> None:
-    """Refuse an authored job that is not a spec, but was built in Python.
+    """Refuse an authored job that was built in Python where a spec is required.
 
     Raises:
         UsageError: E376, the run was made in Python.
@@ -232,7 +232,7 @@ def require_spec(run: Run) -> None:
 
 
 def find_changes_since(run: Run, present: Authored) -> tuple[Change, ...]:
-    """Find how an authored job differs from the one that the run last ran.
+    """Find how an authored job differs from the recorded job, which the run last ran.
 
     Raises:
         UsageError: The run was made from a spec and the present job was not, or the other way.

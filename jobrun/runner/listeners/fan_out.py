@@ -73,7 +73,7 @@ class ListenerFanOut:
         self._epoch = -1
 
     def __call__(self, event: Event) -> list[str]:
-        """Send what an event means for listeners; return a message for each that has failed."""
+        """Pass an event on to listeners; return a message for each listener that has failed."""
         if not self._names:
             return []
         with self._lock:
@@ -88,7 +88,7 @@ class ListenerFanOut:
             ]
 
     def close(self) -> None:
-        """Close the pipes to all listeners; one that got no end takes the run for killed."""
+        """Close the pipes to all listeners; one that got no end event regards the run as killed."""
         with self._lock:
             self._finish(_LAST_S)
             self._processes = []
@@ -125,7 +125,7 @@ class ListenerFanOut:
                 pass
 
     def _finish(self, longest_s: float) -> None:
-        """Wait for all listeners to end, at most ``longest_s`` in total."""
+        """Wait until the processes of all listeners have ended, at most ``longest_s`` in total."""
         deadline = time.monotonic() + longest_s
         for one in self._processes:
             one.finish(deadline)
@@ -193,7 +193,7 @@ class _ListenerProcess:
         os.set_blocking(self._pipe.fileno(), False)
 
     def send(self, line: bytes) -> None:
-        """Send a line from the fan-out into a listener's pipe, or keep it until there is room."""
+        """Send a line from the fan-out into a listener's pipe, or keep it if the pipe is full."""
         if self.failure:
             return
         self._waiting += line

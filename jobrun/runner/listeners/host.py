@@ -34,7 +34,7 @@ _LONGEST_CALL_S = 600
 
 
 def main(name: str) -> int:
-    """Run a listener until its input ends; return 1 after printing why it has failed."""
+    """Run one listener in this host process until its input ends; return 1 if it has failed."""
     report = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
@@ -50,7 +50,7 @@ def main(name: str) -> int:
 
 
 def serve(listener: RunListener, lines: BinaryIO) -> None:
-    """Pass on to a listener what the lines of its input say."""
+    """Call the hosted listener as the lines on this process's input say."""
     waiting: dict[int, dict[str, Number]] = {}
     has_begun = False
     for line in lines:

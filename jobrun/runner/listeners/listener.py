@@ -61,7 +61,7 @@ class RunListener(Protocol):
     """
 
     def begin(self, run: ListenedRun, history: Sequence[EpochMetrics]) -> None:
-        """Begin listening: make the listener's destination hold exactly ``history``.
+        """Make the listener's destination hold exactly ``history`` (listener protocol).
 
         It is called when the run starts and is resumed, and again when it goes back to an earlier
         epoch. What an earlier process has sent may be there, whole or not, and even further epochs.
@@ -78,14 +78,14 @@ class RunListener(Protocol):
         """
 
     def end(self, outcome: Outcome) -> None:
-        """End this listener as the run ends: write what it still holds, and close its destination.
+        """Let a listener write what is left and close its destination, as the run ends (protocol).
 
         A resume may follow in another process.
         """
 
 
 def to_float(value: Number) -> float | None:
-    """Convert a metric to the float that a listener sends: infinite if too large; None for a text.
+    """Convert a metric to a float for listeners: infinity if it is too large, None for a text.
 
     >>> to_float(True), to_float(10**400), to_float("good")
     (1.0, inf, None)

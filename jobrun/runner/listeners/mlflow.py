@@ -37,7 +37,7 @@ class MlflowListener:
         self._run = ""
 
     def begin(self, run: ListenedRun, history: Sequence[EpochMetrics]) -> None:
-        """Find the run in MLflow and add what it lacks; or make one, if it has too much."""
+        """Find the run in MLflow and add the points it lacks; make a new run if it has others."""
         experiment = self._experiment(run)
         found = self._client.search_runs([experiment], f"tags.`{TAG}` = '{run.run_id}'")
         known = {point: at for one in history for point, at in _points(one)}
@@ -58,12 +58,12 @@ class MlflowListener:
             self._log_texts(one)
 
     def record(self, metrics: EpochMetrics) -> None:
-        """Log the metrics of an epoch."""
+        """Log the metrics of an epoch to the MLflow run."""
         self._log(_points(metrics))
         self._log_texts(metrics)
 
     def end(self, outcome: Outcome) -> None:
-        """Give the MLflow run its status."""
+        """Set the status of the MLflow run at its end."""
         self._client.set_terminated(self._run, _STATUS[outcome])
 
     def _experiment(self, run: ListenedRun) -> str:
@@ -112,11 +112,11 @@ def _points(metrics: EpochMetrics) -> list[tuple[_Point, int]]:
 
 
 def _kept(value: float) -> float:
-    """Return a number as all stores of MLflow return it: the largest one in place of infinity."""
+    """Replace infinity by the largest number, which every store of MLflow returns unchanged."""
     # One object: NaN equals no other.
     return _NAN if math.isnan(value) else max(-_LARGEST, min(value, _LARGEST))
 
 
 def _plain(name: str) -> str:
-    """Replace the characters of a name that MLflow refuses."""
+    """Replace the characters of a metric's name that MLflow refuses."""
     return _NOT_ALLOWED.sub("_", name)

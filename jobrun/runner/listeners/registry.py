@@ -27,7 +27,7 @@ SHIPPED: dict[str, tuple[str, str]] = {
 
 
 def check_listeners(names: Iterable[str]) -> tuple[Fault, ...]:
-    """Collect a fault for each name that is no listener, or whose package is not installed."""
+    """Collect a fault for each name that is no registered listener, or lacks its package."""
     return tuple(_faults(dict.fromkeys(names)))
 
 
@@ -44,7 +44,7 @@ def _faults(names: Iterable[str]) -> Iterator[Fault]:
 
 
 def open_listener(name: str) -> RunListener:
-    """Create the listener of a name, which may import large packages.
+    """Create the listener registered under a name, which may import large packages.
 
     Raises:
         EnvironmentFaultError: E224, it is not known, or cannot be imported.

@@ -101,7 +101,7 @@ class TensorBoardListener:
         self._writer.flush()
 
     def end(self, outcome: Outcome) -> None:
-        """Close the event file."""
+        """Close the TensorBoard listener's event file."""
         del outcome
         self._close()
 

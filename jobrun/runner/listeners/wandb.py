@@ -28,7 +28,7 @@ class WandbListener:
         self._run: Any = None
 
     def begin(self, run: ListenedRun, history: Sequence[EpochMetrics]) -> None:
-        """Write a new offline run with the history, and remove those that were not synced."""
+        """Begin an offline run of W&B with the metrics so far; remove runs that never synced."""
         self._finish("stopped")
         folder = run.directory / FOLDER
         older = sorted(folder.glob("offline-run-*"))
@@ -59,11 +59,11 @@ class WandbListener:
             self.record(one)
 
     def record(self, metrics: EpochMetrics) -> None:
-        """Log the metrics of an epoch, with the epoch as W&B's step."""
+        """Log the metrics of an epoch to W&B, with the epoch as W&B's step."""
         self._run.log({**metrics.values, "epoch": metrics.epoch}, step=metrics.epoch)
 
     def end(self, outcome: Outcome) -> None:
-        """Finish the offline run."""
+        """Finish the offline run of W&B."""
         self._finish(outcome)
 
     def _finish(self, outcome: Outcome) -> None:

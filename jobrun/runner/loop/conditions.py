@@ -61,13 +61,13 @@ def update_patience(
 
 
 def total_epochs(conditions: tuple[StopCondition, ...]) -> int | None:
-    """Evaluate, for the loop, how many epochs the stop conditions allow at most; None: no limit."""
+    """Evaluate how many epochs the stop conditions allow the loop at most; None for no limit."""
     totals = [one.epochs for one in conditions if isinstance(one, StopAfterEpochs)]
     return min(totals, default=None)
 
 
 def is_better(value: float, than: float | None, mode: str, min_delta: float = 0.0) -> bool:
-    """Return whether a metric improves on the best one, for ``no_improvement``. NaN never does."""
+    """Return whether a metric is better than the best one, for the condition ``no_improvement``."""
     if math.isnan(value):
         return False
     if than is None:
@@ -133,7 +133,7 @@ class ProbeEvaluator:
         self._outputs = outputs
 
     def value(self, probe: Probe) -> Value:
-        """Evaluate a metric or condition between epochs, reduced over its nodes.
+        """Evaluate a metric or stop condition in the loop, between epochs, reduced over its nodes.
 
         Raises:
             TaskFailedError: It cannot be evaluated.
@@ -162,7 +162,7 @@ class ProbeEvaluator:
         return bool(value)
 
     def scalar(self, name: str, probe: Probe) -> Scalar:
-        """Evaluate a metric between epochs as one Python number, bool or text.
+        """Evaluate a metric in the loop between epochs as one Python number, bool or text.
 
         Raises:
             TaskFailedError: It is something else.

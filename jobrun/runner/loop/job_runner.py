@@ -138,7 +138,7 @@ class JobRunner:
         self._epoch = 0
 
     def run(self, resumed: ResumePoint | None = None, seeds: TaskGroup | None = None) -> Progress:
-        """Run the job to its end, and return the progress after the last epoch.
+        """Run the job's epochs in the loop, to the end; return the progress after the last one.
 
         Args:
             resumed: What a resumed run starts from; None for a new one.
@@ -199,7 +199,7 @@ class JobRunner:
     def _recover_from_loss(
         self, error: NodeLostError, first: ResumePoint | None
     ) -> ResumePoint | None:
-        """Let the loop recover from a lost node; return where it restarts, None for init."""
+        """Let the job runner recover from a lost node; return where it restarts, None for init."""
         losses = self._limits.losses
         if losses is None:
             raise error
@@ -249,7 +249,7 @@ class JobRunner:
         return replace(progress, stopping=self._stopping(progress))
 
     def _require_more_epochs(self, progress: Progress) -> None:
-        """Refuse to begin a loop with the state of another run that is to stop at once.
+        """Refuse to begin the loop of a fork whose stop conditions hold in its first state.
 
         Raises:
             UsageError: E382, a stop condition holds.
@@ -360,7 +360,7 @@ class JobRunner:
         return metrics
 
     def _scored(self, progress: Progress) -> tuple[tuple[int, float], ...]:
-        """Return the job runner's best scores (``keep_best``), with the newest epoch considered."""
+        """Return the job runner's best scores (``keep_best``), including the newest epoch's."""
         metric, mode, count = self._job.checkpoint.keep_best
         value = dict(progress.metrics).get(metric)
         if value is None or isinstance(value, str) or math.isnan(value):
@@ -374,7 +374,7 @@ class JobRunner:
         return find_stop_reasons(self._stop, progress, looker.holds)
 
     def _stop_if_requested(self, progress: Progress, *, more_epochs: bool) -> None:
-        """Stop the loop, with everything saved, if a stop was requested."""
+        """End the job runner's loop of epochs, after a save, if a stop was requested."""
         if more_epochs and progress.epoch_s > 0:
             self._requests.foresee(progress.epoch_s + self._saver.seconds)
         spent = self._limits.max_epochs and self._epochs_run >= self._limits.max_epochs
@@ -431,7 +431,7 @@ def run_with_retries(
     requests: StopRequests,
     listen: Listener,
 ) -> Outputs:
-    """Run a group of the job; after a failure with ``retry``, again from the same bits.
+    """Run a group of the job; with ``retry``, run it again after a failure from equal bits.
 
     ::
 
@@ -486,7 +486,7 @@ def run_with_retries(
 def _find_retries(
     failed: tuple[str, ...], declared: Mapping[str, Retry], failures: Counter[str]
 ) -> list[Retry] | None:
-    """Return how the loop retries a group whose tasks failed; None if one may not be retried."""
+    """Return how the job runner retries a group whose tasks failed; None if it must not."""
     chosen = []
     for name in failed:
         retry = declared.get(name)

@@ -41,7 +41,7 @@ _PROBE = ".probe-"
 def preflight(
     job: Job, folder: Path, listeners: tuple[str, ...] = (), *, imports: bool = False
 ) -> tuple[Fault, ...]:
-    """Check everything that a job needs and is seen to lack on this machine; return faults.
+    """Check, as preflight, what a job needs on this machine; return faults of what it lacks.
 
     Args:
         job: The job.

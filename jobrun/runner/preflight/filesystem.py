@@ -28,7 +28,7 @@ _SPARE_INODES = 4
 
 
 def find_file_system(path: Path, mounts: str | None = None) -> str:
-    """Return the kind of file system that holds a path, such as ``ext4``; empty if unknown.
+    """Find for preflight the kind of file system of a path, such as ``nfs``; empty if unknown.
 
     Args:
         path: An existing directory.
@@ -51,7 +51,7 @@ def find_file_system(path: Path, mounts: str | None = None) -> str:
 
 
 def check_file_system(path: Path, kind: str) -> tuple[Fault, ...]:
-    """Warn of what this kind of file system (NFS, tmpfs, …) endangers in a run."""
+    """Warn of the dangers of a kind of file system, such as NFS or tmpfs, to a run."""
     if kind in _WITHOUT_CERTAIN_LOCKS:
         message = f"{path} is on {kind}, where a lock can be lost when the server restarts"
         mend = "never start this run on two hosts; a local --run-dir is safer and faster"
@@ -74,7 +74,7 @@ _LITTLE_SPACE_BYTES = 256 << 20
 
 
 def probe_directory(directory: Path) -> tuple[Fault, ...]:
-    """Check that the file system can be written: write, sync and remove a small file in it.
+    """Check that the file system can be written: create, sync and remove a small file.
 
     Returns:
         Warnings.

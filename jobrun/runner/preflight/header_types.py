@@ -54,7 +54,7 @@ def check_types(job: Job, types: Types) -> tuple[Fault, ...]:
 
 
 def read_member_header(path: Path, member: str) -> tuple[str, tuple[int, ...]] | None:
-    """Read dtype and shape of a file's member, for the types of a job; None: unknown."""
+    """Read a data file's dtype and shape for the types of a job; None if unknown."""
     try:
         # Of a job without data files, archives and tables are not imported.
         from jobrun.formats.headers import describe  # noqa: PLC0415

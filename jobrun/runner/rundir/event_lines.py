@@ -117,7 +117,7 @@ def read_events(
 def read_values(
     lines: Iterable[bytes], damaged: Callable[[], None]
 ) -> Iterator[tuple[str, int, float | int | bool | str]]:
-    """Read the metrics in lines of ``metrics.jsonl``: of each its full name, epoch and value.
+    """Read the full name, epoch and value of each metric from lines of ``metrics.jsonl``.
 
     Args:
         lines: Of the file.

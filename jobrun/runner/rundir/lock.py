@@ -77,7 +77,7 @@ class RunLock:
 
     @classmethod
     def acquire(cls, run: Path) -> Self:
-        """Take the run's lock, at once or not at all.
+        """Lock a run; raise ``LockedError`` at once if a live process holds its lock.
 
         A lock file that is replaced while we take it is not the lock: the inode we hold
         must be the one the name leads to.
@@ -147,7 +147,7 @@ class RunLock:
         self._sign()
 
     def _lock_directory(self) -> None:
-        """Lock the run's directory itself, and a lock file that no copy of it has too.
+        """Lock the run's directory itself, and a lock file that no copy of the directory has.
 
         A snapshot of hard links (``cp -al``) has the same lock file, but a directory of its own.
 
@@ -172,11 +172,11 @@ class RunLock:
         self._descriptor = descriptor
 
     def _lock_unless_held(self) -> None:
-        """Take the kernel lock of the run's lock file."""
+        """Lock the run's lock file; raise ``BlockingIOError`` if a live process holds it."""
         self._repeat(self._descriptor)
 
     def _repeat(self, descriptor: int) -> None:
-        """Take the kernel lock of a run, waiting while the process that holds it is dying."""
+        """Lock a file or directory of a run, waiting while the process that holds it is dying."""
         deadline = time.monotonic() + _DYING_S
         while True:
             # Checked before the try: a holder that has ended by then holds no lock.

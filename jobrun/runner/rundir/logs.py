@@ -110,7 +110,7 @@ class RunLogs:
         self._unreported: list[str] = []
 
     def __call__(self, event: Event) -> None:
-        """Write an event to the run's logs where it belongs. Any thread."""
+        """Write an event to those of the run's logs in which it belongs. Any thread."""
         match event:
             case Logged():
                 sink = self._sink(self._log_path(event), LOG_LIMIT_BYTES)
@@ -289,7 +289,7 @@ def cut_metrics(run: Path, size_bytes: int) -> None:
 
 
 def trim_metrics(run: Path, epoch: int) -> int:
-    """Trim a run's log of metrics after an epoch: move later lines aside; return their count.
+    """Trim a run's log of metrics after an epoch: move later lines aside, and count them.
 
     A resumed run measures these epochs again; what the lost ones measured is kept in
     ``superseded/metrics.jsonl``. Lines that cannot be read, such as a torn last one, go with them.

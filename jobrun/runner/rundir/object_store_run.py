@@ -322,7 +322,7 @@ class RunLease:
         self._word = ""
 
     def require_lease(self) -> None:
-        """Take the lease of the run in the object store at first; later require that it is held.
+        """Take the lease of the run in the object store, or require that this process holds it.
 
         Raises:
             EnvironmentFaultError: E332, another one does; or the store refuses.

@@ -78,7 +78,7 @@ class Run:
 
     @property
     def unfinished(self) -> bool:
-        """Whether this run directory has something left that ``resume`` can continue."""
+        """Whether the run in this directory is unfinished, so that ``resume`` can continue it."""
         return self.record.resumable and self.record.status != "finished"
 
     @property
@@ -133,7 +133,7 @@ def create_directory(run_dir: Path, job: str) -> Path:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove one run directory so that it disappears at once; the caller holds its lock.
+    """Remove one run directory, by a rename first, while the caller holds its lock.
 
     Only under the run's lock.
 
@@ -148,7 +148,7 @@ def remove_directory(path: Path) -> None:
 
 
 def point_latest(path: Path) -> None:
-    """Point the link ``latest`` at this run; nothing depends on it, so it never fails."""
+    """Point the link ``latest`` at this run; ignore an error."""
     link = path.parent / LATEST
     beside = path.parent / f".{LATEST}.{path.name}"
     with contextlib.suppress(OSError):
@@ -182,7 +182,7 @@ def find_moved_latest(run_dir: Path, job: str, newest: Run | None) -> str:
 
 
 def open_run(path: Path) -> Run:
-    """Open the run in a directory.
+    """Open the run in a run directory.
 
     Raises:
         CheckpointError: It is no run's directory, or its ``run.json`` is damaged.
@@ -191,7 +191,7 @@ def open_run(path: Path) -> Run:
 
 
 def runs(run_dir: Path, job: str = "") -> tuple[Run, ...]:
-    """Open the run directories below ``run_dir``, or of one job, oldest first, if undamaged."""
+    """Open the undamaged run directories below ``run_dir``, or those of one job, oldest first."""
     found = (_try_open(path) for path in _run_paths(run_dir, job))
     return tuple(sorted((run for run in found if run), key=_rank_of))
 
@@ -316,7 +316,7 @@ def _directories_called(name: str, run_dir: Path, job: str) -> Iterator[Path]:
 
 
 def _find_remembered(text: str, run_dir: Path) -> Run | None:
-    """Find the newest run of all, or of a job, without a list of all; None if that takes one."""
+    """Find the newest run of all, or of a job, that an index remembers; None without one."""
     job, slash, start = text.rpartition("/")
     if slash and start != LATEST:
         return None

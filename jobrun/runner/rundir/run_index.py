@@ -76,7 +76,7 @@ class IndexedRun:
 
     @property
     def name(self) -> str:
-        """The name of the indexed run without that of its job: its time and its words."""
+        """The name of the indexed run without its job's: ``20261121-0942-brisk-heron``."""
         return self.path.rpartition("/")[2]
 
 
@@ -132,10 +132,11 @@ def read_index(
 def _stamps(
     run_dir: Path, source: str, on_fault: Callable[[str, Exception], None]
 ) -> Iterator[tuple[str, int]]:
-    """Yield the path of each run, with a number that changes when its files do; 0 for a young one.
+    """Yield the path of each run to index, with a number that changes when the run's files do.
 
-    Files that were renamed or deleted change the time of the run's directory. A file system's clock
-    is coarse: what has changed a moment ago may change again without a trace.
+    Files that were renamed or deleted change the time of the run's directory. The number is 0 for a
+    run that changed a moment ago: a file system's clock is coarse, and the files may change again
+    at the same time.
     """
     stat, young_ns = os.stat, time.time_ns() - COARSE_NS
     for job in list_directories(run_dir, "", on_fault):
@@ -167,7 +168,7 @@ def _stamps(
 def list_directories(
     parent: Path | str, name: str, on_fault: Callable[[str, Exception], None]
 ) -> list[os.DirEntry[str]]:
-    """List the directories of jobs below that of the runs, or those of a job's runs.
+    """List, for the index of runs, the directories of jobs, or those of the runs of one job.
 
     Args:
         parent: The directory.
@@ -227,7 +228,7 @@ def _store(run_dir: Path, index: RunIndex, runs: dict[str, list[Any]]) -> None:
 
 
 def write_index(run_dir: Path, name: str, content: dict[str, Any]) -> None:
-    """Write an index of runs, which appears whole or not at all; that it cannot be is no fault."""
+    """Write the index of runs atomically; do nothing where the directory cannot be written."""
     beside = run_dir / f"{name}.{os.getpid()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -271,7 +272,7 @@ def stamp_jobs(run_dir: Path) -> dict[str, int]:
 
 
 def remember_newest(run_dir: Path, stamps: Mapping[str, int], runs: Iterable[IndexedRun]) -> None:
-    """Remember the newest of the runs of each job that has only such as could be read.
+    """Remember the newest run of each job in an index, unless one of its runs is unreadable.
 
     Args:
         run_dir: The directory of the runs.

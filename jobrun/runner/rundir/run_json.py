@@ -121,7 +121,7 @@ def creation_order(order: int, created: str) -> int:
 
 
 def write_record(run: Path, record: RunRecord) -> None:
-    """Write the run's ``run.json``, durably, in place of the one before.
+    """Replace the run's ``run.json`` by a new record, durably.
 
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).

@@ -49,7 +49,7 @@ def write_spec(run: Path, loaded: LoadedSpec, job: Job) -> str:
 
 
 def stage_spec(run: Path, loaded: LoadedSpec, job: Job) -> str:
-    """Write a resolved spec beside the one in ``spec/``; return its digest.
+    """Write a resolved spec to the ``spec/`` folder beside the present one; return its digest.
 
     Raises:
         EnvironmentFaultError: A file cannot be written.

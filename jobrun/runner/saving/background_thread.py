@@ -65,7 +65,7 @@ class BackgroundThread:
         return not self._over.is_set()
 
     def start(self, work: Work) -> None:
-        """Start a piece of background work, which must not raise; no other is in progress.
+        """Start a piece of background work, which must not raise, while no other is in progress.
 
         Raises:
             RuntimeError: The system has no memory for another thread; then nothing was started.

@@ -224,7 +224,7 @@ class Committer:
             raise
 
     def _upload_staged(self, staged: str, epoch: int, saves: Iterable[NodeSave]) -> None:
-        """Upload staged files before an epoch's commit, if they go to an object store."""
+        """Begin to commit an epoch whose files go to an object store: upload the staged ones."""
         if not self._job.checkpoint.collect_to:
             return
         from jobrun.runner.saving.upload_to_object_store import ObjectUpload  # noqa: PLC0415 - seldom

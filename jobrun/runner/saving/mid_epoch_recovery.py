@@ -119,7 +119,7 @@ def apply_entry(plan: EntryPlan, root: str, journal: Journal, run: Path, listen:
 
 
 def remove_mid_epochs(root: str, chosen: tuple[MidEpoch, ...]) -> None:
-    """Delete mid-epoch checkpoints; each disappears whole."""
+    """Delete mid-epoch checkpoints, each by one rename first."""
     for epoch, records in chosen:
         MidEpochStore(root, records).remove((epoch,))
 

@@ -244,7 +244,7 @@ class MidEpochSaver:
         remove_mid_epochs(self._root, tuple(others))
 
     def _scratch(self, point: SafePoint) -> dict[tuple[str, str], Any]:
-        """Return what a mid-epoch save adds to a node's state: blobs that no whole epoch saves."""
+        """Return what a mid-epoch save adds to a node's state: blobs that other saves leave out."""
         return {
             (letter, name): value
             for letter, blobs in point.blobs.items()

@@ -47,14 +47,14 @@ class Saver(Protocol):
         """Return whether the saver is to save this epoch now that it has ended (saver protocol)."""
 
     def save(self, progress: Progress) -> Progress:
-        """Save an epoch, or start to (saver protocol); return the progress with failed saves.
+        """Save an epoch, or start to; return the progress, with failed saves counted (protocol).
 
         Raises:
             EnvironmentFaultError: It, or the one before, could not be saved, twice.
         """
 
     def handle_outcome(self, progress: Progress) -> Progress:
-        """Handle how the saver's last save has ended; return the progress with failed saves.
+        """Handle how the saver's last save has ended; return the progress, failed saves counted.
 
         Raises:
             EnvironmentFaultError: It failed.
@@ -84,7 +84,7 @@ class Saver(Protocol):
 
     @property
     def seconds(self) -> float:
-        """How long the last save took until it was durable."""
+        """How long the saver's last save took until it was durable."""
 
     @property
     def saved(self) -> int:
@@ -98,30 +98,30 @@ class NoSaver:
     saved: int = -1
 
     def is_due(self, progress: Progress) -> bool:
-        """Return False."""
+        """Return False: a run without a saver saves no epoch."""
         del progress
         return False
 
     def save(self, progress: Progress) -> Progress:
-        """Save nothing: return the progress unchanged."""
+        """Return the progress unchanged: a run without a saver saves nothing."""
         return progress
 
     def handle_outcome(self, progress: Progress) -> Progress:
-        """Return the progress unchanged."""
+        """Return the progress unchanged: a run without a saver has no saves that end."""
         return progress
 
     def settle(self, progress: Progress) -> Progress:
-        """Return the progress unchanged."""
+        """Return the progress unchanged: a run without a saver has no save to wait for."""
         return progress
 
     def handle_load(self, progress: Progress, outputs: Outputs) -> None:
-        """Do nothing."""
+        """Do nothing after a load: a run without a saver deletes no epochs."""
 
     def finish(self) -> None:
-        """Do nothing."""
+        """Do nothing at the end of a run without a saver, which uploads no epochs."""
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing to close the saver of a run that saves nothing."""
 
 
 # Seen only where a thread dies in the middle, as it may when there is no memory left.
@@ -228,7 +228,7 @@ class CheckpointSaver:
         return False
 
     def save(self, progress: Progress) -> Progress:
-        """Save the epoch, or start to, after the save before it is durable."""
+        """Save an epoch, or start to, once the save of the epoch before is durable."""
         started = time.monotonic()
         before = self._account.switch("saves")
         try:
@@ -258,7 +258,7 @@ class CheckpointSaver:
         return self.handle_outcome(progress)
 
     def handle_outcome(self, progress: Progress) -> Progress:
-        """Handle the outcome of a save that has ended; start the upload of its epoch."""
+        """Handle how the saver's last save has ended; start the upload of its epoch."""
         if self._background.is_busy or self._outcome is None:
             return progress
         outcome, self._outcome = self._outcome, None

@@ -73,7 +73,7 @@ class SaveBudget:
 
 
 def loss_bound_s(policy: CheckpointPolicy, epoch_s: float, save_s: float, wait_s: float) -> float:
-    """Return the most seconds of work that a kill can lose, by how often epochs are saved.
+    """Return the most seconds of work that a kill can lose, by the time between two saves.
 
     That is what ran since the newest epoch that is durable: the time between two saves, the epoch
     at whose end the second one is due, and the time until that one is durable.
@@ -97,7 +97,7 @@ _TAIL_BYTES = 256 << 10
 
 
 def measure_loss_bound(events: Path, policy: CheckpointPolicy) -> float | None:
-    """Return the most seconds of work that a kill can lose, by a run's measured saves.
+    """Return the most seconds of work that a kill can lose, by the time that saves took.
 
     Args:
         events: The ``events.jsonl`` of a run of the job.

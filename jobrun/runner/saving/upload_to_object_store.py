@@ -147,12 +147,12 @@ class BackgroundUploader:
         self._thread: threading.Thread | None = None
 
     def held(self) -> frozenset[int]:
-        """Return the epochs that are being uploaded and may not be deleted meanwhile."""
+        """Return the epochs that are being uploaded, which may not be deleted."""
         with self._change:
             return frozenset({self._busy_with} - {-1})
 
     def committed(self, epoch: int) -> None:
-        """Queue a durable epoch for upload to the object store, if each one is.
+        """Queue a durable epoch for upload to the object store, if every epoch is uploaded.
 
         Raises:
             EnvironmentFaultError: An upload failed, and is required.

@@ -6,7 +6,7 @@ import ast
 
 
 def load(name: str) -> ast.expr:
-    """Build the node that reads a variable, or its attributes: ``variable.attribute``."""
+    """Build the Python ``ast`` node that reads a variable, or an attribute: ``name.attribute``."""
     first, *rest = name.split(".")
     node: ast.expr = ast.Name(first, ast.Load())
     for attribute in rest:
@@ -15,7 +15,7 @@ def load(name: str) -> ast.expr:
 
 
 def store(name: str) -> ast.Name:
-    """Build the node of a variable that is being bound."""
+    """Build the Python ``ast`` node of a variable to which a value is assigned."""
     return ast.Name(name, ast.Store())
 
 
@@ -30,5 +30,5 @@ def call(function: ast.expr, *args: ast.expr) -> ast.expr:
 
 
 def item(container: ast.expr, key: ast.expr, context: ast.expr_context) -> ast.Subscript:
-    """Build the node of the subscript ``container[key]``."""
+    """Build the Python ``ast`` node of the subscript ``container[key]``."""
     return ast.Subscript(container, key, context)

@@ -28,7 +28,7 @@ _ARRAY = np.ndarray
 
 
 def as_own_value(value: Value, *sources: Value) -> Value:
-    """Coerce a value so that no other blob shares memory with it: itself, or a copy.
+    """Coerce a value to one that shares no memory with other blobs, by a copy if necessary.
 
     Args:
         value: What an expression gave.
@@ -51,7 +51,7 @@ def as_own_value(value: Value, *sources: Value) -> Value:
 
 
 def as_view(value: Value, source: Value, *more: Value) -> Value:
-    """Coerce an array to be bound: itself, where any layout gives the same bits; else a copy.
+    """Coerce an array to be bound by a copy, unless any layout of it gives the same bits.
 
     Only for a value that no step changes while another one that shares its memory is read.
 
@@ -76,7 +76,7 @@ def as_view(value: Value, source: Value, *more: Value) -> Value:
 
 
 def as_dense_view(value: Value, source: Value, *more: Value) -> Value:
-    """Coerce an array to be bound: itself, if a copy would have the same layout; else a copy.
+    """Coerce an array to be bound by a copy, unless the copy would have the same layout.
 
     Args and errors are those of ``as_view``.
     """
@@ -107,7 +107,7 @@ def own_at_end(blobs: Blobs, name: str, *others: tuple[Blobs, str]) -> None:
 
 
 def as_blob_value(value: Value) -> Value:
-    """Coerce a value to one that a blob may hold: containers are copied, the rest checked.
+    """Coerce a value to one that a blob may hold: copy containers, check other values.
 
     Raises:
         TaskFailedError: E202, if no blob can hold it.
@@ -126,7 +126,7 @@ def as_blob_value(value: Value) -> Value:
 
 
 def as_operand(value: Value) -> Value:
-    """Coerce an operand before an operator computes with it: tuples are copied, lists refused.
+    """Coerce an operand of an operator at run time: copy tuples, refuse lists.
 
     Raises:
         TaskFailedError: E248, it is a list: these are not computed with.
@@ -138,14 +138,14 @@ def as_operand(value: Value) -> Value:
 
 
 def as_item_of(container: Value, value: Value) -> Value:
-    """Coerce a value that is put into ``container``: a copy, unless that is an array."""
+    """Coerce an item to be put into a container by a copy, unless the container is an array."""
     return value if type(container) is np.ndarray else detach(value)
 
 
 def update_item(
     container: Value, index: Any, change: Callable[[Any, Any], Any], value: Any
 ) -> None:
-    """Coerce both operands of ``container[index] op= value`` at run time, and store the result.
+    """Coerce the operands of ``container[index] op= value`` at run time; store the result.
 
     Raises:
         TaskFailedError: E248, the part is a list.
@@ -200,7 +200,7 @@ def as_count(value: Value) -> int:
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Check values at run time so that ``base ** exponent`` is no huge integer; return it.
+    """Compute ``base ** exponent`` at run time, and refuse a huge integer.
 
     Raises:
         OverflowError: The result would have more than a million bits.
@@ -210,7 +210,7 @@ def power(base: Any, exponent: Any) -> Any:
 
 
 def require_bounded(value: Any) -> Any:
-    """Check at run time that a product is no huge integer, and return it.
+    """Return a product computed at run time, and refuse a huge integer.
 
     Raises:
         OverflowError: It has more than a million bits.
@@ -221,7 +221,7 @@ def require_bounded(value: Any) -> Any:
 
 
 def are_numbers(*values: Any) -> bool:
-    """Check at run time whether values are floats, numpy scalars or arrays: nothing to coerce.
+    """Return whether values are floats, numpy scalars or arrays: no coercion or check is needed.
 
     Sums, products and quotients of such values are such values, so none of them needs a check.
     """
@@ -234,12 +234,12 @@ def are_numbers(*values: Any) -> bool:
 
 
 def are_scalars(*values: Any) -> bool:
-    """Check whether values are floats or numpy scalars, and so what arithmetic makes of them."""
+    """Return whether values are floats or numpy scalars: arithmetic needs no coercion or check."""
     return all(type(value) is float or isinstance(value, np.number) for value in values)
 
 
 def shift_left(value: Any, bits: Any) -> Any:
-    """Check values at run time so that ``value << bits`` is no huge integer; return it.
+    """Compute ``value << bits`` at run time, and refuse a huge integer.
 
     Raises:
         OverflowError: The result would have more than a million bits.
@@ -249,7 +249,7 @@ def shift_left(value: Any, bits: Any) -> Any:
 
 
 def modulo(value: Any, divisor: Any) -> Any:
-    """Check at run time that ``value`` is no text, and return ``value % divisor``.
+    """Compute ``value % divisor`` at run time, and refuse a text to be formatted.
 
     Raises:
         TypeError: ``value`` is text: a width in it may be of any size.
@@ -290,7 +290,7 @@ IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def attribute_t(value: Value) -> Value:
-    """Return the attribute ``T`` of an array at run time; a Python scalar is its own transpose."""
+    """Coerce a value and return its transpose ``T`` in generated code; of a scalar itself."""
     return value.T if isinstance(value, np.ndarray) else value
 
 
@@ -300,7 +300,7 @@ def attribute_shape(value: Value) -> tuple[int, ...]:
 
 
 def attribute_size(value: Value) -> int:
-    """Return the attribute ``size`` of an array or a Python scalar at run time."""
+    """Coerce a value and return its ``size`` in generated code; of a Python scalar 1."""
     return value.size if isinstance(value, np.ndarray) else int(np.size(value))
 
 
@@ -310,7 +310,7 @@ def attribute_ndim(value: Value) -> int:
 
 
 def attribute_dtype(value: Value) -> np.dtype[Any]:
-    """Coerce a value and return its ``dtype`` in generated code; of a Python scalar, too."""
+    """Coerce a value, a Python scalar too, and return its ``dtype`` in generated code."""
     return value.dtype if isinstance(value, np.ndarray) else np.asarray(value).dtype
 
 

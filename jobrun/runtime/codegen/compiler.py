@@ -123,7 +123,7 @@ def _transfer_variables(
     spares: list[tuple[int, str, str]],
     views: Views,
 ) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Build what the compiler puts around a block's body: code to load and store variables."""
+    """Assemble, for the compiler, the statements around a block's body: load first, then store."""
     fetched = kept - (outer.first - outer.deleted)
     old = {name: variable for _, name, variable in spares}
     first = load_variables(statements, fetched) + take_spares(statements, old)
@@ -139,7 +139,7 @@ def _transfer_variables(
 def compile_expression(
     expr: Expr, names: BlockNames, *, in_exit: bool = False
 ) -> Callable[[Any], Value]:
-    """Compile one expression as blocks of steps are: to a Python function of a frame."""
+    """Compile one expression to a Python function of a frame."""
     statements = StatementBuilder(names, (), in_exit=in_exit)
     body = statements.statement(lambda: [ast.Return(statements.expressions.of(expr))])
     levels = [assign(level, load(f"f.{level}")) for level in sorted(statements.levels)]

@@ -299,7 +299,7 @@ class ControlFlow:
     def _catching(
         self, path: str, body: list[ast.stmt], then: list[ast.stmt], last: Sequence[ast.stmt] = ()
     ) -> ast.stmt:
-        """Wrap generated statements in ``try``, so that a ``stop`` of the block ``path`` ends them.
+        """Generate the control flow ``try`` around statements, which a ``stop`` of a block ends.
 
         ``last`` is what only a stop of ``path`` does.
         """
@@ -422,7 +422,7 @@ def _is_code(step: Step) -> bool:
 def build_counted_loop(
     left: str, count: ast.expr, body: list[ast.stmt], check: ast.stmt, globals_: Globals
 ) -> list[ast.stmt]:
-    """Generate a loop of ``count`` passes, evaluated once; the variable ``left`` counts down."""
+    """Generate the control flow of a loop that counts ``left`` down from ``count``."""
     chunk = ast.Constant(PASSES)
     is_whole = ast.Compare(load(left), [ast.GtE()], [chunk])
     part = call(globals_.bind(islice, "islice"), load(PASSES_HERE), load(left))
@@ -434,7 +434,7 @@ def build_counted_loop(
 
 
 def build_endless_loop(body: list[ast.stmt], check: ast.stmt) -> list[ast.stmt]:
-    """Generate a loop that runs ``body`` until a stop in it breaks the loop."""
+    """Generate the control flow of an endless loop, which only a ``stop`` in it leaves."""
     chunks = _chunk(load(PASSES_HERE), body, [check, ast.Continue()])
     return [ast.While(ast.Constant(True), [chunks, ast.Break()], [])]
 
@@ -442,7 +442,7 @@ def build_endless_loop(body: list[ast.stmt], check: ast.stmt) -> list[ast.stmt]:
 def build_numbered_loop(
     number: str, limit: ast.expr, body: list[ast.stmt], globals_: Globals
 ) -> list[ast.stmt]:
-    """Generate a loop over the pass numbers below ``limit``, which is evaluated once."""
+    """Generate the control flow of a loop over the pass numbers below ``limit``."""
     return [ast.For(store(number), call(globals_.bind(range, "range"), limit), body, [], None)]
 
 
@@ -451,7 +451,7 @@ def _chunk(source: ast.expr, body: list[ast.stmt], ended: list[ast.stmt]) -> ast
 
 
 def find_inputs(steps: tuple[Step, ...], variables: Collection[str]) -> tuple[str, ...] | None:
-    """Find the names that a generated single loop reads, if its body is plain arithmetic.
+    """Find the names that a loop in generated control flow reads, if it is plain arithmetic.
 
     Args:
         steps: Of the loop's body.
@@ -499,12 +499,12 @@ def _is_arithmetic(expr: Expr, variables: Collection[str]) -> bool:
 
 
 def reads_pass(step: Loop | While) -> bool:
-    """Return whether a step in a loop reads the pass number, so that the loop must count."""
+    """Return whether a step in a loop reads the pass number, so control flow must count passes."""
     return any(_has_index(expr, step.path) for expr in _inside(step.steps))
 
 
 def is_steady(count: Expr, variables: Collection[str], rebound: Collection[str]) -> bool:
-    """Return whether the count of a generated loop surely is the same before each pass.
+    """Return whether generated control flow may evaluate a loop's count once: it never changes.
 
     Args:
         count: The count.

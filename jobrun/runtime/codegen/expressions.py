@@ -116,7 +116,7 @@ class ExpressionBuilder:
         self._standing: dict[int, str] = {}
 
     def value_of(self, name: str, expr: e.Expr, spare: str = "") -> ast.expr:
-        """Build the syntax tree of an expression for a blob's new value; reuse ``spare``."""
+        """Build the syntax tree of an expression for a blob's new value, in ``spare``'s memory."""
         self._replaced = (expr, name, spare)
         made = self.of(expr)
         self._replaced = None
@@ -168,7 +168,7 @@ class ExpressionBuilder:
         return self.worth is not None and id(expr) not in self._inside and is_fusible(expr)
 
     def _chained(self, expr: e.Expr) -> ast.expr:
-        """Build an expression's syntax tree: a call of a fused kernel where that costs less."""
+        """Build an expression's syntax tree, a call of a fused kernel where that costs less."""
         assert self.worth is not None  # noqa: S101 - for the type checker
         chain, replaced, spare = build_chain(expr), -1, ""
         if self._replaced is not None and expr is self._replaced[0]:
@@ -436,7 +436,7 @@ def format_value(value: Value, spec: str) -> str:
 
 
 def join_text(*parts: object) -> str:
-    """Interpolate values into a text: join its parts, literal and formatted, at run time."""
+    """Join the parts of a text expression, literal and formatted values, at run time."""
     return "".join(map(str, parts))
 
 

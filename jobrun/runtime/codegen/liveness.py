@@ -118,7 +118,7 @@ class BlockNames:
         return self.scope(name) in {Scope.GROUP, Scope.NODE}
 
     def outlives(self, name: str) -> bool:
-        """Return whether a name is live after the block: anything may read it then."""
+        """Return whether a name is live after the block, when other code may read it."""
         return name in self.elsewhere or self.is_outer(name)
 
 
@@ -145,7 +145,7 @@ class GroupUsage:
         self._changed.setdefault(node, set()).update(seen.changed)
 
     def changed(self, node: str) -> frozenset[str]:
-        """Return the names of a node that are live in several tasks and change in place."""
+        """Return the names live in several tasks of a node that generated code changes in place."""
         return frozenset(self._changed.get(node, ()))
 
     def task_block(self, task: Task, block: Steps, beside: Iterable[Steps] = ()) -> BlockNames:
@@ -185,7 +185,7 @@ class GroupUsage:
         )
 
     def node_block(self, part: NodeSetup | NodeReport, block: Steps) -> BlockNames:
-        """Return the liveness of names in a node's own block: all are shared, so all live."""
+        """Return the liveness of names in a node's own block, all of which are shared and live."""
         found = collect_usage(block)
         changed = found.changed | self._changed.get(part.node, set())
         return BlockNames(
@@ -206,7 +206,7 @@ def _by_path(apart: Apart) -> dict[str, tuple[tuple[str, str], ...]]:
 
 
 def _without(block: Steps, blocks: Iterable[Steps]) -> Iterator[Steps]:
-    """Iterate over all blocks but one: their uses keep names live after that block."""
+    """Iterate over all blocks but one, whose uses keep names live after that block."""
     met = False
     for steps in blocks:
         if steps is block and not met:
@@ -271,7 +271,7 @@ def changed_views(expr: Expr) -> set[str]:
 
 
 def find_opaque_names(group: TaskGroup) -> dict[str, frozenset[str]]:
-    """Find names that stay live: callables or hogwild tasks may change their blobs."""
+    """Find names that stay live since callables or hogwild tasks may change their blobs."""
     blocks = [(one.node, steps) for one in group.setup for steps in _net_blocks(one.nets)]
     blocks += [(one.node, one.report.steps) for one in group.reports]
     blocks += [(task.node, steps) for task in group.tasks for steps in _blocks(task)]

@@ -31,7 +31,7 @@ class NumpyWarnings:
         )
 
     def context(self) -> Context:
-        """Copy the caller's context with numpy's floating-point warnings reported here.
+        """Copy the caller's context, in which numpy's floating-point warnings are reported.
 
         That costs less than to enter what ``errstate`` returns, and to leave it.
         """

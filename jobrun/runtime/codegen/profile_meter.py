@@ -164,7 +164,7 @@ class Meter:
         return instrumentation.block(body, begin, table.bind(time.perf_counter, "clock"))
 
     def has_room(self) -> bool:
-        """Reserve room in the profile meter for one time span; return whether there was any."""
+        """Reserve a place in the profile meter for one time span; return whether one was free."""
         self._room -= 1
         return self._room >= 0
 

@@ -346,7 +346,7 @@ def _has_slice(index: ast.expr) -> bool:
 
 
 def _multiplies(expr: Expr) -> bool:
-    """Return whether a generated statement may double an integer's bits, as ``n * m`` does."""
+    """Return whether a generated statement may double an integer's bits, so must check its size."""
     return any(
         isinstance(one, Binary)
         and (

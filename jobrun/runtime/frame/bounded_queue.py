@@ -84,7 +84,7 @@ class BoundedQueue(ABC):
         self._waited_s = [0.0, 0.0]
 
     def put(self, number: int, values: Values | None, scope: CancelScope) -> bool:
-        """Put a record into the queue, or None as the record of that number; wait for room.
+        """Put a numbered record into the queue, None to skip a number; wait while it is full.
 
         Returns:
             False when no reader is left: the record is dropped.
@@ -160,7 +160,7 @@ class BoundedQueue(ABC):
         return sum(waited_s)
 
     def waited_s(self) -> tuple[float, float]:
-        """Return how long threads have waited to take records, and to put them, in seconds."""
+        """Return how long threads have waited for a bounded queue: to take, and to put records."""
         return self._waited_s[0], self._waited_s[1]
 
     def leave_writer(self) -> None:
@@ -298,7 +298,7 @@ class OrderedQueue(BoundedQueue):
         self._records.clear()
 
     def _pass_over(self) -> None:
-        """Skip numbers without a record in an ordered queue; wake who waits for the next."""
+        """Skip numbers without a record in an ordered queue; wake who waits for the next one."""
         records = self._records
         while self._head in records and records[self._head] is None:
             del records[self._head]

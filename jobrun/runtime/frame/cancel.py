@@ -51,7 +51,7 @@ class CancelScope:
         return passes
 
     def cancel(self) -> None:
-        """Cancel the scope: ask all its steps to end. Any thread, any time, any number of times."""
+        """Cancel the scope, so that all its steps end. Any thread, any number of times."""
         self.cancelled = True
         # After the flag: a loop that comes to the end of its list looks at the flag.
         for passes in self._lists.copy().values():
@@ -60,7 +60,7 @@ class CancelScope:
             wake()
 
     def check(self) -> None:
-        """Raise ``CancelledError`` if the scope is cancelled: a step boundary.
+        """Raise ``CancelledError``, at a step boundary, if the scope is cancelled.
 
         Raises:
             CancelledError: The scope was cancelled.
@@ -69,7 +69,7 @@ class CancelScope:
             raise CancelledError
 
     def waking(self, wake: Wake) -> _Waking:
-        """Call ``wake`` when the scope is cancelled while inside; at once if it already was.
+        """Call ``wake`` when the scope is cancelled inside the block, or at once if it already was.
 
         ``wake`` must not block, and must be safe in a signal handler (such as
         ``SimpleQueue.put``); it may be called more than once.

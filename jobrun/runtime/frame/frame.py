@@ -234,7 +234,7 @@ class Frame:
                 workspace.pop(name, None)
 
     def spare(self, workspace: Blobs, name: str) -> Value:
-        """Remove a blob through a frame for its memory; None if other threads may read it."""
+        """Remove a blob through a frame to reuse its memory; None if other threads may read it."""
         return workspace.pop(name, None) if self.run.is_alone else None
 
     def resolve_folder(self, folder: str) -> str:
@@ -277,7 +277,7 @@ class Blobs(dict[str, Value]):
         raise MissingBlobError(name)
 
     def drop(self, name: str) -> None:
-        """Remove a blob from the workspace.
+        """Remove a blob from a workspace of the frame.
 
         Raises:
             MissingBlobError: There is none of that name.
@@ -288,5 +288,5 @@ class Blobs(dict[str, Value]):
 
 
 def display_name(name: str) -> str:
-    """Return a blob's name as the spec has it, from its name in a workspace."""
+    """Return a blob's name as the spec has it, from its name in a frame's workspace."""
     return name.rpartition(":")[2]

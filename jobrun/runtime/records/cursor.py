@@ -75,7 +75,7 @@ class Cursor:
 
     @property
     def position(self) -> Position:
-        """The position that the cursor has reached; ``finished``: no record is left."""
+        """The position that the cursor has reached, ``finished`` if no record is left."""
         found = self._begin.after(self._allowance.given, self._rows)
         return replace(found, finished=int(self._finished))
 
@@ -155,7 +155,7 @@ class Cursor:
         return values
 
     def next(self, frame: Frame) -> tuple[int, tuple[Value, ...]] | None:
-        """Take the cursor's next record and its number in the run: ``peek`` and ``take`` in one.
+        """Take the cursor's next record and its number in the run, as ``peek`` and ``take`` do.
 
         Raises:
             CancelledError: The run was cancelled.
@@ -213,7 +213,7 @@ class Cursor:
     def _resumed_position(
         self, now: Position, own: Position, stored: Sequence[Position], length: int
     ) -> Position:
-        """Return the cursor's position in a run that continues in the middle of a pass."""
+        """Return at which position the cursor continues a pass that an earlier run began."""
         name = self.reader.name
         if own.length != length:
             raise TaskFailedError.of(

@@ -81,7 +81,7 @@ class OpenSource:
         self._unsteady = bool(used & names.changed)
 
     def open(self, frame: Frame) -> bool:
-        """Open this data source as it is now; return whether its rows are not the last run's.
+        """Open this data source again; return whether its rows are others than in the last run.
 
         Raises:
             JobrunError: The data cannot be read.
@@ -105,7 +105,7 @@ class OpenSource:
         return True
 
     def iterator_factory(self, frame: Frame, share: tuple[int, int]) -> MakeIterator:
-        """Return a function that makes an iterator over one share of this open source.
+        """Return a function that iterates over one share of the data of this ``OpenSource``.
 
         Args:
             frame: The task's.

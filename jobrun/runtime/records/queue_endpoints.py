@@ -96,7 +96,7 @@ def plan_queues(group: TaskGroup) -> tuple[QueuePlan, ...]:
 
 
 def _queues_of(task: Task) -> list[Queue]:
-    """List the queues of which a task has endpoints: written ones, then the one it reads."""
+    """List the queues at a task's endpoints: those that it writes, then the one that it reads."""
     found = [one.queue for one in task.write]
     return [*found, task.read.queue] if isinstance(task.read, ReadQueue) else found
 
@@ -149,7 +149,7 @@ class QueueSource:
         self._batch = read.queue.batch
 
     def begin(self, frame: Frame) -> None:
-        """Prepare nothing: a queue is ready to be read."""
+        """Do nothing to begin: a queue's reading endpoint is always ready."""
 
     def connect(self, frame: Frame) -> Read:
         """Return the function that takes records, or batches, at the reading end of a queue.
@@ -258,7 +258,7 @@ class QueueSink:
 
 
 def _sent(part: tuple[Blobs, str, bool]) -> Value:
-    """Take a value that a queue's reader gets from its workspace: itself, or a copy."""
+    """Return a value as a queue's reader gets it: the workspace's own, or a copy."""
     space, name, is_given = part
     value = space[name]
     if is_given and type(value) is _ARRAY and value.base is None:

@@ -70,7 +70,7 @@ class ReaderPlan:
         return (0, 1) if reader.shard == "none" else self.share(at)
 
     def _limit(self, reader: Reader, at: int) -> int | None:
-        """Divide the record limit of a task's reader equally, so that speed does not decide."""
+        """Return how many records a share of a task's reader may give: its part of ``limit``."""
         if reader.limit is None:
             return None
         return reader.limit // self.shares + (at < reader.limit % self.shares)
@@ -106,7 +106,7 @@ class ReaderSource:
         return tuple(one.place for one in leaves)
 
     def enter(self, records: int, gone: tuple[tuple[int, int], ...]) -> None:
-        """Resume a task's reader after so many records of its run; call before ``begin``."""
+        """Resume a task's reader after a number of records of its run; call before ``begin``."""
         self._records, self._gone = records, gone
 
     def begin(self, frame: Frame) -> None:

@@ -49,7 +49,7 @@ class Position:
         return cls(passes, records, rows, finished, part, parts, length)
 
     def after(self, records: int, rows: int) -> Position:
-        """Return the reader's position after so many more records and rows."""
+        """Return the position that a reader has after more records and rows."""
         return replace(self, records=self.records + records, rows=self.rows + rows)
 
     def row(self) -> list[int]:
@@ -63,7 +63,7 @@ class Position:
 
 
 def decode_positions(blob: Array | None) -> tuple[Position, ...]:
-    """Decode the positions of a reader's shares from the state blob; none if it does not exist."""
+    """Decode a reader's positions, one for each share of its rows, from its state blob, if any."""
     if blob is None:
         return ()
     found = [Position.of(row) for row in blob if row[0] != _STRETCH]
@@ -89,7 +89,7 @@ def encode_positions(positions: Iterable[Position]) -> Array:
 
 
 def share_bounds(count: int, part: int, parts: int) -> Stretch:
-    """Compute the position of one of equal shares of a reader's rows: first row and end."""
+    """Compute where one of equal shares of a reader's rows begins and ends."""
     return count * part // parts, count * (part + 1) // parts
 
 

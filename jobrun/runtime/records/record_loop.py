@@ -203,7 +203,7 @@ def _run_all(
     read: Read,
     write: Write | None,
 ) -> None:
-    """Run the task's steps for each record; what is the same for all is looked up before.
+    """Run the task's steps for each record; look up beforehand what all records share.
 
     Records may be small and many: what ``run_block`` does is written out here.
     """

@@ -179,7 +179,7 @@ class CounterRows:
         return (numbers.tolist() if self._single else numbers,)
 
     def close(self) -> None:
-        """Do nothing after iterating over a counter's rows: there is no file to close."""
+        """Do nothing at the end of a row iterator over a counter, which has no file to close."""
 
 
 class ObjectIterator:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def is_resumed_midway(run: GroupRun) -> bool:
-    """Return whether a run begins at a safe point between two records of its source."""
+    """Return whether a group run resumes at a safe point, between two records of its source."""
     return run.points is not None and run.points.entry is not None
 
 

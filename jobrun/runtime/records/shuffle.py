@@ -52,7 +52,7 @@ class _Drawn:
         self._order = order
 
     def rows(self, start: int, stop: int) -> Array:
-        """Return the rows at these places of the shuffled order, which is in memory."""
+        """Return the rows at these places of a shuffled order that is in memory."""
         return self._order[start:stop]
 
 

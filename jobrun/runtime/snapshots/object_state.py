@@ -31,7 +31,7 @@ def collect_state(
     origins: Iterable[tuple[str, str]] = (),
     detector: ChangeDetector | None = None,
 ) -> tuple[dict[str, Value], frozenset[str]]:
-    """Collect a node's values for a save: states of Python objects, flat containers.
+    """Collect what a save stores of a node's blobs: of a Python object its state, flattened.
 
     Shares memory with the blobs, and with what is in the objects.
 

@@ -47,7 +47,7 @@ class SharedParts:
     arrays: frozenset[Pair] = frozenset()
 
     def names(self) -> set[str]:
-        """Return the names of a node's blobs whose objects share something."""
+        """Return the names of the blobs whose objects share parts or arrays with another blob."""
         pairs = (*self.parts, *self.arrays)
         return {one[0] for pair in pairs for one in pair}
 
@@ -161,7 +161,7 @@ class SharingTracker:
 
 
 def _changed_sharing(found: SharedParts, allowed: SharedParts) -> Fault | None:
-    """Build the fault for objects that share something else than is allowed, or None."""
+    """Build the fault for objects that share other parts than before, or None."""
     more = SharedParts(found.parts - allowed.parts, found.arrays - allowed.arrays).fault()
     if more is not None:
         return replace(more, message=f"{more.message}, and was not when it was made")
@@ -170,7 +170,7 @@ def _changed_sharing(found: SharedParts, allowed: SharedParts) -> Fault | None:
 
 
 def _unrestored_sharing(found: SharedParts, objects: Mapping[str, Any]) -> Fault | None:
-    """Reload the states of objects that share parts; return a fault if they do not after it."""
+    """Reload states of objects that share parts; return a fault if their sharing then differs."""
     fault = found.fault()
     if fault is None:
         return None

@@ -58,7 +58,7 @@ class NodeSaver:
         self._at_risk = _NO_NAMES
 
     def names_at_risk(self, held: tuple[str, ...], changed: tuple[Names, ...]) -> Names:
-        """Return the blobs of a snapshot that some group changes in place, so must be copied."""
+        """Return the blobs that a save's snapshot must copy: some group changes them in place."""
         same = len(changed) == len(self._asked[1]) and all(map(is_, changed, self._asked[1]))
         if not (same and held is self._asked[0]):
             self._asked = (held, changed)
@@ -154,7 +154,7 @@ class Snapshot:
         self._turn = threading.Condition()
 
     def protect(self, changed: tuple[Names, ...], opaque: Names) -> None:
-        """Announce to the snapshot, before any group runs, what the next groups change.
+        """Announce to the snapshot, before groups run, which blobs these groups change.
 
         Args:
             changed: For each group the names that it changes in place; copied in the background.
@@ -173,7 +173,7 @@ class Snapshot:
 
     @property
     def has_parts(self) -> bool:
-        """Whether the snapshot has containers or objects, which no gate protects."""
+        """Whether the snapshot has containers or objects, for which no group waits at a gate."""
         return bool(self._parts)
 
     def pass_gate(self, names: Iterable[str] | None = None) -> None:

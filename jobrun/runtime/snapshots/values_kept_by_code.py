@@ -37,7 +37,7 @@ _WITHOUT_PARTS: frozenset[type] = frozenset({bool, int, float, complex, str, byt
 
 
 def find_kept(value: Value, *, is_kept: bool, arrays: bool = True) -> Parts:
-    """Find the outermost parts of a value to which something outside of it refers.
+    """Find the outermost parts of a blob's value to which code outside of it refers.
 
     Args:
         value: The value.
@@ -75,7 +75,7 @@ class _Found:
 
 
 def _is_view(value: Any) -> bool:
-    """Return whether an array is a view of something that may change."""
+    """Return whether an array is a view of memory that other code may change."""
     return isinstance(value, np.ndarray) and not isinstance(value.base, bytes | None)
 
 
@@ -144,13 +144,13 @@ class _Part:
 
     @property
     def is_kept(self) -> bool:
-        """Whether something still refers to the part."""
+        """Whether code still refers to a part of a blob's value."""
         if sys.getrefcount(self.value) > _ONE:
             return True
         return _is_view(self.value) and sys.getrefcount(self.value.base) > _ONE
 
     def is_changed(self, *, wholly: bool) -> bool:
-        """Return whether the part has changed; of large arrays a sample is read, if need be."""
+        """Return whether a part of a value that a callable keeps has changed since it was noted."""
         if digest_value(self.value, sampled=True) != self.sample:
             return True
         started = time.perf_counter()
@@ -188,7 +188,7 @@ class KeptValues:
     def note(
         self, node: str, blob: str, bound: Value, parts: Parts, title: str, *, is_new: bool
     ) -> None:
-        """Note that a call has bound a blob, or changed it in place, and what it keeps of it.
+        """Note that a ``call`` has bound or changed a blob, and which parts of it code keeps.
 
         Args:
             node: Whose blob it is.
@@ -221,7 +221,7 @@ class KeptValues:
                 self._entries[node, blob] = entry
 
     def follow(self, node: str, blob: str, before: Value, after: Value) -> None:
-        """Follow a blob whose value was replaced by a copy of it."""
+        """Follow a blob whose value was replaced by a copy: what callables keep stays watched."""
         entry = self._entries.get((node, blob))
         if entry is not None and entry.bound is before:
             entry.bound = after
@@ -229,7 +229,7 @@ class KeptValues:
     def follow_all(
         self, node: str, before: Mapping[str, Value], after: Mapping[str, Value]
     ) -> None:
-        """Follow all blobs of a node into the values that they have at an epoch's boundary."""
+        """Follow all blobs of a node to the values that they get at an epoch's boundary."""
         for other, blob in list(self._entries):
             if other == node and blob in before and blob in after:
                 self.follow(node, blob, before[blob], after[blob])
@@ -237,7 +237,7 @@ class KeptValues:
     def require_same(
         self, node: str, blob: str, value: Value, when: str, *, wholly: bool = False
     ) -> None:
-        """Refuse that what a callable keeps of a blob has changed.
+        """Refuse that code has changed what a callable keeps of a blob.
 
         Args:
             node: Whose blob it is.
@@ -266,7 +266,7 @@ class KeptValues:
                 self._entries.pop((node, blob), None)
 
     def require_all_same(self, node: str, blobs: Mapping[str, Value]) -> None:
-        """Refuse, at a save, that what callables keep of a node's blobs has changed.
+        """Refuse, at a save, that code has changed what callables keep of a node's blobs.
 
         Raises:
             TaskFailedError: E246.
@@ -289,7 +289,7 @@ def _changed_error(blob: str, part: _Part, when: str) -> TaskFailedError:
 
 
 def is_watched(value: Value) -> bool:
-    """Return whether a value is one of which a callable may keep something mutable."""
+    """Return whether callables may keep mutable parts of a value, which must be watched."""
     if isinstance(value, np.ndarray):
         return not value.dtype.hasobject
     adapter = find_adapter(type(value))

@@ -339,7 +339,7 @@ class _Call:
     def _explain_error(
         self, error: TaskFailedError, values: Mapping[str, Value]
     ) -> TaskFailedError:
-        """Explain why a ``call`` failed; if numpy refused a write, with the mend."""
+        """Explain why a ``call`` failed, and how to mend it if numpy refused a write."""
         if not isinstance(error.__cause__, ValueError) or "read-only" not in str(error.__cause__):
             return error
         names = [name for name, _ in self._step.arguments if name not in self._blobs]
@@ -372,7 +372,7 @@ class _Call:
         return [result] if len(outputs) == 1 else _parts(self._step.target, result, outputs)
 
     def _store(self, frame: Frame, parts: list[Any], kept: list[tuple[str, str, Parts]]) -> None:
-        """Bind a call's results to blobs; ``parts`` is emptied, so that no reference is left."""
+        """Bind a call's results to blobs; empty ``parts``, so that no reference is left."""
         outputs = self._step.outputs
         parts.reverse()
         note_gaps = self._gap_notes.to(frame)
@@ -417,7 +417,7 @@ class GapNotes:
 
 
 def printed_lines(frame: Frame, path: str, now: Frame | None = None) -> PrintedLines:
-    """Create what collects the lines that a user's code prints, for the log of a task.
+    """Create the collector of lines that a ``call`` prints, for the log of a task.
 
     Args:
         frame: The task's.
@@ -526,7 +526,7 @@ def _parts(target: str, result: Any, outputs: tuple[str, ...]) -> list[Any]:
 
 
 def _own_value(value: Any, blob: str, note_gaps: Callable[[str], None], kept: Parts) -> Value:
-    """Return the result of a ``call`` as the blob's own value, copied if anything else has it.
+    """Return the result of a ``call`` as the blob's own value, copied if other code refers to it.
 
     What something else has of it is added to ``kept``.
     """

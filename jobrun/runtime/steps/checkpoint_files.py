@@ -70,7 +70,7 @@ def _load(step: LoadState, frame: Frame) -> None:
 
 
 def _read(step: LoadState, frame: Frame) -> tuple[dict[str, Value], int]:
-    """Read the checkpoint file of a step that loads it; return its values and length."""
+    """Read the checkpoint file that a step loads; return its values, and its size in bytes."""
     with frame.run.fetch_file(step.file) as path:
         values = read_state(
             path,

@@ -56,7 +56,7 @@ class Actions:
         self._in_exit = in_exit
 
     def __call__(self, step: Step) -> Action:
-        """Build the function of a step by its kind."""
+        """Dispatch on the kind of a step, and build its function."""
         match step:
             case DeclaredEffect():
                 return step.action(self)
@@ -68,7 +68,7 @@ class Actions:
                 return self._nested(step)
 
     def text(self, text: Text) -> Callable[[Frame], str]:
-        """Build the function that fills values into one of a step's texts."""
+        """Build the function of a step's text, which fills in values at run time."""
         return self._getter(text)
 
     def condition(self, expr: Expr) -> Callable[[Frame], bool]:
@@ -77,7 +77,7 @@ class Actions:
         return lambda frame: as_bool(value(frame))
 
     def number(self, expr: Expr, name: str) -> Callable[[Frame], float | int | bool | str]:
-        """Build the function that computes a step's metric: number, text, or error E212."""
+        """Build the function of a step's metric, which gives a number or text, or raises E212."""
         value = self._getter(expr)
         return lambda frame: metric_number(value(frame), name)
 
@@ -85,7 +85,7 @@ class Actions:
         return compile_expression(expr, self._names, in_exit=self._in_exit)
 
     def _nested(self, step: Step) -> Action:
-        """Build the function of a control flow step that is nested too deep for its block."""
+        """Build the function of a control flow step that is nested too deeply for its block."""
         block = self._block((step,), "", self._names.shared)
 
         def run(frame: Frame) -> None:
@@ -166,7 +166,7 @@ _EFFECTS: Mapping[type[Effect], str] = {
 def _effect_action(
     kind: type[Effect],
 ) -> Callable[[Any, BlockNames, Callable[[Expr], Getter]], Action]:
-    """Import what builds the function of a step of this kind."""
+    """Import the module that builds the function of a step of this kind."""
     module, _, name = _EFFECTS[kind].partition(":")
     found: Callable[[Any, BlockNames, Callable[[Expr], Getter]], Action]
     found = getattr(import_module(module), name)

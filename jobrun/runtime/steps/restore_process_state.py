@@ -50,7 +50,7 @@ class ProcessState:
 
     @contextlib.contextmanager
     def preserve(self) -> Iterator[None]:
-        """Restore process state on exit: standard streams as at entry, the rest as at first."""
+        """Restore the process's streams, umask, directory, locale and signal handlers on exit."""
         streams = _streams()
         self._runs += 1
         # Not each time: it takes as long as a small epoch. At runs 1, 2, 4, 8, …

@@ -240,7 +240,7 @@ def _number_text(value: np.generic) -> str:
 
 
 def _require_json(value: Any, path: tuple[str, ...]) -> None:
-    """Refuse a value for a program that JSON would show as something else.
+    """Refuse a value for a program that JSON cannot represent as it is.
 
     Raises:
         TaskFailedError: E520.

@@ -124,7 +124,7 @@ def _restore_entry(archive: tarfile.TarFile, entry: tarfile.TarInfo, folder: Pat
 
 
 def _check_link(name: str, target: str) -> None:
-    """Require that a symbolic link stays in the ``state_dir``: it would mean something else."""
+    """Require that a symbolic link in a ``state_dir`` points to a place inside that folder."""
     inside = os.path.normpath(PurePosixPath(name).parent / target)
     if target.startswith("/") or PurePosixPath(inside).parts[:1] == ("..",):
         raise _not_kept(f"the link '{name}' leads out of the folder, to '{target}'")

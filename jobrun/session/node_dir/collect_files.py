@@ -166,7 +166,7 @@ def serve_chunk(part: Partition, path: str, offset: int) -> FileChunk:
 
 
 def serve_reference(part: Partition, path: str) -> Reference | None:
-    """Serve to a loading node where a collected file is in an object store; None if it is here.
+    """Serve to a node the object store's place of a file that it loads; None: master collected it.
 
     Raises:
         CheckpointError: What is said of it is damaged.

@@ -62,7 +62,7 @@ class RemoteQueue:
         self._waited_s = self._told_s = 0.0
 
     def put(self, number: int, values: Values | None, scope: CancelScope) -> bool:
-        """Write a record to the master's queue; whether it is still read is known a batch later."""
+        """Send a record to the master's queue; that no task reads on is known a batch later."""
         if self._outgoing is None:
             return bool(self._wait_for(self._ask("put", number, values), scope))
         if values is None:
@@ -169,7 +169,7 @@ class RemoteQueue:
 
 
 def _do_nothing() -> None:
-    """Do nothing when a thread of a remote queue ends: it ends with the run."""
+    """Do nothing at the end of a remote queue's thread, which ends with the run."""
 
 
 def serve_queue_request(line: Any, what: str, given: tuple[Any, ...], scope: CancelScope) -> Any:

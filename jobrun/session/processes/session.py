@@ -120,7 +120,7 @@ class ProcessesSession:
     def run(
         self, group: TaskGroup, epoch: int, outputs: Outputs, points: SafePointHooks | None = None
     ) -> Outputs:
-        """See ``Session.run``.
+        """Run a group in the session's processes, each its nodes' part; return all outputs.
 
         Raises:
             NodeLostError: The process of a node has ended.
@@ -148,7 +148,7 @@ class ProcessesSession:
             run_.scope.cancel()
 
     def snapshot(self, group: TaskGroup) -> RemoteSnapshot:
-        """See ``Session.snapshot``."""
+        """Let the session's processes take snapshots of what a group may change."""
         key, partitions = self._partition(group)
         kept = RemoteSnapshot(next(self._numbers))
         links = [self._worker_of(node) for node in partitions.by_node]
@@ -159,11 +159,11 @@ class ProcessesSession:
         return kept
 
     def restore(self, snapshot: RemoteSnapshot) -> None:
-        """See ``Session.restore``."""
+        """Let all of the session's processes restore their snapshots."""
         self._call_all("restore", snapshot.number)
 
     def protect(self, tickets: Sequence[Ticket], groups: Sequence[TaskGroup]) -> None:
-        """See ``Session.protect``."""
+        """Let the session's processes run groups while the files of a save are being written."""
         known = [self._partition(group) for group in groups]
         answers = {}
         for node, own in self._group_by_worker(tickets).items():
@@ -175,7 +175,7 @@ class ProcessesSession:
         wait_all(answers)
 
     def persist(self, tickets: Sequence[Ticket], directory: str) -> tuple[NodeSave, ...]:
-        """See ``Session.persist``.
+        """Let the session's processes write the files of a save, and collect or upload these.
 
         Raises:
             NodeLostError: The process of a node has ended.
@@ -196,13 +196,13 @@ class ProcessesSession:
         return tuple(save for ticket in tickets for save in found[ticket])
 
     def release(self, tickets: Sequence[Ticket]) -> None:
-        """See ``Session.release``."""
+        """Let the session's processes release the memory of a save."""
         for node, own in self._group_by_worker(tickets).items():
             if node in self._workers:
                 self._workers[node].send("release", own)
 
     def read(self, node: str, names: tuple[str, ...]) -> dict[str, Value]:
-        """See ``Session.read``.
+        """Request copies of a node's blobs from its process in the ``processes`` session.
 
         Raises:
             KeyError: If there is no such node, or it has no such blob.
@@ -211,12 +211,12 @@ class ProcessesSession:
         return values
 
     def names(self, node: str) -> tuple[str, ...]:
-        """See ``Session.names``."""
+        """Request the names in a node's workspace from its process in the session."""
         names: tuple[str, ...] = self._worker_of(node).rpc.call("names", node).wait()
         return names
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """See ``Session.settle``.
+        """Let the session's processes bring workspaces to the form that a load gives them.
 
         Raises:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
@@ -233,7 +233,7 @@ class ProcessesSession:
         )
 
     def request_stop(self) -> None:
-        """See ``Session.request_stop``."""
+        """Ask the group run in the session's processes to end. Any thread, or a signal handler."""
         run_ = self._active_run
         if run_ is not None:
             run_.request_stop()
@@ -250,7 +250,7 @@ class ProcessesSession:
     # What nodes send unasked; see ``WorkerListener``.
 
     def part_failed(self, node: str, run: int) -> None:
-        """See ``WorkerListener.part_failed``."""
+        """Record, in the ``processes`` session, that a node's part of the group run is failing."""
         run_ = self._active_run
         if run_ is not None and run_.number == run:
             run_.receive_outcome(node, None)
@@ -267,13 +267,13 @@ class ProcessesSession:
                 self._workers[other].send("ended", run, task, wanted)
 
     def add_step_times(self, reporter: str, times: Sequence[BlockTime]) -> None:
-        """Add step times that a process has reported to the processes session's meter."""
+        """Add step times that a node's process sent to the ``processes`` session's meter."""
         meter = self._require_open().meter
         if meter is not None:
             meter.merge_times(reporter, times)
 
     def worker_lost(self, node: str) -> None:
-        """Ignore the loss of a process in the processes session: its open requests fail anyway."""
+        """Ignore a lost process in the ``processes`` session, as its open requests fail anyway."""
 
     def handle_request(
         self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
@@ -311,7 +311,7 @@ class ProcessesSession:
         return self._context
 
     def _start(self, node: str) -> WorkerProcess:
-        """Start the process of a node."""
+        """Start, in the ``processes`` session, the process of a node."""
         return LocalProcess(node)
 
     def _emitter(self, node: str) -> Listener:

@@ -240,7 +240,7 @@ class Worker:
         self._enqueue(number, lambda: self._session.read(node or self._node, names))
 
     def on_protect(self, number: int, tickets: tuple[Any, ...], keys: tuple[int, ...]) -> None:
-        """Let groups run in this worker while a save holds its state, as the master commands."""
+        """Let groups run in this worker while a save is written, on the master's command."""
         groups = [self._partitions[key].group for key in keys if key in self._partitions]
         self._enqueue(number, lambda: self._session.protect(tickets, groups))
 
@@ -262,7 +262,7 @@ class Worker:
         self.files.forget(token)
 
     def on_release(self, tickets: tuple[Any, ...]) -> None:
-        """Release the data behind save tickets in this worker, on the master's command."""
+        """Release the memory of a save in this worker, by its tickets, on the master's command."""
         self._session.release(tickets)
 
     def on_answer(self, number: int, outcome: tuple[bool, Any]) -> None:
@@ -353,7 +353,7 @@ class PartitionRun:
             self._worker.measure()
 
     def fetch(self, nodes: Sequence[str], name: str, cancel: CancelScope) -> Iterator[Value]:
-        """Iterate, inside a worker, over several nodes' copies of a blob: own, or of peers."""
+        """Iterate, inside a worker, over copies of a blob on several nodes: its own, and peers'."""
         here, placement = self._worker.here, self._partition.placement
         others = [node for node in nodes if node not in here]
         if placement.keys().isdisjoint(others):
@@ -380,7 +380,7 @@ class PartitionRun:
         )
 
     def notify_task_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
-        """Report from inside a worker to the master that a task ended on all its nodes here."""
+        """Report from inside a worker to the master that a task ended on all its local nodes."""
         with self._lock:
             made = self._made.setdefault(task, {})
             made.update(outputs)
@@ -394,7 +394,7 @@ class PartitionRun:
         self._worker.send("failing", self.number)
 
     def open_queue(self, plan: QueuePlan, run: GroupRun) -> RecordQueue | None:
-        """Open, inside a worker, its end of a queue that other nodes use too; None if none do."""
+        """Open a worker's end of a queue that nodes of other workers use; None if none do."""
         if plan.key not in self._queues:
             return None
         return RemoteQueue(
@@ -419,7 +419,7 @@ def _address(node: str, name: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the process of a node.
+    """Run this process as the worker of a node.
 
     Args:
         arguments: The numbers of the inherited sockets, and that of the master's process.

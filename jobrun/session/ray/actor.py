@@ -76,7 +76,7 @@ class ActorChannel:
         self._change = threading.Condition()
 
     def send(self, *message: Any) -> None:
-        """Queue a message of this actor until the master polls for it; block if too many wait."""
+        """Queue a message of this actor until the master polls for it; block if it is full."""
         # Copied: the master takes it later, and the task may change it meanwhile.
         frame = encode_frame(message, copied=True)
         with self._change:
@@ -209,7 +209,7 @@ class NodeActor:
     """The Ray actor of one node."""
 
     def begin(self, start: Mapping[str, Any]) -> dict[str, Any]:
-        """Set up the actor's process and start its worker; which node it is comes by message.
+        """Set up the actor's process and start its worker, which learns its node by message.
 
         Args:
             start: ``version`` of the package; ``environment`` of the master; its ``paths`` of

@@ -50,7 +50,7 @@ class RayChannel:
         self.has_died = False
 
     def send(self, *message: Any) -> None:
-        """Send a message from the master to an actor, which waits until that has started."""
+        """Send a message from the master to an actor, once the actor has started."""
         frame = encode_frame(message)
         with self._lock:
             if self._is_over:
@@ -165,7 +165,7 @@ class RayWorker:
         self.kill()
 
     def wait_for_exit(self) -> None:
-        """Return when the actor of this handle has ended, in whatever way."""
+        """Wait until the actor of this handle has ended, by itself or by a kill."""
         self._wire.ended.wait()
 
     def join(self) -> str:
@@ -177,7 +177,7 @@ class RayWorker:
         return self._wire.how or "was closed"
 
     def take_output(self, emit: Listener) -> None:
-        """Emit nothing: unsent output of an actor is lost with the actor of this handle."""
+        """Emit nothing, as unsent output of an actor is lost with the actor of this handle."""
 
     def release(self) -> None:
         """Give the handle's actor back to the factory that made it."""

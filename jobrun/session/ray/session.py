@@ -81,7 +81,7 @@ class ActorFactory:
         return self._made.options(**options).remote()
 
     def dispose(self, actor: Any, is_sound: bool) -> None:
-        """Kill a Ray actor of the session; ``is_sound`` says if it finished in good order."""
+        """Kill a Ray actor of the session, whether it finished in good order or not."""
         del is_sound
         with contextlib.suppress(RayError):
             ray.kill(actor, no_restart=True)
@@ -143,7 +143,7 @@ class RaySession(ProcessesSession):
             raise
 
     def close(self) -> None:
-        """Shut down all actors, and a Ray cluster started for this session; callable twice."""
+        """Shut down all actors, and the Ray cluster if this session started it. Callable twice."""
         super().close()
         self._ray_workers.clear()
         if self._has_attached:
@@ -218,7 +218,7 @@ def _wait_for_hosts(address: str, count: int) -> None:
 
 
 def _require_reachable(address: str) -> None:
-    """Refuse an unreachable address of a Ray session: Ray would retry it for minutes."""
+    """Refuse an unreachable address of a Ray cluster, which Ray would retry for minutes."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
         return
@@ -241,7 +241,7 @@ def _cluster_error(address: str, error: Exception) -> EnvironmentFaultError:
 
 @contextlib.contextmanager
 def _preserved_handlers() -> Iterator[None]:
-    """Restore, on exit, the signal handlers and ``sys.excepthook`` that Ray replaces."""
+    """Preserve signal handlers and ``sys.excepthook``, which Ray replaces, over the session."""
     hook = sys.excepthook
     if threading.current_thread() is not threading.main_thread():
         yield

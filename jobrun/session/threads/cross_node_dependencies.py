@@ -30,7 +30,7 @@ class RemoteNotifier(Protocol):
         """Notify the nodes for which a task is an external dependency that it has ended."""
 
     def notify_failure(self) -> None:
-        """Notify nodes with external dependencies on this one that a task has failed here.
+        """Notify nodes whose external dependencies are on this one that a task of it has failed.
 
         Can be called from any thread.
         """
@@ -79,11 +79,11 @@ class ExternalDeps:
         return self._items.values()
 
     def is_awaited(self, item: WorkItem) -> bool:
-        """Return whether a work item only waits for an external dependency: a task elsewhere."""
+        """Return whether a work item only waits for an external dependency, on another node."""
         return any(item is one for one in self._items.values())
 
     def items_for(self, task: str) -> list[WorkItem]:
-        """Return the items that represent a task on another node; empty if none needs it."""
+        """Return the items that represent a task of another node; none if it is not needed."""
         return [self._items[task]] if task in self._items else []
 
     def mark_ended(self, task: str, outputs: Mapping[OutputRef, Value]) -> None:
@@ -148,4 +148,4 @@ class ExternalDeps:
 
 
 def _do_nothing() -> None:
-    """Do nothing, as the work of an item that represents an external task."""
+    """Do nothing, as the work of an item that represents an external dependency."""

@@ -66,7 +66,7 @@ class Dispatcher:
         return [later for item in over for later in iter_released(item)]
 
     def _wait(self) -> list[WorkItem]:
-        """Wait until a dispatched work item has ended; return the items ready by it."""
+        """Wait until a dispatched work item has ended; return the items that it made ready."""
         while not self._run.body.cancelled:
             item = self._completions.get()
             if item is not None:

@@ -31,7 +31,7 @@ class WorkspaceSnapshot:
 
 
 def take_snapshot(workspaces: Workspaces, changed: Mapping[str, Set[str]]) -> WorkspaceSnapshot:
-    """Take a snapshot of workspaces to retry a group run from: copies of what may change.
+    """Copy what a group run may change in workspaces to a snapshot, to retry the run from it.
 
     With copies from the first run on, so that each run starts from values of the same form.
     Values that are only rebound are shared, since nothing changes them.

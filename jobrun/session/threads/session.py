@@ -91,7 +91,7 @@ class ThreadsSession:
         self._last: tuple[GroupPlan | None, GroupRun | None] = (None, None)
 
     def open(self, cluster: Cluster, context: RunContext) -> None:
-        """See ``Session.open``."""
+        """Start the ``threads`` session: an empty global workspace per node, in this process."""
         keep_freed_memory()
         if not self._collects:
             self._collects = True
@@ -112,7 +112,7 @@ class ThreadsSession:
     def run(
         self, group: TaskGroup, epoch: int, outputs: Outputs, points: SafePointHooks | None = None
     ) -> Outputs:
-        """See ``Session.run``.
+        """Run a group in the threads of this session, and return the outputs of its tasks.
 
         Raises:
             JobrunError: What failed first, with the faults of everything that failed.
@@ -226,12 +226,12 @@ class ThreadsSession:
         )
 
     def protect(self, tickets: Sequence[Ticket], groups: Sequence[TaskGroup]) -> None:
-        """See ``Session.protect``."""
+        """Let the ``threads`` session run groups while the files of a save are being written."""
         changed, opaque = collect_changes([self._plan(group) for group in groups])
         self._savings.protect(tickets, changed, opaque)
 
     def persist(self, tickets: Sequence[Ticket], directory: str) -> tuple[NodeSave, ...]:
-        """See ``Session.persist``.
+        """Write the files of a save from the ``threads`` session, by its tickets.
 
         Raises:
             TaskFailedError: A blob holds what cannot be stored.
@@ -240,22 +240,22 @@ class ThreadsSession:
         return persist_all(self._savings, tickets, directory)
 
     def release(self, tickets: Sequence[Ticket]) -> None:
-        """See ``Session.release``."""
+        """Release the memory of a save in the ``threads`` session, by its tickets."""
         self._savings.release(tickets)
 
     def snapshot(self, group: TaskGroup) -> WorkspaceSnapshot:
-        """See ``Session.snapshot``."""
+        """Take a snapshot of what a group may change in the ``threads`` session's workspaces."""
         return take_snapshot(self._workspaces, self._plan(group).changed)
 
     def restore(self, snapshot: WorkspaceSnapshot) -> None:
-        """See ``Session.restore``."""
+        """Restore the workspaces of the ``threads`` session to a snapshot."""
         restore_snapshot(snapshot, self._workspaces)
         for blobs in self._workspaces.values():
             objects = {name: value for name, value in blobs.items() if is_object(value)}
             self._savings.objects.note_states(objects)
 
     def read(self, node: str, names: tuple[str, ...]) -> dict[str, Value]:
-        """See ``Session.read``.
+        """Return copies of a node's blobs in the ``threads`` session.
 
         Raises:
             KeyError: If the node has no such blob.
@@ -278,11 +278,11 @@ class ThreadsSession:
         return (detach(self._workspaces[node][name], name) for node in nodes)
 
     def names(self, node: str) -> tuple[str, ...]:
-        """See ``Session.names``."""
+        """Return the names in a node's workspace of the ``threads`` session, sorted."""
         return tuple(sorted(self._workspaces[node]))
 
     def settle(self, keep: Mapping[str, tuple[str, ...]]) -> None:
-        """See ``Session.settle``.
+        """Bring the ``threads`` session's workspaces to the form that a load gives them.
 
         Raises:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored.
@@ -298,13 +298,13 @@ class ThreadsSession:
             workspace.update(blobs)
 
     def renew(self) -> tuple[str, ...]:
-        """Empty all workspaces; no node of the threads session is lost without the process."""
+        """Empty all workspaces of the ``threads`` session, whose nodes cannot be lost alone."""
         for workspace in self._workspaces.values():
             workspace.clear()
         return ()
 
     def request_stop(self) -> None:
-        """See ``Session.request_stop``.
+        """Request that the group that runs in the ``threads`` session end at the next step.
 
         Also from a signal handler. Does nothing while no group runs.
         """
@@ -313,7 +313,7 @@ class ThreadsSession:
             run.body.cancel()
 
     def close(self) -> None:
-        """Shut down the session: end all threads, release programs. Callable twice."""
+        """Shut down the ``threads`` session: end threads, release programs. Callable twice."""
         if self._pool is not None:
             self._pool.close()
         if self._finder is not None:
@@ -350,7 +350,7 @@ class ThreadsSession:
         return plan
 
     def _build_items(self, plan: GroupPlan, run: GroupRun, deps: ExternalDeps) -> list[WorkItem]:
-        """Build, in the ``threads`` session, the work items of a group run from its plan."""
+        """Turn a group run's plan into work items that the ``threads`` session dispatches."""
         begins: dict[str, WorkItem] = {}
         ends: dict[str, WorkItem] = {}
         groups: dict[str, Blobs] = {}
@@ -387,7 +387,7 @@ class ThreadsSession:
 
 
 def _collect_outputs(plan: GroupPlan, run: GroupRun) -> Outputs:
-    """Return the outputs of a finished group run in threads, or raise its merged error."""
+    """Return the outputs of a group run in the ``threads`` session, or raise its merged error."""
     if run.errors:
         raise merge_errors(run.errors, run.failed)
     if run.interrupted:
@@ -490,7 +490,7 @@ def _start_thread(work: Callable[[], None], done: Callable[[], None]) -> None:
 
 
 def copy_for_reading(value: Value, name: str) -> Value:
-    """Copy a blob for a reader outside the threads session; of an object, return facts."""
+    """Copy a blob for readers outside of the ``threads`` session; of an object, return facts."""
     return ObjectFacts(class_name(value)) if is_object(value) else detach(value, name)
 
 

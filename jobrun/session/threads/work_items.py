@@ -36,13 +36,13 @@ class WorkItem:
     followers: list[WorkItem] = field(default_factory=list)
 
     def run_after(self, earlier: WorkItem) -> None:
-        """Make this work item depend on another: it starts only when ``earlier`` has ended."""
+        """Let this work item start only after another one, ``earlier``, has ended."""
         self.pending += 1
         earlier.followers.append(self)
 
 
 def run_all_after(later: Sequence[WorkItem], earlier: Sequence[WorkItem]) -> None:
-    """Make several work items start only when all of several others have ended.
+    """Let several work items start only after all of several others have ended.
 
     A task on thousands of nodes may need another one on thousands: they meet in one item, not in
     a pair for each two of them.
@@ -79,7 +79,7 @@ def iter_released(item: WorkItem) -> Iterator[WorkItem]:
 
 
 def require_valid_needs(tasks: Sequence[Task]) -> None:
-    """Refuse ``needs`` by which work items have no order: an unknown task, or a cycle (E219).
+    """Refuse tasks whose work items would wait forever: unknown ``needs``, or a cycle (E219).
 
     Raises:
         TaskFailedError: E219, they name a task that is not there, or form a cycle.

@@ -145,11 +145,11 @@ class _Writer:
             raise TypeError(f"{type(value).__qualname__} cannot cross to another process")
 
     def constant(self, value: Any) -> None:
-        """Encode None, a bool, or an ellipsis."""
+        """Encode None, a bool, or an ellipsis for a message."""
         self.head += _CONSTANT_TAGS[value]
 
     def integer(self, value: int) -> None:
-        """Write an int of any size."""
+        """Encode an int of any size for a message."""
         if -_INT64 <= value < _INT64:
             self.head += b"i" + _I64.pack(value)
         else:
@@ -157,7 +157,7 @@ class _Writer:
             self.head += b"I" + _U32.pack(len(raw)) + raw
 
     def real(self, value: float) -> None:
-        """Write a float, by its bits."""
+        """Encode a float for a message, by its bits."""
         self.head += b"f" + _F64.pack(value)
 
     def complex(self, value: complex) -> None:
@@ -165,25 +165,25 @@ class _Writer:
         self.head += b"c" + _PAIR.pack(value.real, value.imag)
 
     def text(self, value: str) -> None:
-        """Write a str."""
+        """Encode a str for a message."""
         # surrogatepass: Python strings may hold lone surrogates.
         raw = value.encode("utf-8", "surrogatepass")
         self.head += b"s" + _U32.pack(len(raw)) + raw
 
     def raw(self, value: bytes) -> None:
-        """Write bytes."""
+        """Encode bytes for a message."""
         self.head += b"b" + _U32.pack(len(value)) + value
 
     def row(self, value: tuple[Any, ...]) -> None:
-        """Write a tuple."""
+        """Encode a tuple for a message, item by item."""
         self._items(b"t", value)
 
     def list(self, value: list[Any]) -> None:
-        """Write a list."""
+        """Encode a list for a message, item by item."""
         self._items(b"l", value)
 
     def names(self, value: frozenset[Any]) -> None:
-        """Write a frozenset of strings."""
+        """Encode a frozenset of strings for a message."""
         self._items(b"z", value)
 
     def mapping(self, value: Mapping[Any, Any]) -> None:
@@ -194,7 +194,7 @@ class _Writer:
             self._write_item(item)
 
     def counter(self, value: Counter) -> None:
-        """Write a counter."""
+        """Encode a counter for a message, by its value."""
         self.head += b"k"
         self.integer(value.value)
 
@@ -254,7 +254,7 @@ class _Writer:
             self._write_item(item)
 
     def _write_item(self, value: Any) -> None:
-        """Encode an item of a container into a message, so that what it shares is shared again."""
+        """Encode an item of a container into a message; parts that are shared stay shared."""
         if self._is_plain or type(value) not in _CONTAINERS:
             self.write(value)
         elif _shares_parts(value) and (parts := _parts_of(value)) is not None:
@@ -282,7 +282,7 @@ def _shares_parts(value: Any) -> bool:
 
 
 def _parts_of(value: Any) -> trees.Parts | None:
-    """Flatten a container of a blob to encode; None for one that belongs to the message itself."""
+    """Flatten a blob's container to encode it; return None for one of the message itself."""
     try:
         return trees.flatten(value)
     except UnsavableError:
@@ -320,7 +320,7 @@ class _Reader:
         self._at = 0
 
     def read(self) -> Any:
-        """Read the next value."""
+        """Decode the next value of a message."""
         tag = self._head[self._at]
         self._at += 1
         if tag in _CONSTANTS:
@@ -328,16 +328,16 @@ class _Reader:
         return _READERS[tag](self)
 
     def integer(self) -> int:
-        """Read an int of 64 bits."""
+        """Decode an int of 64 bits from a message."""
         value: int = self._unpack(_I64)[0]
         return value
 
     def large(self) -> int:
-        """Read an int of any size."""
+        """Decode an int of any size from a message."""
         return int.from_bytes(self._bytes(), "little", signed=True)
 
     def real(self) -> float:
-        """Read a float, by its bits."""
+        """Decode a float from a message, by its bits."""
         value: float = self._unpack(_F64)[0]
         return value
 
@@ -346,23 +346,23 @@ class _Reader:
         return complex(*self._unpack(_PAIR))
 
     def text(self) -> str:
-        """Read a str."""
+        """Decode a str from a message."""
         return str(self._bytes(), "utf-8", "surrogatepass")
 
     def raw(self) -> bytes:
-        """Read bytes."""
+        """Decode bytes from a message."""
         return bytes(self._bytes())
 
     def row(self) -> tuple[Any, ...]:
-        """Read a tuple."""
+        """Decode a tuple from a message, item by item."""
         return tuple([self.read() for _ in range(self._unpack(_U32)[0])])
 
     def list(self) -> list[Any]:
-        """Read a list."""
+        """Decode a list from a message, item by item."""
         return [self.read() for _ in range(self._unpack(_U32)[0])]
 
     def names(self) -> frozenset[Any]:
-        """Read a frozenset of strings."""
+        """Decode a frozenset of strings from a message."""
         return frozenset(self.list())
 
     def mapping(self) -> dict[Any, Any]:
@@ -370,7 +370,7 @@ class _Reader:
         return {self.read(): self.read() for _ in range(self._unpack(_U32)[0])}
 
     def counter(self) -> Counter:
-        """Read a counter."""
+        """Decode a counter from a message."""
         return Counter(self.read())
 
     def array(self) -> Array:
@@ -386,7 +386,7 @@ class _Reader:
         return value
 
     def tensor(self) -> Any:
-        """Read a tensor of PyTorch."""
+        """Decode a tensor of PyTorch from a message."""
         facts = self.read()
         return tensors.from_array(self.read(), facts)
 
@@ -396,7 +396,7 @@ class _Reader:
         return trees.unflatten(structure, self.read())
 
     def numpy(self) -> Any:
-        """Read a numpy scalar."""
+        """Decode a numpy scalar from a message."""
         value = np.empty((1,), _parse_dtype(self.read()))
         raw = self.read()
         if raw:
@@ -411,7 +411,7 @@ class _Reader:
         return cls(**dict(zip(names, values, strict=True))) if names else cls(*values)
 
     def member(self) -> Any:
-        """Read a member of an enum."""
+        """Decode a member of an enum from a message."""
         cls: Any = self._table.classes[self._unpack(_U16)[0]]
         return cls[self.read()]
 

@@ -84,20 +84,20 @@ class LocalProcess:
 
     @property
     def channel(self) -> SocketChannel:
-        """The master's end of the connection."""
+        """The master's end of the channel to the launched process."""
         return self._channel
 
     @property
     def pid(self) -> int:
-        """The process ID."""
+        """The ID of the launched process."""
         return self._process.pid
 
     def kill(self) -> None:
-        """Kill the process with SIGKILL."""
+        """Kill the launched process with SIGKILL."""
         self._process.kill()
 
     def abort(self) -> None:
-        """Kill the launched process with SIGABRT; faulthandler writes its threads' stacks."""
+        """Kill the launched process with SIGABRT, at which faulthandler writes its stacks."""
         self._process.send_signal(signal.SIGABRT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
@@ -119,7 +119,7 @@ class LocalProcess:
             file.close()
 
     def wait_for_exit(self) -> None:
-        """Wait until the launched process has ended, in whatever way.
+        """Wait until the launched process has ended, by itself or by a signal.
 
         Can be called from any thread.
 
@@ -150,7 +150,7 @@ class LocalProcess:
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT | more)
 
     def take_output(self, emit: Listener) -> None:
-        """Emit what a process that was launched on this machine printed, and left when it ended."""
+        """Emit what the launched process printed and left unsent when it ended."""
         for left in take_left_output(self._output):
             for line in left.lines if left.task else ():
                 emit(
@@ -158,7 +158,7 @@ class LocalProcess:
                 )
 
     def join(self) -> str:
-        """Wait for the launched process to end, by force if needed; say how it ended."""
+        """Wait for the launched process to end, by force if needed; return how it ended."""
         try:
             status = self._process.wait(_END_S)
         except subprocess.TimeoutExpired:

@@ -26,11 +26,11 @@ class Reply:
         self._inbox: SimpleQueue[Outcome | None] = SimpleQueue()
 
     def put(self, outcome: Outcome | None) -> None:
-        """Set the outcome of a request's reply; None only wakes the waiter. Any thread."""
+        """Set the outcome of a request's reply (RPC), or only wake the waiter. Any thread."""
         self._inbox.put(outcome)
 
     def wait(self, scope: CancelScope | None = None) -> Any:
-        """Wait for the reply to a request and return its value.
+        """Wait for the reply to a request (RPC) and return its value.
 
         Raises:
             CancelledError: The scope was cancelled before.
@@ -49,7 +49,7 @@ class Reply:
 
 
 def unwrap_outcome(outcome: Outcome) -> Any:
-    """Return the value that the reply to a request brought, or raise its error.
+    """Return the value in the reply to a request (RPC), or raise its error.
 
     Raises:
         BaseException: The error of an outcome that has one.
@@ -75,13 +75,13 @@ class RpcClient:
         self._end: BaseException | None = None
 
     def call(self, kind: str, *given: Any) -> Reply:
-        """Send a request to the other process (RPC); return its ``Reply``, which may still come."""
+        """Send a request to the other process (RPC); return its ``Reply``, which arrives later."""
         reply = Reply()
         self.call_then(reply.put, kind, *given)
         return reply
 
     def call_then(self, then: Callback, kind: str, *given: Any) -> None:
-        """Send a request (RPC); call ``then`` with its outcome, once; it must not block."""
+        """Send a request (RPC), and call ``then`` once with its outcome."""
         number = next(self._numbers)
         with self._lock:
             end = self._end
@@ -110,7 +110,7 @@ class RpcClient:
         then((is_well, deserialize_error(value) if isinstance(value, SerializedError) else value))
 
     def fail_all(self, error: BaseException) -> None:
-        """Fail all open requests (RPC), and all future ones, with an error."""
+        """Fail all open requests (RPC) and all later ones with an error."""
         with self._lock:
             self._end = error
             left, self._open = list(self._open.values()), {}
@@ -119,7 +119,7 @@ class RpcClient:
 
 
 def wait_all(answers: Mapping[_Key, Reply]) -> dict[_Key, Any]:
-    """Wait for the replies to several requests and return their values by key.
+    """Wait for the replies to several requests (RPC) and return their values by key.
 
     Raises:
         NodeLostError: One was lost.

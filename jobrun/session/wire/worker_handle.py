@@ -38,7 +38,7 @@ class WorkerListener(Protocol):
     def handle_request(
         self, link: WorkerHandle, number: int, run: int, what: str, given: tuple[Any, ...]
     ) -> None:
-        """Receive from a ``WorkerHandle`` a request of its node, and have it answered.
+        """Receive a request of a node from its ``WorkerHandle``, and answer it.
 
         ``WorkerHandle.answer`` sends the reply.
         """
@@ -90,7 +90,7 @@ class WorkerHandle:
 
     @property
     def pid(self) -> int:
-        """The process ID."""
+        """The process ID of the worker that this handle controls."""
         return self._process.pid
 
     def send(self, *message: Any) -> None:
@@ -118,7 +118,7 @@ class WorkerHandle:
             self.send("answer", number, (True, value))
 
     def connect_to(self, other: WorkerHandle) -> None:
-        """Connect the handle's node with another one, so that it can request its blobs."""
+        """Connect the handle's node with another node, whose blobs it can then request."""
         self._process.connect_peer(self.node, other.node, other._process)
 
     def kill(self) -> None:
@@ -130,7 +130,7 @@ class WorkerHandle:
         self._process.abort()
 
     def request_close(self) -> None:
-        """Ask the worker process by a message to end, if it lives."""
+        """Ask the worker process by a message to end, unless it has ended."""
         self._is_closing = True
         self.send("close")
 
@@ -225,25 +225,25 @@ class WorkerProcess(Protocol):
 
     @property
     def pid(self) -> int:
-        """The worker protocol's field for a process ID; 0 until it is known."""
+        """The worker protocol's field for the worker's process ID; 0 until it is known."""
 
     def kill(self) -> None:
         """Kill the worker's process at once (worker protocol)."""
 
     def abort(self) -> None:
-        """Kill an unresponsive process after it prints its stacks: a worker protocol's method."""
+        """Kill an unresponsive worker process after it prints its stacks (worker protocol)."""
 
     def wait_for_exit(self) -> None:
-        """Wait until a process has ended, in whatever way: a worker protocol's method."""
+        """Wait until a worker process has ended, by itself or by a signal (worker protocol)."""
 
     def join(self) -> str:
-        """Wait for the process to end, by force if needed; return how (worker protocol)."""
+        """Wait for a worker process to end, by force if needed; return how it ended (protocol)."""
 
     def take_output(self, emit: Listener) -> None:
-        """Emit what an ended process printed and did not send: a worker protocol's method."""
+        """Emit output that a worker process left unsent when it ended (worker protocol)."""
 
     def release(self) -> None:
-        """Free what the master holds of an ended process: a worker protocol's method."""
+        """Free what the master holds of a worker process that has ended (worker protocol)."""
 
     def connect_peer(self, asker: str, owner: str, other: Any) -> None:
-        """Connect this process, which asks, with the owner of blobs ``other`` (worker protocol)."""
+        """Connect a process with another one, to request blobs from it (worker protocol)."""

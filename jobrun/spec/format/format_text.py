@@ -24,7 +24,7 @@ _LEAVE = "the file is unchanged"
 
 
 def format_file(path: str) -> tuple[str, str]:
-    """Format the text of a spec file: return it as it is, and with its keys in order.
+    """Format the text of a spec file: return the present text, and the one with ordered keys.
 
     Raises:
         SpecError: It cannot be read, is not valid YAML, or E420.
@@ -34,7 +34,7 @@ def format_file(path: str) -> tuple[str, str]:
 
 
 def format_text(text: str, file: str) -> str:
-    """Format the text of a spec: put the keys of every mapping in the usual order.
+    """Format the text of a spec by putting the keys of every mapping in the usual order.
 
     Args:
         text: Of the whole file, as ``files.read_text`` lets it through.
@@ -183,7 +183,7 @@ class EntryMover:
         self._lines = text.split("\n")
 
     def whole(self, tree: Tree, kind: Kind) -> str:
-        """Move the entries of all mappings in a YAML text to their order; return the whole text.
+        """Render the whole YAML text with the entries of all mappings moved to their order.
 
         Raises:
             SpecError: E420, an entry that has to move cannot.
@@ -198,7 +198,7 @@ class EntryMover:
         return "\n".join([*head, *above, prefix + block.lines[0], *block.lines[1:]])
 
     def _block(self, tree: Items | Entries, kind: Kind, end: int) -> _Block:
-        """Render a YAML block with moved entries; it may use the lines before ``end``."""
+        """Render a YAML block with moved entries, to format a spec, up to the line ``end``."""
         return (
             self._mapping(tree, kind, end)
             if isinstance(tree, Entries)
@@ -250,7 +250,7 @@ class EntryMover:
         return _Block(above if first else [], [*lines, *footer])
 
     def _entry(self, key: Leaf, value: Tree, kind: Kind, end: int) -> list[str]:
-        """Render the lines of a moved entry of a mapping, from its key on."""
+        """Render the lines of an entry of a mapping that is moved, to format a spec."""
         line, column = key.span.line, key.span.column
         if isinstance(value, Leaf):
             lines = self._lines[line:end]
@@ -273,7 +273,7 @@ class EntryMover:
         ]
 
     def _around(self, start: Span, value: Items | Entries, kind: Kind, end: int) -> list[str]:
-        """Render the lines from a place on, with entries within brackets moved."""
+        """Render lines of a spec's text with the entries within brackets moved."""
         stop = sum(len(line) + 1 for line in self._lines[:end]) - 1
         span = value.span
         text = self._text[start.start : span.start] + self._inline(value, kind)
@@ -298,7 +298,7 @@ class EntryMover:
     def _item(
         self, item: Tree, kind: Kind, end: int, column: int, before: list[str], hoisted: list[str]
     ) -> list[str]:
-        """Render the lines of a list item with its entries moved; comments above it come first."""
+        """Render the lines of a list item with its entries moved, after the comments above it."""
         prefix = self._lines[item.span.line][: item.span.column]
         if isinstance(item, Leaf):
             return self._lines[item.span.line : end]
@@ -318,7 +318,7 @@ class EntryMover:
         return [*(" " * column + line for line in block.above), *own]
 
     def _inline(self, tree: Tree, kind: Kind) -> str:
-        """Render a flow mapping or flow sequence (in brackets) with its entries moved."""
+        """Render a mapping or list in brackets, in a spec's text, with its entries moved."""
         span = tree.span
         if isinstance(tree, Leaf):
             return self._text[span.start : span.end]
@@ -352,7 +352,7 @@ class EntryMover:
         return out + self._text[at : span.end]
 
     def _tail(self, last: int, limit: int, column: int) -> int:
-        """Return the line after which an entry to move ends, with the comments that follow it.
+        """Return the line after which a moved entry ends, with the comments that follow it.
 
         Comments that are deeper than its key are about what is in it.
         """
@@ -364,7 +364,7 @@ class EntryMover:
         return end
 
     def _dash_line(self, item: Tree) -> int:
-        """Return the line of the dash of a list item to move, which may be above the item."""
+        """Return the line of a moved list item's dash, which may be above the item."""
         at = item.span.start
         if self._lines[item.span.line][: item.span.column].strip():
             return item.span.line

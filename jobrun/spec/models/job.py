@@ -29,7 +29,7 @@ from jobrun.spec.models.steps import ReportSpec, SetupSpec, Steps
 
 
 def _no_items(description: str | None = None) -> Any:
-    """Declare a field of the job's spec models: a mapping that is empty by default."""
+    """Declare a field of the job's spec models whose default is an empty mapping."""
     shown: dict[str, Any] = {"default": {}}
     return Field(default_factory=dict, description=description, json_schema_extra=shown)
 

@@ -39,7 +39,7 @@ def is_model(annotation: Any) -> bool:
 
 
 def strip_annotation(annotation: Any) -> Any:
-    """Strip metadata from the type of a model's key, and the None of an optional one."""
+    """Strip ``Annotated`` metadata and an optional ``None`` from the type of a model's key."""
     while True:
         if isinstance(annotation, TypeAliasType):
             annotation = annotation.__value__

@@ -96,7 +96,7 @@ Maybe = Annotated[Given | None, Before(_given)]
 
 
 def kind_of(value: Any) -> str:
-    """Return the form of a value whose scalar type permits several: mapping, list or text."""
+    """Return the form of a value whose type permits a scalar, a list or a mapping."""
     if isinstance(value, dict | Model):
         return "mapping"
     return "list" if isinstance(value, list | tuple) else "text"

@@ -217,7 +217,7 @@ if not TYPE_CHECKING:
 
 
 def step_form(value: Any) -> str | None:
-    """Return the key that decides the model of a step, such as ``call``; 'text' for a string."""
+    """Return the key that decides the model of a step, such as ``call``; ``text`` for a string."""
     if isinstance(value, str):
         return "text"
     if isinstance(value, dict):

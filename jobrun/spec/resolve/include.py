@@ -155,7 +155,7 @@ def _relative_folder(base: str, path: str) -> str:
 
 
 def rebased(root: Mapping, prefix: str) -> Mapping:
-    """Rebase all relative paths in a tree from its own folder to the folder of the spec.
+    """Rebase all relative paths in an included file's tree to the folder of the spec.
 
     Args:
         root: A whole spec, or a part of one under the same keys.
@@ -185,7 +185,7 @@ def _rebased_section(key: str, value: Node, prefix: str) -> Node:
 
 
 def _rebased_steps(node: Node, prefix: str) -> Node:
-    """Rebase the relative paths of ``load`` and ``save`` steps in a tree."""
+    """Rebase the paths of ``load`` and ``save`` steps in an included file's tree."""
     if isinstance(node, Sequence):
         return Sequence([_rebased_steps(item, prefix) for item in node.items], node.place)
     if not isinstance(node, Mapping):

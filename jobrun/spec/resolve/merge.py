@@ -49,5 +49,5 @@ def long_form(param: Node, *, typed: bool = True) -> Node:
 
 
 def replaced(mapping: Mapping, key: str, value: Node) -> Mapping:
-    """Merge one value into a mapping: it replaces the value at its key."""
+    """Merge a value into a mapping by replacing the value at its key."""
     return mapping._replace(values={**mapping.values, key: value})

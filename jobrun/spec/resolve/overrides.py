@@ -56,7 +56,7 @@ class Override:
 
 
 def parse_override(text: str, number: int) -> Override:
-    """Parse the ``path=value`` of a ``--set`` option; the value is YAML.
+    """Parse the override ``path=value`` of a ``--set`` option, whose value is YAML.
 
     Args:
         text: The option's argument.
@@ -123,7 +123,7 @@ def _parse_value(text: str, place: Place, path: Path) -> Node:
 
 
 def _moved(node: Node, place: Place) -> Node:
-    """Give all parts of an override's value one place: the command-line option ``--set``."""
+    """Give all parts of an override's value the same place, the option ``--set``."""
     if isinstance(node, Scalar):
         return node._replace(place=place)
     if isinstance(node, Sequence):

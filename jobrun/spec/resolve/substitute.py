@@ -88,7 +88,7 @@ class Substitution:
         return self._shell_step(node, path, data) if len(data) < len(node.values) else data
 
     def _shell_step(self, node: Mapping, path: Path, data: dict[str, Any]) -> dict[str, Any]:
-        """Substitute references in a ``run`` step of the tree: bash gets values as variables."""
+        """Substitute references in a ``run`` step, whose values bash gets as variables."""
         line = node.values["run"]
         given = data.get("with", {})
         if not isinstance(line, Scalar) or not isinstance(given, dict):
@@ -247,7 +247,7 @@ def _unknown(code: Code, message: str, mend: str, node: Scalar, path: Path) -> _
 
 
 def references(node: Node) -> set[str]:
-    """Collect the names that ``${…}`` refers to anywhere in the tree of a spec."""
+    """Collect the names that ``${…}`` refers to in the tree of a spec, to be substituted."""
     if isinstance(node, Scalar):
         text = node.value
         if not isinstance(text, str) or "${" not in text:
@@ -274,7 +274,7 @@ class ShellLine:
 
     @property
     def context(self) -> Context:
-        """What surrounds the current place in a line for bash: quotes, a comment, or neither."""
+        """What surrounds the present place in a line for bash: quotes, a comment, or neither."""
         top = self._frames[-1]
         if (
             self._is_escaped
@@ -288,7 +288,7 @@ class ShellLine:
         return "plain" if top in ("plain", "paren") else "other"
 
     def feed(self, text: str) -> None:
-        """Track the quotes of a line for bash through its next piece, as its author wrote it."""
+        """Track quotes in a line for bash, to substitute in it, through its next literal text."""
         position = 0
         while position < len(text):
             position += self._step(text, position)
@@ -296,12 +296,12 @@ class ShellLine:
         self._before = text[-1:] or self._before
 
     def put(self) -> None:
-        """Note that a variable was inserted at this place of the line for bash, in a word."""
+        """Note that a variable was substituted at this place of the line for bash, in a word."""
         self._before = "x"
         self._is_escaped = False
 
     def _step(self, text: str, at: int) -> int:
-        """Track the quotes of a line for bash through one token; return the token's length."""
+        """Track quotes in a line for bash, to substitute in it, through one token of the line."""
         top, rest = self._frames[-1], text[at:]
         if top == "single":
             return self._until("'", rest)

@@ -48,7 +48,7 @@ def origin_of(place: Place) -> Origin:
 
 
 def plain(node: Node) -> Any:
-    """Convert a YAML tree to dicts, lists and scalars; aliases become separate copies."""
+    """Convert a YAML tree to dicts, lists and scalars, with a copy for each alias."""
     if isinstance(node, Scalar):
         return node.value
     if isinstance(node, Sequence):
@@ -77,5 +77,5 @@ def path_text(path: Path) -> str:
 
 
 def short(text: str, most: int = 60) -> str:
-    """Shorten a text of a YAML node for a message; a key can be megabytes long."""
+    """Shorten the text of a node in the YAML tree, which can be megabytes, for a message."""
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -128,7 +128,7 @@ class _Frame:
 
     @property
     def wants_key(self) -> bool:
-        """Whether the next event of this open YAML mapping is a key."""
+        """Whether the next event of the YAML parser is a key of this open mapping."""
         return self.items is None and self.key is _EXPECTED
 
 
@@ -336,7 +336,7 @@ class Builder:
         self._add(node, weight, height, counted=True)
 
     def _add(self, node: Node, weight: int, height: int, *, counted: bool) -> None:
-        """Add a finished value to the innermost open list or mapping of the YAML tree."""
+        """Add a parsed value to the innermost open list or mapping of the YAML tree."""
         if not counted:
             self._count(weight, node.place)
         if not self._stack:
@@ -409,7 +409,7 @@ class Builder:
 
 
 def _merge(frame: _Frame, merged: Mapping) -> None:
-    """Apply a merge key ``<<`` while the YAML tree is built: the mapping's own keys win."""
+    """Apply a merge key ``<<`` as the YAML tree is built; the mapping's own keys override it."""
     for key, value in merged.values.items():
         if key not in frame.values:
             frame.values[key] = value

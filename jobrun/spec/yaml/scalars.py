@@ -100,7 +100,7 @@ def _sexagesimal(text: str) -> int:
 
 
 def both_readings(text: str, expected: str, kind: str) -> tuple[str, str] | None:
-    """Explain how YAML 1.1 and 1.2 read a plain scalar that should be of another kind.
+    """Explain a plain YAML scalar of a wrong type by its readings in YAML 1.1 and in YAML 1.2.
 
     Args:
         text: The text, as written without quotes.

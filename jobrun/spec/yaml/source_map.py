@@ -45,7 +45,7 @@ class SourceMap:
         return self.at(path)
 
     def _walk(self, path: Path) -> tuple[Node, int]:
-        """Find the nearest YAML node to a path of the spec, and how many segments lead on from it.
+        """Map a path of the spec to the nearest node in the source, and the count of segments left.
 
         Not by ``child``, because a large spec asks for hundreds of thousands of places.
         """

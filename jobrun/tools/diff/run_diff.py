@@ -65,7 +65,7 @@ def compare_runs(first: Run, second: Run, epochs: tuple[str, str] = ("", "")) ->
 
 
 def compare_run_with_spec(run: Run, present: LoadedSpec) -> RunDifference:
-    """Compare a run with a spec as it is now: the spec that it was made from."""
+    """Compare a run with the present text of the spec that it was made from."""
     return RunDifference(spec=compare_specs(load_recorded(run), present))
 
 

@@ -87,7 +87,7 @@ def read_tables(schema: Schema) -> tuple[Table, ...]:
 
 
 def find_tables(all_tables: tuple[Table, ...], given: str) -> tuple[Table, ...]:
-    """Find the tables of spec keys that a name refers to, each with the keys meant.
+    """Find the tables of spec keys to which a name refers, with the keys in each.
 
     Args:
         all_tables: As ``read_tables`` gives them.
@@ -120,7 +120,7 @@ def list_key_words(all_tables: tuple[Table, ...]) -> tuple[str, ...]:
 
 @cache
 def list_key_tables() -> tuple[Table, ...]:
-    """List the tables of spec keys, as text."""
+    """List the tables of spec keys that the manual shows, built from the JSON schema of specs."""
     # Builds all models of the spec: not for those who ask about something else.
     from jobrun.spec.models.json_schema import schema  # noqa: PLC0415
 
@@ -193,7 +193,7 @@ def _default(value: Schema) -> str:
 
 
 def _models(value: Any, definitions: Schema) -> Iterator[str]:
-    """Yield the mappings that a key of the spec language may hold, from the JSON schema."""
+    """Yield the mappings that a spec key may hold, for the manual, from the JSON schema."""
     if isinstance(value, list):
         for one in value:
             yield from _models(one, definitions)

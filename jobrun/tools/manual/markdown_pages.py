@@ -124,7 +124,7 @@ def render_as_html(text: str) -> str:
 
 
 def _embed_picture(image: re.Match[str]) -> str:
-    """Replace an image element of the manual by one that holds the picture's file."""
+    """Embed a picture's file in the image element of a Markdown page of the manual."""
     data = b64encode((FOLDER / "pictures" / image[1]).read_bytes()).decode()
     return f'<img src="data:image/svg+xml;base64,{data}"'
 

@@ -68,7 +68,7 @@ class Profiler:
         return meter
 
     def listen(self, event: Event) -> None:
-        """Listen to the run's events as its profiler: note groups, saves and the run's times."""
+        """Note groups, saves and times from the run's events, as its profiler."""
         now = time.perf_counter()
         match event:
             case RunStarted():
@@ -120,7 +120,7 @@ def as_document(table: Table, times: TimeUse | None = None) -> dict[str, Any]:
 
 
 def labels(job: Job) -> dict[str, str]:
-    """Return the profile's label of each step and operator: ``matmul``, ``+=``, ``call m:f``."""
+    """Return the profiler's labels of steps and operators: ``matmul``, ``+=``, ``call m:f``."""
     found: dict[str, str] = {}
     for group in job.groups:
         for steps in _blocks(group):

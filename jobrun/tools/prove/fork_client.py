@@ -90,7 +90,7 @@ class ForkClient:
         variables: Mapping[str, str] | None = None,
         kill_after_s: float | None = None,
     ) -> ProcessEnd:
-        """Run a command line of a proof in a process that the fork server forks, to its end.
+        """Send a command line of a proof to the fork server, and wait until its process has ended.
 
         Args:
             arguments: Without the program's name.

@@ -23,7 +23,7 @@ from jobrun.core.system_calls import has_ended, wait_for_signal
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Fork a child for each command line on stdin until it is closed.
+    """Run the fork server: fork a child for each command line on stdin until it is closed.
 
     Args:
         arguments: The program to run in the children, and the modules to import before.
@@ -79,7 +79,7 @@ _reaped: dict[int, int] = {}
 
 
 def _reap(child: int) -> int | None:
-    """Reap a forked child if it has ended, and return its status; None while it runs."""
+    """Reap a child of the fork server if it has ended; return its status, None while it runs."""
     pid, status = os.waitpid(child, os.WNOHANG)
     if pid == 0:
         return None
@@ -87,7 +87,7 @@ def _reap(child: int) -> int | None:
 
 
 def _execute_and_exit(program: str, request: dict[str, Any]) -> NoReturn:
-    """Execute a command line in the forked child, and exit with its code."""
+    """Execute a command line in a child of the fork server, and exit with its code."""
     code = 70
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})

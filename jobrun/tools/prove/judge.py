@@ -46,7 +46,7 @@ def find_difference(
     but: frozenset[str] = frozenset(),
     without: frozenset[str] = frozenset(),
 ) -> Difference | None:
-    """Find the first difference between a proof's two finished runs, or return None.
+    """Judge whether a proof's two finished runs are equal: find their first difference, or None.
 
     Compared are: which epochs are kept; every blob of each of them by kind, dtype, shape and
     bits; metrics, patience and the reason to stop; and the files under ``artifacts``.
@@ -69,7 +69,7 @@ def find_difference(
 
 
 def different_artifacts(first: Run, second: Run) -> frozenset[str]:
-    """List the names of the artifacts that differ between a proof's two runs."""
+    """Judge the artifacts of a proof's two runs: list the names of those that differ."""
     ours, theirs = _artifacts(first), _artifacts(second)
     return frozenset(
         name for name in ours.keys() | theirs.keys() if not _alike(ours.get(name), theirs.get(name))
@@ -77,7 +77,7 @@ def different_artifacts(first: Run, second: Run) -> frozenset[str]:
 
 
 def find_lost_epochs(run: Run) -> str:
-    """Describe which acknowledged epochs a killed run has lost; empty for none."""
+    """Judge a killed run: describe the acknowledged epochs that it has lost; empty for none."""
     try:
         newest = read_journal(run.path, run.record.run_id).newest
         if newest < 0:
@@ -127,7 +127,7 @@ def _blobs(epoch: Path) -> dict[tuple[str, str], Value]:
 
 
 def first_element(differs: compare.Difference) -> tuple[tuple[int, ...], str]:
-    """Find the first element in which a proof's two arrays differ by bits, and describe it."""
+    """Judge two arrays of a proof: find and describe the first element that differs by bits."""
     if differs.what != "bits":
         return (), f"it {differs.words}"
     first, second = np.asarray(differs.expected), np.asarray(differs.found)

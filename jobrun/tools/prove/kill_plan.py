@@ -20,7 +20,7 @@ class AtPoint:
 
     @property
     def place(self) -> str:
-        """The place of a planned kill, as a table shows it: a failpoint."""
+        """The failpoint of a planned kill, as text for a table."""
         return self.point
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class AtTime:
 
     @property
     def place(self) -> str:
-        """The place of a planned kill, as a table shows it: a time."""
+        """The time of a planned kill, as text for a table."""
         return "at a random instant"
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ def plan_trials(course: Course, count: int, seed: int = 0) -> tuple[Trial, ...]:
 
 
 def another_instant(course: Course, seed: int) -> AtTime:
-    """Plan another time at which to kill a copy that has run like this."""
+    """Plan another kill time for a copy, drawn from the course of its run."""
     return _instant(course, random.Random(seed))  # noqa: S311
 
 

@@ -66,7 +66,7 @@ class JobArtifacts:
         self._before = {path: _stamp(path) for path in self._outside()}
 
     def take(self, run: Run, into: Path) -> None:
-        """Copy the files that a run of the ported job has written.
+        """Copy the files that a run of the job ported from the original program has written.
 
         Raises:
             ProofError: E482, it has not written one of them.

@@ -90,7 +90,7 @@ class Proof:
 
     @property
     def landed(self) -> int:
-        """In how many trials of the whole proof the first kill ended the process."""
+        """In how many trials of the proof the first kill ended the process."""
         return sum(outcome.landed[0] for outcome in self.outcomes)
 
     @property
@@ -100,13 +100,13 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        """Whether the proof succeeded: kills landed, nothing went wrong, the original agrees."""
+        """Whether the proof succeeded: kills worked, no trial failed, and the original agrees."""
         wrong = self.bad or self.unsteady is not None or any(self.unlike.values())
         return not wrong and self.is_shown
 
     @property
     def is_shown(self) -> bool:
-        """Whether this ``Proof`` killed enough to count: half of the copies, one after a save."""
+        """Whether this ``Proof`` killed enough copies: at least half, and one after a save."""
         return 2 * self.landed >= len(self.outcomes) and self.loaded > 0
 
     @property
@@ -139,7 +139,7 @@ def prove(request: ProofRequest, listen: Callable[[Outcome], None]) -> Proof:
 
 
 def last_writer(job: Job, node: str, blob: str) -> str:
-    """Find the step that last writes a blob in an epoch: the proof names it if the blob differs."""
+    """Find the step that last writes a blob in an epoch, for the proof to name if it differs."""
     found = ""
     for task in job.epoch.tasks:
         for path, access in _accesses(task.steps) if task.node == node else ():
@@ -222,12 +222,12 @@ def _all(
 
 
 def _nothing_compared(reference: Run, found: Run) -> None:
-    """Compare nothing, as the proof of an inexact job must: accept any difference between runs."""
+    """Compare no runs in the proof of a job that is inexact, since they may differ."""
     del reference, found
 
 
 def _environment() -> dict[str, str]:
-    """Build the environment that a whole proof, reference and trials, runs in: no supervisor.
+    """Build the environment in which all runs of a proof work, without a supervisor.
 
     A supervisor would report the kill as it does to users.
     """

@@ -69,7 +69,7 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether nothing went wrong in the trial, whether its kills landed or not."""
+        """Whether nothing went wrong in the trial, even if its kills did not end a process."""
         return not (self.lost or self.failure or self.difference)
 
 
@@ -241,7 +241,7 @@ def _ended_badly(ended: ProcessEnd, folder: Path) -> str:
 
 
 def _last_words(folder: Path) -> str:
-    """Return what a process printed last, as one line: its error, else its last lines."""
+    """Return, for a trial's outcome, what a process printed last: its error, or last lines."""
     try:
         text = (folder / _OUTPUT).read_text(errors="replace")
     except FileNotFoundError:

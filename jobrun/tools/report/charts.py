@@ -153,7 +153,7 @@ def _extremes(stretch: Sequence[Point]) -> list[Point]:
 
 
 def chart_section(charts: Charts, names: Sequence[str]) -> Html:
-    """Render a report's figure for each chart, with a legend where there are several runs."""
+    """Render the charts of a report as HTML: a figure each, and a legend if runs are compared."""
     if not charts.charts:
         return tag("p", "Nothing was measured; the spec's 'metrics' say what to measure.")
     parts = [tag("p", _HELP, class_="note help", id="chart-help")]

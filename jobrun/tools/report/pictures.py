@@ -206,7 +206,7 @@ class Histogram:
 
 
 def histogram(value: Any, bins: int = 40) -> Histogram | None:
-    """Compute the histogram of an array; None with fewer than two finite numbers.
+    """Compute the histogram of an array for a picture; None with fewer than two finite numbers.
 
     Args:
         value: An array of any shape, or anything else, which has none.

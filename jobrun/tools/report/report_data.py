@@ -95,12 +95,12 @@ class RunReport:
 
     @property
     def run(self) -> Run:
-        """The run itself."""
+        """The run that is reported."""
         return self.status.run
 
     @property
     def metrics_last(self) -> dict[str, Any]:
-        """The last value of each metric."""
+        """The last value of each metric of the reported run."""
         found: dict[str, Any] = {}
         for _, values in self.status.metrics.rows:
             pairs = zip(self.status.metrics.names, values, strict=True)
@@ -162,7 +162,7 @@ def _spec(folder: Path) -> str:
 
 
 def _expectations(job: Job, run: Run) -> tuple[Expectation, ...]:
-    """Gather the ``expect`` items of a run for its report, and whether each held."""
+    """Gather, for the data of a run's report, each ``expect`` condition and whether it held."""
     record = run.record
     looked_at = record.status == "finished" and record.exit_code in (0, _UNEXPECTED)
     return tuple(
@@ -223,7 +223,7 @@ def _following(status: Status, run: str) -> tuple[str, ...]:
 
 
 def strip_job(plan: Mapping[str, Any]) -> Job:
-    """Reduce a job to what a report shows of it: names, nodes and needs of tasks.
+    """Reduce a job to what its report shows: names, nodes and needs of tasks.
 
     Args:
         plan: The content of ``spec/plan.json``.

@@ -41,7 +41,7 @@ class Condition:
     text: str
 
     def holds(self, value: Value | None) -> bool:
-        """Return whether the condition holds for a column's value; never for a missing one."""
+        """Return whether a run's value meets a condition by which runs are filtered."""
         if value is None:
             return False
         compare = _COMPARE[self.comparison]
@@ -187,7 +187,7 @@ def sort_runs(runs: Sequence[RunSummary], text: str, now: datetime) -> list[RunS
 def with_best_metrics(
     runs: Sequence[RunSummary], run_dir: Path, text: str, now: datetime
 ) -> list[RunSummary]:
-    """Replace the last metrics of each run by those of its best epoch; sort the best run first.
+    """Replace the last metrics of arranged runs by their best epoch's; sort the best run first.
 
     Args:
         runs: The runs.
@@ -228,7 +228,7 @@ def _with_best(run: RunSummary, run_dir: Path, name: str, mode: str) -> RunSumma
 def group_runs(
     runs: Sequence[RunSummary], *, nest_forks: bool = True, always: Collection[str] = ()
 ) -> list[RunGroup]:
-    """Arrange runs in groups by job, the points of a sweep together, newer groups later.
+    """Arrange runs in groups, one per job or sweep, those with newer runs later.
 
     Args:
         runs: The runs, in the order that they are shown in.

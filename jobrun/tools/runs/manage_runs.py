@@ -40,7 +40,7 @@ def read_tags(run: Path) -> tuple[str, ...]:
 
 
 def change_tags(run: Path, add: tuple[str, ...], remove: tuple[str, ...]) -> tuple[str, ...]:
-    """Add tags to a run and remove others; return those that it has then.
+    """Change the tags by which a run is managed, and return all its tags.
 
     Raises:
         UsageError: E422, a tag is not one word.
@@ -60,12 +60,12 @@ def change_tags(run: Path, add: tuple[str, ...], remove: tuple[str, ...]) -> tup
 
 
 def measure_size(run: Path) -> int:
-    """Sum the sizes of all files in a run's directory, in bytes."""
+    """Measure, to manage runs, the bytes of all files in a run's directory."""
     return sum(path.lstat().st_size for path in run.rglob("*") if not path.is_dir())
 
 
 def remove_run(run: Run, *, unfinished: bool = False) -> None:
-    """Remove a run's directory, unless the run is live.
+    """Remove a run that is managed, with its directory, unless the run is live.
 
     Args:
         run: The run.

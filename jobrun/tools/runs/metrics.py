@@ -84,7 +84,7 @@ def read_metrics(run: Path, last_bytes: int = 0) -> Metrics:
 
 
 def select_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:
-    """Select some metrics of a run by name; all by default.
+    """Select metrics of a run's table by name; all if no name is given.
 
     Raises:
         UsageError: E424, there is no metric of that name.

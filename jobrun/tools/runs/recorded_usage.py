@@ -68,7 +68,7 @@ def read_total_usage(run: Path) -> RunUsage:
 
 
 def read_resources(run: Path) -> Metrics:
-    """Read the resources that a run used, by epoch, as a table.
+    """Read the recorded usage of resources of a run, by epoch, as a table.
 
     Columns are named as the fields of ``ProcessUse``, with ``NODE.`` before them for the process of
     a node; ``seconds``, ``cpu_s``, ``read_bytes`` and ``written_bytes`` are those since the row

@@ -208,7 +208,7 @@ class _EventSummary:
                 pass
 
     def _end_epoch(self, at: datetime, seconds: float) -> None:
-        """Update a run's status at the end of an epoch: how long it took, by a clock that may jump.
+        """Update a run's status at the end of an epoch with the time that the epoch took.
 
         A span that is negative, or many times what was measured with a monotonic clock, was none.
         """
@@ -232,7 +232,7 @@ class _EventSummary:
 
 
 def _mean_of_newest(spans_s: list[float]) -> float:
-    """Return the mean of the newest spans, for a run's status: of twenty, of short ones of more.
+    """Return the mean of the newest spans of time, for a run's status; of more if they are short.
 
     A save takes as long as hundreds of short epochs, and comes after as many.
     """
@@ -245,7 +245,7 @@ def _mean_of_newest(spans_s: list[float]) -> float:
 
 
 def _events(path: Path) -> Iterator[RecordedEvent[Event]]:
-    """Read the status-relevant events: the log's tail after the last invocation's start."""
+    """Read the events that decide a run's status: last invocation's start, and the log's end."""
     lines = read_tail(path, _TAIL_BYTES)
     if not any(_START in line[:64] for line in lines):
         lines.insert(0, find_last_line(path, _START))
@@ -260,7 +260,7 @@ def _saved(run: Run) -> int:
 
 
 def _last_lines(logs: Path, count: int) -> list[str]:
-    """Read what the ``Status`` of a run quotes: the last lines of the task log written last.
+    """Read the last lines of the newest task log, which the ``Status`` of a run quotes.
 
     Raises:
         OSError: It is no regular file, or cannot be read.

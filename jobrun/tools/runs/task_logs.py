@@ -40,7 +40,7 @@ def require_logs(run: Path, task: str, name: str) -> list[Path]:
 
 
 def read_log(path: Path) -> list[str]:
-    """Read the lines of one log file; bytes that are no UTF-8 become escapes.
+    """Read the lines of one log file of a task; bytes that are no UTF-8 become escapes.
 
     Raises:
         CheckpointError: E470, it is no regular file, or cannot be read.

@@ -83,7 +83,7 @@ class Axis:
 
     @property
     def samples(self) -> tuple[str, ...]:
-        """Values that represent a whole axis of the sweep, to be checked."""
+        """Values that represent the sweep's axis in checks of the spec."""
         return self.range.ends if self.range else self.values
 
 
@@ -210,7 +210,7 @@ def _drawn(axes: Sequence[Axis], seed: int, number: int) -> Point:
 
 
 def _numbered(axes: Sequence[Axis], number: int) -> Point:
-    """Return the combination of axis values with a number; the last axis varies fastest."""
+    """Return the point with a number among all combinations of axes; the last axis is fastest."""
     found = []
     for axis in reversed(axes):
         number, place = divmod(number, len(axis.values))
@@ -219,7 +219,7 @@ def _numbered(axes: Sequence[Axis], number: int) -> Point:
 
 
 def _shuffled(total: int, count: int, seed: int) -> list[int]:
-    """Draw ``count`` distinct numbers of points below ``total`` at random, without a list.
+    """Draw ``count`` distinct points of a sweep's axes at random, as numbers below ``total``.
 
     Not ``random.sample``: its first numbers are others when more are asked for.
     """
@@ -234,7 +234,7 @@ def _shuffled(total: int, count: int, seed: int) -> list[int]:
 
 
 def restore_option_name(fault: Fault, places: dict[str, str]) -> Fault:
-    """Restore, in a fault of a point, the axis as it was given in place of the generated ``--set``.
+    """Restore, in a fault about a point, the text of the sweep's axis instead of ``--set``.
 
     Args:
         fault: Of the spec with all values of a point.

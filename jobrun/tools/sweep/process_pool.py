@@ -118,7 +118,7 @@ class Pool:
         return self._ended_by
 
     def _start(self, waiting: deque[PlannedPoint]) -> None:
-        """Start the processes of as many points as there is room for; skip live runs."""
+        """Start the processes of as many points as may run at once; skip live runs."""
         for _ in range(len(waiting)):
             if len(self._running) >= self._jobs or self._ended_by:
                 return

@@ -49,7 +49,7 @@ class PlannedPoint:
 
     @property
     def label(self) -> str:
-        """``lr=0.1 k=3``."""
+        """The label of a planned point of a sweep: ``lr=0.1 k=3``."""
         return " ".join(f"{axis}={shown_value(value)}" for axis, value in self.values.items())
 
 

@@ -60,7 +60,7 @@ def write_request(folder: Path, request: SweepRequest) -> None:
 
 
 def read_request(folder: Path) -> SweepRequest:
-    """Read the record of a sweep's last request.
+    """Read from a sweep's record the request with which the sweep was run last.
 
     Raises:
         UsageError: E438, there is no such sweep yet.
@@ -88,7 +88,7 @@ def build_tags(sweep: str, point: PlannedPoint) -> tuple[str, ...]:
 
 
 def tag_run(run: Path, sweep: str, point: PlannedPoint) -> None:
-    """Tag the run of a sweep's point as recorded; nothing depends on tags, so it never fails."""
+    """Tag the run of a sweep's point with the recorded tags; ignore errors."""
     wanted = build_tags(sweep, point)
     if set(wanted) <= set(read_tags(run)):
         return

@@ -29,7 +29,7 @@ _SPACE, _LEFT_OUT, _PARTS, _VALUE = "space", "left out", "parts", "value"
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of an environment or a wrapper, or of a class inside of one."""
+    """Find the adapter of a gymnasium environment or wrapper, or of a class inside of one."""
     gymnasium: Any = import_module("gymnasium")
     if issubclass(kind, gymnasium.Env | gymnasium.vector.VectorEnv):
         return _ENVIRONMENT
@@ -82,7 +82,7 @@ def _environment_tree(env: Any) -> dict[str, Any]:
 
 
 def _spaces(space: Any) -> Iterator[Any]:
-    """Iterate over a space and the spaces in it, each of which has a generator."""
+    """Iterate over a gymnasium space and the spaces in it, each of which has a generator."""
     yield space
     inside = getattr(space, "spaces", ())
     for one in inside.values() if hasattr(inside, "values") else inside:

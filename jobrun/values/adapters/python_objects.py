@@ -45,7 +45,7 @@ def object_adapter(*packages: str, immutable: bool = False, inner: bool = False)
 
 
 def object_tree(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Take a Python object apart by ``__reduce_ex__``: what makes it, and state and items.
+    """Convert a Python object by ``__reduce_ex__`` to what makes it, and its state and items.
 
     Raises:
         UnsavableError: It does not support that.
@@ -110,7 +110,7 @@ def new_object(kind: type, tree: Any, packages: Iterable[str]) -> Any:
 
 
 def fill_object(made: Any, rest: Any) -> None:
-    """Fill a new Python object with its items and its state, as ``copy`` does."""
+    """Fill a Python object that ``new_object`` made with its items and state, as ``copy`` does."""
     if rest.get("items"):
         made.extend(rest["items"])
     for key, one in rest.get("pairs", ()):
@@ -130,7 +130,7 @@ def fill_object(made: Any, rest: Any) -> None:
 
 
 def named_tree(value: Any) -> str:
-    """Return the tree that adapts a Python function or class: its ``module:name``.
+    """Return the tree of a Python function or class that is saved by its name ``module:name``.
 
     Raises:
         UnsavableError: It is not found there: a lambda, or one defined inside a function.

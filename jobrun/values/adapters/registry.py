@@ -90,7 +90,7 @@ class Adapter:
 
     @property
     def is_value(self) -> bool:
-        """Whether a blob may hold a value with this adapter as an ordinary, copied value."""
+        """Whether a value with this registered adapter is an ordinary one, which is copied."""
         return self.make is not None and self.set is None and not self.inner
 
 
@@ -134,7 +134,7 @@ def find_adapter(kind: type) -> Adapter | None:
 
 
 def find_object_adapter(value: Any) -> Adapter | None:
-    """Find the adapter that sets the state of this object, or None."""
+    """Find the registered adapter that sets the state of this object, or None."""
     if _own_objects and id(value) in _own_objects:
         return _own_objects[id(value)][1]
     adapter = find_adapter(type(value))
@@ -202,7 +202,7 @@ def adapt(
 
 
 def class_name(kind: Any) -> str:
-    """Return ``module:qualified.name`` of a class or function, by which adapters know it."""
+    """Return ``module:qualified.name`` of a class or function, as the registry names adapters."""
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
@@ -228,7 +228,7 @@ def find_by_name(name: str) -> Any:
 
 
 def package_of(kind: Any) -> str:
-    """Return the top-level package of a class, by which its adapter is found."""
+    """Return the top-level package of a class, by which the registry finds its adapter."""
     return str(getattr(kind, "__module__", "") or "").partition(".")[0]
 
 
@@ -267,7 +267,7 @@ def _search(kind: type) -> Adapter | None:
 
 
 def _plugged_in(package: str, kind: type) -> Adapter | None:
-    """Find the adapter of an entry point named after a package, which finds that of a class."""
+    """Find the adapter of a class by the entry point that is named after the class's package."""
     for point in _entry_points().get(package, ()):
         adapter: Adapter | None = point.load()(kind)
         if adapter is not None:
@@ -290,19 +290,19 @@ def _entry_points() -> dict[str, list[Any]]:
 
 
 def is_makeable(value: Any) -> bool:
-    """Return whether a registered adapter can make this value again from its tree."""
+    """Return whether a registered adapter can rebuild this value from its tree."""
     adapter = find_adapter(type(value))
     return adapter is not None and adapter.make is not None
 
 
 def is_adapted(value: Any) -> bool:
-    """Return whether a value has an adapter that takes it apart and makes it again."""
+    """Return whether a value has an adapter that converts it to a tree and back."""
     adapter = find_adapter(type(value))
     return type(value) is UnboundValue if adapter is None else adapter.is_value
 
 
 def take_tree(adapter: Adapter, value: Any, path: Path = ()) -> Any:
-    """Take a value apart by its registered adapter; refuse what cannot be kept, with place.
+    """Convert a value to a tree by its registered adapter; refuse, with place, unsavable parts.
 
     Raises:
         UnsavableError: It has something that cannot be kept, or its adapter fails.
@@ -364,7 +364,7 @@ def find_named_value(name: str) -> Any:
 
 
 def fill_adapted(made: Any, name: str, rest: Any) -> None:
-    """Complete, by its adapter, a value that ``make_adapted`` has made.
+    """Fill a value that ``make_adapted`` has made by the adapter registered for it.
 
     Raises:
         ValueError: The adapter fails.

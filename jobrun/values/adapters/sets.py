@@ -72,7 +72,7 @@ class _Placeholder:
 
 
 def _tree(value: AnySet) -> Any:
-    """Take a set apart: items in an order that makes it again, and its table where needed.
+    """Convert a set to a tree: items in an order that rebuilds it, and its table where needed.
 
     Raises:
         UnsavableError: The table cannot be made again, or another process has other hashes.
@@ -105,7 +105,7 @@ def _tree(value: AnySet) -> Any:
 
 
 def _make(kind: type, tree: Any) -> Any:
-    """Make a set of a class from what ``_tree`` returned for one.
+    """Rebuild a set of a class from the tree that ``_tree`` returned.
 
     An item that does not have the slot of its hash is ``late``: it takes the slot of a placeholder
     that is removed, when all slots that it tries before are occupied.
@@ -139,7 +139,7 @@ def _make(kind: type, tree: Any) -> Any:
 
 
 def _check_hash(item: Any) -> None:
-    """Refuse an item whose hash is its address, or a set of which has such an item."""
+    """Refuse a set with an item, or a part of an item, whose hash is its address."""
     if isinstance(item, (tuple, frozenset)):
         for part in item:
             _check_hash(part)
@@ -158,7 +158,7 @@ def _name(value: AnySet) -> str:
 
 
 def _has(value: AnySet, table: _Table) -> bool:
-    """Check whether a set has a table: the same items in the same slots, and the same gaps."""
+    """Check whether a set has a given hash table: equal items and gaps in equal slots."""
     other = _read_table(value)
     return (
         other is not None
@@ -190,7 +190,7 @@ def _read_table(value: AnySet) -> _Table | None:
 
 
 def _split(table: _Table) -> tuple[list[tuple[Any, int]], list[tuple[Any, int]]]:
-    """Return the items that have the slots of their hashes, and the others, each with its slot."""
+    """Split a set's items, each with its slot, into those in the slot of their hash and others."""
     parts: tuple[list[tuple[Any, int]], list[tuple[Any, int]]] = ([], [])
     for item, slot in zip(table.items, table.slots, strict=True):
         parts[hash(item) & (table.size - 1) != slot].append((item, slot))
@@ -198,7 +198,7 @@ def _split(table: _Table) -> tuple[list[tuple[Any, int]], list[tuple[Any, int]]]
 
 
 def _filling_order(table: _Table) -> list[Any]:
-    """Order a set's items so that each, added in turn, gets its slot of the hash table.
+    """Order a set's items so that each, when added, gets its slot of the hash table.
 
     First those whose hash says their slot. Each of the others needs all slots occupied that it
     tries before its own.
@@ -222,7 +222,7 @@ def _filling_order(table: _Table) -> list[Any]:
 
 
 def _tried(hashed: int, mask: int) -> Iterator[int]:
-    """Yield the slots that CPython tries for an item of a hash, in its order."""
+    """Yield the slots of a set that CPython tries for an item of this hash, in its order."""
     slot, perturbation = hashed & mask, hashed & _MASK64
     while True:
         yield from range(slot, slot + 1 + (_NEIGHBOURS if slot + _NEIGHBOURS <= mask else 0))
@@ -231,7 +231,7 @@ def _tried(hashed: int, mask: int) -> Iterator[int]:
 
 
 def _stages(order: list[Any], size: int) -> list[Iterable[Any]]:
-    """Split items into what an empty set is updated with to get a table of a size.
+    """Split a set's items into the updates by which an empty set gets a table of a size.
 
     Room is made for a dict before its keys are added: a table gets more than twice as many slots
     as there are items and keys together, also where some keys are items already.
@@ -249,7 +249,7 @@ def _stages(order: list[Any], size: int) -> list[Iterable[Any]]:
 
 
 def _empty_with_finger(finger: int) -> set[Any]:
-    """Make an empty set whose ``pop`` begins to search at a slot."""
+    """Make an empty set whose ``pop`` begins its search at a given slot."""
     made: set[Any] = set()
     if finger:
         count = max(5, 1 << finger.bit_length() - 1)

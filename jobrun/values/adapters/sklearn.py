@@ -20,7 +20,7 @@ from jobrun.values.adapters.registry import Adapter, package_of
 
 
 def find(kind: type) -> Adapter | None:
-    """Find the adapter of a class of scikit-learn, or of an estimator derived from one of its."""
+    """Find the adapter of a class of scikit-learn (sklearn), or of an estimator derived from it."""
     if kind.__name__ == "Tree" and package_of(kind) == "sklearn":
         return _TREE
     if package_of(kind) == "sklearn" or callable(getattr(kind, "get_params", None)):
@@ -29,7 +29,7 @@ def find(kind: type) -> Adapter | None:
 
 
 def _tree_parts(tree: Any) -> Any:
-    """Take a decision tree apart; its nodes as a plain record dtype, without padding."""
+    """Convert a decision tree of scikit-learn to a tree of values, its nodes without padding."""
     arguments, rest = object_tree(tree)
     nodes = rest["state"]["nodes"]
     packed = np.dtype([(name, nodes.dtype[name].str) for name in nodes.dtype.names])

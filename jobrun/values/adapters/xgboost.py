@@ -47,7 +47,7 @@ def _booster_tree(booster: Any) -> dict[str, Any]:
 
 
 def _require_repeatable(booster: Any, found: dict[str, Any]) -> None:
-    """Refuse a booster whose next samples would be others after a resume.
+    """Refuse an ``xgboost.Booster`` that would draw other samples after a resume than without.
 
     Args:
         booster: Which.

@@ -112,7 +112,7 @@ def find_moves(steps: tuple[Step, ...], temporaries: frozenset[str]) -> Moves:
 
 
 def _nets_with_own_names(steps: tuple[Step, ...]) -> Iterator[tuple[Net, set[str]]]:
-    """List nets with the names that no other step uses, whose copies may be elided."""
+    """List nets with the names that no other step uses, whose copies can be elided."""
     uses: Counter[str] = Counter()
     nets: list[tuple[Net, set[str]]] = []
     look = access_finder()
@@ -194,7 +194,7 @@ def find_views(
     handed: Collection[str],
     moves: Moves,
 ) -> Views:
-    """Find the assignments of a block that may share a view, as no write through it is seen.
+    """Find the assignments of a block whose copy can be elided to a view: no write is seen.
 
     Args:
         steps: The block.
@@ -232,7 +232,7 @@ def find_views(
 def is_never_changed(
     expr: Expr, target: str, names: BlockNames, shareable: Collection[str], moves: Moves
 ) -> bool:
-    """Return whether sharing a view is safe in an assignment: neither name ever changes.
+    """Return whether an assignment's copy can be elided to a view, as neither name ever changes.
 
     Only for names that die with the task, and so before anything else can change.
 
@@ -282,7 +282,7 @@ class _Block:
         self._moves = moves
 
     def parts(self, op: Assign) -> Iterator[_Part]:
-        """Yield each target of an assignment that may share a view, with its part of the value."""
+        """Yield each target whose copy may be elided to a view, with its part of the value."""
         values = op.value.items if isinstance(op.value, Sequence) else ()
         with_items = any(isinstance(one, ItemTarget) for one in op.targets)
         for number, target in enumerate(op.targets):
@@ -314,7 +314,7 @@ class _Block:
         return _Part(target)
 
     def _is_steady(self, name: str) -> bool:
-        """Return whether views may share a name's array: only this block changes it."""
+        """Return whether copies of a name's array can be elided, as only this block changes it."""
         return name in self._private or name not in self._names.changed
 
 
@@ -348,7 +348,7 @@ class _Analysis:
         self._visits = 0
 
     def settle(self) -> bool:
-        """Remove assignments from those sharing views until no write through a view is seen."""
+        """Restore copies, instead of eliding them, until no write through a view is seen."""
         while True:
             if not self._propagate():
                 return False
@@ -358,7 +358,7 @@ class _Analysis:
             self._sites -= seen
 
     def at_end(self) -> dict[str, tuple[str, ...]]:
-        """Return the names that may be views at the block's end, each with those that share memory.
+        """Return names left as views by elided copies at the block's end, and what they share with.
 
         These are the ones that may hold the same array at some point.
         """
@@ -379,7 +379,7 @@ class _Analysis:
         return {name: tuple(sorted(found[name])) for name in sorted(found)}
 
     def _propagate(self) -> bool:
-        """Find which names may share memory, by views, before each point."""
+        """Find which names may share memory before each point, if copies are elided to views."""
         first = self._points[0]
         entry = {name: {_OUTSIDE: _NO_SITES} for name in self._relevant}
         self._before = {id(first): entry}
@@ -394,7 +394,7 @@ class _Analysis:
         return True
 
     def _find_relevant(self) -> frozenset[str]:
-        """Return the names that may share memory because an assignment binds a view."""
+        """Return the names that may share memory because an assignment's copy is elided."""
         parts = [one for some in self._parts.values() for one in some]
         found = {
             name for one in parts if one.site is not None for name in (one.target, *one.sources)
@@ -409,7 +409,7 @@ class _Analysis:
         return frozenset(found)
 
     def _join(self, point: Point, more: _Sharing) -> bool:
-        """Add which names may share memory before a point; return whether any is new."""
+        """Add to a point names that may share memory by elided copies; return if any is new."""
         known = self._before.get(id(point))
         if known is None:
             self._before[id(point)] = {name: dict(others) for name, others in more.items()}
@@ -424,7 +424,7 @@ class _Analysis:
         return is_new
 
     def _after(self, point: Point, before: _Sharing) -> _Sharing:
-        """Compute which live names may share memory, through views, after a point of the block."""
+        """Compute which live names may share memory after a point, if copies are elided."""
         live = point.live | self._always
         gone = {name for name in before if name not in live or name in point.binds}
         made = {
@@ -446,7 +446,7 @@ class _Analysis:
         gone: set[str],
         live: Collection[str],
     ) -> None:
-        """Note what the targets of an assignment share as views: with others, with each other."""
+        """Note what targets of an assignment share, by elided copies, with other names."""
         found = [
             (one.target, self._shared_by(one, before))
             for one in parts
@@ -463,7 +463,7 @@ class _Analysis:
                     _add(made, target, second, others[name] | thirds[name])
 
     def _shared_by(self, part: _Part, before: _Sharing) -> dict[str, _Sites]:
-        """Return the names of which a value may be a view, before its assignment."""
+        """Return the names of which a value may be a view if its assignment's copy is elided."""
         site = frozenset((part.site,)) if part.site is not None else _NO_SITES
         found: dict[str, _Sites] = {}
         for source in part.sources:
@@ -475,7 +475,7 @@ class _Analysis:
         return found
 
     def _let_out(self, made: _Sharing, point: Point, before: _Sharing) -> None:
-        """Note that a step that is no generated code may share views of what it reads or makes."""
+        """Note that a step outside of generated code may see views that elided copies leave."""
         reads, makes = point.reads & self._relevant, point.makes & self._relevant
         self._visits += len(reads) * len(makes)
         for name in reads:
@@ -492,7 +492,7 @@ class _Analysis:
                         _add(made, result, other, sites)
 
     def _seen_at(self, point: Point) -> Iterator[Site]:
-        """Yield assignments that must not share a view: a write would be seen by others."""
+        """Yield assignments whose copy must not be elided, as a write would be seen by others."""
         if not point.changes:
             return
         state = self._before.get(id(point), {})
@@ -506,7 +506,7 @@ class _Analysis:
                     yield self._chosen(name, other, present)
 
     def _chosen(self, written: str, other: str, sites: _Sites) -> Site:
-        """Choose which assignment must not share a view, since a write through it is seen."""
+        """Choose which assignment must be a copy again, since a write through its view is seen."""
 
         def rank(site: Site) -> tuple[int, Site]:
             target = self._targets[site]
@@ -523,7 +523,7 @@ def _add(made: _Sharing, first: str, second: str, sites: _Sites) -> None:
 
 
 def _reads_while_writing(op: Op | None) -> bool:
-    """Return whether an operator would read a shared view's memory while it writes there."""
+    """Return whether an operator would read and write the same memory if a copy were elided."""
     match op:
         case Assign(targets=targets):
             if len(targets) > 1:
@@ -539,7 +539,7 @@ def _reads_while_writing(op: Op | None) -> bool:
 
 
 def _visible_layouts(steps: tuple[Step, ...], parts: Mapping[int, tuple[_Part, ...]]) -> set[str]:
-    """Collect names that must not share a view, since a step sees their memory layout."""
+    """Collect names whose copy must not be elided, since a step sees their memory layout."""
     visible: set[str] = set()
     for step in walk(steps):
         if isinstance(step, Net):
@@ -558,7 +558,7 @@ def _visible_layouts(steps: tuple[Step, ...], parts: Mapping[int, tuple[_Part, .
 
 
 def names_with_visible_layout(op: Op | None, exprs: Iterable[Expr]) -> Iterator[str]:
-    """Yield the names that an operator, or a condition, may see the layout of.
+    """Yield the names whose copies cannot be elided, as an operator sees their layout.
 
     Args:
         op: The operator; None for a condition.
@@ -575,7 +575,7 @@ def names_with_visible_layout(op: Op | None, exprs: Iterable[Expr]) -> Iterator[
 
 
 def has_basic_index(index: Expr) -> bool:
-    """Return whether an index, of integers and slices, surely gives a view, whose layout shows."""
+    """Return whether an index of integers and slices gives a view, so that a copy can be elided."""
     match index:
         case Const(value=value, ellipsis=ellipsis):
             return ellipsis or value is None or type(value) is int
@@ -606,7 +606,7 @@ def _is_integer(expr: Expr) -> bool:
 
 
 def _is_exact(expr: Expr) -> bool:
-    """Return whether an expression gives the same bits for any layout of its operands."""
+    """Return whether an expression gives the same bits if an operand's copy is elided."""
     match expr:
         case Binary(operator="**", right=Const(value=int(exponent))):
             return exponent == 2
@@ -628,6 +628,6 @@ def _is_exact(expr: Expr) -> bool:
 
 
 def _names(expr: Expr) -> Iterator[str]:
-    """Yield the names of blobs whose layout a value may have, as it may be a view of them."""
+    """Yield the names of blobs whose layout a value may have if its copy is elided."""
     if not is_fresh(expr):
         yield from (leaf.name for leaf in aliased_leaves(expr) if isinstance(leaf, Name))

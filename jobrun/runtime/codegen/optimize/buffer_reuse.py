@@ -121,7 +121,7 @@ def _beside_a_number(expr: Expr) -> ReuseChain | None:
 
 
 def _link(expr: Expr) -> tuple[ReuseStep, Expr] | None:
-    """Return an operator that can write into the buffer of its operand, and that; or None."""
+    """Return an operator that can write into its operand's buffer, with that operand; or None."""
     match expr:
         case Unary(operator="-", operand=operand):
             return ReuseStep(expr, np.negative), operand

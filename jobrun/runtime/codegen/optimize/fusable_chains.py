@@ -101,7 +101,7 @@ def _tree(expr: Expr, chain: Chain) -> _Tree:
 
 
 def _value(tree: _Tree, chain: Chain, known: dict[tuple[Any, ...], int]) -> int:
-    """Return the index of a value in the program of a fused chain, adding its instructions."""
+    """Add a value's instructions to the program of a fusable chain; return the value's index."""
     if isinstance(tree, int):
         return tree
     ufunc, plain, operands = tree
@@ -114,7 +114,7 @@ def _value(tree: _Tree, chain: Chain, known: dict[tuple[Any, ...], int]) -> int:
 
 
 def _operator(expr: Expr) -> tuple[np.ufunc, Callable[..., Any], tuple[Expr, ...]] | None:
-    """Return the ufunc, plain operator and operands of an elementwise expression, or None."""
+    """Return the ufunc and operands of an elementwise operator that can be fused, or None."""
     match expr:
         case Binary(operator="**", right=Const(value=int(exponent))) if exponent == 2:
             # Numpy squares as well, but of float arrays alone.
@@ -134,7 +134,7 @@ def _operator(expr: Expr) -> tuple[np.ufunc, Callable[..., Any], tuple[Expr, ...
 
 @cache
 def elementwise() -> frozenset[str]:
-    """Return the built-in operators that fusion takes into chains: one ufunc, one result."""
+    """Return the built-in operators that can be fused: one ufunc, one result."""
     return frozenset(
         name
         for name, known in OPERATORS.items()

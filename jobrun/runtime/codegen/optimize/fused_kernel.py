@@ -228,7 +228,7 @@ def _role(leaf: Any, shape: tuple[int, ...]) -> str:
 
 
 def _may_overwrite(old: Any, shape: tuple[int, ...], dtype: np.dtype[Any], count: int) -> bool:
-    """Return whether a fused kernel may write a result into an array with so many references."""
+    """Return whether a fused kernel may overwrite an array with this number of references."""
     return (
         type(old) is np.ndarray
         and old.shape == shape
@@ -313,7 +313,7 @@ def _assign_arrays(
     numbers: tuple[_Number, ...],
     into: int,
 ) -> _Plan:
-    """Plan into which array each result goes when a fused kernel runs: operand or buffer."""
+    """Plan where a fused kernel writes each instruction's result: into an operand, or a buffer."""
     last = {index: at for at, one in enumerate(instructions) for index in one.operands}
     result = leaves
     # The result's own piece serves as a buffer until its turn; if a leaf has its memory, from
