@@ -49,16 +49,16 @@ RUN = ["run", "trivial.yaml", "-q", "--resume", "never"]
 # import as a small function that is called a thousand times.
 COMMANDS = {
     "--version": (["--version"], set(), 5, 3),
-    "--help": (["--help"], set(), 110, 21),
-    "explain": (["explain", "E400"], {"jobrun.compile"}, 162, 67),
-    "validate": (["validate", "trivial.yaml"], COMPILER, 378, 186),
-    "plan": (["plan", "trivial.yaml"], COMPILER, 388, 191),
-    "graph": (["graph", "trivial.yaml"], COMPILER, 388, 191),
-    "run": (RUN, {*COMPILER, "numpy", "jobrun.session", "jobrun.runtime"}, 756, 395),
-    "status": (["status"], set(), 160, 52),
-    "logs": (["logs"], set(), 150, 45),
-    "metrics": (["metrics"], set(), 160, 50),
-    "runs": (["runs"], set(), 150, 48),
+    "--help": (["--help"], set(), 106, 21),
+    "explain": (["explain", "E400"], {"jobrun.compile"}, 157, 66),
+    "validate": (["validate", "trivial.yaml"], COMPILER, 346, 167),
+    "plan": (["plan", "trivial.yaml"], COMPILER, 356, 173),
+    "graph": (["graph", "trivial.yaml"], COMPILER, 352, 173),
+    "run": (RUN, {*COMPILER, "numpy", "jobrun.session", "jobrun.runtime"}, 670, 367),
+    "status": (["status"], set(), 152, 52),
+    "logs": (["logs"], set(), 136, 45),
+    "metrics": (["metrics"], set(), 139, 48),
+    "runs": (["runs"], set(), 143, 48),
 }
 DAILY = {"validate", "run", "status"}
 
@@ -117,10 +117,10 @@ def test_a_command_imports_what_it_needs(name, folder):
 @pytest.mark.parametrize(
     ("line", "needed", "most", "own"),
     [
-        ("jobrun sta", set(), 105, 22),
-        ("jobrun run trivial.yaml --res", set(), 122, 34),
-        ("jobrun run trivial.yaml --set par", {"yaml"}, 165, 50),
-        ("jobrun status ", set(), 160, 52),
+        ("jobrun sta", set(), 101, 22),
+        ("jobrun run trivial.yaml --res", set(), 116, 36),
+        ("jobrun run trivial.yaml --set par", {"yaml"}, 151, 48),
+        ("jobrun status ", set(), 154, 53),
     ],
 )
 def test_a_completion_imports_what_it_needs(line, needed, most, own, folder):
