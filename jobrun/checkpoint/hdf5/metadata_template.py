@@ -7,7 +7,6 @@ and without compression not even these.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -305,19 +304,9 @@ def _datatype(dtype: DType) -> bytes:
     """Render the datatype message of a blob's HDF5 dataset; only numbers do without h5py."""
     if h5parts.is_number_type(dtype):
         return h5parts.render_number_type(dtype)
-    # Texts and records are not cached: numpy takes text of the same width for equal,
-    # whatever h5py has noted of its encoding.
-    return _cached_datatype(dtype) if dtype.kind in "bfc" else _encoded(dtype)
+    from h5py import h5t  # noqa: PLC0415 - a run of numbers alone starts without
 
-
-@lru_cache(maxsize=256)
-def _cached_datatype(dtype: DType) -> bytes:
-    return _encoded(dtype)
-
-
-def _encoded(dtype: DType) -> bytes:
-    from h5py import h5t  # noqa: PLC0415 - takes as long as all else that a short run imports
-
-    # Behind two bytes that say what follows and in which version.
+    # Not cached: numpy takes text of the same width for equal, whatever h5py has noted of its
+    # encoding. Behind two bytes that say what follows and in which version.
     message: bytes = h5t.py_create(dtype, logical=True).encode()[2:]
     return message
