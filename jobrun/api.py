@@ -325,7 +325,7 @@ def _with_news(
     """Run a job of the Python API, and notify its targets unless ``options.announce`` does."""
     if options.announce is not None:
         return act(options, listener)
-    from jobrun.tools.python_notifications import PythonNews  # noqa: PLC0415 - what checks a spec needs none
+    from jobrun.tools.notify_from_python import PythonNews  # noqa: PLC0415 - what checks a spec needs none
 
     with PythonNews(listener) as news:
         result = act(replace(options, announce=news.announce), news.listen)

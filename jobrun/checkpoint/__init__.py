@@ -1,6 +1,6 @@
 """Save the state of nodes in checkpoint files and load it back; keep the files in stores.
 
-- ``save_load_groups``, ``copy_epoch_groups``: saving, loading and copying, as task
+- ``task_groups``, ``copy_epoch_groups``: saving, loading and copying, as task
   groups (pure).
 - ``store``: the protocol of a place for checkpoints; ``stores/`` implements it.
 - ``flatten``: containers and objects as blobs that HDF5 can hold.

@@ -10,10 +10,10 @@ import hashlib
 from pathlib import Path, PurePath
 from typing import Protocol
 
-from jobrun.checkpoint.save_load_groups import FILE_OUTPUT
 from jobrun.checkpoint.store import CheckpointStore, Manifest
 from jobrun.checkpoint.stores.directory import epoch_name
 from jobrun.checkpoint.stores.epoch_copy import is_copied
+from jobrun.checkpoint.task_groups import FILE_OUTPUT
 from jobrun.core.files.disk import disk_faults, sync_names
 from jobrun.graph.expressions import Name
 from jobrun.graph.steps import CopyState, PublishCopy

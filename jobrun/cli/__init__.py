@@ -8,6 +8,6 @@ What a command computes is in ``tools/`` or ``runner/``; here are its options an
   commands about runs and checkpoints. ``manual/``: explain, ops.
 - ``progress/``: what a running job shows. ``process/``: from words to an exit code, and the
   explanation of unexpected ends. ``supervisor``, ``watchdog``: the parent process that relays
-  signals and enforces limits; ``shared_state``: what it and its child share.
+  signals and enforces limits; ``supervisor_memory``: what it and its child share.
 - ``terminal``, ``formatting``, ``error_output``: how anything is printed.
 """

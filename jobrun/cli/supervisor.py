@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from jobrun.cli.shared_state import SharedState
+from jobrun.cli.supervisor_memory import SharedState
 from jobrun.cli.watchdog import OverdueDetector
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.relayed_signals import MEANT, RELAYS

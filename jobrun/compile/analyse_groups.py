@@ -22,7 +22,7 @@ from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import GroupDraft, JobDraft, TaskDraft
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import Exactness, Probe, StopCondition
-from jobrun.graph.step_traversal import walk
+from jobrun.graph.query import walk
 from jobrun.graph.steps import Step
 from jobrun.graph.types import Apart, Cluster, GroupName, NodeReport, NodeSetup, Task, TaskGroup
 

@@ -3,7 +3,7 @@
 - ``errors``, ``codes``, ``error_catalogue/``: faults, and what each error code means, with the
   place in a file that a fault points at. ``text/``: faults, sizes and names for people.
 - ``events``: what a run reports to its listeners. ``resource_usage``: memory, processor and disk
-  use of a process; where the time of a run went. ``printed_output``: what tasks and C code
+  use of a process; where the time of a run went. ``captured_output``: what tasks and C code
   print, as lines of their logs.
 - ``files/``: durable writes, locks, JSON. ``object_url``: URLs of object stores.
   ``file_formats``: names of data formats.

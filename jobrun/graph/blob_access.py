@@ -12,7 +12,7 @@ from dataclasses import field
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.effects.effect import Effect
 from jobrun.graph.expressions import Call, Const, Expr, Name, OutputRead
-from jobrun.graph.step_traversal import expressions
+from jobrun.graph.query import expressions
 from jobrun.graph.steps import (
     Assign,
     Augment,

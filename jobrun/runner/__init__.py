@@ -9,7 +9,7 @@
   nodes.
 - ``time_account``: how the time of a run was spent. ``progress``: the runner's own
   state at an epoch boundary. ``run_metadata_handler``: which epochs there are.
-- ``resume_preview``: what a resume would find.
+- ``plan_resume``: what a resume would find.
 - ``checkpoint_stores``: which store. ``partial_load``: some blobs, without a run.
   ``checkpoint_types``: dtypes and shapes in a checkpoint against the job's.
 - ``locate_faults``: from a blob to its line of the spec. ``stop_requests``: signals and time

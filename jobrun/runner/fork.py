@@ -110,7 +110,7 @@ def _differences(run: Run, present: Authored, job: Job, *, strict: bool) -> tupl
         DriftError: E370, numerics differ, and that is to be refused.
     """
     # Brings numpy in.
-    from jobrun.runner.resume_preview import find_surrounding_changes  # noqa: PLC0415
+    from jobrun.runner.plan_resume import find_surrounding_changes  # noqa: PLC0415
 
     changes = find_surrounding_changes(run, present, job, digest_code(job, Path(present.folder)))
     require_no_drift(tuple(one for one in changes if one.kind == "numerics"), strict=strict)

@@ -12,9 +12,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from jobrun.checkpoint.save_load_groups import checkpointed_blobs, partial_group
 from jobrun.checkpoint.store import CheckpointStore, Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.checkpoint.task_groups import checkpointed_blobs, partial_group
 from jobrun.core.errors import CheckpointError, DriftError, UsageError
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.query import outputs_read_later

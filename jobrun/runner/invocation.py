@@ -73,7 +73,7 @@ from jobrun.runner.saving.mid_epoch_saver import (
 from jobrun.runner.saving.saver import CheckpointSaver, NoSaver, Saver
 from jobrun.runner.stop_requests import REQUEST_NAME, SENDER_NAME, StopRequests
 from jobrun.runner.time_account import TimeAccount, UsageRecorder
-from jobrun.runtime.frame.safe_point import SafePoint
+from jobrun.runtime.context.safe_point import SafePoint
 from jobrun.session.base import RunContext, Session
 from jobrun.session.open import open_session
 from jobrun.version import __version__
@@ -168,7 +168,7 @@ def continue_run(
     """
     require_own_unless_trusted(run.path, trust=options.trust)
     # A new run does without what only a resume needs; so below.
-    from jobrun.runner.resume_preview import preview_resume, record_resizes  # noqa: PLC0415
+    from jobrun.runner.plan_resume import preview_resume, record_resizes  # noqa: PLC0415
 
     found = preview_resume(run, present, job, options)
     plan, own, other = found.plan, found.own, found.other

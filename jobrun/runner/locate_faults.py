@@ -12,8 +12,7 @@ from itertools import chain
 
 from jobrun.core.errors import Fault, JobrunError, Origin
 from jobrun.core.text.patterns import lazy_pattern
-from jobrun.graph.query import makers
-from jobrun.graph.step_traversal import walk
+from jobrun.graph.query import makers, walk
 from jobrun.graph.steps import Assign, CallPython, Load, Net, Step
 from jobrun.graph.types import Job
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from jobrun.checkpoint.checkpoint_times import build_times, stored_files
-from jobrun.checkpoint.save_load_groups import LOAD_TASK, NAMES_OUTPUT, parse_address, partial_group
 from jobrun.checkpoint.store import CheckpointStore
 from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.checkpoint.task_groups import LOAD_TASK, NAMES_OUTPUT, parse_address, partial_group
 from jobrun.core.errors import CheckpointError
 from jobrun.core.events import Listener, ignore
 from jobrun.core.object_url import is_object_url

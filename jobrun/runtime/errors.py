@@ -13,8 +13,8 @@ from jobrun.graph.effects.effect import NOWHERE
 from jobrun.runtime.codegen.compiler import Block
 from jobrun.runtime.codegen.control_flow import StopBlock
 from jobrun.runtime.codegen.line_table import StepLocation, find_location
-from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Frame, GroupRun, MissingBlobError, display_name
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.context.frame import Frame, GroupRun, MissingBlobError, display_name
 from jobrun.runtime.snapshots.snapshot import Snapshot
 
 Work = Callable[[], bool]

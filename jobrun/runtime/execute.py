@@ -24,6 +24,9 @@ from jobrun.core.events import TaskEnded, TaskWaited
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Node, OutputRef
 from jobrun.runtime.codegen.line_table import StepLocation
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.context.frame import Blobs, Frame, GroupRun
+from jobrun.runtime.context.parallel import run_all
 from jobrun.runtime.errors import (
     Work,
     attempt,
@@ -31,13 +34,10 @@ from jobrun.runtime.errors import (
     explain_at,
     run_block,
 )
-from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Blobs, Frame, GroupRun
-from jobrun.runtime.frame.parallel import run_all
 from jobrun.runtime.group_plan import NodePlan, OutputPlan, SetupPlan, TaskPlan
 from jobrun.runtime.records.record_loop import Streams, run_records
 from jobrun.runtime.records.safe_point_source import add_safe_points, is_resumed_midway
-from jobrun.runtime.reports import RunningReport, finish_reports, start_reports
+from jobrun.runtime.report_steps import RunningReport, finish_reports, start_reports
 from jobrun.runtime.task_limits import run_in_own_scope
 from jobrun.values.blob_kinds import Value
 from jobrun.values.copies import detach

@@ -7,8 +7,8 @@ from dataclasses import field
 from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.graph.query import walk
 from jobrun.graph.readers import ReadQueue, ReadRecords
-from jobrun.graph.step_traversal import walk
 from jobrun.graph.steps import CallPython
 from jobrun.graph.types import (
     NodeReport,
@@ -30,7 +30,7 @@ from jobrun.runtime.codegen.liveness import (
 from jobrun.runtime.codegen.optimize.alias_analysis import is_fresh
 from jobrun.runtime.codegen.profile_times import Instrumenter
 from jobrun.runtime.codegen.statements import FLAG
-from jobrun.runtime.frame.frame import Frame
+from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.records.queue_endpoints import (
     QueuePlan,
     QueueSource,

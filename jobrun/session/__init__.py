@@ -3,5 +3,5 @@
 - ``base``: the protocol. ``open``: a session by its name. ``errors``: how a group run fails.
 - ``threads/``: threads of this process. ``processes/``: a process for each node, and what Ray
   shares with that. ``ray/``: Ray. ``wire/``: messages between processes.
-- ``node_dir/``: files that nodes write on their own machines.
+- ``node_files/``: files that nodes write on their own machines.
 """

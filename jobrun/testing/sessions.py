@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.checkpoint_file import read_state
-from jobrun.checkpoint.save_load_groups import load_group, save_group
 from jobrun.checkpoint.store import Manifest, StoredFile
+from jobrun.checkpoint.task_groups import load_group, save_group
 from jobrun.core.errors import JobrunError, TaskFailedError
 from jobrun.core.events import Event, Logged, Measured, Noted, TaskEnded
 from jobrun.graph.checkpoint_policy import CheckpointPolicy

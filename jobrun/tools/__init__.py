@@ -11,6 +11,6 @@ options and prints.
 - ``prove/``: kill and compare. ``profile/``: where time went. ``smoke_tests``: specs as tests.
   ``slurm``: batch jobs. ``manual/``: pages about the language. ``templates/``: new specs.
 - ``doctor``: fitness of the machine. ``inspect_sandbox``: reading untrusted files. ``notify``: news
-  of a run to a URL or a command; ``python_notifications``: of a run started from Python, whose
+  of a run to a URL or a command; ``notify_from_python``: of a run started from Python, whose
   process does not load what sends them.
 """

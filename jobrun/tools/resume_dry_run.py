@@ -31,10 +31,10 @@ from jobrun.runner.identity.recorded_job import (
     require_secrets,
 )
 from jobrun.runner.options import RunOptions
+from jobrun.runner.plan_resume import ResumePreview, preview_resume
 from jobrun.runner.progress import Patience, Progress, from_json
 from jobrun.runner.resume.finished import find_newest_damage
 from jobrun.runner.resume.recovery import FROM_INIT
-from jobrun.runner.resume_preview import ResumePreview, preview_resume
 from jobrun.runner.rundir.lock import is_live, owner_of
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.start import match_hash_seed

@@ -21,7 +21,7 @@ from jobrun.graph.expressions import (
     Name,
     OutputRead,
 )
-from jobrun.graph.step_traversal import op_expressions
+from jobrun.graph.query import op_expressions
 from jobrun.graph.traversal import children, walk_expr
 from jobrun.ops.operator_table import DRAWS, OPERATORS
 from jobrun.runtime.codegen.compiler import compile_expression

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from jobrun.compile.job import compile_job
-from jobrun.runtime.frame.bounded_queue import FifoQueue
-from jobrun.runtime.frame.cancel import CancelScope
+from jobrun.runtime.context.bounded_queue import FifoQueue
+from jobrun.runtime.context.cancel import CancelScope
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.spec.load import load_spec

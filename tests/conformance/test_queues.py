@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.runtime.frame.bounded_queue import FifoQueue
-from jobrun.runtime.frame.cancel import CancelScope
+from jobrun.runtime.context.bounded_queue import FifoQueue
+from jobrun.runtime.context.cancel import CancelScope
 from tests.support.compiling import faults_of
 
 _THREE_STAGES = """

@@ -337,7 +337,7 @@ ROWS: dict[int, Row] = {
                 "the_callers_way_with_floating_point_errors_comes_back",
             ),
             *_of(
-                "runtime/steps/test_process_state",
+                "runtime/steps/test_restore_process_state",
                 "row_73_what_a_task_changes_of_the_process_is_put_back_and_told_once",
             ),
             *_of(_ENDS, "row_73_a_callable_that_changes_the_process_changes_nothing_else"),

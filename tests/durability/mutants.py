@@ -33,7 +33,7 @@ from jobrun.runner.saving import commit
 from jobrun.runner.saving import mid_epoch_recovery as entering
 from jobrun.runner.saving import mid_epoch_saver as midway
 from jobrun.runner.saving.commit import Committer
-from jobrun.session.node_dir import file_chunks as pieces
+from jobrun.session.node_files import file_chunks as pieces
 
 Mutant = Callable[[], None]
 

@@ -15,7 +15,7 @@ from jobrun.checkpoint.store import Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.session.errors import NodeLostError
-from jobrun.session.node_dir import collect_files as collecting
+from jobrun.session.node_files import collect_files as collecting
 from jobrun.session.processes.session import ProcessesSession
 from jobrun.session.wire.file_messages import NodeFiles
 from jobrun.session.wire.launch import LocalProcess

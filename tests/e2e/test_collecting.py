@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.session.node_dir import collect_files as collecting
+from jobrun.session.node_files import collect_files as collecting
 from tests.support import isolated_nodes
 from tests.support.forked_commands import ROOT, run_module
 from tests.support.session_runs import same

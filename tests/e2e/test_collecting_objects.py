@@ -13,7 +13,7 @@ import pytest
 
 from jobrun.checkpoint.stores.object_references import delete_fetched
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.session.node_dir import collect_files as collecting
+from jobrun.session.node_files import collect_files as collecting
 from tests.support import isolated_nodes
 from tests.support.command import jobrun
 from tests.support.forked_commands import ROOT, run_module

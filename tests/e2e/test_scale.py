@@ -6,10 +6,9 @@ import sys
 
 import pytest
 
-from jobrun.checkpoint.save_load_groups import save_group
+from jobrun.checkpoint.task_groups import save_group
 from jobrun.compile.job import compile_job
-from jobrun.graph.query import kept_names, outputs_read_later
-from jobrun.graph.step_traversal import iter_steps
+from jobrun.graph.query import iter_steps, kept_names, outputs_read_later
 from jobrun.runner.options import RunOptions
 from jobrun.runner.start import start_run
 from jobrun.session.processes.group_run import TaskCompletions

@@ -5,8 +5,13 @@ from __future__ import annotations
 from jobrun.graph.conditions import Probe, StopWhen
 from jobrun.graph.effects.log import Log
 from jobrun.graph.expressions import Binary, Const, OutputRead, Text
-from jobrun.graph.query import group_outputs, kept_names, outputs_read_later, rebuild_group
-from jobrun.graph.step_traversal import iter_steps
+from jobrun.graph.query import (
+    group_outputs,
+    iter_steps,
+    kept_names,
+    outputs_read_later,
+    rebuild_group,
+)
 from jobrun.graph.steps import Assign, If, Loop, NameTarget, Net, Stop
 from jobrun.graph.types import (
     Cluster,

@@ -6,10 +6,10 @@ from jobrun.core.events import Logged, TaskEnded
 from jobrun.graph.effects.assertion import Assert
 from jobrun.graph.expressions import Const, Name
 from jobrun.graph.types import Node, NodeReport, NodeSetup, Output, Scope, Task
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.context.frame import Blobs, Frame
 from jobrun.runtime.errors import attempt
 from jobrun.runtime.execute import NodeRun, run_task, run_with_setup
-from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Blobs, Frame
 from jobrun.runtime.group_plan import plan_group
 from jobrun.testing.graphs import group, log, ref, report, setup, task, text
 from tests.support.step_bench import Bench

@@ -14,7 +14,7 @@ from jobrun.graph.steps import Parallel
 from jobrun.graph.types import Node, Retry
 from jobrun.runtime.codegen.compiler import compile_block
 from jobrun.runtime.codegen.liveness import BlockNames
-from jobrun.runtime.frame.cancel import CancelledError
+from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.task_limits import current_locations, has_own_scope, run_in_own_scope
 from jobrun.testing.graphs import log, steps, task
 from tests.support.step_bench import Bench

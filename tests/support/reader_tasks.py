@@ -10,7 +10,7 @@ import numpy as np
 from jobrun.graph.expressions import Name
 from jobrun.graph.readers import POSITION, BlobSource, Field, Reader, ReadRecords
 from jobrun.runtime.codegen.liveness import BlockNames
-from jobrun.runtime.frame.frame import Blobs, Frame
+from jobrun.runtime.context.frame import Blobs, Frame
 from jobrun.runtime.records.reader import ReaderPlan
 from tests.support.step_bench import Bench
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.runtime.frame.rng import StreamKey, make_stream
+from jobrun.runtime.context.rng import StreamKey, make_stream
 from tests.support.expression_models import (
     IN_PLACE,
     Assign,

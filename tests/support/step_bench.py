@@ -11,9 +11,9 @@ from jobrun.graph.types import Node, Scope
 from jobrun.runtime.codegen.compiler import Block, compile_block
 from jobrun.runtime.codegen.liveness import BlockNames, collect_usage
 from jobrun.runtime.codegen.numpy_warnings import NumpyWarnings
+from jobrun.runtime.context.child_processes import ChildReaper
+from jobrun.runtime.context.frame import Blobs, Frame, GroupRun
 from jobrun.runtime.errors import run_block
-from jobrun.runtime.frame.child_processes import ChildReaper
-from jobrun.runtime.frame.frame import Blobs, Frame, GroupRun
 from jobrun.runtime.steps.dispatch import Actions
 from jobrun.session.threads.thread_pool import ThreadPool
 from jobrun.testing.graphs import steps

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from jobrun.checkpoint.save_load_groups import checkpointed_blobs
+from jobrun.checkpoint.task_groups import checkpointed_blobs
 from jobrun.cli.completed_names import SPEC
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import render_json_document, shorten_path, span

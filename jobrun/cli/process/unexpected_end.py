@@ -13,10 +13,11 @@ from pathlib import Path
 import jobrun
 from jobrun.cli.error_output import print_faults
 from jobrun.cli.formatting import size
-from jobrun.cli.shared_state import SharedState
 from jobrun.cli.supervisor import ChildExit
+from jobrun.cli.supervisor_memory import SharedState
 from jobrun.cli.terminal import Shell
 from jobrun.cli.watchdog import LimitRecorder, build_timeout_fault, task_line_of
+from jobrun.core.captured_output import take_left_output
 from jobrun.core.errors import (
     EnvironmentFaultError,
     Fault,
@@ -26,7 +27,6 @@ from jobrun.core.errors import (
     TaskFailedError,
 )
 from jobrun.core.events import Event, GroupEnded, GroupStarted, Listener, RunStarted
-from jobrun.core.printed_output import take_left_output
 from jobrun.core.relayed_signals import MEANT, RELAYS
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.lock import RunLock

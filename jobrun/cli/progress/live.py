@@ -16,8 +16,8 @@ from jobrun.cli.progress.run_state import RunState, TaskState, render_log
 from jobrun.cli.progress.screen import Screen, TerminalConsole
 from jobrun.cli.runs.chart import sparkline
 from jobrun.cli.terminal import Shell
+from jobrun.core.captured_output import STREAMS
 from jobrun.core.events import Event, Logged, Noted, RunStarted
-from jobrun.core.printed_output import STREAMS
 from jobrun.core.text.fault_text import visible
 
 _MOST_METRICS = 8

@@ -17,7 +17,7 @@ from typing import Self
 from rich.cells import cell_len
 from rich.console import Console, ConsoleDimensions, RenderableType
 
-from jobrun.core.printed_output import STREAMS
+from jobrun.core.captured_output import STREAMS
 from jobrun.core.text.patterns import lazy_pattern
 
 _EVERY_S = 0.25

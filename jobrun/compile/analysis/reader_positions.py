@@ -13,7 +13,7 @@ from jobrun.compile.analysis.state import KeptNames
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FlowAnalysis
 from jobrun.compile.job_draft.draft import GroupDraft, Groups, TaskDraft, walk_readers
-from jobrun.compile.job_draft.records import has_finished
+from jobrun.compile.job_draft.task_records import has_finished
 from jobrun.core.errors import Origin
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import (

@@ -21,8 +21,8 @@ from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.blob_access import Access
 from jobrun.graph.expressions import Call, Expr, Name
+from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.readers import ReadRecords, record_path, source_expressions
-from jobrun.graph.step_traversal import expressions, op_expressions, walk
 from jobrun.graph.steps import (
     CallPython,
     Guard,

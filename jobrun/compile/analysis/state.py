@@ -16,8 +16,8 @@ from jobrun.core.text.names import did_you_mean
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.divided_state import StateLayout
 from jobrun.graph.expressions import Call, Const, Dtype, Sequence
+from jobrun.graph.query import walk
 from jobrun.graph.readers import POSITION_PREFIX
-from jobrun.graph.step_traversal import walk
 from jobrun.graph.steps import Assign, NameTarget, Net, RunProgram, Step
 from jobrun.graph.types import GroupName, Job, NodeSetup, Scope, SetupNets, TaskGroup
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from jobrun.compile.analysis.scopes import NodeView, find_write_place
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft
-from jobrun.graph.step_traversal import walk
+from jobrun.graph.query import walk
 from jobrun.graph.steps import Pull, Step
 from jobrun.graph.types import Scope
 

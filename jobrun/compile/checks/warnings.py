@@ -10,7 +10,7 @@ from jobrun.compile.job_draft.draft import Groups, JobDraft, TaskDraft
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.expressions import Builtin
-from jobrun.graph.step_traversal import walk
+from jobrun.graph.query import walk
 from jobrun.graph.steps import Load, RunProgram, Save
 from jobrun.graph.types import Node
 

@@ -13,7 +13,7 @@ from dataclasses import field
 from typing import assert_never
 
 from jobrun.compile.faults import Place
-from jobrun.compile.job_draft.records import Records
+from jobrun.compile.job_draft.task_records import Records
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.blob_access import Access, AccessFinder
 from jobrun.graph.effects.effect import Effect

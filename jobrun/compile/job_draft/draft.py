@@ -16,8 +16,8 @@ from jobrun.compile.job_draft.definite_assignment import (
     Status,
     Summary,
 )
-from jobrun.compile.job_draft.records import NO_RECORDS, Records
 from jobrun.compile.job_draft.task_order import TaskOrder
+from jobrun.compile.job_draft.task_records import NO_RECORDS, Records
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.effects.effect import NOWHERE

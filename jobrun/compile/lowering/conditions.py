@@ -12,7 +12,7 @@ from typing import Any
 
 from jobrun.compile.faults import Place
 from jobrun.compile.job_draft.draft import Groups, walk_readers
-from jobrun.compile.job_draft.records import has_finished
+from jobrun.compile.job_draft.task_records import has_finished
 from jobrun.compile.lowering.checkpoint import check_metric
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import UNREADABLE, ExpressionLowering

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft, Workspace
-from jobrun.compile.job_draft.records import Records
 from jobrun.compile.job_draft.task_order import TaskOrder, resolve_needs
+from jobrun.compile.job_draft.task_records import Records
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.readers import ReaderTable
 from jobrun.compile.lowering.remote_nets import RemoteLowering

@@ -9,7 +9,7 @@ from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.steps import StepLowering
 from jobrun.core.text.names import did_you_mean
-from jobrun.graph.step_traversal import walk
+from jobrun.graph.query import walk
 from jobrun.graph.types import Node, RemoteNet
 from jobrun.spec.models.job import GroupSpec
 from jobrun.spec.models.job import RemoteNet as RemoteSpec

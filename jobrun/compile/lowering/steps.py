@@ -21,7 +21,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.effects.effect import declared_keys, declared_sources
 from jobrun.graph.expressions import Attribute, Call, Const, Expr, Index, Name
-from jobrun.graph.step_traversal import blocks, expressions, op_expressions, walk
+from jobrun.graph.query import blocks, expressions, op_expressions, walk
 from jobrun.graph.steps import (
     Assign,
     Augment,

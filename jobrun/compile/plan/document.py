@@ -11,14 +11,15 @@ from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import Probe, StopCondition, StopWhen
 from jobrun.graph.expression_text import render_expr
 from jobrun.graph.query import (
+    blocks,
     find_objects,
     remote_by_path,
     reports_by_path,
     setup_by_name,
     tasks_by_name,
+    walk,
 )
 from jobrun.graph.readers import Field, Reader
-from jobrun.graph.step_traversal import blocks, walk
 from jobrun.graph.steps import If, Net, Step
 from jobrun.graph.text.job import render_stop
 from jobrun.graph.text.notes import (

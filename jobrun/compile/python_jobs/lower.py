@@ -16,8 +16,8 @@ from jobrun.compile.analysis.state import (
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import GroupDraft, JobDraft, TaskDraft
 from jobrun.compile.job_draft.node_names import NodeNames
-from jobrun.compile.job_draft.records import Records
 from jobrun.compile.job_draft.task_order import resolve_needs
+from jobrun.compile.job_draft.task_records import Records
 from jobrun.compile.lowering.checkpoint import (
     add_manifest_upload,
     check_collection,

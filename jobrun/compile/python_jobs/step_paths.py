@@ -12,8 +12,8 @@ from typing import TypeVar
 from jobrun.compile.faults import Faults, Place
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.expressions import Expr, LoopIndex
+from jobrun.graph.query import expressions
 from jobrun.graph.readers import record_path
-from jobrun.graph.step_traversal import expressions
 from jobrun.graph.steps import (
     Guard,
     If,

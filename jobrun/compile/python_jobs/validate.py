@@ -18,7 +18,7 @@ from jobrun.graph.conditions import (
 )
 from jobrun.graph.effects.effect import NOWHERE
 from jobrun.graph.expressions import BUILTINS, DTYPES, Builtin, Call, Draw, Dtype, Expr
-from jobrun.graph.step_traversal import expressions, walk
+from jobrun.graph.query import expressions, walk
 from jobrun.graph.steps import RunProgram, Step
 from jobrun.graph.traversal import walk_expr
 from jobrun.graph.types import Report, Task

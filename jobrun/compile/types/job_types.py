@@ -27,8 +27,8 @@ from jobrun.core.errors import Fault
 from jobrun.core.garbage_collection import collector_paused
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.conditions import Probe, StopWhen
+from jobrun.graph.query import ops
 from jobrun.graph.readers import ReadQueue, ReadRecords
-from jobrun.graph.step_traversal import ops
 from jobrun.graph.steps import Assign, Augment, NameTarget, Step
 from jobrun.graph.types import GroupName, Job, Scope, Task, TaskGroup
 from jobrun.ops.abstract_values import (

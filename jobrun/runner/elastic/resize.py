@@ -17,8 +17,8 @@ import numpy as np
 
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.hdf5.index import BlobType
-from jobrun.checkpoint.save_load_groups import LOAD_TASK, checkpointed_blobs, load_group
 from jobrun.checkpoint.store import Manifest
+from jobrun.checkpoint.task_groups import LOAD_TASK, checkpointed_blobs, load_group
 from jobrun.core.errors import Fault
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.divided_state import FilePart

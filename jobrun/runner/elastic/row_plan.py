@@ -15,9 +15,9 @@ import numpy as np
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.hdf5.dataset_names import blob_names
 from jobrun.checkpoint.hdf5.index import BlobType
-from jobrun.checkpoint.save_load_groups import checkpointed_blobs
 from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.checkpoint.stores.object_references import open_checkpoint
+from jobrun.checkpoint.task_groups import checkpointed_blobs
 from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin
 from jobrun.core.lazy_dataclass import dataclass

@@ -30,7 +30,7 @@ from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.expressions import Call
-from jobrun.graph.step_traversal import iter_steps
+from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import CallPython, RunProgram
 from jobrun.graph.traversal import find_parts
 from jobrun.graph.types import Job

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.graph.expressions import Text
-from jobrun.graph.step_traversal import iter_steps
+from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import DataFile, Load, RunProgram, Save
 from jobrun.graph.types import Job, TaskGroup
 

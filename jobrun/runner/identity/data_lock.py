@@ -18,7 +18,7 @@ from jobrun.core.errors import DriftError, EnvironmentFaultError, Fault
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.files.json_files import build, read_json
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.graph.step_traversal import iter_steps
+from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import Load, Save
 from jobrun.graph.types import Job
 from jobrun.runner.identity.data_fingerprints import literal_path

@@ -46,7 +46,7 @@ from jobrun.runner.saving.mid_epoch_saver import MidEpochSaver
 from jobrun.runner.saving.saver import Saver
 from jobrun.runner.stop_requests import StopRequests
 from jobrun.runner.time_account import TimeAccount
-from jobrun.runtime.frame.safe_point import SafePointHooks
+from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.session.base import Outputs, Session
 from jobrun.session.errors import GroupCancelledError, NodeLostError, TasksStuckError
 

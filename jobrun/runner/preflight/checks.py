@@ -22,8 +22,8 @@ from jobrun.core.object_url import is_object_url, parse_object_url
 from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.formats.errors import UNEVEN_MEND
 from jobrun.graph.checkpoint_policy import PLUGIN, needs_plugin
+from jobrun.graph.query import iter_steps
 from jobrun.graph.readers import FileSource, Reader, ReadRecords, readers_in
-from jobrun.graph.step_traversal import iter_steps
 from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save
 from jobrun.graph.types import Job
 from jobrun.runner.identity.callable_sources import Source, find_definition, find_source

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jobrun.compile.types.job_types import Types, infer_job_types
 from jobrun.core.errors import Fault, JobrunError
-from jobrun.graph.step_traversal import iter_steps
+from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import CallPython, RunProgram, Save
 from jobrun.graph.types import Job
 from jobrun.runner.identity.data_fingerprints import literal_path

@@ -42,7 +42,7 @@ from jobrun.runner.rundir.event_lines import event_json, read_events
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, METRICS_NAME, USAGE_NAME
 
 if TYPE_CHECKING:
-    from jobrun.core.printed_output import LeftOutput
+    from jobrun.core.captured_output import LeftOutput
     from jobrun.graph.types import Job
 
 # What one start writes into the log of a task; metrics and events have no bound.

@@ -21,9 +21,9 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from jobrun.checkpoint.checkpoint_file import read_state
-from jobrun.checkpoint.save_load_groups import checkpointed_blobs, file_name, load_group
 from jobrun.checkpoint.store import CheckpointStore, Manifest
 from jobrun.checkpoint.stores.mid_epoch_store import MidEpochStore, list_mid_epochs
+from jobrun.checkpoint.task_groups import checkpointed_blobs, file_name, load_group
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.compile.checks.mid_epoch_saves import find_obstacles
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, SpecError
@@ -40,7 +40,7 @@ from jobrun.runner.saving.mid_epoch_recovery import remove_mid_epochs
 from jobrun.runner.saving.saver import Saver
 from jobrun.runner.stop_requests import StopRequests
 from jobrun.runner.time_account import TimeAccount
-from jobrun.runtime.frame.safe_point import SafePoint, SafePointHooks
+from jobrun.runtime.context.safe_point import SafePoint, SafePointHooks
 
 Acknowledge = Callable[[int, int, int], None]
 

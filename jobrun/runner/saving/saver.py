@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jobrun.checkpoint.checkpoint_times import SavePause, build_times, stored_files
-from jobrun.checkpoint.save_load_groups import TICKET_OUTPUT, checkpointed_blobs, save_group
+from jobrun.checkpoint.task_groups import TICKET_OUTPUT, checkpointed_blobs, save_group
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import CheckpointFailed, Listener, Noted, ignore
 from jobrun.core.lazy_dataclass import dataclass

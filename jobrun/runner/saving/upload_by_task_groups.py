@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from jobrun.checkpoint.copy_epoch_groups import UploadBuilder
 from jobrun.checkpoint.store import CheckpointStore
 from jobrun.core.errors import EnvironmentFaultError, JobrunError
 from jobrun.core.events import GroupEnded, GroupStarted, Listener, Noted
@@ -13,9 +14,6 @@ from jobrun.core.failpoints import reach
 from jobrun.graph.checkpoint_policy import UploadPolicy
 from jobrun.session.base import Session
 from jobrun.session.errors import GroupCancelledError, TasksStuckError
-
-if TYPE_CHECKING:
-    from jobrun.checkpoint.copy_epoch_groups import UploadBuilder
 
 # For a builder that was handed over where the spec says nothing of uploads.
 DEFAULT_UPLOAD = UploadPolicy(to="", when="end", required=True)

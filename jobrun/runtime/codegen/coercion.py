@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.runtime.frame.frame import Blobs
+from jobrun.runtime.context.frame import Blobs
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import PLAIN_KINDS, Value, check_storable, describe
 from jobrun.values.container_flattening import is_tree

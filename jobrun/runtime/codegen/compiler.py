@@ -36,7 +36,7 @@ from jobrun.runtime.codegen.variables import (
     store_variables,
     take_spares,
 )
-from jobrun.runtime.frame.frame import Frame
+from jobrun.runtime.context.frame import Frame
 from jobrun.values.blob_kinds import Value
 
 PLACES = "_places"

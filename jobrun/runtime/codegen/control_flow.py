@@ -20,7 +20,7 @@ from jobrun.graph.expressions import (
     Name,
     Unary,
 )
-from jobrun.graph.step_traversal import expressions, op_expressions, walk
+from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.steps import (
     Assign,
     Augment,
@@ -45,8 +45,8 @@ from jobrun.runtime.codegen.line_table import StepLocation, locate
 from jobrun.runtime.codegen.liveness import collect_usage
 from jobrun.runtime.codegen.statements import StatementBuilder
 from jobrun.runtime.codegen.variables import load_variables, store_variables
-from jobrun.runtime.frame.cancel import PASSES, CancelledError
-from jobrun.runtime.frame.frame import Frame
+from jobrun.runtime.context.cancel import PASSES, CancelledError
+from jobrun.runtime.context.frame import Frame
 
 Action = Callable[[Frame], None]
 

@@ -24,7 +24,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runtime.codegen.ast_nodes import assign, call, item, load, store
 from jobrun.runtime.codegen.control_flow import QUICK
 from jobrun.runtime.codegen.line_table import location_number
-from jobrun.runtime.frame.cancel import PASSES
+from jobrun.runtime.context.cancel import PASSES
 
 # One chunk of passes in so many, or one pass in so many, is looked into.
 SAMPLED = 32

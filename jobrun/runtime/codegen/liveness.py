@@ -14,8 +14,8 @@ from functools import cache
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.blob_access import AccessFinder
 from jobrun.graph.expressions import Call, Expr, Name
+from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.readers import ReadQueue, ReadRecords
-from jobrun.graph.step_traversal import expressions, op_expressions, walk
 from jobrun.graph.steps import CallPython, Net, Step
 from jobrun.graph.types import (
     Apart,

@@ -19,8 +19,8 @@ from jobrun.runtime.codegen.expressions import Globals
 from jobrun.runtime.codegen.instrument import SAMPLED, Instrumentation
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.profile_times import BlockTime, Owner, Span, StepTime
-from jobrun.runtime.frame.cancel import PASSES
-from jobrun.runtime.frame.frame import Frame
+from jobrun.runtime.context.cancel import PASSES
+from jobrun.runtime.context.frame import Frame
 
 # So many runs of blocks get a bar of their own in a trace; further ones only count.
 SPANS = 20_000

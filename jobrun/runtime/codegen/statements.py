@@ -40,7 +40,7 @@ from jobrun.runtime.codegen.optimize.alias_analysis import (
     is_plain_view,
     may_join_lists,
 )
-from jobrun.runtime.frame.frame import LEVELS
+from jobrun.runtime.context.frame import LEVELS
 
 _CHANGES: dict[str, Callable[..., object]] = {
     "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv,

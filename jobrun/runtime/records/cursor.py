@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.readers import Reader
-from jobrun.runtime.frame.frame import Frame
+from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.records.prefetch import Prefetcher
 from jobrun.runtime.records.reader_position import Position, redistribute
 from jobrun.runtime.records.row_iterators import ENDLESS, Pair, RecordIterator

@@ -12,9 +12,9 @@ from typing import Any, assert_never
 
 import numpy as np
 
+from jobrun.core.captured_output import collect
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.file_formats import suffix_of
-from jobrun.core.printed_output import collect
 from jobrun.formats.headers import HDF5, members
 from jobrun.formats.rows.arrays import ArrayRows
 from jobrun.formats.rows.open_rows import open_rows
@@ -31,7 +31,7 @@ from jobrun.graph.readers import (
 )
 from jobrun.runtime.codegen.compiler import compile_expression
 from jobrun.runtime.codegen.liveness import BlockNames, collect_expression_usage
-from jobrun.runtime.frame.frame import Frame
+from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.records.cursor import MakeIterator
 from jobrun.runtime.records.reader_position import Position, share_bounds
 from jobrun.runtime.records.row_iterators import (

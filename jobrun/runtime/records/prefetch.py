@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
-from jobrun.runtime.frame.cancel import CancelScope
-from jobrun.runtime.frame.frame import Start
+from jobrun.runtime.context.cancel import CancelScope
+from jobrun.runtime.context.frame import Start
 from jobrun.runtime.records.row_iterators import Pair, RecordIterator
 
 # Records that wait to be asked for.

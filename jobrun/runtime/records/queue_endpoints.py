@@ -18,8 +18,7 @@ from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
 from jobrun.graph.types import Scope, Task, TaskGroup
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames, collect_expression_usage, collect_usage
-from jobrun.runtime.errors import explain_at
-from jobrun.runtime.frame.bounded_queue import (
+from jobrun.runtime.context.bounded_queue import (
     BoundedQueue,
     FifoQueue,
     OrderedQueue,
@@ -27,8 +26,9 @@ from jobrun.runtime.frame.bounded_queue import (
     SpscQueue,
     Values,
 )
-from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import LEVELS, Blobs, Frame, GroupRun, Waited
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.context.frame import LEVELS, Blobs, Frame, GroupRun, Waited
+from jobrun.runtime.errors import explain_at
 from jobrun.runtime.records.record_loop import Numbered, Read, Record, Write
 from jobrun.values.blob_kinds import PLAIN_KINDS, Value, describe
 from jobrun.values.container_flattening import is_tree

@@ -14,9 +14,9 @@ from jobrun.core.events import Noted
 from jobrun.graph.readers import Reader, ReadRecords, ZipSource, readers_in
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.errors import explain_at
-from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Frame
 from jobrun.runtime.records.cursor import Cursor, ZipCursor
 from jobrun.runtime.records.open_sources import OpenSource
 from jobrun.runtime.records.reader_position import Position, decode_positions, encode_positions

@@ -22,9 +22,9 @@ from jobrun.graph.types import Task
 from jobrun.runtime.codegen.compiler import Block
 from jobrun.runtime.codegen.control_flow import StopBlock
 from jobrun.runtime.codegen.liveness import BlockNames
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.context.frame import LEVELS, Frame
 from jobrun.runtime.errors import gate_of, raise_explained, run_block
-from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import LEVELS, Frame
 from jobrun.values.blob_kinds import Value
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Blobs, Frame, GroupRun
-from jobrun.runtime.frame.safe_point import SafePoint, SafePointHooks
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.context.frame import Blobs, Frame, GroupRun
+from jobrun.runtime.context.safe_point import SafePoint, SafePointHooks
 from jobrun.runtime.records.record_loop import Numbered, Read, Streams
 from jobrun.values.blob_kinds import is_object
 from jobrun.values.copies import boundary_form, detach

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jobrun.runtime.frame.rng import StreamKey, make_stream
+from jobrun.runtime.context.rng import StreamKey, make_stream
 
 Array = np.ndarray[Any, Any]
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
-from jobrun.checkpoint.save_load_groups import Ticket
+from jobrun.checkpoint.task_groups import Ticket
 from jobrun.checkpoint.write.snapshot_arena import Arena
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import JobrunError, TaskFailedError

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from jobrun.core.captured_output import PrintedLines, collect
 from jobrun.core.errors import Origin, TaskFailedError
 from jobrun.core.events import Logged, Noted
-from jobrun.core.printed_output import PrintedLines, collect
 from jobrun.graph.expression_text import render_expr
 from jobrun.graph.expressions import Expr, Name
 from jobrun.graph.steps import CallPython
 from jobrun.graph.types import Scope
 from jobrun.runtime.codegen.liveness import BlockNames
-from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import LEVELS, Frame, display_name
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.context.frame import LEVELS, Frame, display_name
 from jobrun.runtime.snapshots.values_kept_by_code import Parts, find_kept, is_watched
 from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.adapters.registry import UnsavableError

@@ -21,7 +21,7 @@ from jobrun.checkpoint.stores.epoch_copy import copy_file, publish_copy
 from jobrun.checkpoint.stores.object_references import local_path
 from jobrun.graph.divided_state import FilePart, Rows
 from jobrun.graph.steps import AdoptState, CopyState, LoadState, PublishCopy, SaveState
-from jobrun.runtime.frame.frame import Blobs, Frame
+from jobrun.runtime.context.frame import Blobs, Frame
 from jobrun.runtime.snapshots.object_state import load_object_state, require_state_taken
 from jobrun.runtime.snapshots.shared_objects import find_sharing
 from jobrun.runtime.steps.user_modules import load_callable

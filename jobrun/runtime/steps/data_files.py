@@ -13,7 +13,7 @@ from jobrun.graph.expressions import Expr
 from jobrun.graph.steps import DataFile, Load, Save
 from jobrun.runtime.codegen.coercion import as_own_value
 from jobrun.runtime.codegen.liveness import BlockNames
-from jobrun.runtime.frame.frame import LEVELS, Frame
+from jobrun.runtime.context.frame import LEVELS, Frame
 from jobrun.values.blob_kinds import Value
 
 Getter = Callable[[Frame], Any]

@@ -35,10 +35,10 @@ from jobrun.runtime.codegen.coercion import as_bool, metric_number
 from jobrun.runtime.codegen.compiler import compile_block, compile_expression
 from jobrun.runtime.codegen.control_flow import Action, StopBlock
 from jobrun.runtime.codegen.liveness import BlockNames, collect_usage
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.context.frame import Frame
+from jobrun.runtime.context.parallel import run_all
 from jobrun.runtime.errors import run_block
-from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Frame
-from jobrun.runtime.frame.parallel import run_all
 
 Getter = Callable[[Frame], Any]
 

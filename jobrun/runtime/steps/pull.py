@@ -11,7 +11,7 @@ import numpy as np
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.steps import Pull, PulledBlob
 from jobrun.runtime.codegen.liveness import BlockNames
-from jobrun.runtime.frame.frame import LEVELS, Frame, MissingBlobError
+from jobrun.runtime.context.frame import LEVELS, Frame, MissingBlobError
 from jobrun.values.blob_kinds import Value, describe, kind_of
 
 Reduction = Literal["mean", "sum", "stack", "concat", "first"]

@@ -26,9 +26,9 @@ from jobrun.graph.expressions import Expr
 from jobrun.graph.steps import RunProgram
 from jobrun.runtime.codegen.coercion import as_own_value
 from jobrun.runtime.codegen.liveness import BlockNames
-from jobrun.runtime.frame.cancel import CancelScope
-from jobrun.runtime.frame.child_processes import has_program_ended, kill_program
-from jobrun.runtime.frame.frame import LEVELS, Frame
+from jobrun.runtime.context.cancel import CancelScope
+from jobrun.runtime.context.child_processes import has_program_ended, kill_program
+from jobrun.runtime.context.frame import LEVELS, Frame
 from jobrun.runtime.steps.data_files import require_run_directory
 from jobrun.runtime.steps.state_dir import (
     pack_directory,

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.steps import RunProgram
-from jobrun.runtime.frame.frame import Frame
+from jobrun.runtime.context.frame import Frame
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -17,9 +17,9 @@ from jobrun.core.errors import Fault, JobrunError, Origin
 from jobrun.core.events import Event, TaskEnded, TaskLimited, TasksGivenUp
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import OutputRef
-from jobrun.runtime.frame.bounded_queue import BoundedQueue
-from jobrun.runtime.frame.cancel import CancelScope
-from jobrun.runtime.frame.safe_point import SafePointHooks
+from jobrun.runtime.context.bounded_queue import BoundedQueue
+from jobrun.runtime.context.cancel import CancelScope
+from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.runtime.records.queue_endpoints import QueueKey
 from jobrun.session.base import Outputs
 from jobrun.session.errors import GroupCancelledError, NodeLostError, TasksStuckError, merge_errors

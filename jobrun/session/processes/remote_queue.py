@@ -15,9 +15,9 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from jobrun.core.errors import JobrunError
-from jobrun.runtime.frame.bounded_queue import FifoQueue, Values
-from jobrun.runtime.frame.cancel import CancelledError, CancelScope
-from jobrun.runtime.frame.frame import GroupRun
+from jobrun.runtime.context.bounded_queue import FifoQueue, Values
+from jobrun.runtime.context.cancel import CancelledError, CancelScope
+from jobrun.runtime.context.frame import GroupRun
 from jobrun.runtime.records.queue_endpoints import QueuePlan
 from jobrun.session.wire.rpc import Reply
 

@@ -31,14 +31,14 @@ from jobrun.core.events import Event, ProcessMeasured
 from jobrun.core.resource_usage import CostBudget, MemoryWatch, measure_process
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.codegen.profile_meter import Meter
-from jobrun.runtime.frame.bounded_queue import RecordQueue
-from jobrun.runtime.frame.cancel import CancelScope
-from jobrun.runtime.frame.frame import GroupRun
-from jobrun.runtime.frame.safe_point import SafePoint, SafePointHooks
+from jobrun.runtime.context.bounded_queue import RecordQueue
+from jobrun.runtime.context.cancel import CancelScope
+from jobrun.runtime.context.frame import GroupRun
+from jobrun.runtime.context.safe_point import SafePoint, SafePointHooks
 from jobrun.runtime.records.queue_endpoints import QueuePlan
 from jobrun.session.base import RunContext
-from jobrun.session.node_dir.collect_files import is_visible
-from jobrun.session.node_dir.node_dir import NodeDirectory
+from jobrun.session.node_files.collect_files import is_visible
+from jobrun.session.node_files.node_dir import NodeDirectory
 from jobrun.session.processes.remote_queue import RemoteQueue
 from jobrun.session.threads.cross_node_dependencies import ExternalDeps, TaskOnNode
 from jobrun.session.threads.session import ThreadsSession

@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from ray.exceptions import RayError
 
+from jobrun.core.captured_output import STREAMS
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import TaskLimited
-from jobrun.core.printed_output import STREAMS
-from jobrun.runtime.frame.cancel import CancelScope
+from jobrun.runtime.context.cancel import CancelScope
 from jobrun.session.processes.worker import Worker
 from jobrun.session.ray.code_upload import make_importable
 from jobrun.session.wire.codec import WIRE_TYPES, decode, encode

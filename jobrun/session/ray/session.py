@@ -33,9 +33,9 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from jobrun.core.captured_output import STREAMS
 from jobrun.core.events import Noted
 from jobrun.core.hash_seed import VARIABLE
-from jobrun.core.printed_output import STREAMS
 from jobrun.graph.types import Cluster
 from jobrun.session.base import RunContext
 from jobrun.session.errors import NodeLostError

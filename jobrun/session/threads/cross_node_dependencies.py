@@ -13,8 +13,8 @@ from typing import Protocol
 
 from jobrun.core.errors import JobrunError
 from jobrun.graph.types import OutputRef, Task
-from jobrun.runtime.frame.bounded_queue import RecordQueue
-from jobrun.runtime.frame.frame import Fetch, FetchFile, GroupRun
+from jobrun.runtime.context.bounded_queue import RecordQueue
+from jobrun.runtime.context.frame import Fetch, FetchFile, GroupRun
 from jobrun.runtime.records.queue_endpoints import QueuePlan
 from jobrun.session.threads.work_items import WorkItem
 from jobrun.values.blob_kinds import Value

@@ -9,7 +9,7 @@ from queue import Empty
 
 from jobrun.core.errors import JobrunError
 from jobrun.core.events import TasksGivenUp
-from jobrun.runtime.frame.frame import GroupRun
+from jobrun.runtime.context.frame import GroupRun
 from jobrun.runtime.task_limits import render_stacks
 from jobrun.session.errors import TasksStuckError, merge_errors
 from jobrun.session.threads.cross_node_dependencies import ExternalDeps

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import field
 
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.runtime.frame.frame import Blobs
+from jobrun.runtime.context.frame import Blobs
 from jobrun.runtime.snapshots.object_state import copy_object_state, restore_object_state
 from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.copies import detach

@@ -15,19 +15,19 @@ from functools import partial
 import numpy as np
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
-from jobrun.checkpoint.save_load_groups import Ticket
-from jobrun.core import printed_output
+from jobrun.checkpoint.task_groups import Ticket
+from jobrun.core import captured_output as printed_output
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import ignore
 from jobrun.core.system_calls import usable_cpus
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.codegen.numpy_warnings import NumpyWarnings
+from jobrun.runtime.context.cancel import CancelScope
+from jobrun.runtime.context.child_processes import ChildReaper
+from jobrun.runtime.context.frame import Blobs, Frame, GroupRun, MissingBlobError, Start
+from jobrun.runtime.context.parallel import run_all
+from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.runtime.execute import NodeRun, run_task
-from jobrun.runtime.frame.cancel import CancelScope
-from jobrun.runtime.frame.child_processes import ChildReaper
-from jobrun.runtime.frame.frame import Blobs, Frame, GroupRun, MissingBlobError, Start
-from jobrun.runtime.frame.parallel import run_all
-from jobrun.runtime.frame.safe_point import SafePointHooks
 from jobrun.runtime.group_plan import GroupPlan, plan_group
 from jobrun.runtime.snapshots.snapshot import Snapshots
 from jobrun.runtime.steps.restore_process_state import ProcessState

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jobrun.checkpoint import checkpoint_times, save_load_groups, store
+from jobrun.checkpoint import checkpoint_times, store
+from jobrun.checkpoint import task_groups as save_load_groups
 from jobrun.checkpoint.hdf5.dtypes import dtype_text, parse_dtype
 from jobrun.checkpoint.stores import object_references as elsewhere
 from jobrun.core import errors, events
@@ -32,7 +33,7 @@ from jobrun.graph import divided_state as state_division
 from jobrun.graph import expressions as expr
 from jobrun.graph.effects.table import DECLARED
 from jobrun.runtime.codegen import profile_times
-from jobrun.runtime.frame import safe_point
+from jobrun.runtime.context import safe_point
 from jobrun.session.wire import file_messages as nodefiles
 from jobrun.session.wire import partition_group as partition
 from jobrun.session.wire.serialized_errors import SerializedError

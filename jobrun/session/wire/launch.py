@@ -17,9 +17,9 @@ import sys
 import time
 from pathlib import Path
 
+from jobrun.core.captured_output import STREAMS, OutputFile, open_output_files, take_left_output
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import Listener, Logged
-from jobrun.core.printed_output import STREAMS, OutputFile, open_output_files, take_left_output
 from jobrun.core.system_calls import die_with_parent, open_message_sockets
 from jobrun.session.wire.peer_transfer import ASK, SERVE, send_connection
 from jobrun.session.wire.socket_channel import SocketChannel

@@ -18,7 +18,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.runtime.frame.cancel import CancelScope
+from jobrun.runtime.context.cancel import CancelScope
 from jobrun.session.wire.rpc import Reply, RpcClient
 from jobrun.session.wire.serialized_errors import serialize_error
 from jobrun.session.wire.socket_channel import SocketChannel

@@ -8,7 +8,7 @@ from itertools import count
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from jobrun.runtime.frame.cancel import CancelledError, CancelScope
+from jobrun.runtime.context.cancel import CancelledError, CancelScope
 from jobrun.session.errors import NodeLostError, merge_errors
 from jobrun.session.wire.serialized_errors import SerializedError, deserialize_error
 

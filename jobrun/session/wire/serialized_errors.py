@@ -8,8 +8,8 @@ import traceback
 from jobrun.core import errors
 from jobrun.core.errors import Fault, JobrunError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.runtime.frame import cancel as scopes
-from jobrun.runtime.frame import frame
+from jobrun.runtime.context import cancel as scopes
+from jobrun.runtime.context import frame
 from jobrun.session import errors as cancel
 from jobrun.session.errors import GroupCancelledError
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from jobrun.core.events import Listener
 from jobrun.graph.types import OutputRef
 from jobrun.runtime.codegen.profile_times import BlockTime
-from jobrun.runtime.frame.cancel import CancelScope
+from jobrun.runtime.context.cancel import CancelScope
 from jobrun.session.errors import NodeLostError
 from jobrun.session.wire.launch import LocalProcess
 from jobrun.session.wire.partition_group import Partition

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from jobrun.graph.expressions import Binary, Call, Compare, Const, Draw, Expr, Name, Unary
-from jobrun.graph.step_traversal import walk
+from jobrun.graph.query import walk
 from jobrun.graph.steps import (
     Assign,
     Augment,

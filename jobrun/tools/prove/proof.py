@@ -15,7 +15,7 @@ from queue import SimpleQueue
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.blob_access import Access
-from jobrun.graph.step_traversal import walk
+from jobrun.graph.query import walk
 from jobrun.graph.steps import Net, Step
 from jobrun.graph.types import Job
 from jobrun.runner.rundir.run_directories import Run

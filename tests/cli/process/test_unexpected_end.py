@@ -17,8 +17,8 @@ from jobrun.cli.process.unexpected_end import (
     record_running,
     report_unexpected_end,
 )
-from jobrun.cli.shared_state import SharedState
 from jobrun.cli.supervisor import ChildExit
+from jobrun.cli.supervisor_memory import SharedState
 from jobrun.core.events import GroupEnded, GroupStarted, RunStarted, TaskLimited
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.run_directories import open_run

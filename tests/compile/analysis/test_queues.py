@@ -6,8 +6,8 @@ import jobrun
 from jobrun.compile.plan.document import plan_json
 from jobrun.compile.plan.text import plan_text
 from jobrun.core.errors import SpecError
+from jobrun.graph.query import walk
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
-from jobrun.graph.step_traversal import walk
 from jobrun.graph.steps import Stop
 from tests.support.compiling import codes_of, fault_of, faults_of, job_of, task_of
 

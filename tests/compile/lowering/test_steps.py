@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.graph.step_traversal import walk
+from jobrun.graph.query import walk
 from jobrun.graph.steps import Assign, Guard, If, Loop, Net, Parallel, Stop, UseNet, While
 from tests.support.compiling import codes_of, compile_text, fault_of, job_of, task_of
 

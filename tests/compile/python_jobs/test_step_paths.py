@@ -7,7 +7,7 @@ from jobrun.compile.faults import Faults
 from jobrun.compile.python_jobs.step_paths import PathAssignment
 from jobrun.core.errors import SpecError
 from jobrun.graph.expressions import LoopIndex
-from jobrun.graph.step_traversal import expressions, ops, walk
+from jobrun.graph.query import expressions, ops, walk
 from jobrun.graph.steps import Guard, If, Loop, Parallel, Stop, While
 from jobrun.graph.types import NodeReport, Report, SetupNets, Task
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.checkpoint_times import SavePause
-from jobrun.checkpoint.save_load_groups import save_group
 from jobrun.checkpoint.stores.directory import DirectoryStore
+from jobrun.checkpoint.task_groups import save_group
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import CheckpointCommitted, CheckpointTimes, Noted
 from jobrun.graph.checkpoint_policy import CheckpointPolicy

@@ -11,7 +11,7 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.graph.expressions import Const
 from jobrun.graph.steps import Guard, If, Loop, Parallel, Stop, UseNet, While
 from jobrun.runtime.codegen.control_flow import StopBlock, called_steps, inlined_steps
-from jobrun.runtime.frame.cancel import CancelledError
+from jobrun.runtime.context.cancel import CancelledError
 from jobrun.testing.graphs import expr, log, steps
 from tests.support.step_bench import Bench
 

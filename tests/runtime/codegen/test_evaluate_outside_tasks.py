@@ -5,7 +5,7 @@ import pytest
 
 from jobrun.graph.expressions import Binary, Compare, Const, Name, NodeBlob, OutputRead
 from jobrun.runtime.codegen.evaluate_outside_tasks import evaluate
-from jobrun.runtime.frame.frame import MissingBlobError
+from jobrun.runtime.context.frame import MissingBlobError
 from jobrun.testing.graphs import expr
 
 SHIFT = NodeBlob("trainer", "shift")

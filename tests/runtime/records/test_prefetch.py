@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from jobrun.runtime.frame.cancel import CancelledError, CancelScope
+from jobrun.runtime.context.cancel import CancelledError, CancelScope
 from jobrun.runtime.records.prefetch import DEPTH, Prefetcher
 from jobrun.runtime.records.row_iterators import CountedRecord
 from tests.support.step_bench import Bench

@@ -17,7 +17,7 @@ from jobrun.graph.readers import (
     Reader,
     ZipSource,
 )
-from jobrun.runtime.frame.cancel import CancelledError
+from jobrun.runtime.context.cancel import CancelledError
 from tests.support.reader_tasks import Desk, blob_reader, plain
 from tests.support.tables import each_case
 

@@ -7,7 +7,7 @@ from jobrun.graph.steps import Guard, Stop
 from jobrun.graph.types import Scope, Task
 from jobrun.runtime.codegen.compiler import compile_block
 from jobrun.runtime.codegen.liveness import BlockNames, collect_usage
-from jobrun.runtime.frame.cancel import CancelledError
+from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.records.record_loop import (
     Record,
     RecordPlan,

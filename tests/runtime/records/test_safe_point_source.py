@@ -11,8 +11,8 @@ from jobrun.compile.job import compile_job
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import ignore
 from jobrun.graph.types import Cluster
-from jobrun.runtime.frame.rng import StreamKey, make_stream
-from jobrun.runtime.frame.safe_point import SafePointHooks
+from jobrun.runtime.context.rng import StreamKey, make_stream
+from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.runtime.records.safe_point_source import _restore_stream, _settle, _stream_state
 from jobrun.session.base import RunContext
 from jobrun.session.errors import GroupCancelledError

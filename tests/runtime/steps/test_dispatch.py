@@ -16,7 +16,7 @@ from jobrun.graph.effects.sleep import Sleep
 from jobrun.graph.effects.table import DECLARED
 from jobrun.graph.steps import LoadState, Parallel, SaveState, Step
 from jobrun.runtime.codegen.coercion import metric_number
-from jobrun.runtime.frame.cancel import CancelledError
+from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.steps.dispatch import _EFFECTS
 from jobrun.testing.graphs import expr, log, steps, text
 from jobrun.values.atomic_counter import Counter

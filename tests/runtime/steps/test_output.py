@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from jobrun.runtime.frame.cancel import CancelScope
+from jobrun.runtime.context.cancel import CancelScope
 from jobrun.runtime.steps.run_program import LineSplitter, follow_output
 
 

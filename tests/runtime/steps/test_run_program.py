@@ -13,7 +13,7 @@ import pytest
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import Logged
 from jobrun.graph.steps import RunProgram
-from jobrun.runtime.frame.cancel import CancelledError
+from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.steps.run_program import explain_exit_code
 from jobrun.runtime.steps.state_dir import unpack_directory
 from jobrun.testing.graphs import expr, text

@@ -6,9 +6,9 @@ from contextlib import nullcontext
 import pytest
 
 from jobrun.graph.readers import Queue
-from jobrun.runtime.frame.cancel import CancelledError, CancelScope
-from jobrun.runtime.frame.child_processes import ChildReaper
-from jobrun.runtime.frame.frame import GroupRun
+from jobrun.runtime.context.cancel import CancelledError, CancelScope
+from jobrun.runtime.context.child_processes import ChildReaper
+from jobrun.runtime.context.frame import GroupRun
 from jobrun.runtime.records.queue_endpoints import QueuePlan
 from jobrun.session.processes.remote_queue import BATCH_RECORDS, RemoteQueue, serve_queue_request
 from jobrun.session.threads.thread_pool import ThreadPool

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from jobrun.graph.types import OutputRef
-from jobrun.runtime.frame.child_processes import ChildReaper
-from jobrun.runtime.frame.frame import GroupRun
+from jobrun.runtime.context.child_processes import ChildReaper
+from jobrun.runtime.context.frame import GroupRun
 from jobrun.session.threads.cross_node_dependencies import ExternalDeps
 from jobrun.testing.graphs import task
 from tests.support.group_listener import GroupListener

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from jobrun.core.events import TasksGivenUp
-from jobrun.runtime.frame.child_processes import ChildReaper
-from jobrun.runtime.frame.frame import GroupRun
+from jobrun.runtime.context.child_processes import ChildReaper
+from jobrun.runtime.context.frame import GroupRun
 from jobrun.session.errors import TasksStuckError
 from jobrun.session.threads.cross_node_dependencies import ExternalDeps
 from jobrun.session.threads.dispatcher import Dispatcher

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.checkpoint_file import read_state
-from jobrun.checkpoint.save_load_groups import save_group
+from jobrun.checkpoint.task_groups import save_group
 from jobrun.checkpoint.write.snapshot_arena import Arena
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import EnvironmentFaultError, JobrunError

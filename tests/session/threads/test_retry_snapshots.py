@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jobrun.runtime.frame.frame import Blobs
+from jobrun.runtime.context.frame import Blobs
 from jobrun.session.threads.retry_snapshots import restore_snapshot, take_snapshot
 from jobrun.session.threads.session import copy_for_reading
 from jobrun.values.atomic_counter import Counter

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.runtime.frame.cancel import CancelledError, CancelScope
-from jobrun.runtime.frame.frame import Blobs, MissingBlobError
+from jobrun.runtime.context.cancel import CancelledError, CancelScope
+from jobrun.runtime.context.frame import Blobs, MissingBlobError
 from jobrun.session.wire.peer_transfer import ASK, SERVE, PeerConnections, send_connection
 
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.runtime.frame.cancel import CancelledError, CancelScope
+from jobrun.runtime.context.cancel import CancelledError, CancelScope
 from jobrun.session.wire.rpc import RpcClient, unwrap_outcome
 from jobrun.session.wire.serialized_errors import serialize_error
 

@@ -7,7 +7,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
-from jobrun.checkpoint.save_load_groups import Ticket
+from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core.errors import EnvironmentFaultError, Fault, Origin, TaskFailedError
 from jobrun.core.events import Event
 from jobrun.graph.effects.effect import DeclaredEffect
@@ -16,9 +16,9 @@ from jobrun.graph.effects.sleep import Sleep
 from jobrun.graph.effects.table import DECLARED
 from jobrun.graph.expressions import Text
 from jobrun.graph.types import Node
-from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import MissingBlobError
-from jobrun.runtime.frame.safe_point import SafePoint
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.context.frame import MissingBlobError
+from jobrun.runtime.context.safe_point import SafePoint
 from jobrun.session.errors import GroupCancelledError, TasksStuckError
 from jobrun.session.wire.codec import WIRE_TYPES, decode, encode
 from jobrun.session.wire.partition_group import Partition

@@ -35,7 +35,7 @@ from jobrun.graph.expressions import (
     Text,
     Unary,
 )
-from jobrun.graph.step_traversal import expressions, op_expressions, walk
+from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.steps import Assign, Augment, ItemTarget, NameTarget, Net, Op, Step
 from jobrun.graph.traversal import children, walk_expr
 from jobrun.graph.types import Scope

@@ -10,7 +10,7 @@ from jobrun.graph.effects.assertion import Assert
 from jobrun.graph.effects.log import Log
 from jobrun.graph.effects.metric import Metric
 from jobrun.graph.expressions import Expr
-from jobrun.graph.step_traversal import expressions, op_expressions, walk
+from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.steps import (
     Augment,
     Guard,

@@ -25,7 +25,7 @@ from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runtime.codegen.optimize.buffer_reuse import FLOAT64, keeps_float64
 from jobrun.runtime.codegen.optimize.fusable_chains import Chain, Instruction, square
-from jobrun.runtime.frame.frame import Frame, GroupRun, Start
+from jobrun.runtime.context.frame import Frame, GroupRun, Start
 from jobrun.values.axis_order import axis_order
 
 _Array = np.ndarray[Any, Any]

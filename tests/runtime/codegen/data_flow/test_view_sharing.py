@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jobrun.graph.expressions import Const
-from jobrun.graph.step_traversal import ops
+from jobrun.graph.query import ops
 from jobrun.graph.steps import If, Loop
 from jobrun.runtime.codegen.compiler import compile_block
 from jobrun.runtime.codegen.control_flow import inlined_steps

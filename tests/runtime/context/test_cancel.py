@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from jobrun.runtime.frame.cancel import CancelledError, CancelScope
+from jobrun.runtime.context.cancel import CancelledError, CancelScope
 
 
 def test_a_scope_is_seen_once_it_is_cancelled():

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.context.frame import Frame, GroupRun
 from jobrun.runtime.errors import attempt_after_failure, run_block
-from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.frame.frame import Frame, GroupRun
 from jobrun.runtime.group_plan import ReportPlan
 
 Work = Callable[[], object]

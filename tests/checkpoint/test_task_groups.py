@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.checkpoint.save_load_groups import (
+from jobrun.checkpoint.store import Manifest, StoredFile
+from jobrun.checkpoint.task_groups import (
     checkpointed_blobs,
     file_name,
     load_group,
@@ -10,7 +11,6 @@ from jobrun.checkpoint.save_load_groups import (
     partial_group,
     save_group,
 )
-from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.core.errors import CheckpointError
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.steps import AdoptState, LoadState, SaveState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
-from jobrun.runtime.frame.frame import Start
+from jobrun.runtime.context.frame import Start
 
 Work = Callable[[], None]
 

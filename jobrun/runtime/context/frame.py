@@ -19,11 +19,11 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import Listener
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Node, OutputRef, Scope
-from jobrun.runtime.frame.bounded_queue import RecordQueue
-from jobrun.runtime.frame.cancel import CancelScope
-from jobrun.runtime.frame.child_processes import ChildReaper
-from jobrun.runtime.frame.rng import StreamKey, make_stream
-from jobrun.runtime.frame.safe_point import SafePointHooks
+from jobrun.runtime.context.bounded_queue import RecordQueue
+from jobrun.runtime.context.cancel import CancelScope
+from jobrun.runtime.context.child_processes import ChildReaper
+from jobrun.runtime.context.rng import StreamKey, make_stream
+from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.runtime.snapshots.snapshot import Snapshot, Snapshots
 from jobrun.values.blob_kinds import Value
 

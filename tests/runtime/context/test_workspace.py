@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from jobrun.graph.types import Scope
-from jobrun.runtime.frame.frame import LEVELS, Blobs, MissingBlobError, display_name
+from jobrun.runtime.context.frame import LEVELS, Blobs, MissingBlobError, display_name
 
 
 def test_a_missing_blob_is_named():

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable
 from typing import NoReturn
 
-from jobrun.core.printed_output import STREAMS, open_output_files
+from jobrun.core.captured_output import STREAMS, open_output_files
 from jobrun.core.system_calls import open_anonymous_file
 
 _PAGE_BYTES = 16384

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from jobrun.runtime.frame.rng import StreamKey, make_stream, spawn_key
+from jobrun.runtime.context.rng import StreamKey, make_stream, spawn_key
 
 KEY = StreamKey("epoch", 3, "trainer_0", "sgd", 1, "epoch/sgd")
 

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from jobrun.core.printed_output import (
+from jobrun.core.captured_output import (
     STREAMS,
     CollectingStream,
     OutputFile,

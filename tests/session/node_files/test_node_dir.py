@@ -12,8 +12,8 @@ from jobrun.checkpoint.stores.object_references import Reference
 from jobrun.checkpoint.stores.object_store import object_name
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.object_url import parse_object_url
-from jobrun.session.node_dir.file_chunks import read_chunk
-from jobrun.session.node_dir.node_dir import NodeDirectory
+from jobrun.session.node_files.file_chunks import read_chunk
+from jobrun.session.node_files.node_dir import NodeDirectory
 from jobrun.session.wire.file_messages import UploadedSave, WorkerFileSetup
 from jobrun.session.wire.rpc import Reply
 from tests.support.checkpoints import write

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from jobrun.runtime.frame.bounded_queue import SpscQueue
-from jobrun.runtime.frame.cancel import CancelledError, CancelScope
+from jobrun.runtime.context.bounded_queue import SpscQueue
+from jobrun.runtime.context.cancel import CancelledError, CancelScope
 
 
 def _in_thread(work):

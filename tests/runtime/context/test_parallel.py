@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from jobrun.runtime.frame.parallel import run_all
+from jobrun.runtime.context.parallel import run_all
 from tests.support.step_bench import Bench
 
 

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
-from jobrun.checkpoint.save_load_groups import Ticket
 from jobrun.checkpoint.store import Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.object_references import Reference, write_reference
 from jobrun.checkpoint.stores.object_store import upload_file
+from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.object_url import parse_object_url
 from jobrun.graph.divided_state import FilePart
 from jobrun.graph.steps import LoadState
-from jobrun.session.node_dir import collect_files as collecting
-from jobrun.session.node_dir.collect_files import (
+from jobrun.session.node_files import collect_files as collecting
+from jobrun.session.node_files.collect_files import (
     is_visible,
     require_visible,
     serve_chunk,

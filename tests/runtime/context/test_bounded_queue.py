@@ -8,8 +8,8 @@ from queue import SimpleQueue
 
 import pytest
 
-from jobrun.runtime.frame.bounded_queue import BoundedQueue, FifoQueue, OrderedQueue
-from jobrun.runtime.frame.cancel import CancelledError, CancelScope
+from jobrun.runtime.context.bounded_queue import BoundedQueue, FifoQueue, OrderedQueue
+from jobrun.runtime.context.cancel import CancelledError, CancelScope
 
 LONG_S = 30.0
 

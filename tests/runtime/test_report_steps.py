@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from jobrun.runtime.frame.cancel import CancelledError
-from jobrun.runtime.reports import Reporter
+from jobrun.runtime.context.cancel import CancelledError
+from jobrun.runtime.report_steps import Reporter
 from tests.support.step_bench import Bench
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.runner.resume_preview import preview_resume
+from jobrun.runner.plan_resume import preview_resume
 from tests.support.resumable_job import Place
 
 

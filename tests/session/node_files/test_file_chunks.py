@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
-from jobrun.session.node_dir import file_chunks as pieces
-from jobrun.session.node_dir.file_chunks import read_chunk, write_chunks
+from jobrun.session.node_files import file_chunks as pieces
+from jobrun.session.node_files.file_chunks import read_chunk, write_chunks
 from jobrun.session.wire.rpc import Reply
 
 

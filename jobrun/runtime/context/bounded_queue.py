@@ -24,7 +24,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Protocol, TypeVar
 
-from jobrun.runtime.frame.cancel import CancelledError, CancelScope
+from jobrun.runtime.context.cancel import CancelledError, CancelScope
 from jobrun.values.blob_kinds import Value
 
 Values = tuple[Value, ...]

@@ -26,7 +26,7 @@ from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.files.disk import disk_faults
 from jobrun.core.files.file_lock import is_locked, try_lock, wait_for_lock
 from jobrun.core.object_url import ObjectUrl, parse_object_url
-from jobrun.session.node_dir.file_chunks import collection_error, read_chunk, write_chunks
+from jobrun.session.node_files.file_chunks import collection_error, read_chunk, write_chunks
 from jobrun.session.wire.file_messages import (
     NO_FILE_SETUP,
     FileChunk,

@@ -7,11 +7,11 @@ import sys
 import threading
 from pathlib import Path
 
-from jobrun.runtime.frame.child_processes import ChildReaper
+from jobrun.runtime.context.child_processes import ChildReaper
 
 HOLDER = """
 import subprocess, sys, time
-from jobrun.runtime.frame.child_processes import ChildReaper
+from jobrun.runtime.context.child_processes import ChildReaper
 program = subprocess.Popen(["sleep", "1000"], process_group=0)
 other = subprocess.Popen(["sleep", "1000"], process_group=0)
 reaper = ChildReaper()
@@ -38,7 +38,7 @@ def test_a_program_ends_when_its_holder_is_killed():
 
 EARLY = """
 import os, signal, subprocess
-from jobrun.runtime.frame.child_processes import ChildReaper
+from jobrun.runtime.context.child_processes import ChildReaper
 reaper = ChildReaper()
 program = subprocess.Popen(["sleep", "1000"], process_group=0,
                            env={**os.environ, **reaper.environment()})

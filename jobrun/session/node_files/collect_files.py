@@ -22,17 +22,17 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
-from jobrun.checkpoint.save_load_groups import Ticket
 from jobrun.checkpoint.stores.directory import leftover_name
 from jobrun.checkpoint.stores.manifest import find_damage
 from jobrun.checkpoint.stores.object_references import Reference, read_reference, write_reference
+from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import disk_faults, make_directory
 from jobrun.core.object_url import parse_object_url
-from jobrun.graph.step_traversal import walk
+from jobrun.graph.query import walk
 from jobrun.graph.steps import LoadState
-from jobrun.session.node_dir.file_chunks import collection_error, read_chunk, write_chunks
+from jobrun.session.node_files.file_chunks import collection_error, read_chunk, write_chunks
 from jobrun.session.wire.file_messages import FileChunk, Probe, UploadedSave
 from jobrun.session.wire.partition_group import Partition
 from jobrun.session.wire.rpc import Reply, wait_all

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.runtime.frame.rng import StreamKey, make_stream
+from jobrun.runtime.context.rng import StreamKey, make_stream
 from jobrun.testing.graphs import ref
 from tests.support.step_bench import Bench
 
