@@ -53,12 +53,21 @@ class BlobFacts:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """A checkpoint file that was verified: what its header says, its length, its blobs by name."""
+    """A checkpoint file that was verified, for people.
+
+    Attributes:
+        path: Where it is.
+        size_bytes: Its length.
+        header: What its user block says.
+        blobs: Its blobs, each part of one by itself.
+        names: Of the blobs; of one in parts its own.
+    """
 
     path: str
     size_bytes: int
     header: Header
     blobs: tuple[BlobFacts, ...]
+    names: tuple[str, ...] = ()
 
 
 def write_state(
@@ -123,8 +132,10 @@ def inspect_state(path: str) -> FileFacts:
     """
     with open_checkpoint(path) as file:
         values = load(file)
-        facts = tuple(_blob_facts(file, name, values[name]) for name in file.index.names)
-        return FileFacts(path, file.size_bytes, file.header, facts)
+        index = file.index
+        names = zip(index.names, index.shown_names, strict=True)
+        facts = tuple(_blob_facts(file, name, shown, values[name]) for name, shown in names)
+        return FileFacts(path, file.size_bytes, file.header, facts, index.blobs)
 
 
 def _require_identity(path: str, header: Header, node: str, epoch: int, run_id: str) -> None:
@@ -138,11 +149,11 @@ def _require_identity(path: str, header: Header, node: str, epoch: int, run_id: 
         )
 
 
-def _blob_facts(file: StateFile, name: str, value: Value) -> BlobFacts:
+def _blob_facts(file: StateFile, name: str, shown: str, value: Value) -> BlobFacts:
     stored = file.index.type_of(file.index.rows[name])
     minimum, mean, maximum, nans = _statistics(value)
     return BlobFacts(
-        name=name,
+        name=shown,
         kind=stored.kind,
         dtype=stored.dtype,
         shape=() if stored.kind == "text" else stored.shape,

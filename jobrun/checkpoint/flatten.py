@@ -10,7 +10,13 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE, part_name, path_in_blob, quote_name
+from jobrun.checkpoint.hdf5.dataset_names import (
+    STRUCTURE,
+    blob_of_link,
+    part_name,
+    path_in_blob,
+    quote_name,
+)
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.files.json_files import parse_json
 from jobrun.values import container_flattening as trees
@@ -95,10 +101,14 @@ def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
     return found
 
 
-def leaf_links(name: str, links: Iterable[str]) -> list[str]:
-    """Return, of these HDF5 links, those of the leaves that a blob was flattened into."""
-    begin = f"{quote_name(name)}/"
-    return [one for one in links if one.startswith(begin)]
+def group_links(links: Iterable[str]) -> dict[str, list[str]]:
+    """Group the links of leaves by the name of the blob that was flattened into them."""
+    groups: dict[str, list[str]] = {}
+    for link in links:
+        if "/" in link:
+            groups.setdefault(link.partition("/")[0], []).append(link)
+    found = {blob_of_link(quoted): group for quoted, group in groups.items()}
+    return {name: group for name, group in found.items() if structure_link(name) in group}
 
 
 def structure_link(name: str) -> str:

@@ -7,9 +7,9 @@ node lives.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import PurePath
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.core.errors import CheckpointError
@@ -33,6 +33,8 @@ ADOPT_TASK = "checkpoint/adopt"
 FILE_OUTPUT = "file"
 TICKET_OUTPUT = "ticket"
 NAMES_OUTPUT = "names"
+# The key of a manifest's runner mapping for settings of libraries, by node.
+SETTINGS = "settings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,14 @@ class Ticket:
         epoch: After which epoch.
         number: No two tickets of a session have the same.
         size_bytes: How much memory the state takes.
+        settings: Those of libraries that callables of the node have made; not compared.
     """
 
     node: str
     epoch: int
     number: int
     size_bytes: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 def file_name(node: str) -> str:
@@ -141,6 +145,7 @@ def load_group(job: Job, manifest: Manifest, directory: str) -> TaskGroup:
                     _load_step(manifest, directory, files[node], names),
                     objects=constants.get(node, ()),
                     callables=callables,
+                    settings=saved_settings(manifest, node),
                 ),
             ),
             path=LOAD_TASK,
@@ -196,6 +201,15 @@ def parse_address(name: str, nodes: Sequence[str]) -> tuple[str, tuple[str, ...]
     if dot and node in nodes:
         return blob, (node,)
     return name, tuple(nodes)
+
+
+def saved_settings(manifest: Manifest, node: str) -> tuple[tuple[str, Any], ...]:
+    """Return the settings of libraries that a load group makes on a node, as the epoch has them.
+
+    A node that was not there when the epoch was saved gets those of another one.
+    """
+    by_node = manifest.runner.get(SETTINGS, {})
+    return tuple(by_node.get(node, next(iter(by_node.values()), {})).items())
 
 
 def _load_step(

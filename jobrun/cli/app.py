@@ -13,7 +13,7 @@ import click
 
 from jobrun.cli.options import context_settings, shared_options, suggesting_nearest_option
 from jobrun.core.errors import UsageError
-from jobrun.core.text.names import did_you_mean
+from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.version import __version__
 
 if TYPE_CHECKING:
@@ -75,6 +75,16 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 COMMANDS = {name: found for group in COMMAND_GROUPS.values() for name, found in group.items()}
+
+# What other programs call them.
+_OTHER_NAMES = {
+    "cancel": "stop", "check": "validate", "checkpoint": "ckpt", "checkpoints": "ckpt",
+    "compare": "diff", "continue": "resume", "create": "new", "delete": "runs remove",
+    "docs": "explain", "init": "new", "kill": "stop", "list": "runs", "log": "logs", "ls": "runs",
+    "manual": "explain", "plot": "metrics --plot", "ps": "runs", "remove": "runs remove",
+    "restart": "resume", "rm": "runs remove", "show": "inspect-checkpoint", "start": "run",
+    "tail": "logs --follow", "template": "new", "templates": "new --list", "version": "--version",
+}  # fmt: skip
 
 EXIT_CODES = """\b
 Examples:
@@ -145,9 +155,7 @@ class CommandGroup(click.Group):
                 click.echo(ctx.get_help())
                 ctx.exit()
         if args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise UsageError.of(
-                "E400", f"unknown command '{args[0]}'", did_you_mean(args[0], COMMANDS)
-            )
+            raise UsageError.of("E400", f"unknown command '{args[0]}'", _suggest_command(args[0]))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -159,6 +167,16 @@ class CommandGroup(click.Group):
             rows = [(name.ljust(widest), text) for name, (_, text) in commands.items()]
             with formatter.indentation():
                 formatter.write_dl(rows)
+
+
+def _suggest_command(word: str) -> str:
+    """Suggest what was meant by an unknown command: a spec, another program's word, or a slip."""
+    if word.endswith((".yaml", ".yml")):
+        return f"did you mean 'jobrun run {word}'?"
+    if (other := _OTHER_NAMES.get(word)) is not None:
+        return f"did you mean 'jobrun {other}'?"
+    match = nearest(word, COMMANDS)
+    return f"did you mean '{match}'?" if match else "'jobrun --help' lists the commands"
 
 
 def _version_option() -> click.Option:
@@ -240,6 +258,11 @@ class SubcommandGroup(click.Group):
         if self._default and not {"-h", "--help"} & set(args[:1]):
             named = next((word for word in args if not word.startswith("-")), "")
             if named not in self.commands:
+                other = _OTHER_NAMES.get(named, "").rpartition(" ")[2]
+                if other in self.commands and args[-1] != named:
+                    mend = f"did you mean '{ctx.command_path} {other}'?"
+                    message = f"unknown command '{ctx.command_path} {named}'"
+                    raise UsageError.of("E400", message, mend)
                 args = [self._default, *args]
         with suggesting_nearest_option(ctx):
             return super().parse_args(ctx, args)

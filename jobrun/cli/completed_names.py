@@ -63,23 +63,31 @@ class CompletedText(_TextType):
 
 def _runs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
     """List runs for completion, newest first: jobs and ``latest``, or full names after a slash."""
-    from jobrun.tools.runs.manage_runs import list_runs  # noqa: PLC0415 - only when asked
+    from jobrun.tools.runs.manage_runs import NewestFirst  # noqa: PLC0415 - only when asked
 
-    found = list_runs(run_dir_of(ctx))[::-1]
+    listed = NewestFirst(run_dir_of(ctx))
     if "/" in incomplete:
+        found = listed.runs(lambda path: path.startswith(incomplete))
         yield from ((one.path, one.status) for one in found)
         return
-    if found:
-        yield "latest", found[0].path
-    yield from ((job, "its newest run") for job in dict.fromkeys(one.job for one in found))
-    yield from ((one.name.split("-", 2)[-1], f"{one.job}, {one.status}") for one in found)
+    newest = list(listed.newest_of_jobs())
+    if newest:
+        yield "latest", newest[0].path
+    yield from ((one.job, "its newest run") for one in newest)
+    found = listed.runs(lambda path: _words_in(path).startswith(incomplete))
+    yield from ((_words_in(one.path), f"{one.job}, {one.status}") for one in found)
+
+
+def _words_in(path: str) -> str:
+    """Return the words in the name of a run, by which it is completed: ``brisk-heron``."""
+    return path.rpartition("/")[2].split("-", 2)[-1]
 
 
 def _jobs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    from jobrun.tools.runs.manage_runs import list_runs  # noqa: PLC0415
+    from jobrun.tools.runs.manage_runs import NewestFirst  # noqa: PLC0415
 
     del incomplete
-    yield from ((job, "") for job in dict.fromkeys(one.job for one in list_runs(run_dir_of(ctx))))
+    yield from ((one.job, "") for one in NewestFirst(run_dir_of(ctx)).newest_of_jobs())
 
 
 def _runs_and_epochs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:

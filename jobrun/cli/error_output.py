@@ -11,10 +11,16 @@ from jobrun.cli.formatting import wrap_line
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import Fault
 from jobrun.core.text.fault_text import as_item, excerpt, headline, render_github, visible
+from jobrun.core.text.patterns import lazy_pattern
 
 _MOST_BYTES = 16 << 20
 # Of what follows the first line of a fault.
 _INDENT = " " * 6
+
+
+# What click says of a text in place of a number.
+_NO_INTEGER = lazy_pattern(r"is not a valid integer(?: range)?\b")
+_NO_NUMBER = lazy_pattern(r"is not a valid float(?: range)?\b")
 
 
 def print_faults(faults: Sequence[Fault], shell: Shell) -> None:
@@ -75,6 +81,9 @@ def fault_from_click(error: click.UsageError) -> Fault:
     command = error.ctx.command_path if error.ctx is not None else "jobrun"
     mend = f"see '{command} --help'"
     message = _sentence(error.format_message())
+    message = _NO_NUMBER.sub("is not a number", _NO_INTEGER.sub("is not a whole number", message))
+    if "unexpected extra argument" in message and "=" in message:
+        mend = f"a param or key of the spec is set with --set NAME=VALUE; {mend}"
     match error:
         case click.MissingParameter():
             return Fault("E402", message, mend)

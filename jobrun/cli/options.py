@@ -160,10 +160,13 @@ def suggesting_nearest_option(context: click.Context) -> Iterator[None]:
     except click.NoSuchOption as error:
         params = context.command.params
         known = [name for param in params for name in param.opts if name.startswith("--")]
+        mend = did_you_mean(error.option_name, [*known, "--help"])
+        word = error.option_name.removeprefix("--")
+        if "--set" in known and word.isidentifier():
+            setting = f"a param or key of the spec is set with --set {word}=VALUE"
+            mend = setting if "'--set'" in mend else f"{mend}  {setting}"
         raise UsageError.of(
-            "E401",
-            f"'{context.command_path}' has no option '{error.option_name}'",
-            did_you_mean(error.option_name, [*known, "--help"]),
+            "E401", f"'{context.command_path}' has no option '{error.option_name}'", mend
         ) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from typing import Any
 
 import click
@@ -89,8 +90,12 @@ class WholeLineBash(BashComplete):
 
     def format_completion(self, item: CompletionItem[Any]) -> str:
         """Format a completion for bash's script: its type, and its value."""
+        return f"{item.type},{str(item.value).removeprefix(self._kept)}"
+
+    @cached_property
+    def _kept(self) -> str:
+        """The start of the word being typed that bash keeps in front of its completion."""
         _, typed = self.get_completion_args()
         breaks = os.environ.get(_BREAKS, "")
         ends = (at + (letter not in _KEPT) for at, letter in enumerate(typed) if letter in breaks)
-        end = max(ends, default=0)
-        return f"{item.type},{str(item.value).removeprefix(typed[:end])}"
+        return typed[: max(ends, default=0)]

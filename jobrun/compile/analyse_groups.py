@@ -196,7 +196,7 @@ def _task(
     callables: frozenset[str],
     apart: UnsharedPairs,
 ) -> Task:
-    objects = draft.flow.lent() & callables if not draft.rebuild else ()
+    objects = draft.flow.lent() & callables if callables and not draft.rebuild else ()
     task = Task(
         draft.name,
         view.node,
@@ -218,7 +218,7 @@ def _task(
         divide_read(draft, view.node),
         draft.records.write,
         tuple(sorted(objects)),
-        _select_pairs(_blocks(draft), apart),
+        _select_pairs(_blocks(draft), apart) if apart else (),
     )
     return outputs.bind_nodes(task, view.node) if outputs.reads_outputs(draft) else task
 

@@ -242,6 +242,7 @@ Code = Literal[
     "E257",
     "E258",
     "E259",
+    "E268",
     # error_catalogue/checkpoint.md
     "E300",
     "E301",

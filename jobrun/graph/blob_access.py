@@ -42,6 +42,7 @@ class Access:
         called: Names that a callable's result is bound to; these are in ``binds`` too.
         lent: Names that a callable may change in place; these are in ``changes`` too.
         outputs: Outputs of other tasks that are read.
+        functions: Operators that are called.
     """
 
     reads: list[str] = field(default_factory=list)
@@ -52,6 +53,7 @@ class Access:
     outputs: list[OutputRead] = field(default_factory=list)
     called: list[str] = field(default_factory=list)
     lent: list[str] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
 
 
 class AccessFinder:
@@ -127,15 +129,19 @@ class AccessFinder:
         self._scan(target.index, access)
 
     def _scan(self, expr: Expr, access: Access) -> None:
+        if type(expr) is Const:
+            return
         if isinstance(expr, Name):
             access.reads.append(expr.name)
             return
         if isinstance(expr, OutputRead):
             access.outputs.append(expr)
             return
-        if isinstance(expr, Call) and expr.function in self._mutating:
-            self._scan_mutating_call(expr, access)
-            return
+        if isinstance(expr, Call):
+            access.functions.append(expr.function)
+            if expr.function in self._mutating:
+                self._scan_mutating_call(expr, access)
+                return
         for part in children(expr):
             if type(part) is Name:
                 access.reads.append(part.name)
@@ -166,4 +172,5 @@ def _join(parts: Iterable[Access]) -> Access:
         joined.atomic += part.atomic
         joined.deletes += part.deletes
         joined.outputs += part.outputs
+        joined.functions += part.functions
     return joined

@@ -8,7 +8,7 @@ column; never compared). Blocks that ``stop`` can leave are named by their path.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Literal
+from typing import Any, Literal
 
 from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
@@ -345,7 +345,8 @@ class LoadState(Effect):
         objects: Blobs whose stored state is loaded if they hold an object.
         parts: What else is read, from any files; ``file`` is empty if that is all.
         callables: Targets of the job, each with its folder; they are imported if a value has a
-            class that is not loaded yet.
+            class that is not loaded yet, or there are ``settings``.
+        settings: Those of libraries, by name, that callables had made.
     """
 
     file: str
@@ -359,6 +360,7 @@ class LoadState(Effect):
     objects: tuple[str, ...] = ()
     parts: tuple[FilePart, ...] = ()
     callables: tuple[tuple[str, str], ...] = ()
+    settings: tuple[tuple[str, Any], ...] = ()
 
     def line(self) -> str:
         return f"load state {', '.join(self.names)} <- {self.file}"

@@ -24,6 +24,15 @@ def find_operator(name: str) -> OpDef | None:
     return known if known is not None else _installed().get(name)
 
 
+def installed_operators() -> dict[str, OpDef]:
+    """Return the operators of installed plug-ins by name.
+
+    Raises:
+        EnvironmentFaultError: E128, if packages clash or one cannot be loaded.
+    """
+    return dict(_installed())
+
+
 def has_loaded() -> bool:
     """Return whether this process has looked for operators of installed plug-ins."""
     return _installed.cache_info().currsize > 0

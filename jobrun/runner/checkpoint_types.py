@@ -64,7 +64,7 @@ def require_stored_types(
 def _types_in(path: Path) -> dict[str, BlobType]:
     with open_checkpoint(str(path)) as file:
         index = file.index
-        return {name: index.type_of(row) for name, row in index.rows.items()}
+        return {name: index.type_of(row) for name, row in index.blob_rows().items()}
 
 
 def _fits(stored: BlobType, known: Known) -> bool:

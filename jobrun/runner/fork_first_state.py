@@ -170,12 +170,11 @@ def read_stored_names(store: CheckpointStore, epoch: int) -> dict[str, tuple[str
     """
     # Brings h5py in.
     from jobrun.checkpoint.checkpoint_file import inspect_state  # noqa: PLC0415
-    from jobrun.checkpoint.hdf5.dataset_names import blob_names  # noqa: PLC0415
 
     found = {}
     for file in store.manifest(epoch).files:
         facts = inspect_state(str(Path(store.path(epoch), file.name)))
-        found[file.node] = blob_names(blob.name for blob in facts.blobs)
+        found[file.node] = facts.names
     return found
 
 

@@ -166,7 +166,7 @@ def _task_plan(task: Task, known: GroupUsage) -> TaskPlan:
         task,
         tuple(_setup_plan(task, one, known) for one in task.setup),
         tuple(_setup_plan(task, one, known) for one in task.instance_setup),
-        _block(task.steps, record_block(task), names),
+        _block(task.steps, record_block(task), names, by_record=task.read is not None),
         tuple(
             _report_plan(one, _beside(task, one.steps, known), _all(task)) for one in task.reports
         ),
@@ -234,8 +234,11 @@ def _report_plan(report: Report, names: BlockNames, beside: list[Steps]) -> Repo
     )
 
 
-def _block(steps: Steps, path: str, names: BlockNames, *, in_exit: bool = False) -> Block:
-    return compile_block(steps, path, names, Actions(names, in_exit=in_exit), in_exit=in_exit)
+def _block(
+    steps: Steps, path: str, names: BlockNames, *, in_exit: bool = False, by_record: bool = False
+) -> Block:
+    actions = Actions(names, in_exit=in_exit)
+    return compile_block(steps, path, names, actions, in_exit=in_exit, by_record=by_record)
 
 
 def _all(task: Task) -> list[Steps]:

@@ -112,8 +112,8 @@ def open_node(path: str, digest: str) -> Iterator[StoredNode]:
 def _blobs(file: StateFile) -> tuple[StoredBlob, ...]:
     index = file.index
     found = []
-    for name in index.names:
-        kind = index.type_of(index.rows[name])
+    for row, name in enumerate(index.shown_names):
+        kind = index.type_of(row)
         shape = () if kind.kind == "text" else kind.shape
         found.append(StoredBlob(file.header.node, name, kind.kind, kind.dtype, shape))
     return tuple(found)

@@ -66,7 +66,7 @@ def _software() -> Iterator[Finding]:
     yield Finding("libraries", f"numpy {found['numpy']}, h5py {found['h5py']}")
     blas = found["blas"] or "of a kind that does not say"
     kernel = f", kernel {found['blas_kernel']}" if found["blas_kernel"] else ""
-    yield Finding("BLAS", f"{blas}{kernel}; a job's blas_threads decides about its threads")
+    yield Finding("BLAS", f"{blas}{kernel}")
     locking = os.environ.get("HDF5_USE_FILE_LOCKING", "")
     if locking:
         yield Finding(

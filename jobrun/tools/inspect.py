@@ -13,7 +13,7 @@ import numpy as np
 
 from jobrun.checkpoint.checkpoint_file import BlobFacts, FileFacts, inspect_state
 from jobrun.checkpoint.flatten import MOST_LEVELS
-from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE, blob_names, is_part_of
+from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE, is_part_of
 from jobrun.checkpoint.hdf5.dtypes import parse_dtype
 from jobrun.checkpoint.store import EpochHold
 from jobrun.checkpoint.stores.directory import DirectoryStore
@@ -270,12 +270,12 @@ def select_blobs(found: Inspection, node: str, blob: str) -> tuple[FileFacts, ..
     if not blob:
         return tuple(files)
     kept = [
-        FileFacts(file.path, file.size_bytes, file.header, blobs)
+        replace(file, blobs=blobs)
         for file in files
         if (blobs := tuple(one for one in file.blobs if is_part_of(one.name, blob)))
     ]
     if not kept:
-        known = [*blob_names(one.name for file in files for one in file.blobs)]
+        known = [name for file in files for name in file.names]
         raise UsageError.of("E406", f"no blob '{blob}' in it", did_you_mean(blob, known))
     return tuple(kept)
 

@@ -12,7 +12,6 @@ from typing import Any, overload
 
 import numpy as np
 
-from jobrun.checkpoint.hdf5.dataset_names import blob_names
 from jobrun.checkpoint.read.load import load_blobs
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.object_references import open_checkpoint
@@ -273,7 +272,7 @@ class EpochBlobs(Mapping[str, Value]):
             with open_checkpoint(path) as file:
                 file.require_digest(digest)
                 prefix = f"{file.header.node}." if len(stored.files) > 1 else ""
-                for name in blob_names(file.index.names):
+                for name in file.index.blobs:
                     if not name.startswith(POSITION_PREFIX):
                         self._places[prefix + name] = (path, digest, name)
 

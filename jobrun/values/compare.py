@@ -20,6 +20,7 @@ from jobrun.values.objects import ObjectState
 
 # So many bytes of two arrays are compared at a time, of dtypes whose items are the bytes in them.
 _PORTION_BYTES = 1 << 20
+_WORD = np.dtype(np.uint64)
 _BYTES_KINDS = "biufcmMSUV"
 
 
@@ -193,10 +194,13 @@ def _same_bytes(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bo
         return first.tobytes() == second.tobytes()
     if first.flags.c_contiguous and second.flags.c_contiguous:
         ours, theirs = (one.reshape(-1).view(np.uint8) for one in (first, second))
-        # A portion at a time, so that what the comparison makes stays in the processor's cache.
-        return all(
-            np.array_equal(ours[at : at + _PORTION_BYTES], theirs[at : at + _PORTION_BYTES])
-            for at in range(0, ours.size, _PORTION_BYTES)
+        # A portion at a time, so that what the comparison makes stays in the processor's cache;
+        # eight bytes at a time, so that it makes less.
+        whole = ours.size // _WORD.itemsize * _WORD.itemsize
+        portions = (slice(at, at + _PORTION_BYTES) for at in range(0, whole, _PORTION_BYTES))
+        return ours[whole:].tobytes() == theirs[whole:].tobytes() and all(
+            np.array_equal(ours[:whole][one].view(_WORD), theirs[:whole][one].view(_WORD))
+            for one in portions
         )
     if len(first) == 1:
         return _same_bytes(first[0], second[0])

@@ -15,6 +15,7 @@ from jobrun.values.adapters.registry import Path, UnsavableError
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import dense_copy, has_gaps, is_dense
 from jobrun.values.blob_kinds import (
+    MOST_DIMENSIONS,
     PLAIN_KINDS,
     Value,
     find_tree_fault,
@@ -28,6 +29,9 @@ from jobrun.values.shared_places import find_overlapping
 _OWN_FORM: frozenset[type] = PLAIN_KINDS | {Counter}
 # Of numpy's, immutable as well.
 _NUMBERS = (np.number, np.bool_)
+# There is one object for each of numpy's own dtypes; one with metadata or of foreign byte order is
+# another. Blobs can hold all of these.
+_NATIVE_DTYPES = frozenset(id(np.dtype(code)) for code in "?bBhHiIlLqQefdFD")
 _ADAPTER_MEND = (
     "let the adapter's get return all that make needs to make an equal value; 'jobrun explain "
     "adapters' shows one"
@@ -49,8 +53,17 @@ def detach(value: Value, name: str = "?", note_gaps: Callable[[str], None] | Non
         TaskFailedError: E202, if no blob can hold the value; E240, it is an object, of which
             there is no copy; the error names ``name``.
     """
-    if type(value) in PLAIN_KINDS:
+    kind = type(value)
+    if kind in PLAIN_KINDS:
         return value
+    if (
+        kind is np.ndarray
+        and id(value.dtype) in _NATIVE_DTYPES
+        and value.ndim <= MOST_DIMENSIONS
+        and value.flags.c_contiguous
+    ):
+        # Nothing to refuse, and no order to keep: records may be small and many.
+        return value.copy()
     if trees.is_tree(value):
         return _tree_of(value, name, partial(detach, note_gaps=note_gaps))
     require_storable(value, name)

@@ -1,7 +1,9 @@
 """Nets against the numpy a person would write, in one process: time, and peak of memory.
 
 Run as ``python -m tests.benchmarks.bench_nets [part of a name]``. Both must give the same bits.
-Of elementwise chains there is a floor: what numpy's functions take by themselves, in the cache.
+It is CPU time of the process, but wall time of chains, which may use two processors.
+Each has a floor. Of elementwise chains it is the same calls by hand, piece by piece, in one thread;
+of all others the calls as they are by hand, and an epoch around them in which nothing happens.
 """
 
 from __future__ import annotations
@@ -9,12 +11,15 @@ from __future__ import annotations
 import itertools
 import sys
 import tempfile
+import time
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 import jobrun
+from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.identity.environment import set_blas_threads
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
@@ -24,18 +29,17 @@ from tests.benchmarks.ratios import medians, verdict
 from tests.benchmarks.stencils import STENCILS
 
 _ROUND_S = 0.02
-# Items of an array of which three stay in the nearest cache but one.
-_PIECE = 1 << 14
+_NOTHING = "\n      - nothing = 0\n"
 
 
-def spec(case: Case) -> str:
-    """The spec of a case."""
+def spec(case: Case, epoch: str = "") -> str:
+    """The spec of a case, or of one that has other steps."""
     init = "\n".join(f'      - "{line}"' for line in case.init)
     return (
         "jobrun: 1\nname: net\ninit:\n  - task: start\n    steps:\n"
         + init
         + "\nepoch:\n  - task: work\n    steps:"
-        + case.epoch
+        + (epoch or case.epoch)
         + "stop: [{epochs: 1}]\n"
     )
 
@@ -52,28 +56,9 @@ def peak(act: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def floor(names: str) -> Callable[[], None]:
-    """Calls these ufuncs for a million items that stay in the cache, whatever comes in or out."""
-    first, second, result = np.full((3, _PIECE), 1.5)
-    ufuncs = [getattr(np, name) for name in names.split()]
-
-    def act() -> None:
-        for _ in range(1_000_000 // _PIECE):
-            for ufunc in ufuncs:
-                if ufunc.nin == 1:
-                    ufunc(first, out=result)
-                else:
-                    ufunc(first, second, out=result)
-
-    return act
-
-
 def bench(case: Case, folder: str) -> None:
     """Print the two times of one case, and their ratio and that of the peaks."""
-    path = f"{folder}/net.yaml"
-    with open(path, "w") as file:  # noqa: PTH123
-        file.write(spec(case))
-    job = jobrun.prepare(path).job
+    job, bare = (_prepared(text, folder) for text in (spec(case), spec(case, _NOTHING)))
     keep = {node: (*names,) for node, names in job.state}
     session = ThreadsSession()
     session.open(job.cluster, RunContext(0, folder, folder))
@@ -81,30 +66,37 @@ def bench(case: Case, folder: str) -> None:
     blobs: Blobs = session.read("local", keep["local"])
     numbers = itertools.count(1)
 
-    def declared() -> None:
-        session.run(job.epoch, next(numbers), {})
+    def run(group: TaskGroup) -> None:
+        session.run(group, next(numbers), {})
         session.settle(keep)
 
-    def written() -> None:
-        case.by_hand(blobs)
-
-    variants = {"by hand": written, "net": declared}
-    if case.ufuncs:
-        variants["floor"] = floor(case.ufuncs)
+    declared, written = partial(run, job.epoch), partial(case.by_hand, blobs)
+    variants = {"by hand": written, "net": declared, "floor": partial(run, bare.epoch)}
+    if case.in_pieces is not None:
+        # Of its own: what comes out is not compared.
+        own = {name: np.copy(value) for name, value in blobs.items()}
+        variants["floor"] = partial(case.in_pieces, own)
     once = medians({"by hand": written, "net": declared}, rounds=1)["by hand"]
     calls = max(1, int(_ROUND_S / once))
-    found = medians(variants, rounds=25, calls=calls)
+    clock = time.perf_counter if case.in_pieces else time.process_time
+    found = medians(variants, rounds=25, calls=calls, clock=clock)
     memory = peak(written), peak(declared)
     for name, value in session.read("local", keep["local"]).items():
         assert same_bits(value, blobs[name]), name
     session.close()
-    ratio = found["net"] / found["by hand"]
+    ratio, floor = (found[name] / found["by hand"] for name in ("net", "floor"))
     print(
         f"{case.name:32} {found['by hand'] * 1e6:12,.1f} us {ratio:8.3f} x  "
         f"{verdict(ratio, case.aim)}   peak {memory[0] / 1e6:8.3f} MB by hand, "
-        f"{memory[1] / 1e6:8.3f} MB"
-        + (f"   floor {found['floor'] / found['by hand']:.2f} x" if case.ufuncs else "")
+        f"{memory[1] / 1e6:8.3f} MB   floor {floor if case.in_pieces else 1 + floor:.3f} x"
     )
+
+
+def _prepared(text: str, folder: str) -> Job:
+    path = f"{folder}/net.yaml"
+    with open(path, "w") as file:  # noqa: PTH123
+        file.write(text)
+    return jobrun.prepare(path).job
 
 
 def main() -> None:
@@ -112,7 +104,9 @@ def main() -> None:
     set_blas_threads(1)
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
     print(f"{'':32} {'by hand':>15} {'net':>10}")
-    with tempfile.TemporaryDirectory() as folder, np.errstate(all="ignore"):
+    # As numpy does if nothing is said: it looks for events after each call, which takes its time.
+    looking = np.errstate(divide="call", over="call", invalid="call", call=lambda *_: None)
+    with tempfile.TemporaryDirectory() as folder, looking:
         for case in (*CASES, *STENCILS):
             if wanted in case.name:
                 bench(case, folder)

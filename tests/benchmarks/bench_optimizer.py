@@ -89,7 +89,7 @@ PASSES: dict[str, tuple[_Patch, ...]] = {
     ),
     "split_in_two": ((fused_kernel, "_SHARED", _NEVER),),
     "refcount": ((fused_kernel, "has_one_reference", lambda *_: False),),
-    "buffer_reuse": ((expressions, "find_reuse_chain", lambda _: None),),
+    "buffer_reuse": ((expressions, "find_reuse_chain", lambda *_, **__: None),),
 }
 
 

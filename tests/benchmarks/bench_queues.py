@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from jobrun.compile.job import compile_job
-from jobrun.runtime.context.bounded_queue import FifoQueue
+from jobrun.runtime.context.bounded_queue import SpscQueue
 from jobrun.runtime.context.cancel import CancelScope
 from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
@@ -23,6 +23,7 @@ from jobrun.spec.load import load_spec
 from tests.benchmarks.ratios import medians, show
 
 RECORDS = 3_000
+_BLOCK_BYTES = 1 << 20
 CAPACITY = 100
 # By the length of a record.
 _AIMS = {64: 0.8, 1_024: 0.8, 16_384: 1.0}
@@ -94,25 +95,27 @@ def bare(rows: int) -> None:
 
 
 def lines(rows: int) -> None:
-    """The same threads with the lines that queues are made of."""
+    """The same threads with the queues that tasks have: the floor of what tasks can take."""
     scope = CancelScope()
-    first, second = FifoQueue(CAPACITY, 1, 1), FifoQueue(CAPACITY, 1, 1)
+    first, second = SpscQueue(CAPACITY), SpscQueue(CAPACITY)
     base, total = np.arange(float(rows)), np.zeros(rows)
 
     def make() -> None:
+        put = first.writer(scope)
         for number in range(RECORDS):
-            first.put(number, (base + number,), scope)
+            put(number, (base + number,))
         first.leave_writer()
 
     def scale() -> None:
-        while (taken := first.take(scope)) is not None:
-            second.put(taken[0], (taken[1][0] * 0.5,), scope)
+        put = second.writer(scope)
+        for number, (x,) in first.records(scope):
+            put(number, (x * 0.5,))
         second.leave_writer()
 
     def add() -> None:
         nonlocal total
-        while (taken := second.take(scope)) is not None:
-            total += taken[1][0]
+        for _, (y,) in second.records(scope):
+            total += y
 
     _together(make, scale, add)
 
@@ -136,7 +139,7 @@ def bench(rows: int, folder: str) -> None:
     numbers = itertools.count(1)
     found = medians({
         "threads with queue.Queue": lambda: bare(rows),
-        "threads with lines": lambda: lines(rows),
+        "floor: such threads with jobrun's queues": lambda: lines(rows),
         "a pipeline of tasks": lambda: session.run(job.epoch, next(numbers), {}),
     })  # fmt: skip
     session.close()
@@ -242,8 +245,23 @@ def bench_regression(folder: str, rows: int, width: int, batch: int) -> None:
 
         _together(prepare, descend)
 
+    x.tofile(Path(folder, "x"))
+
+    def in_blocks() -> None:
+        nonlocal w
+        block = np.empty((_BLOCK_BYTES // (8 * width * batch) * batch, width))
+        with open(Path(folder, "x"), "rb", buffering=0) as file:  # noqa: PTH123
+            for start in range(0, rows, len(block)):
+                many = file.readinto(block) // (8 * width)
+                for at in range(0, many, batch):
+                    part = (block[at : min(at + batch, many)] - 8) / 4
+                    wanted = y[start + at : start + at + batch]
+                    p = 1 / (1 + np.exp(-part @ w))
+                    w -= 0.1 * (part.T @ (p - wanted) / len(wanted))
+
     found = medians({
         "a plain loop of numpy": plain,
+        "floor: that loop, reading in blocks": in_blocks,
         "two threads with queue.Queue": threads,
         "reader, queue and two tasks": lambda: session.run(job.epoch, next(numbers), {}),
     })  # fmt: skip

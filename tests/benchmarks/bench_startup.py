@@ -36,18 +36,29 @@ os._exit(0)
 _CHECKS = "click, yaml and the models"
 _LIBRARIES_OF_RUN = "numpy, click, yaml and the models"
 _LOOK = "stat, and json.load, of 10,000"
+# An entry of the index of summaries counts while three files of its run are as they were.
+_LOOK_AT_METRICS = "three stats, and json.load, of 10,000"
+_LIST = "names, and json.load, of 10,000"
 # By a part of the name; printed behind a row.
-_FLOORS = (("validate", _CHECKS), ("plan", _CHECKS), (f"of {_VERY_MANY:,}", _LOOK))
+_FLOORS = (
+    ("validate", _CHECKS), ("plan", _CHECKS), (f"completion of a run, of {_VERY_MANY:,}", _LIST),
+    (f"jobrun runs, of {_VERY_MANY:,}", _LOOK_AT_METRICS),
+    (f"--where, of {_VERY_MANY:,}", _LOOK_AT_METRICS),
+    (f"--limit 20, of {_VERY_MANY:,}", _LOOK_AT_METRICS), (f"of {_VERY_MANY:,}", _LOOK),
+)  # fmt: skip
 # Only the newest run, whose job's directory says which it is, and nothing of the others.
 _WITHOUT_FLOOR = ("status,", "status NAME", "logs NAME", "metrics NAME")
+# Called with a directory of runs, the name of an index, and the files of a run to look at.
 _LOOK_AT_ALL = """\
-import json, os, sys
+import click, json, os, sys
 for job in os.scandir(sys.argv[1]):
     if job.is_dir() and not job.name.startswith("."):
         for run in os.scandir(job.path):
-            os.stat(run.path + "/run.json")
-json.load(open(sys.argv[1] + "/.index.json"))
+            for name in sys.argv[3:]:
+                os.stat(run.path + name)
+json.load(open(sys.argv[1] + "/" + sys.argv[2]))
 """
+_THREE = ("/run.json", "", "/metrics.jsonl")
 _PACKAGES = 4
 _SHORT = """\
 jobrun: 1
@@ -127,7 +138,9 @@ def cases(short: str, few: str, many: str) -> dict[str, Callable[[], object]]:
         _CHECKS: timed(["-c", _BUILT]),
         _LIBRARIES_OF_RUN: timed(["-c", f"import numpy\n{_BUILT}"]),
         # Behind the commands, which write the index that it reads.
-        _LOOK: timed(["-c", _LOOK_AT_ALL, many]),
+        _LOOK: timed(["-c", _LOOK_AT_ALL, many, ".index.json", "/run.json"]),
+        _LOOK_AT_METRICS: timed(["-c", _LOOK_AT_ALL, many, ".summaries.json", *_THREE]),
+        _LIST: timed(["-c", _LOOK_AT_ALL, many, ".index.json"]),
     }
 
 
@@ -197,9 +210,9 @@ def main() -> None:
 
 def _floor(name: str, found: Mapping[str, float]) -> str:
     """Return what is printed of the least that a command line could take, as a ratio."""
-    if any(part in name for part in _WITHOUT_FLOOR):
+    if any(part in name for part in _WITHOUT_FLOOR) or name in dict(_FLOORS).values():
         return ""
-    floor = next((one for part, one in _FLOORS if part in name and one != name), None)
+    floor = next((one for part, one in _FLOORS if part in name), None)
     return f"   floor {found[floor] / found[BARE]:.1f} x" if floor else ""
 
 

@@ -7,7 +7,7 @@ from importlib import import_module
 import click
 import pytest
 
-from jobrun.cli.app import COMMANDS, SubcommandGroup, group
+from jobrun.cli.app import _OTHER_NAMES, COMMANDS, SubcommandGroup, group
 from jobrun.cli.options import Command
 from jobrun.cli.process.run_command import invoke
 from jobrun.cli.terminal import Shell
@@ -46,6 +46,35 @@ def test_an_unknown_command_names_the_nearest(capsys):
         capsys.readouterr().err
         == "error[E400] unknown command 'rnu'\n      = did you mean 'run'?\n"
     )
+
+
+@each_case(
+    ("words", "mend"),
+    [
+        (["walk.yaml"], "did you mean 'jobrun run walk.yaml'?"),
+        (["list"], "did you mean 'jobrun runs'?"),
+        (["ls"], "did you mean 'jobrun runs'?"),
+        (["kill", "walk"], "did you mean 'jobrun stop'?"),
+        (["runs", "rm", "walk"], "did you mean 'jobrun runs remove'?"),
+        (["frobnicate"], "'jobrun --help' lists the commands"),
+    ],
+)
+def test_a_word_of_another_program_is_answered_with_the_command(words, mend, capsys):
+    assert invoke(words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error[E400] unknown command")
+    assert said.endswith(f"      = {mend}\n")
+
+
+def test_a_job_called_as_another_programs_command_is_listed(capsys, tmp_path):
+    assert invoke(["runs", "--run-dir", str(tmp_path), "rm"]) == 2
+    assert "no run of 'rm'" in capsys.readouterr().err
+
+
+def test_each_other_name_leads_to_a_command():
+    words = {one.partition(" ")[0] for one in _OTHER_NAMES.values()}
+    assert words <= {*COMMANDS, "--version"}
+    assert not COMMANDS.keys() & _OTHER_NAMES.keys()
 
 
 def _commands(command, context, path):

@@ -19,6 +19,25 @@ def test_an_unknown_option_names_the_nearest(capsys):
     )
 
 
+@each_case(
+    ("words", "mend"),
+    [
+        (["--goal", "9"], "a param or key of the spec is set with --set goal=VALUE"),
+        (["--seed", "9"], "a param or key of the spec is set with --set seed=VALUE"),
+        (["goal=9"], "a param or key of the spec is set with --set NAME=VALUE"),
+        (["--epochs", "three"], "see 'jobrun run --help'"),
+    ],
+)
+def test_a_param_without_set_is_answered_with_the_line_to_write(words, mend, capsys):
+    assert invoke(["run", "walk.yaml", *words]) == 2
+    assert mend in capsys.readouterr().err
+
+
+def test_a_text_in_place_of_a_number_is_called_that(capsys):
+    assert invoke(["run", "walk.yaml", "--epochs", "three"]) == 2
+    assert "'three' is not a whole number" in capsys.readouterr().err
+
+
 @each_case("name", COMMANDS)
 def test_every_option_is_an_environment_variable_too(name):
     command = CommandGroup("jobrun").get_command(click.Context(Command("x")), name)

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from jobrun.cli.process.run_command import invoke
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import EnvironmentFaultError
 from tests.support.command import environment
@@ -67,6 +68,7 @@ def test_a_stream_that_cannot_say_a_character_says_a_question_mark(monkeypatch):
 
 PROGRAM = """
 import sys
+from jobrun.cli.process.run_command import invoke
 from jobrun.cli.terminal import Shell
 shell = Shell({})
 for number in range(20000):
@@ -108,3 +110,17 @@ def test_a_terminal_is_seen_through_a_pseudo_terminal():
     os.close(main)
     os.close(other)
     assert done.stdout == b"True\n"
+
+
+@pytest.mark.parametrize(
+    "words", [["ops"], ["ops", "--left-out"], ["new", "csv"], ["explain"], ["doctor"]]
+)
+def test_what_is_printed_to_a_terminal_of_80_columns_fits(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Shell, "result_width", property(lambda _: 80))
+    monkeypatch.setattr(Shell, "message_width", property(lambda _: 80))
+
+    assert invoke(words) == 0
+
+    said = capsys.readouterr()
+    assert max(map(len, (said.out + said.err).splitlines())) <= 80

@@ -30,9 +30,6 @@ import signal
 
 import torch
 
-torch.use_deterministic_algorithms(True)
-torch.backends.cudnn.benchmark = False
-
 
 def make(generators):
     torch.manual_seed(3)
@@ -45,7 +42,20 @@ def make(generators):
     return model, optimizer, scaler, torch.Generator("cuda").manual_seed(5)
 
 
+def begin():
+    # Once, and not at a resume.
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.allow_tf32 = False
+    torch.set_float32_matmul_precision("high")
+    return float("inf")
+
+
 def train(model, optimizer, scaler, draws, generators, epoch):
+    assert torch.are_deterministic_algorithms_enabled()
+    assert torch.backends.cudnn.deterministic and not torch.backends.cudnn.allow_tf32
+    assert torch.backends.cuda.matmul.allow_tf32
     for _ in range(3):
         x = torch.randn(16, 3, 8, 8, device="cuda", generator=draws)
         optimizer.zero_grad()
@@ -69,7 +79,7 @@ init:
     steps:
       - {call: "jobrun.generators:seeded", with: {torch: true}, out: generators}
       - {call: "library:make", out: [model, optimizer, scaler, draws], inout: [generators]}
-  - {task: start, steps: [loss = inf]}
+  - {task: start, steps: [{call: "library:begin", out: loss}]}
 epoch:
   - task: train
     steps:
@@ -114,8 +124,12 @@ def test_a_job_with_its_state_on_the_device_continues_with_the_same_bits(tmp_pat
     ]
     assert ends[0] == ends[1]
     recorded = json.loads((only_run(tmp_path / "whole") / "run.json").read_text())["environment"]
-    assert recorded["gpu_settings"]["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert recorded["variables"]["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     assert recorded["gpus"]
+    last = list(epochs(only_run(tmp_path / "parts")).values())[-1]
+    settings = json.loads((last / "manifest.json").read_text())["runner"]["settings"]["local"]
+    assert settings["torch.backends.cudnn.deterministic"] is True
+    assert settings["torch.backends.cudnn.allow_tf32"] is False
 
 
 def test_other_settings_of_cublas_at_a_resume_are_numerics_and_refused_when_strict(tmp_path):
@@ -129,7 +143,7 @@ def test_other_settings_of_cublas_at_a_resume_are_numerics_and_refused_when_stri
     done = jobrun("resume", "--strict", cwd=tmp_path, env=other, started=True)
 
     assert done.returncode == 5
-    assert "numerics.gpu_settings" in done.stderr
+    assert "numerics.CUBLAS_WORKSPACE_CONFIG: was :4096:8, is :16:8" in done.stderr
 
 
 def test_a_tensor_comes_back_to_its_device_with_its_bits_and_the_order_of_its_axes(torch, tmp_path):

@@ -12,9 +12,10 @@ from jobrun import api as jobrun_api
 from jobrun.core.errors import JobrunError
 from jobrun.core.events import Noted
 from jobrun.runner.options import RunOptions
+from jobrun.tools.manual.markdown_pages import iter_blocks
 from tests.support.command import environment, jobrun
 from tests.support.mail_server import MailServer
-from tests.support.manual_blocks import PAGES, blocks, play
+from tests.support.manual_blocks import PAGES, blocks
 from tests.support.news_server import NewsServer
 from tests.support.stored_runs import only_run
 
@@ -60,7 +61,8 @@ def test_news_of_a_run_are_posted(tmp_path, more, words, code, news, epoch):
 
 @pytest.mark.long
 def test_the_manual_shows_how_to_send_mail(tmp_path):
-    play(PAGES["notifications"], tmp_path)
+    (block,) = (one for one in iter_blocks(PAGES["notifications"]) if "smtplib" in one.text)
+    (tmp_path / "news_mail.py").write_text(block.text)
     script = f"{sys.executable} news_mail.py"
     with MailServer() as server:
         ended = _run(tmp_path, "{log: x}", "--notify", f"{script} {server.address} me@example.org")

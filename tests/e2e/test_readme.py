@@ -10,8 +10,10 @@ import pytest
 
 from jobrun.cli.app import COMMAND_GROUPS, COMMANDS
 from jobrun.core.errors import JobrunError
+from jobrun.tools.manual.markdown_pages import iter_blocks
 from jobrun.version import __version__
 from tests.support.command import ROOT, jobrun
+from tests.support.manual_blocks import PAGES, names_of_tree
 from tests.support.stored_runs import only_run
 
 TEXT = (ROOT / "README.md").read_text()
@@ -20,10 +22,7 @@ MANUAL = ROOT / "jobrun" / "manual"
 
 def _blocks(language: str) -> list[str]:
     """What stands between the fences of that language, in order."""
-    fenced = TEXT.split("\n```")[1::2]
-    return [
-        text.partition("\n")[2] + "\n" for text in fenced if text.partition("\n")[0] == language
-    ]
+    return [one.text for one in iter_blocks(TEXT) if one.language == language]
 
 
 def test_the_table_of_commands_is_that_of_the_help():
@@ -101,11 +100,5 @@ def test_the_first_job_runs_is_stopped_and_goes_on_as_shown(folder):
 
 def test_the_tree_of_a_run_is_as_shown(folder):
     found = only_run(folder / "runs")
-    block = (MANUAL / "saving.md").read_text().split("\n```text\n")[1].partition("\n```")[0]
-    names = {
-        word.strip("/").partition("/")[0]
-        for line in block.splitlines()[1:]
-        for word in re.split(r" {3,}", line.strip())[0].split()
-    }
-    missing = [name for name in names if not (found / name).exists()]
-    assert missing == []
+    (block,) = (one for one in iter_blocks(PAGES["saving"]) if "tree" in one.words)
+    assert [name for name in names_of_tree(block.text) if not [*found.glob(name)]] == []

@@ -11,10 +11,11 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from jobrun.tools.manual.markdown_pages import FOLDER, iter_blocks
+from jobrun.tools.manual.markdown_pages import FOLDER
 from tests.support.command import environment, jobrun
 from tests.support.drawing import Curves, Points, svg
-from tests.support.manual_blocks import TEXTS
+from tests.support.manual_blocks import walk_spec
+from tests.support.manual_diagrams import draw_commit, draw_life, draw_nodes
 
 PICTURES = FOLDER / "pictures"
 # At the end of which epoch of a start its process is killed; the last start is not.
@@ -23,8 +24,7 @@ _KILLS = (135, 115, 0)
 
 def draw_killed(folder: Path) -> str:
     """Draw a run of the README's first job that is killed twice, with each epoch it computed."""
-    spec = next(one.text for one in iter_blocks(TEXTS["README"]) if "name: walk" in one.text)
-    (folder / "walk.yaml").write_text(spec)
+    (folder / "walk.yaml").write_text(walk_spec())
     # What is saved at a kill is the same each time, if no epoch runs beside a save.
     every = ("--set", "checkpoint.every=50ep", "--set", "checkpoint.async=false")
     reached: dict[str, Points] = {}
@@ -57,7 +57,13 @@ def draw_killed(folder: Path) -> str:
     )
 
 
-DRAWN: Mapping[str, Callable[[Path], str]] = {"killed": draw_killed}
+# Diagrams, which are the same on each machine to the last letter.
+DIAGRAMS: Mapping[str, Callable[[Path], str]] = {
+    "commit": draw_commit,
+    "life": draw_life,
+    "nodes": draw_nodes,
+}
+DRAWN: Mapping[str, Callable[[Path], str]] = {"killed": draw_killed, **DIAGRAMS}
 
 
 def main() -> None:

@@ -65,8 +65,8 @@ class Desk:
         found: list[Any] = []
         try:
             source.begin(self.bench.frame)
-            read = source.connect(frame)
-            while len(found) < most and (record := read()) is not None:
+            records = source.connect(frame)
+            while len(found) < most and (record := next(records, None)) is not None:
                 number, values = record
                 assert number == len(found)
                 found.append(values[0] if len(values) == 1 else values)

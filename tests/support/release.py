@@ -98,7 +98,7 @@ def _faults_of_wheel(wheel: Path) -> Iterator[str]:
         texts = archive.read(f"{facts}/METADATA") + archive.read(f"{facts}/entry_points.txt")
     files = [
         path.relative_to(ROOT).as_posix()
-        for ending in ("py", "md")
+        for ending in ("py", "md", "svg")
         for path in (ROOT / "jobrun").rglob(f"*.{ending}")
     ]
     for name in ("jobrun/py.typed", f"{facts}/licenses/LICENSE", *sorted(files)):

@@ -57,7 +57,11 @@ class Bench:
         self.reaper.close()
 
     def block(
-        self, *parts: str | Step, shared: str | None = "", scopes: Mapping[str, Scope] | None = None
+        self,
+        *parts: str | Step,
+        shared: str | None = "",
+        scopes: Mapping[str, Scope] | None = None,
+        by_record: bool = False,
     ) -> Block:
         """Compile some steps; ``shared=None`` makes all names shared ones."""
         made = steps(*parts)
@@ -66,7 +70,7 @@ class Bench:
         names = BlockNames(
             dict(scopes or {}), kept, frozenset(found.used), frozenset(found.changed)
         )
-        return compile_block(made, "e/t", names, Actions(names))
+        return compile_block(made, "e/t", names, Actions(names), by_record=by_record)
 
     def do(self, *parts: str | Step, **more: Any) -> Blobs:
         """Run steps and return the task's blobs."""

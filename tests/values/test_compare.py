@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrun.values.compare import find_difference
+from jobrun.values.compare import find_difference, same_bits
 from jobrun.values.objects import ObjectState
 from tests.support.tables import each_case
 
@@ -51,6 +51,17 @@ def test_the_first_difference_is_named_with_its_place(expected, found, told):
 )
 def test_equal_values_do_not_differ(first, second):
     assert find_difference(first, second) is None
+
+
+@pytest.mark.parametrize("place", [0, 7, 1 << 20, (3 << 20) - 1, (3 << 20) + 4])
+def test_one_bit_anywhere_in_a_large_array_is_a_difference(place):
+    first = np.zeros((3 << 20) + 5, np.uint8)
+    second = first.copy()
+    assert same_bits(first, second)
+
+    second[place] = 1
+
+    assert not same_bits(first, second)
 
 
 def test_of_the_states_of_objects_the_order_of_keys_does_not_count():

@@ -7,7 +7,7 @@ read from a file has its link, ``model/0.weight``, as its name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from jobrun.core.text.patterns import lazy_pattern
 
@@ -78,6 +78,23 @@ def unquote_name(text: str) -> str:
     return _QUOTED.sub(lambda found: _plain(found[0]), text)
 
 
+def unquote_names(links: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Unquote the names of all datasets of a file, but for those that would look like a part.
+
+    Beside a container ``readers`` the blob ``readers/x`` stays ``readers%2Fx``.
+
+    Returns:
+        The names; and of the blobs whose names stay quoted, these by the blobs' own.
+    """
+    groups = {link.partition("/")[0] for link in links if "/" in link}
+    names = list(map(unquote_name, links))
+    quoted: dict[str, str] = {}
+    for at, (link, name) in enumerate(zip(links, names, strict=True)):
+        if name != link and quote_name(name.partition("/")[0]) in groups:
+            quoted[name] = names[at] = link
+    return names, quoted
+
+
 def _escaped(text: str) -> str:
     return "".join(f"%{byte:02X}" for byte in text.encode("utf-8", "surrogatepass"))
 
@@ -86,11 +103,17 @@ def _plain(text: str) -> str:
     return bytes.fromhex(text.replace("%", "")).decode("utf-8", "surrogatepass")
 
 
-def blob_names(links: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the blobs to which the datasets with these HDF5 links belong."""
+def blob_names(links: Iterable[str], quoted: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Return the names of the blobs to which the datasets with these HDF5 links belong.
+
+    Args:
+        links: Names as ``unquote_names`` returns them.
+        quoted: Likewise, of those that stay quoted.
+    """
     there = list(links)
     ends = f"/{STRUCTURE}"
     wholes = {link.partition("/")[0]: blob_of_link(link) for link in there if link.endswith(ends)}
+    wholes |= {link: blob for blob, link in (quoted or {}).items()}
     names = (wholes.get(link.partition("/")[0], link) for link in there)
     return tuple(dict.fromkeys(names))
 

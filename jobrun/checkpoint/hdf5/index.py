@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from functools import cache
 from typing import Any, get_args
 
 import numpy as np
 
-from jobrun.checkpoint.hdf5.dataset_names import unquote_name
+from jobrun.checkpoint.hdf5.dataset_names import blob_names, unquote_names
 from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES, block_count
 from jobrun.checkpoint.hdf5.dtypes import DType, is_reinterpreted, parse_dtype, storage_dtype
 from jobrun.checkpoint.hdf5.file_layout import Packing
@@ -62,11 +64,12 @@ class Index:
     """The parsed index of a file: names, types and offsets of its blobs.
 
     Attributes:
-        names: Of the blobs, in the order of the file's table.
+        names: Of the blobs, and parts of blobs, in the order of the file's table.
         rows: The row of each name in it.
         types: The types.
         table: For each blob type, offset in the file, and size; dtype ``BLOBS_TYPE``.
         packings: Of compressed blobs, by row: how, and the first of their chunks.
+        quoted: Blobs whose name would look like that of a part: their name in ``names``.
     """
 
     names: list[str]
@@ -74,6 +77,23 @@ class Index:
     types: list[BlobType]
     table: np.ndarray[Any, Any]
     packings: dict[int, tuple[Packing, int]]
+    quoted: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def blobs(self) -> tuple[str, ...]:
+        """The names of all blobs in the file's index; of one in parts its own."""
+        return blob_names(self.names, self.quoted)
+
+    @property
+    def shown_names(self) -> list[str]:
+        """The names in the file's index, for people: quoted only where two would be alike."""
+        plain = {link: blob for blob, link in self.quoted.items()}
+        shown = (plain.get(name, name) for name in self.names)
+        return [one if self.rows[one] == row else self.names[row] for row, one in enumerate(shown)]
+
+    def blob_rows(self) -> dict[str, int]:
+        """Return the rows of the file's index by the names of blobs; those of parts by theirs."""
+        return {**self.rows, **{blob: self.rows[link] for blob, link in self.quoted.items()}}
 
     def type_of(self, row: int) -> BlobType:
         """Return the type of the blob in a row of the file's index."""
@@ -147,17 +167,22 @@ def parse_index(data: bytes, parts: Parts, tail: Tail) -> Index:
     table_at = names_at + _padded(parts.names_bytes)
     try:
         form = json.loads(data[: parts.layout_bytes])
-        types = [_parse_type(*one) for one in form["types"]]
+        # Hundreds of shapes have a few dtypes.
+        parse = cache(_parse_stored_dtype)
+        types = [_parse_type(parse, *one) for one in form["types"]]
         text = data[names_at : names_at + parts.names_bytes].decode()
-        names = [unquote_name(one) for one in text.split("\n")] if parts.blobs else []
+        names = text.split("\n") if parts.blobs else []
+        names, quoted = unquote_names(names) if "%" in text else (names, {})
         table = np.frombuffer(data, BLOBS_TYPE, parts.blobs, table_at)
         packings = _parse_packings(form["chunked"])
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise StructureError(f"its index cannot be read ({error})") from error
-    rows = {name: row for row, name in enumerate(names)}
+    rows = dict(zip(names, range(len(names)), strict=True))
     if not len(rows) == len(names) == parts.blobs:
         raise StructureError("its names and its table do not fit together")
-    index = Index(names, rows, types, table, packings)
+    for blob, link in quoted.items():
+        rows.setdefault(blob, rows[link])
+    index = Index(names, rows, types, table, packings, quoted)
     _require_table(index, parts, tail)
     return index
 
@@ -174,17 +199,32 @@ def _parse_packings(form: dict[str, Any]) -> dict[int, tuple[Packing, int]]:
     return found
 
 
-def _parse_type(kind: str, dtype: str, shape: list[int], order: Sequence[int] = ()) -> BlobType:
+def _parse_stored_dtype(dtype: str) -> tuple[DType, DType, bool]:
+    """Return the logical dtype of a type in an index, the stored one, and whether they are alike.
+
+    They are where an array of the one has the bits of an array of the other.
+    """
     logical = parse_dtype(dtype)
     stored = storage_dtype(logical)
+    is_same = logical.names is None and (stored == logical or is_reinterpreted(logical))
+    return logical, stored, is_same
+
+
+def _parse_type(
+    parse: Callable[[str], tuple[DType, DType, bool]],
+    kind: str,
+    dtype: str,
+    shape: list[int],
+    order: Sequence[int] = (),
+) -> BlobType:
+    logical, stored, is_same = parse(dtype)
     if kind not in _KINDS:
         raise ValueError(f"there is no kind {str(kind)[:40]!r}")
     if len(shape) > MOST_DIMENSIONS or not all(type(n) is int and n >= 0 for n in shape):
         raise ValueError(f"{str(shape)[:80]} is no shape")
     if order and (kind != "array" or sorted(order) != list(range(len(shape)))):
         raise ValueError(f"{str(order)[:80]} is no order of the axes of {str(shape)[:80]}")
-    is_plain = kind == "array" and logical.names is None
-    is_plain = is_plain and (stored == logical or is_reinterpreted(logical))
+    is_plain = kind == "array" and is_same
     # What has the same bits is read as what it is.
     dtype_here = logical if is_plain else stored
     return BlobType(kind, dtype, tuple(shape), dtype_here, is_plain, tuple(order))

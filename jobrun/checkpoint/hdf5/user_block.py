@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import astuple
 from typing import Any
 
 from jobrun.core.errors import CheckpointError
@@ -163,7 +162,7 @@ def unknown_format_error(what: str, version: int, known: int) -> CheckpointError
 
 def _is_plausible(header: Header) -> bool:
     texts = (header.node, header.run_id, header.digest, header.layout)
-    numbers = (header.epoch, header.length, *astuple(header.parts))
+    numbers = (header.epoch, header.length, *(getattr(header.parts, n) for n in Parts.__slots__))
     return (
         type(header.format) is int
         and all(type(text) is str for text in texts)

@@ -6,34 +6,41 @@ passes through a portion's memory. Beside the blobs themselves a few megabytes a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import starmap
+from operator import attrgetter
+from threading import Thread
 from typing import Any
 
 import numpy as np
 
-from jobrun.checkpoint.flatten import leaf_links, structure_link, unflatten
-from jobrun.checkpoint.hdf5.digest_blocks import blocks_holding
+from jobrun.checkpoint.flatten import group_links, unflatten
+from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
 from jobrun.checkpoint.hdf5.dtypes import dtype_text
 from jobrun.checkpoint.hdf5.file_layout import PAGED_BYTES
 from jobrun.checkpoint.hdf5.index import BlobType, StructureError
+from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.checkpoint.hdf5.value_codec import Array, decode, with_axis_order
 from jobrun.checkpoint.read.compressed_chunks import read_chunks, split_chunks
 from jobrun.checkpoint.read.partial_read import PortionReader, RowSpans, flat_memory
 from jobrun.checkpoint.read.verified_file import Bytes, StateFile, split_blocks
 from jobrun.core.errors import CheckpointError, Fault
-from jobrun.core.system_calls import advise_sequential
+from jobrun.core.system_calls import advise_sequential, usable_cpus
 from jobrun.core.text.names import did_you_mean
 from jobrun.values.blob_kinds import Value
 
 # Kind, dtype and shape; None where they do not matter.
 Expected = tuple[str | None, str | None, tuple[int, ...] | None]
 # More do not make a disk faster that two cannot keep busy.
-_MOST_THREADS = 4
+MOST_THREADS = 4
+# Portions that are read while a thread is started.
+_WORTH_A_THREAD = 4
 # In what one thread reads at a time.
 _MANY = 128
 # To copy less than this costs no more than a system call with another address.
 _LEAST_PLACED_BYTES = 1 << 10
+_FORM = attrgetter("dtype", "shape", "flags.c_contiguous")
 _BUFFERS = frozenset(np.typecodes["AllInteger"] + np.typecodes["AllFloat"] + "?")
 
 
@@ -72,9 +79,10 @@ def load(
                 did_you_mean(missing, index.names),
             )
         wanted = [name for name in wanted if name in index.rows]
-    rows = [index.rows[name] for name in wanted]
-    pairs = (into or {}).items()
-    targets = {index.rows[name]: array for name, array in pairs if name in index.rows}
+    rows = range(len(wanted)) if names is None else [index.rows[name] for name in wanted]
+    arrays = into or {}
+    found = zip(map(index.rows.get, arrays), arrays.values(), strict=True)
+    targets = {row: array for row, array in found if row is not None}
     _require_fitting(file, targets)
     values = _Loading(file, rows, targets).run()
     return dict(zip(wanted, map(values.__getitem__, rows), strict=True))
@@ -126,17 +134,16 @@ def _describe_type(kind: str | None, dtype: str | None, shape: tuple[int, ...] |
 
 def _require_fitting(file: StateFile, targets: Mapping[int, Array]) -> None:
     index = file.index
-    kinds = [index.types[number] for number in index.table["type"][list(targets)].tolist()]
-    # Ten thousand that fit are passed over quickly; words are made for the others.
+    numbers = index.table["type"][list(targets)].tolist()
+    # Ten thousand that fit have few forms; words are made for the others.
+    forms = set(zip(numbers, map(_FORM, targets.values()), strict=True))
+    unfit = {form for form in forms if not _is_form_of(index.types[form[0]], *form[1])}
+    if not unfit:
+        return
     doubtful = {
         index.names[row]: array
-        for (row, array), kind in zip(targets.items(), kinds, strict=True)
-        if not (
-            array.dtype == kind.stored
-            and array.shape == kind.shape
-            and array.flags.c_contiguous
-            and kind.is_plain
-        )
+        for number, (row, array) in zip(numbers, targets.items(), strict=True)
+        if (number, _FORM(array)) in unfit
     }
     types: dict[str, Expected] = {
         name: ("array", dtype_text(one.dtype), one.shape) for name, one in doubtful.items()
@@ -149,6 +156,12 @@ def _require_fitting(file: StateFile, targets: Mapping[int, Array]) -> None:
                 f"blob '{name}' in {file.path} cannot be read into an array that is not in C order",
                 "give one that is",
             )
+
+
+def _is_form_of(
+    kind: BlobType, dtype: np.dtype[Any], shape: tuple[int, ...], is_c_order: bool
+) -> bool:
+    return kind.is_plain and is_c_order and dtype == kind.stored and shape == kind.shape
 
 
 class _Loading:
@@ -167,7 +180,11 @@ class _Loading:
         self._targets = targets
         self._values: dict[int, Value] = {}
         index = file.index
-        counts = np.bincount(np.array(wanted, np.int64), minlength=len(index.names))
+        # Those that take the bytes of the file as they are.
+        self._direct = targets
+        if not all(one.is_plain for one in index.types):
+            self._direct = {r: one for r, one in targets.items() if index.type_of(r).is_plain}
+        counts = np.bincount(np.fromiter(wanted, np.int64, len(wanted)), minlength=len(index.names))
         rows = np.flatnonzero(counts)
         self._is_whole = len(rows) == len(index.names)
         is_packed = np.isin(rows, np.array(list(index.packings), np.int64))
@@ -178,10 +195,7 @@ class _Loading:
         # These are what the file has, byte by byte.
         values = np.array([one.is_plain and not one.order for one in index.types], bool)
         types = index.table["type"]
-        # Memory that is new is cleared by the system faster where it is written to by this process.
-        is_there = np.zeros(len(index.names), bool)
-        is_there[list(targets)] = True
-        is_placed = values[types[rows]] & is_there[rows] & (sizes >= _LEAST_PLACED_BYTES)
+        is_placed = values[types[rows]] & (sizes >= _LEAST_PLACED_BYTES)
         is_placed |= sizes >= PAGED_BYTES
         self._placed = RowSpans(index, rows[is_placed])
         self._other = RowSpans(index, rows[~is_placed & (sizes > 0)])
@@ -206,12 +220,15 @@ class _Loading:
         if len(parts) > 1:
             # Reading ahead while a portion is taken apart; threads alone would confuse it.
             advise_sequential(self._file.descriptor)
-        # Thousands of small arrays are Python's work: two threads would only be in each
-        # other's way.
-        crowded = [part for part in parts if reading.count_blobs(part) > _MANY]
-        for part in crowded:
-            reading.read(part)
-        _each(reading.read, [part for part in parts if part not in crowded])
+        # To take apart thousands of small blobs is Python's work: two threads would only be in
+        # each other's way.
+        if len(self._other.rows) > _MANY:
+            crowded = {part.start for part in parts if reading.count_other(part) > _MANY}
+            for part in parts:
+                if part.start in crowded:
+                    reading.read(part)
+            parts = [part for part in parts if part.start not in crowded]
+        _each(reading.read, parts, _WORTH_A_THREAD)
         reading.take_halves()
         self._values.update(zip(rows, arrays, strict=True))
         for at in np.flatnonzero(self._is_decoded):
@@ -225,25 +242,28 @@ class _Loading:
         """Choose which ranges of the file's blocks a load reads: all, if it loads all blobs."""
         if self._is_whole:
             return [range(self._file.parts.blocks)]
-        is_wanted = np.zeros(self._file.parts.blocks + 2, np.int8)
+        # How many more blobs begin than end in each block.
+        changes = np.zeros(self._file.parts.blocks + 2, np.int64)
         for spans in (self._other, self._placed):
-            for begin, end in zip(spans.begin.tolist(), spans.end.tolist(), strict=True):
-                blocks = blocks_holding(begin, end)
-                is_wanted[blocks.start + 1 : blocks.stop + 1] = 1
-        edges = np.flatnonzero(np.diff(is_wanted)).tolist()
+            np.add.at(changes, (spans.begin - USER_BLOCK) // BLOCK_BYTES + 1, 1)
+            np.add.at(changes, (spans.end - USER_BLOCK - 1) // BLOCK_BYTES + 2, -1)
+        edges = np.flatnonzero(np.diff(np.cumsum(changes) > 0)).tolist()
         return [range(first, last) for first, last in zip(edges[::2], edges[1::2], strict=True)]
-
-    def _types_of(self, rows: list[int]) -> list[int]:
-        found: list[int] = self._file.index.table["type"][rows].tolist()
-        return found
 
     def _places(self, rows: list[int]) -> list[Array]:
         """Return the array into which each blob is loaded: its target, or a new array."""
-        targets, types = self._targets, self._file.index.types
-        kinds = [types[number] for number in self._types_of(rows)]
+        if len(self._direct) >= len(rows):
+            # Usually there is one for each.
+            with suppress(KeyError):
+                return list(map(self._direct.__getitem__, rows))
+        index, direct = self._file.index, self._direct
+        forms = [(one.shape, one.stored) for one in index.types]
+        found = map(forms.__getitem__, index.table["type"][rows].tolist())
+        if not direct:
+            return list(starmap(np.empty, found))
         return [
-            targets[row] if kind.is_plain and row in targets else np.empty(kind.shape, kind.stored)
-            for row, kind in zip(rows, kinds, strict=True)
+            direct[row] if row in direct else np.empty(*form)
+            for row, form in zip(rows, found, strict=True)
         ]
 
     def _take(self, rows: list[int], data: Bytes) -> None:
@@ -306,21 +326,38 @@ def _has_buffer(dtype: np.dtype[Any]) -> bool:
     return dtype.isnative and dtype.char in _BUFFERS
 
 
-def _each(act: Callable[[Any], None], split_chunks: Sequence[Any]) -> None:
-    threads = min(_MOST_THREADS, os.cpu_count() or 1, len(split_chunks))
-    if threads < 2:
-        for portion in split_chunks:
-            act(portion)
-        return
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - with logging
+def _each(act: Callable[[Any], None], portions: Sequence[Any], least: int = 1) -> None:
+    """Load portions of a checkpoint file by this thread and others, each portion by one of them.
 
-    with ThreadPoolExecutor(threads, thread_name_prefix="checkpoint-reader") as pool:
+    Each takes the next portion that is left. This thread begins at once: to wait for threads of a
+    pool until they have started would cost as much as they save, where the file is in memory.
+
+    Args:
+        act: Loads one.
+        portions: All of them.
+        least: How many there must be for each thread.
+    """
+    left = iter(portions)
+    errors: list[BaseException] = []
+
+    def work() -> None:
         try:
-            for task in [pool.submit(act, portion) for portion in split_chunks]:
-                task.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+            for portion in left:
+                act(portion)
+                if errors:
+                    return
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    count = min(MOST_THREADS, usable_cpus(), len(portions) // least)
+    threads = [Thread(target=work, name=f"checkpoint-reader-{n}") for n in range(1, count)]
+    for thread in threads:
+        thread.start()
+    work()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
 
 
 def load_blobs(file: StateFile, names: Iterable[str], *, partial: bool = False) -> dict[str, Value]:
@@ -336,19 +373,17 @@ def load_blobs(file: StateFile, names: Iterable[str], *, partial: bool = False) 
     """
     wanted = list(names)
     index = file.index
-    parts = {
-        name: leaf_links(name, index.names) for name in wanted if structure_link(name) in index.rows
-    }
+    parts = group_links(index.names)
     if not parts:
         return load(file, wanted, partial=partial)
-    links = [link for name in wanted for link in parts.get(name, [name])]
-    values = load(file, links, partial=partial)
+    own = {name: parts.get(name) or [index.quoted.get(name, name)] for name in wanted}
+    values = load(file, [link for links in own.values() for link in links], partial=partial)
     found: dict[str, Value] = {}
-    for name in wanted:
+    for name, links in own.items():
         if name in parts:
-            found[name] = _unflatten(file, name, {link: values[link] for link in parts[name]})
-        elif name in values:
-            found[name] = values[name]
+            found[name] = _unflatten(file, name, {link: values[link] for link in links})
+        elif links[0] in values:
+            found[name] = values[links[0]]
     return found
 
 

@@ -75,18 +75,25 @@ class PortionReader:
         take: Callable[[list[int], Bytes], None],
     ) -> None:
         self._file = file
-        self._placed = placed
-        self._arrays = arrays
         self._other = other
         self._take = take
+        # Where each piece of the file begins that has a place of its own: an array; or None, for
+        # what is between two of them.
+        before = np.concatenate([[0], placed.end])
+        after = np.concatenate([placed.begin, [file.parts.tail]])
+        gaps = np.flatnonzero(before < after)
+        self._starts: list[int] = np.insert(placed.begin, gaps, before[gaps]).tolist()
+        self._starts.append(file.parts.tail)
+        self._gaps: list[int] = (gaps + np.arange(len(gaps))).tolist()
+        self._holds_blobs: list[bool] = other.are_touching(before[gaps], after[gaps]).tolist()
+        self._pieces = _with_gaps(arrays, self._gaps)
         self._lock = threading.Lock()
         # Of other blobs that go over the end of a portion.
         self._halves: dict[int, Bytes] = {}
 
-    def count_blobs(self, blocks: range) -> int:
-        """Count the blobs of a partial read that have data in some blocks of the portion."""
-        begin, end = self._span(blocks)
-        return len(self._placed.touching(begin, end)) + len(self._other.touching(begin, end))
+    def count_other(self, blocks: range) -> int:
+        """Count the blobs of a partial read whose bytes are given out from some blocks."""
+        return len(self._other.touching(*self._span(blocks)))
 
     def read(self, blocks: range) -> None:
         """Read some blocks of a portion of the file, and verify them.
@@ -94,46 +101,30 @@ class PortionReader:
         Raises:
             CheckpointError: One is damaged.
         """
-        begin, end = self._span(blocks)
-        starts, pieces, between = self._pieces(begin, end)
-        for number in blocks:
-            first, last = block_span(number, self._file.parts.tail)
-            low, high = bisect_right(starts, first) - 1, bisect_left(starts, last)
-            parts = pieces[low:high]
-            # Most blobs are in one block.
-            over = starts[high - 1] + parts[-1].nbytes - last
-            if over > 0:
-                parts[-1] = flat_memory(parts[-1])[:-over]
-            if starts[low] < first:
-                parts[0] = flat_memory(parts[0])[first - starts[low] :]
-            self._file.read_block(number, parts)
+        starts, pieces, between = self._pieces_of(*self._span(blocks))
+        spans = (block_span(number, self._file.parts.tail) for number in blocks)
+        self._file.read_blocks(blocks, [_cut(starts, pieces, *span) for span in spans])
         for position, piece in between:
             self._take_from(position, piece)
 
-    def _pieces(
+    def _pieces_of(
         self, begin: int, end: int
-    ) -> tuple[list[int], list[Array], list[tuple[int, Bytes]]]:
+    ) -> tuple[list[int], list[Any], list[tuple[int, Bytes]]]:
         """Divide memory for a portion of a partial read: arrays of wanted blobs, buffers between.
 
         Returns:
             Where each piece begins, all pieces, and those that hold other blobs.
         """
-        here = self._placed.touching(begin, end)
-        spans = slice(here.start, here.stop)
-        starts: list[int] = self._placed.begin[spans].tolist()
-        pieces = list(self._arrays[spans])
-        edges = np.concatenate([[begin], self._placed.end[spans]])
-        follows = np.concatenate([self._placed.begin[spans], [end]])
+        low, high = bisect_right(self._starts, begin) - 1, bisect_left(self._starts, end)
+        starts, pieces = self._starts[low:high], self._pieces[low:high]
         between: list[tuple[int, Bytes]] = []
-        holds_blobs = self._other.are_touching(edges, follows)
-        # From the last one on, so that the places of those before it stay.
-        for at in np.flatnonzero(edges < follows)[::-1].tolist():
-            position = int(edges[at])
-            memory = np.empty(int(follows[at]) - position, np.uint8)
-            starts.insert(at, position)
-            pieces.insert(at, memory)
-            if holds_blobs[at]:
-                between.append((position, memory))
+        for number in range(bisect_left(self._gaps, low), bisect_left(self._gaps, high)):
+            at = self._gaps[number]
+            first, last = max(self._starts[at], begin), min(self._starts[at + 1], end)
+            memory = np.empty(last - first, np.uint8)
+            starts[at - low], pieces[at - low] = first, memory
+            if self._holds_blobs[number]:
+                between.append((first, memory))
         return starts, pieces, between
 
     def take_halves(self) -> None:
@@ -163,6 +154,32 @@ class PortionReader:
             row = int(self._other.rows[place])
             half = self._halves.setdefault(row, np.empty(last - first, np.uint8))
         half[low - first : high - first] = data[low - begin : high - begin]
+
+
+def _with_gaps(arrays: Sequence[Array], gaps: Sequence[int]) -> list[Array | None]:
+    """Place arrays that are read into in a list that has None at some places."""
+    if list(gaps) == [0, len(arrays) + 1]:
+        # Many small ones are usually side by side.
+        return [None, *arrays, None]
+    pieces: list[Array | None] = [None] * (len(arrays) + len(gaps))
+    is_array = np.ones(len(pieces), bool)
+    is_array[gaps] = False
+    for at, array in zip(np.flatnonzero(is_array).tolist(), arrays, strict=True):
+        pieces[at] = array
+    return pieces
+
+
+def _cut(starts: list[int], pieces: list[Array], first: int, last: int) -> list[Array]:
+    """Cut the pieces of a portion of the file at the beginning and at the end of a block."""
+    low, high = bisect_right(starts, first) - 1, bisect_left(starts, last)
+    parts = pieces[low:high]
+    # Most small blobs are in one block.
+    over = starts[high - 1] + parts[-1].nbytes - last
+    if over > 0:
+        parts[-1] = flat_memory(parts[-1])[:-over]
+    if starts[low] < first:
+        parts[0] = flat_memory(parts[0])[first - starts[low] :]
+    return parts
 
 
 def flat_memory(array: Array) -> Bytes:

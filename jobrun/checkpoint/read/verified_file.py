@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -34,8 +36,11 @@ from jobrun.core.system_calls import read_into
 
 Array = np.ndarray[Any, Any]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-# What one thread reads and verifies at a time.
-UNIT_BYTES = 1 << 22
+# Blocks that one thread reads by one system call, and verifies. Fewer would cost more turns at the
+# GIL; more would not be in the processor's cache any more when they are verified, and several
+# threads would read at places so far apart that the kernel does not see a file read in order.
+TOGETHER = 4
+_PIECE_BYTES = 1 << 22
 # POSIX asks for 16 and Linux takes 1,024.
 _MOST_BUFFERS = 512
 
@@ -128,23 +133,27 @@ class StateFile:
         self._pread_into([data], begin, begin + size)
         return data
 
-    def read_block(self, number: int, pieces: Sequence[Array]) -> None:
-        """Read a block of the open file into buffers, and verify it while the CPU caches it.
+    def read_blocks(self, blocks: range, pieces: Sequence[Sequence[Array]]) -> None:
+        """Read consecutive blocks of the open file into buffers, and verify each while cached.
 
         Args:
-            number: Which block.
-            pieces: Arrays in C order, of as many bytes together; of dtypes that have Python's
-                buffer interface.
+            blocks: Which blocks: ``TOGETHER`` or fewer.
+            pieces: For each block arrays in C order, of as many bytes together; of dtypes that
+                have Python's buffer interface.
 
         Raises:
-            CheckpointError: It is damaged.
+            CheckpointError: One is damaged.
         """
-        begin, end = block_span(number, self.parts.tail)
-        self._pread_into(pieces, begin, end)
-        if _digest_of(pieces) != self.tail.digests[number]:
-            raise damaged_error(
-                self.path, f"the checksum of bytes {begin} to {end - 1} does not match"
-            )
+        tail = self.parts.tail
+        begin, end = block_span(blocks[0], tail)[0], block_span(blocks[-1], tail)[1]
+        self._pread_into(list(chain.from_iterable(pieces)), begin, end)
+        digests = self.tail.digests
+        for number, some in zip(blocks, pieces, strict=True):
+            if _digest_of(some) != digests[number]:
+                begin, end = block_span(number, tail)
+                raise damaged_error(
+                    self.path, f"the checksum of bytes {begin} to {end - 1} does not match"
+                )
 
     def _pread_into(self, pieces: Sequence[Array], begin: int, end: int) -> None:
         """Read bytes of the open file into several buffers without verifying them."""
@@ -168,13 +177,15 @@ class StateFile:
             return np.empty(0, np.uint8)
         first = block_span(blocks[0], self.parts.tail)[0]
         data = np.empty(block_span(blocks[-1], self.parts.tail)[1] - first, np.uint8)
-        self._read_blocks(blocks, data)
+        self._fill(blocks, data)
         return data[begin - first : end - first]
 
-    def _read_blocks(self, blocks: range, memory: Bytes) -> None:
+    def _fill(self, blocks: range, memory: Bytes) -> None:
         """Read consecutive blocks of the open file into one buffer, and verify each."""
-        for at, number in enumerate(blocks):
-            self.read_block(number, [memory[at * BLOCK_BYTES : (at + 1) * BLOCK_BYTES]])
+        for some in split_blocks(blocks):
+            first = (some.start - blocks.start) * BLOCK_BYTES
+            places = range(first, first + len(some) * BLOCK_BYTES, BLOCK_BYTES)
+            self.read_blocks(some, [[memory[at : at + BLOCK_BYTES]] for at in places])
 
     def pieces(self) -> Iterator[memoryview]:
         """Yield all bytes after an open checkpoint file's user block, verified piece by piece.
@@ -186,20 +197,19 @@ class StateFile:
         """
         end = self.parts.tail
         tail = self.tail
-        memory = np.empty(min(UNIT_BYTES, end - userblock.SIZE), np.uint8)
-        for blocks in split_blocks(range(len(tail.digests))):
+        memory = np.empty(min(_PIECE_BYTES, end - userblock.SIZE), np.uint8)
+        for blocks in split_blocks(range(len(tail.digests)), _PIECE_BYTES // BLOCK_BYTES):
             begin, last = block_span(blocks[0], end)[0], block_span(blocks[-1], end)[1]
             piece = memory[: last - begin]
-            self._read_blocks(blocks, piece)
+            self._fill(blocks, piece)
             yield piece.data
         yield memoryview(tail.raw)
 
 
-def split_blocks(blocks: range) -> Iterator[range]:
-    """Split a range of a verified file's blocks into ranges of ``UNIT_BYTES`` each."""
-    step = UNIT_BYTES // BLOCK_BYTES
-    for first in range(blocks.start, blocks.stop, step):
-        yield range(first, min(first + step, blocks.stop))
+def split_blocks(blocks: range, count: int = TOGETHER) -> Iterator[range]:
+    """Split a range of a verified file's blocks into ranges of so many, the last one shorter."""
+    for first in range(blocks.start, blocks.stop, count):
+        yield range(first, min(first + count, blocks.stop))
 
 
 @contextmanager
@@ -230,14 +240,14 @@ def _require_length(path: str, size_bytes: int, header: Header) -> None:
         )
 
 
-def _unfilled(buffers: Sequence[Any], count: int) -> list[memoryview]:
-    """Return the bytes of buffers that a short read of a verified file has not yet filled."""
-    views = [memoryview(one).cast("B") for one in buffers if one.nbytes]
+def _unfilled(buffers: Sequence[Any], count: int) -> list[Any]:
+    """Return the buffers that a short read of a verified file has not filled; of one the rest."""
     first = 0
-    while count >= len(views[first]):
-        count -= len(views[first])
+    while count >= buffers[first].nbytes:
+        count -= buffers[first].nbytes
         first += 1
-    return [views[first][count:], *views[first + 1 :]]
+    rest = [memoryview(buffers[first]).cast("B")[count:]] if count else [buffers[first]]
+    return [*rest, *buffers[first + 1 :]]
 
 
 def _digest_of(pieces: Sequence[Any]) -> bytes:
@@ -245,13 +255,9 @@ def _digest_of(pieces: Sequence[Any]) -> bytes:
     if len(pieces) == 1:
         return digest(pieces[0])
     state = xxhash.xxh3_128()
-    add = state.update
-    for piece in pieces:
-        add(piece)
+    # A loop in C: of thousands of pieces each step counts.
+    deque(map(state.update, pieces), 0)
     return state.digest()
-
-
-_PIECE_BYTES = 1 << 22
 
 
 def read_verified(path: str, digest: str, *, at: str = "") -> Iterator[memoryview]:

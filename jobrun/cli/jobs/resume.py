@@ -14,7 +14,7 @@ import click
 from jobrun import api
 from jobrun.cli.completed_names import RUN
 from jobrun.cli.error_output import print_faults
-from jobrun.cli.formatting import render_json_document
+from jobrun.cli.formatting import render_json_document, wrap_line
 from jobrun.cli.jobs.run_options import (
     build_run_options,
     drift_options,
@@ -144,17 +144,18 @@ def print_forecast(
     if as_json:
         shell.print(render_json_document("forecast", tools.forecast_values(found)))
     else:
-        shell.print("\n".join(_text(found)))
+        shell.print("\n".join(_text(found, shell.result_width)))
         print_faults(found.faults, shell)
     return found.exit_code if found.exit_code in _REFUSALS else 0
 
 
-def _text(found: Forecast) -> list[str]:
+def _text(found: Forecast, terminal: int) -> list[str]:
     rows = [(label, visible(text)) for label, text in _rows(found)]
     width = max(len(label) for label, _ in rows)
     lines, before = [], ""
     for label, text in rows:
-        lines.append(f"{label if label != before else '':<{width}}  {text}")
+        line = f"{label if label != before else '':<{width}}  {text}"
+        lines += wrap_line(line, terminal, width + 2)
         before = label
     return lines
 

@@ -12,13 +12,20 @@ import click
 from jobrun.cli.completed_names import CompletedText
 from jobrun.cli.formatting import render_json_document
 from jobrun.cli.manual.ops import list_definitions, render_function
-from jobrun.cli.manual.topics import TOPICS, counterpart, list_topics, render_command_help
+from jobrun.cli.manual.topics import (
+    TOPICS,
+    counterpart,
+    iter_command_help,
+    list_topics,
+    render_command_help,
+)
 from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
 from jobrun.core.error_catalogue import Entry, read_catalogue
 from jobrun.core.errors import UsageError
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.text.names import did_you_mean
+from jobrun.ops.plugins import installed_operators
 from jobrun.tools.manual.keys import list_key_tables, render_key_page
 from jobrun.tools.manual.markdown_pages import list_pages, read_pages, render_for_terminal
 
@@ -48,7 +55,7 @@ TOPIC = CompletedText("topic", lambda _ctx, _word: ((name, "") for name in list_
 @click.command("explain", cls=Command)
 @click.argument("code", type=TOPIC, metavar="[TOPIC|CODE|KEY|NAME]", required=False)
 @option(
-    "-o", "--out", metavar="FILE", default="",
+    "-o", "--out", "--html", "out", metavar="FILE", default="",
     help="Write the whole manual as one page (HTML); '-' is stdout.",
 )  # fmt: skip
 @json_option
@@ -106,18 +113,28 @@ def _other_page(given: str) -> str | None:
                 page.text, min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
             )
         )
-    known = list_definitions()
-    if given in known:
-        pages.append(render_function(given, known[given]))
+    definition = list_definitions().get(given) or installed_operators().get(given)
+    if definition is not None:
+        pages.append(render_function(given, definition))
     if keys := render_key_page(given):
         pages.append(keys)
-    return "\n\n".join(pages) or None
+    return "\n\n".join(pages) or _help_of(given)
+
+
+def _help_of(given: str) -> str | None:
+    """Render the help of a command that ``jobrun explain`` is asked for; None if it is none."""
+    found = dict(iter_command_help(_root()))
+    return found.get(f"jobrun {given}")
 
 
 def _command_help() -> str:
+    return render_command_help(_root())
+
+
+def _root() -> click.Group:
     root = click.get_current_context().find_root().command
     assert isinstance(root, click.Group)  # noqa: S101 - explain is one of its commands
-    return render_command_help(root)
+    return root
 
 
 def _contents() -> str:

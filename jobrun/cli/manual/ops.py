@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
-from jobrun.cli.formatting import render_json_document
+from jobrun.cli.formatting import render_json_document, wrap_line
 from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.text.names import did_you_mean
 from jobrun.ops.operator_table import DRAWS, OPERATORS, DrawDef, OpDef
+from jobrun.ops.plugins import installed_operators
 from jobrun.ops.unsupported_functions import LEFT_OUT
 
 Definition = OpDef | DrawDef
@@ -30,6 +31,8 @@ Definition = OpDef | DrawDef
 def command(shell: Shell, name: str | None, left_out: bool, as_json: bool) -> None:
     r"""List the functions that expressions can use, or show one of them by NAME.
 
+    Those that installed packages add come last.
+
     \b
     Examples:
       jobrun ops
@@ -38,14 +41,14 @@ def command(shell: Shell, name: str | None, left_out: bool, as_json: bool) -> No
     if left_out:
         _show_left_out(shell, as_json=as_json)
         return
-    known = list_definitions()
+    known = {**list_definitions(), **installed_operators()}
     chosen = known if name is None else _one(known, name)
     if as_json:
         functions = [_values(*item) for item in chosen.items()]
         shell.print(render_json_document("ops", {"functions": functions}))
     elif name is None:
-        width = max(map(len, chosen))
-        shell.print("\n".join(f"{key:<{width}}  {one.doc}" for key, one in chosen.items()))
+        rows = [(key, one.doc) for key, one in chosen.items()]
+        shell.print("\n".join(_render_table(rows, shell.result_width)))
     else:
         for key, one in chosen.items():
             shell.print(render_function(key, one))
@@ -56,13 +59,19 @@ def _show_left_out(shell: Shell, *, as_json: bool) -> None:
         items = [{"name": name, "reason": reason} for name, reason in LEFT_OUT.items()]
         shell.print(render_json_document("ops", {"left_out": items}))
         return
-    width = max(map(len, LEFT_OUT))
-    lines = [f"{name:<{width}}  {reason}" for name, reason in sorted(LEFT_OUT.items())]
-    shell.print("\n".join(lines))
+    shell.print("\n".join(_render_table(sorted(LEFT_OUT.items()), shell.result_width)))
+
+
+def _render_table(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
+    """Render functions with a line about each, which is wrapped in its column."""
+    column = max(len(name) for name, _ in rows) + 2
+    return [
+        part for name, text in rows for part in wrap_line(f"{name:<{column}}{text}", width, column)
+    ]
 
 
 def list_definitions() -> dict[str, Definition]:
-    """List the functions that ``jobrun ops`` prints, then the methods of ``rng``."""
+    """List the built-in functions of expressions, then the methods of ``rng``."""
     return dict(sorted(OPERATORS.items())) | {
         f"rng.{name}": draw for name, draw in sorted(DRAWS.items())
     }

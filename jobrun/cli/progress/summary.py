@@ -16,6 +16,7 @@ from jobrun.cli.formatting import (
     shorten_path,
     size,
     span,
+    wrap_line,
 )
 from jobrun.cli.progress.run_state import RunState
 from jobrun.cli.terminal import Shell
@@ -59,7 +60,7 @@ def render_summary(result: RunResult, state: RunState, width: int = sys.maxsize)
         width: Of the terminal, in columns.
     """
     word, _ = _ENDINGS[result.exit_code]
-    lines = [_ending(word, result)]
+    lines = wrap_line(_ending(word, result), width, 2)
     rows = [(name, number(value)) for name, value in state.latest().items()]
     if state.started is None:
         rows.append(("time", "nothing left to do"))

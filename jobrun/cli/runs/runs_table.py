@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from jobrun.cli.formatting import STATUS_COLOURS, number, span
@@ -31,12 +30,8 @@ class _Column:
     head: str
     cells: Sequence[str]
     rank: int
+    width: int
     is_right: bool = False
-
-    @property
-    def width(self) -> int:
-        """The width of a column in the table of runs: of its longest cell, or of its head."""
-        return max(len(self.head), max(map(len, self.cells), default=0))
 
 
 class RunsTable:
@@ -60,7 +55,7 @@ class RunsTable:
     def render(self, groups: Sequence[RunGroup]) -> list[str]:
         """Render the table of ``jobrun runs``: the rows of each group, with empty lines between."""
         # The words of a name find a run as long as no other run has them.
-        words = Counter(run.words for group in groups for run in group.runs)
+        words = Counter([run.words for group in groups for run in group.runs])
         lines: list[str] = []
         for group in groups:
             lines += ["", *self._group(group, words)] if lines else self._group(group, words)
@@ -72,7 +67,7 @@ class RunsTable:
         if len(columns[0].head) > max(_LONGEST_CELL, *map(len, columns[0].cells)):
             # A column as wide as this name would take the room of others.
             above = [self._shell.paint(columns[0].head, "bold", result=True)]
-            columns[0] = replace(columns[0], head="run")
+            columns[0] = _column("run", "run", columns[0].cells, 0)
         width = self._shell.result_width
         shown = _fitting(columns, width)
         self.left_out |= {one.head: None for one in columns if one not in shown}
@@ -82,15 +77,19 @@ class RunsTable:
         lines = [*above, self._head(shown, has_notes=has_notes)]
         status = next(at for at, one in enumerate(shown) if one.key == "status")
         padded = [_padded(one) for one in shown]
-        for at, run in enumerate(group.runs):
-            cells = [cells[at] for cells in padded]
-            cells[status] = self._shell.paint(
-                cells[status], STATUS_COLOURS.get(run.status, "dim"), result=True
-            )
-            if has_notes:
-                cells.append(cut_at_word(notes[at], room))
-            lines.append((" " * _GAP).join(cells).rstrip())
-        return lines
+        padded[status] = self._painted(padded[status])
+        if has_notes:
+            padded.append([cut_at_word(note, room) for note in notes])
+        gap = " " * _GAP
+        return [*lines, *[gap.join(cells).rstrip() for cells in zip(*padded, strict=True)]]
+
+    def _painted(self, statuses: Sequence[str]) -> list[str]:
+        """Colour the cells of the table of runs that say their status, each by its word."""
+        painted = {
+            cell: self._shell.paint(cell, STATUS_COLOURS.get(cell.strip(), "dim"), result=True)
+            for cell in set(statuses)
+        }
+        return [painted[cell] for cell in statuses]
 
     def _head(self, shown: Sequence[_Column], *, has_notes: bool) -> str:
         heads = [
@@ -103,11 +102,10 @@ class RunsTable:
     def _columns(self, group: RunGroup, words: Counter[str]) -> list[_Column]:
         runs = group.runs
         names = [
-            ("  " * (depth - 1) + "└ " if depth else "")
-            + (run.words if words[run.words] == 1 else run.path)
-            for run, depth in zip(runs, group.depths, strict=True)
+            ("  " * (depth - 1) + "└ " if depth else "") + (word if words[word] == 1 else run.path)
+            for run, depth, word in zip(runs, group.depths, [r.words for r in runs], strict=True)
         ]
-        found = [_Column("run", visible(group.title), names, 0)]
+        found = [_column("run", visible(group.title), names, 0)]
         for at, name in enumerate(group.params):
             seeds = name == "seed" and not any("seed" in run.params for run in runs)
             found.append(
@@ -125,7 +123,7 @@ class RunsTable:
             found.append(
                 self._values("best_epoch", "best at", [run.best_epoch for run in runs], _MENTIONED)
             )
-        found.append(_Column("status", "status", [run.status for run in runs], _RANKS["status"]))
+        found.append(_column("status", "status", [run.status for run in runs], _RANKS["status"]))
         found.append(self._own("epoch", runs, _epoch))
         if any(run.left_s is not None for run in runs):
             found.append(self._own("left", runs, lambda run: _coarse(run.left_s)))
@@ -136,13 +134,28 @@ class RunsTable:
         self, key: str, runs: Sequence[RunSummary], cell: Callable[[RunSummary], str]
     ) -> _Column:
         rank = _MENTIONED if key in self._mentioned else _RANKS[key]
-        return _Column(key, key, [cell(run) for run in runs], rank, is_right=True)
+        return _column(key, key, list(map(cell, runs)), rank, is_right=True)
 
     def _values(self, key: str, head: str, values: Sequence[Value | None], rank: int) -> _Column:
         are_numbers = all(not isinstance(value, str) for value in values)
-        cells = [_EMPTY if one is None else _cut(visible(number(one))) for one in values]
+        cells = list(map(_cell, values))
         rank = _MENTIONED if key in self._mentioned else rank
-        return _Column(key, _cut(visible(head)), cells, rank, is_right=are_numbers)
+        return _column(key, _cut(visible(head)), cells, rank, is_right=are_numbers)
+
+
+def _column(
+    key: str, head: str, cells: Sequence[str], rank: int, *, is_right: bool = False
+) -> _Column:
+    """Make a column of the table of runs, as wide as its longest cell, or its head."""
+    return _Column(key, head, cells, rank, max(len(head), *map(len, cells)), is_right)
+
+
+def _cell(value: Value | None) -> str:
+    if value is None:
+        return _EMPTY
+    text = number(value)
+    # Most values are floats, which are short and have no control characters.
+    return text if type(value) is float else _cut(visible(text))
 
 
 def _fitting(columns: Sequence[_Column], width: int) -> list[_Column]:
@@ -177,6 +190,8 @@ def _coarse(seconds: float | None) -> str:
 
 def _note(run: RunSummary) -> str:
     """Render the notes in a row of the table of ``jobrun runs``: tags, fork, reason of the end."""
+    if not run.tags and not run.parent:
+        return visible(run.reason)
     # The tags of a sweep repeat its name and its params, which have columns.
     tags = [tag for tag in run.tags if not (run.sweep and "=" in tag)]
     fork = f"fork of {run.parent.rpartition('/')[2].split('-', 2)[-1]}@{run.parent_epoch}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from jobrun.cli.completed_names import TEMPLATE
-from jobrun.cli.formatting import render_json_document, shorten_path
+from jobrun.cli.formatting import render_json_document, shorten_path, wrap_line
 from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
@@ -58,7 +58,9 @@ def command(shell: Shell, template: str, folder: str, as_list: bool, as_json: bo
         shell.print(render_json_document("new", {"path": str(path)}))
         return
     written = ", ".join(shorten_path(str(path.with_name(file))) for file in files)
-    shell.say(f"wrote {written}: {TEMPLATES[template]}")
+    shell.say(
+        "\n".join(wrap_line(f"wrote {written}: {TEMPLATES[template]}", shell.message_width, 2))
+    )
     module, package = REQUIREMENTS.get(template, ("", ""))
     if module and find_spec(module) is None:
         shell.say(f"it needs a package: pip install {package}")

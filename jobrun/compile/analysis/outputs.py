@@ -194,7 +194,8 @@ class OutputTable:
 
     def reads_outputs(self, task: TaskDraft) -> bool:
         """Return whether a task reads an output of any task, by the table of task outputs."""
-        return bool(self._output_reads(task))
+        flow = task.flow
+        return bool(flow.inner.outputs or flow.once.outputs or flow.reporting.outputs)
 
     def _check_ordered(self, reader: TaskDraft, other: TaskDraft, place: Place) -> bool:
         if other.group != reader.group:

@@ -183,9 +183,9 @@ def _check_order(ends: QueueEnds, faults: Faults) -> None:
 
 
 def _check_on_error(task: TaskDraft, faults: Faults) -> None:
-    records = task.records
     if task.on_error != "warn":
         return
+    records = task.records
     names = [one.queue.name for one in records.write]
     if isinstance(records.read, ReadQueue):
         names.append(records.read.queue.name)
@@ -249,7 +249,7 @@ class _DeadlockCheck:
 
     def check(self) -> None:
         """Check the queues of a group for a deadlock, alone and together with needs."""
-        if self._check_records() and self._group.order.is_sound:
+        if self._next and self._check_records() and self._group.order.is_sound:
             self._check_needs()
 
     def _check_records(self) -> bool:
@@ -333,7 +333,7 @@ class _DeadlockCheck:
             f"task '{two.name}' starts when '{one.name}' has ended, but {joined}: they "
             f"must run concurrently",
             "remove the need: a task that reads a queue waits for records",
-            two.needs_at,
+            two.find_needs(),
         )
 
     def _report_cycle(self, task: TaskDraft) -> None:
@@ -341,5 +341,5 @@ class _DeadlockCheck:
             "E173",
             f"task '{task.name}' waits for tasks that wait for it through queues and needs",
             "remove one of these needs",
-            task.needs_at,
+            task.find_needs(),
         )

@@ -133,9 +133,11 @@ def find_end_of_data(groups: Groups, stop: Sequence[StopCondition]) -> tuple[Sto
     """
     if any(isinstance(one, Endless) for one in stop):
         return ()
-    tasks, fed = groups["epoch"].tasks, _find_fed_tasks(groups)
+    tasks = groups["epoch"].tasks
     pairs = [*walk_readers({"epoch": groups["epoch"]})]
-    if not tasks or len(fed) < len(tasks) or any(one.restart == "epoch" for one, _ in pairs):
+    if not pairs or any(one.restart == "epoch" for one, _ in pairs):
+        return ()
+    if len(_find_fed_tasks(groups)) < len(tasks):
         return ()
     parts = dict.fromkeys(
         has_finished(node, reader) for reader, task in pairs for node in task.nodes

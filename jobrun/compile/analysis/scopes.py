@@ -64,7 +64,7 @@ class NodeView:
 
     def scopes(self, task: TaskDraft) -> Scopes:
         """Find the scope on this node of each name of a task, as the compiler assigns it."""
-        return tuple((name, self.scope(task, name)) for name in sorted(task.flow.names()))
+        return tuple([(name, self.scope(task, name)) for name in sorted(task.flow.names())])
 
     def outer_scopes(self, names: set[str]) -> Scopes:
         """Return the scope of each name that the set-up of the group uses on this node."""

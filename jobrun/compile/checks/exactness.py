@@ -19,6 +19,9 @@ from jobrun.graph.traversal import children, walk_expr
 from jobrun.graph.types import GroupName, Report, Scope, SetupNets
 from jobrun.ops.plugins import find_operator
 
+# Steps that say whether they are deterministic.
+_DECLARING = (CallPython, RunProgram)
+
 
 def find_inexactness(
     groups: Mapping[GroupName, GroupDraft], views: Mapping[GroupName, Mapping[str, NodeView]]
@@ -42,15 +45,22 @@ def add_probes(found: Exactness, stop: Iterable[StopCondition], *more: Probe) ->
 def _group_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Iterator[tuple[str, str]]:
     counting: dict[str, Mapping[str, int]] = {}
     for task in group.tasks:
-        yield from _reader_reasons(task)
+        if task.records.is_loop:
+            yield from _reader_reasons(task)
         if task.hogwild:
             yield task.path, "hogwild: the results of its races depend on timing"
-        for steps in _all_steps(task):
-            yield from _step_reasons(steps)
+        # Most tasks call no such operator; steps that are not reached are not known to.
+        has_calls = bool(task.flow.problems) or any(
+            map(_is_nondeterministic, task.flow.functions())
+        )
+        if has_calls or not task.has_operators_only:
+            for steps in _all_steps(task):
+                yield from _step_reasons(steps, has_calls=has_calls)
         for output in task.outputs:
             yield from _expression_reasons((output.value,), f"{task.path}.{output.name}")
         view = views[task.nodes[0]]
-        yield from _report_reasons(task, view)
+        if task.reports:
+            yield from _report_reasons(task, view)
         if task.flow.inner.atomic or task.flow.once.atomic:
             if view.node not in counting:
                 counting[view.node] = _find_counting_tasks(view)
@@ -91,11 +101,12 @@ def _setup_reasons(nets: SetupNets) -> Iterator[tuple[str, str]]:
     yield from _step_reasons(nets.exit)
 
 
-def _step_reasons(steps: tuple[Step, ...]) -> Iterator[tuple[str, str]]:
+def _step_reasons(steps: tuple[Step, ...], *, has_calls: bool = True) -> Iterator[tuple[str, str]]:
     for step in walk(steps):
-        if isinstance(step, CallPython | RunProgram) and not step.deterministic:
+        if isinstance(step, _DECLARING) and not step.deterministic:
             yield step.path, "the step is marked deterministic: false"
-        yield from _expression_reasons(expressions(step), step.path)
+        if has_calls:
+            yield from _expression_reasons(expressions(step), step.path)
 
 
 def _expression_reasons(exprs: Iterable[Expr], path: str) -> Iterator[tuple[str, str]]:

@@ -34,6 +34,8 @@ def check_pulls(
     for _, _, place in dict.fromkeys(read for steps in around for read in _pulls(steps)):
         _note_setup_pull(place, faults)
     for position, task in enumerate(group.tasks):
+        if task.has_operators_only:
+            continue
         for name, nodes, place in _task_pulls(task):
             missing = []
             for node in nodes:

@@ -7,20 +7,19 @@ once. What reports write counts as written by their task.
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import NamedTuple
 
 from jobrun.compile.analysis.queues import must_run_concurrently
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.checks.visibility import strip_prefix
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import TaskDraft
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Scope
 
 _READS, _COUNTS, _WRITES = "reads", "counts in", "writes"
 
 
-@dataclass(frozen=True, slots=True)
-class _Use:
+class _Use(NamedTuple):
     """The use of one shared name by one task."""
 
     position: int
@@ -44,9 +43,8 @@ def check_races(view: NodeView, reported: Container[tuple[str, str]], faults: Fa
             continue
         if task.instances > 1:
             _check_instances(view, task, faults)
-        for name, (kind, place) in _find_uses(task).items():
-            if view.shared_scope(name) is not None:
-                uses.setdefault(name, []).append(_Use(position, kind, place))
+        for name, (kind, place) in _find_uses(view, task).items():
+            uses.setdefault(name, []).append(_Use(position, kind, place))
     for name, found in uses.items():
         if (
             len(found) > 1
@@ -56,17 +54,21 @@ def check_races(view: NodeView, reported: Container[tuple[str, str]], faults: Fa
             _check_tasks(view, name, found, reported, faults)
 
 
-def _find_uses(task: TaskDraft) -> dict[str, tuple[str, Place]]:
-    """Return for each name the strongest use that could race (reads < counts < writes)."""
+def _find_uses(view: NodeView, task: TaskDraft) -> dict[str, tuple[str, Place]]:
+    """Return for each shared name the strongest use that could race (reads < counts < writes)."""
     flow = task.flow
+    is_shared = view.shared_scope
     reads = {**flow.inner.reads, **flow.once.reads}
     atomic = {**flow.reporting.atomic, **flow.inner.atomic, **flow.once.atomic}
     writes = {**flow.reporting.writes, **flow.inner.writes, **flow.once.writes}
-    uses = {name: (_READS, place) for name, place in reads.items()}
+    uses = {name: (_READS, place) for name, place in reads.items() if is_shared(name) is not None}
     for name, place in atomic.items():
-        # A plain read of a counter is not protected by atomic updates.
-        uses[name] = (_WRITES if name in reads else _COUNTS, place)
-    uses.update({name: (_WRITES, place) for name, place in writes.items()})
+        if is_shared(name) is not None:
+            # A plain read of a counter is not protected by atomic updates.
+            uses[name] = (_WRITES if name in reads else _COUNTS, place)
+    for name, place in writes.items():
+        if is_shared(name) is not None:
+            uses[name] = (_WRITES, place)
     return uses
 
 

@@ -15,7 +15,7 @@ from jobrun.compile.analysis.missing_blobs import MissingBlobs
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FlowAnalysis, FlowProblem, Status
-from jobrun.compile.job_draft.draft import FAILED, TaskDraft
+from jobrun.compile.job_draft.draft import FAILED, TaskDraft, TaskFlow
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.readers import BlobSource, ReadRecords
 from jobrun.graph.types import Scope
@@ -126,19 +126,11 @@ class VisibilityCheck:
 
         for needs in (flow.total.needs, flow.reports, flow.outputs):
             self._check_needs(needs, position, is_there)
-        self._check_fields(task)
+        if task.records.is_loop:
+            self._check_fields(task)
+        # Few jobs have constants: where there are none, a large one is not searched for writes.
         self._check_protected(
-            {
-                name: place
-                for name, place in {
-                    **flow.reporting.writes,
-                    **flow.inner.atomic,
-                    **flow.once.atomic,
-                    **flow.inner.writes,
-                    **flow.once.writes,
-                }.items()
-                if not (name in self.owned.callables and flow.is_only("lent", name))
-            },
+            self._written_names(flow) if self.owned.constants else {},
             {**flow.inner.deletes, **flow.once.deletes, **flow.reporting.deletes},
         )
         for name, place in flow.exit_needs.items():
@@ -150,6 +142,21 @@ class VisibilityCheck:
                     "read it in the exit of 'instance', or make it in the init of 'task'",
                     place,
                 )
+
+    def _written_names(self, flow: TaskFlow) -> dict[str, Place]:
+        """Return the visible names that a task writes, but for what it only lends to callables."""
+        written = {
+            **flow.reporting.writes,
+            **flow.inner.atomic,
+            **flow.once.atomic,
+            **flow.inner.writes,
+            **flow.once.writes,
+        }
+        return {
+            name: place
+            for name, place in written.items()
+            if not (name in self.owned.callables and flow.is_only("lent", name))
+        }
 
     def _check_fields(self, task: TaskDraft) -> None:
         """Check that the fields of a record overwrite no protected blob that a task can see."""
@@ -190,13 +197,15 @@ class VisibilityCheck:
     def _check_protected(self, writes: Mapping[str, Place], deletes: Mapping[str, Place]) -> None:
         # Looked up by name: a job may have far more state than one task touches.
         constants, state = self.owned.constants, self.owned.state
-        for name in sorted(name for name in writes if name in constants):
+        for name in sorted(constants.intersection(writes)):
             self.faults.error(
                 "E175",
                 f"'{name}' is a constant: a 'rebuild' task makes it at every start",
                 "use another blob name, or remove 'rebuild' from the task",
                 writes[name],
             )
+        if not deletes:
+            return
         for name in sorted(name for name in deletes if name in state and name not in constants):
             self.faults.error(
                 "E176",

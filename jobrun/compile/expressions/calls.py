@@ -180,5 +180,7 @@ def _resolve_dtype(value: Expr, argument: int | str, faults: CallFaults) -> Expr
             faults.add("E114", f"unknown dtype '{text}'", mend, argument)
         case _:
             mend = "write its name, such as float32, or the dtype of a blob: x.dtype"
+            if isinstance(value, Const):
+                mend += "; the lengths of several axes are in brackets: zeros((2, 3))"
             faults.add("E114", "a dtype must be known before the job runs", mend, argument)
     return value

@@ -162,10 +162,15 @@ def _parse(scalar: SourceText, mode: Literal["eval", "exec"]) -> ast.AST:
         raise SpecError(scalar.fault("E100", message, "write it again")) from None
 
 
+def is_plain(text: str) -> bool:
+    """Return whether a text may reach Python's own parser as it is: short, in one line, ASCII."""
+    return _PLAIN.fullmatch(text) is not None
+
+
 def _require_parsable(scalar: SourceText) -> None:
     """Refuse text that must not reach Python's own parser: empty, too long, or with NULs."""
     text = scalar.text
-    if _PLAIN.fullmatch(text) is not None:
+    if is_plain(text):
         return
     if not text.strip():
         raise SpecError(scalar.fault("E100", "the expression is empty", "write a value"))

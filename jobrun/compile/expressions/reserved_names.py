@@ -18,6 +18,8 @@ RESERVED = frozenset(
     (*DTYPES, *(name.split(".")[0] for name in BUILTINS), *FUNCTIONS, *keyword.kwlist,
      "rng", "iter", "forever", "stop")
 )  # fmt: skip
+# Words that an expression may have a meaning for; any other is a name like all others.
+MEANINGFUL = RESERVED.union(LIBRARIES, FOREIGN_WORDS, DTYPE_WORDS)
 # What can follow ``node.``.
 NODE_PARTS = tuple(name.removeprefix("node.") for name in BUILTINS if name.startswith("node."))
 

@@ -27,6 +27,7 @@ from jobrun.compile.expressions.unsupported_syntax import (
     LIBRARIES,
     OTHER_FORM,
     UNSUPPORTED_FORMS,
+    explain_library_call,
     explain_library_name,
     explain_unknown_draw,
     explain_unknown_function,
@@ -264,9 +265,10 @@ class Translator:
 
     def _method(self, node: ast.Call, function: ast.Attribute) -> None:
         if _root_name(function) in LIBRARIES:
-            is_draw = function.attr in DRAWS and isinstance(function.value, ast.Attribute)
-            name = f"rng.{function.attr}" if is_draw else function.attr
-            self.findings.add("E103", *explain_library_name(name), function)
+            module = function.value
+            is_draw = isinstance(module, ast.Attribute) and module.attr == "random"
+            refusal = explain_library_call(function.attr, is_draw=is_draw)
+            self.findings.add("E103", *refusal, function)
             return
         if not isinstance(function.value, ast.Name):
             self.expression(function.value)

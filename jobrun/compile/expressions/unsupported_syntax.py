@@ -6,6 +6,7 @@ import ast
 from typing import NamedTuple
 
 from jobrun.core.text.names import did_you_mean, nearest
+from jobrun.graph.expressions import DTYPES
 from jobrun.ops.operator_table import DRAWS, OPERATORS
 
 
@@ -79,6 +80,11 @@ UNSUPPORTED_FORMS: dict[type[ast.AST], Refusal] = {
 OTHER_FORM = Refusal("this syntax is not supported", "write assignments and calls of functions")
 
 LIBRARIES = frozenset(("np", "numpy", "math", "jnp", "scipy"))
+
+# Those whose functions are not numpy's: a blob may have such a name, too.
+_MODULES = frozenset(
+    ("jax", "os", "pandas", "pd", "random", "sklearn", "sys", "tf", "time", "torch")
+)
 
 # Functions of Python and other libraries → the operator or step that does the same.
 _FUNCTIONS = {
@@ -170,9 +176,19 @@ def explain_unknown_method(name: str, value: str) -> Refusal:
         return Refusal(
             message, f"text is concatenated with + and formatted by log; otherwise {_CALL_STEP}"
         )
+    if value == "random":
+        return explain_library_call(name, is_draw=True)
     if name in OPERATORS:
-        return Refusal(message, f"write {name}({shown})")
-    return Refusal(message, f"write a function, such as sum({shown}); 'jobrun ops' lists them")
+        return Refusal(
+            message, f"write {name}(…)" if value in _MODULES else f"write {name}({shown})"
+        )
+    if not value.isidentifier():
+        return Refusal(message, f"write a function, such as sum({shown}); 'jobrun ops' lists them")
+    return Refusal(
+        message,
+        f"if {value} is a module, write {{call: '{value}:{name}', with: {{…}}, out: …}}; if it is "
+        f"a blob, a function, such as sum({shown}): 'jobrun ops' lists them",
+    )
 
 
 def explain_library_name(name: str) -> Refusal:
@@ -183,6 +199,21 @@ def explain_library_name(name: str) -> Refusal:
     if name == "newaxis":
         return Refusal(message, "write None")
     return Refusal(message, f"write {name}" if name else "remove the module")
+
+
+def explain_library_call(name: str, *, is_draw: bool) -> Refusal:
+    """Explain that expressions do not support the call ``np.name(…)``, and what to write.
+
+    Args:
+        name: The function's.
+        is_draw: It is one of ``np.random`` or ``random``.
+    """
+    known = explain_library_name(f"rng.{name}" if is_draw else name)
+    if is_draw and name not in DRAWS:
+        return known._replace(mend=explain_unknown_draw(name).mend)
+    if is_draw or name in OPERATORS or name in DTYPES:
+        return known
+    return known._replace(mend=explain_unknown_function(name).mend)
 
 
 def explain_unknown_draw(name: str) -> Refusal:

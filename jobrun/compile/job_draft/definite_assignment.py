@@ -19,7 +19,7 @@ from jobrun.graph.blob_access import Access, AccessFinder
 from jobrun.graph.effects.effect import Effect
 from jobrun.graph.expressions import Const
 from jobrun.graph.readers import record_path
-from jobrun.graph.steps import Guard, If, Loop, Net, Op, Parallel, Step, Stop, UseNet, While
+from jobrun.graph.steps import Guard, If, Loop, Net, Parallel, Step, Stop, UseNet, While
 from jobrun.ops.operator_table import OPERATORS
 
 FINDER = AccessFinder(
@@ -47,6 +47,7 @@ class NameUses:
         called: The writes that bind what a callable returns.
         lent: The writes that pass a blob to a callable to be changed.
         firm: All other writes.
+        functions: The operators that are called.
     """
 
     reads: dict[str, Place] = field(default_factory=dict)
@@ -57,21 +58,27 @@ class NameUses:
     called: dict[str, Place] = field(default_factory=dict)
     lent: dict[str, Place] = field(default_factory=dict)
     firm: dict[str, Place] = field(default_factory=dict)
+    functions: set[str] = field(default_factory=set)
 
     def note(self, access: Access, place: Place) -> None:
         """Add what one step needs, assigns or deletes to an analysis of definite assignment."""
         for name in access.reads:
             self.reads.setdefault(name, place)
-        for names in (access.binds, access.changes, access.deletes):
-            for name in names:
-                self.writes.setdefault(name, place)
-        self._sort(access, place)
+        is_sorted = access.called or access.lent
+        for name in (*access.binds, *access.changes, *access.deletes):
+            self.writes.setdefault(name, place)
+            if not is_sorted:
+                self.firm.setdefault(name, place)
+        if is_sorted:
+            self._sort(access, place)
         for name in access.atomic:
             self.atomic.setdefault(name, place)
         for name in access.deletes:
             self.deletes.setdefault(name, place)
         for read in access.outputs:
             self.outputs.setdefault((read.task, read.output), place)
+        if access.functions:
+            self.functions.update(access.functions)
 
     def _sort(self, access: Access, place: Place) -> None:
         firm = {*access.binds, *access.changes, *access.deletes} - {*access.called, *access.lent}
@@ -90,6 +97,7 @@ class NameUses:
         self.called = {**other.called, **self.called}
         self.lent = {**other.lent, **self.lent}
         self.firm = {**other.firm, **self.firm}
+        self.functions |= other.functions
 
     def names(self) -> Iterable[str]:
         """Return the names in an analysis of definite assignment: needed, assigned or deleted."""
@@ -192,7 +200,9 @@ class FlowAnalysis:
 
     def body(self, steps: tuple[Step, ...], path: str, records: Records) -> Summary:
         """Summarise a task's steps for definite assignment: names needed, assigned and deleted."""
-        outer, self.uses = self.uses, NameUses()
+        outer = self.uses
+        if records.is_loop:
+            self.uses = NameUses()
         one = Summary()
         for name in records.fields:
             self.uses.writes.setdefault(name, records.read_at)
@@ -205,10 +215,10 @@ class FlowAnalysis:
                 self.uses.reads.setdefault(name, at)
                 one.read((name,), at, self.problems)
         one.leave(record_path(path) if records.is_loop else path)
-        own, self.uses = self.uses, outer
-        outer.add(own)
         if not records.is_loop:
             return one
+        own, self.uses = self.uses, outer
+        outer.add(own)
         touched = {**own.writes, **own.atomic}
         self.carried = {name: place for name, place in one.needs.items() if name in touched}
         whole = Summary()
@@ -224,11 +234,12 @@ class FlowAnalysis:
             self._step(step, into)
 
     def _step(self, step: Step, into: Summary) -> None:
+        if isinstance(step, Net):
+            for op in step.ops:
+                self._touch(FINDER.of_op(op), Place(op.path, op.origin), into)
+            return
         place = Place(step.path, step.origin)
         match step:
-            case Net(ops=ops):
-                for op in ops:
-                    self._op(op, into)
             case UseNet(steps=steps):
                 self._steps(steps, into)
             case Loop() | While():
@@ -249,13 +260,11 @@ class FlowAnalysis:
             case _:
                 assert_never(step)
 
-    def _op(self, op: Op, into: Summary) -> None:
-        self._touch(FINDER.of_op(op), Place(op.path, op.origin), into)
-
     def _touch(self, access: Access, place: Place, into: Summary) -> None:
         self.uses.note(access, place)
         into.read(access.reads, place, self.problems)
-        into.read(access.atomic, place, self.problems)
+        if access.atomic:
+            into.read(access.atomic, place, self.problems)
         for name in access.binds:
             into.end[name] = Status.SET
         for name in access.deletes:

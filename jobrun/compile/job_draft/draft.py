@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
 from typing import Literal
@@ -26,7 +26,7 @@ from jobrun.graph.readers import (
     ReadRecords,
     source_expressions,
 )
-from jobrun.graph.steps import Step
+from jobrun.graph.steps import Net, Step
 from jobrun.graph.types import (
     GroupName,
     Job,
@@ -39,6 +39,8 @@ from jobrun.graph.types import (
 
 Workspace = Literal["private", "global"]
 FAILED = "failed"
+# Of all tasks without the part that would use names; never changed.
+_NO_USES = NameUses()
 
 
 @dataclass(slots=True)
@@ -73,22 +75,29 @@ class TaskFlow:
 
     def names(self) -> set[str]:
         """Return every name that the steps of a drafted task read or write."""
-        return {name for uses in self._all_uses for name in uses.names()} | set(self.outputs)
+        once, inner, reporting = self.once, self.inner, self.reporting
+        return {
+            *inner.reads, *inner.writes, *inner.atomic, *once.reads, *once.writes, *once.atomic,
+            *reporting.reads, *reporting.writes, *reporting.atomic, *self.outputs,
+        }  # fmt: skip
 
     def lent(self) -> set[str]:
         """Return the names that a drafted task passes to callables, which may change them."""
-        return {name for uses in self._all_uses for name in uses.lent}
+        return {*self.once.lent, *self.inner.lent, *self.reporting.lent}
+
+    def functions(self) -> set[str]:
+        """Return the operators that a drafted task calls in the steps that are reached."""
+        return {*self.once.functions, *self.inner.functions, *self.reporting.functions}
 
     def is_only(self, kind: Literal["called", "lent"], name: str) -> bool:
         """Return whether, in a drafted task, only callables write a name."""
-        if any(name in uses.firm or name in uses.atomic for uses in self._all_uses):
-            return False
-        called = any(name in uses.called for uses in self._all_uses)
-        return called if kind == "called" else not called and name in self.lent()
-
-    @property
-    def _all_uses(self) -> tuple[NameUses, NameUses, NameUses]:
-        return self.once, self.inner, self.reporting
+        called = is_lent = False
+        for uses in (self.once, self.inner, self.reporting):
+            if name in uses.firm or name in uses.atomic:
+                return False
+            called = called or name in uses.called
+            is_lent = is_lent or name in uses.lent
+        return called if kind == "called" else is_lent and not called
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +106,7 @@ class TaskDraft:
 
     Attributes:
         place: The place of the task.
-        needs_at: The place of its needs; that of the task if they have none.
+        find_needs: Finds the place of its needs for a message; that of the task if they have none.
         position: Its number in the group.
         nodes: The nodes on which it runs; empty after a fault.
         is_global: The names that it makes outlive the group.
@@ -107,7 +116,7 @@ class TaskDraft:
 
     name: str
     place: Place
-    needs_at: Place
+    find_needs: Callable[[], Place]
     group: GroupName
     position: int
     nodes: tuple[str, ...]
@@ -131,6 +140,12 @@ class TaskDraft:
     def path(self) -> str:
         """The path of the drafted task, such as ``epoch/lloyd``."""
         return self.place.path
+
+    @property
+    def has_operators_only(self) -> bool:
+        """Whether the steps of the drafted task are operators, without set-up and reports."""
+        around = self.setup or self.instance_setup or self.reports
+        return not around and {Net}.issuperset(map(type, self.steps))
 
     @cached_property
     def flow(self) -> TaskFlow:
@@ -201,6 +216,12 @@ def walk_readers(groups: Groups) -> Iterator[tuple[Reader, TaskDraft]]:
 
 
 def _analyse_flow(task: TaskDraft) -> TaskFlow:
+    around = task.setup or task.instance_setup or task.reports or task.outputs
+    if not around and not isinstance(task.records.read, ReadRecords):
+        # Most of the tasks of a large job have a body alone.
+        one = FlowAnalysis()
+        body = one.body(task.steps, task.path, task.records)
+        return TaskFlow(body, {}, {}, {}, _NO_USES, one.uses, _NO_USES, one.problems, one.carried)
     once, inner, reporting = FlowAnalysis(), FlowAnalysis(), FlowAnalysis()
     inits = _summarise_setups(once, task.setup, "init")
     instance = _summarise_setups(inner, task.instance_setup, "init")

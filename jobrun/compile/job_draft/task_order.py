@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.core.text.names import did_you_mean
+
+# Finds the place of a need by its number in the list: few are asked for, of faults.
+PlaceOfNeed = Callable[[int], Place]
 
 
 class TaskOrder:
@@ -106,14 +109,14 @@ def sort_topologically(needs: Sequence[tuple[int, ...]]) -> tuple[list[int], lis
 
 
 def resolve_needs(
-    tasks: Mapping[str, tuple[tuple[str, ...], Sequence[Place]]],
+    tasks: Mapping[str, tuple[tuple[str, ...], PlaceOfNeed]],
     elsewhere: Mapping[str, str],
     faults: Faults,
 ) -> TaskOrder:
     """Resolve the ``needs`` of a group's tasks to positions, and check them for cycles.
 
     Args:
-        tasks: For each task in spec order the names it needs and the place of each.
+        tasks: For each task in spec order the names it needs, and what finds the place of one.
         elsewhere: Tasks of the other groups, and their groups.
         faults: Collects unknown names and cycles.
 
@@ -123,15 +126,15 @@ def resolve_needs(
     position = {name: index for index, name in enumerate(tasks)}
     resolved: list[tuple[int, ...]] = []
     is_sound = True
-    for name, (needs, places) in tasks.items():
+    for name, (needs, place_of) in tasks.items():
         found = []
-        for need, place in zip(needs, places, strict=True):
+        for index, need in enumerate(needs):
             if need == name:
-                faults.error("E171", f"task '{name}' needs itself", "remove it", place)
+                faults.error("E171", f"task '{name}' needs itself", "remove it", place_of(index))
             elif need in position:
                 found.append(position[need])
             else:
-                _note_unknown(need, position, elsewhere, place, faults)
+                _note_unknown(need, position, elsewhere, place_of(index), faults)
         is_sound = is_sound and len(found) == len(needs)
         resolved.append(tuple(dict.fromkeys(found)))
     is_sound = _break_cycles(tasks, resolved, faults) and is_sound
@@ -155,7 +158,7 @@ def _note_unknown(
 
 
 def _break_cycles(
-    tasks: Mapping[str, tuple[tuple[str, ...], Sequence[Place]]],
+    tasks: Mapping[str, tuple[tuple[str, ...], PlaceOfNeed]],
     needs: list[tuple[int, ...]],
     faults: Faults,
 ) -> bool:
@@ -167,12 +170,12 @@ def _break_cycles(
         cycle = _find_cycle(needs, left)
         shown = " -> ".join(names[task] for task in cycle)
         first, second = cycle[0], cycle[1]
-        written, places = tasks[names[first]]
+        written, place_of = tasks[names[first]]
         faults.error(
             "E173",
             f"circular dependency: {shown}",
             "remove one of these needs",
-            places[written.index(names[second])],
+            place_of(written.index(names[second])),
         )
         needs[first] = tuple(need for need in needs[first] if need != second)
         # All other edges among these tasks are removed too: one fault per group of cycles.

@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from jobrun.compile.expressions.parse import parse_expression, parse_statement
+from jobrun.compile.expressions.parse_once import ShapedParser
 from jobrun.compile.faults import Place
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.text_templates import parse_text
@@ -42,13 +42,18 @@ class ExpressionLowering:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._faults = context.faults
+        self._parser = ShapedParser(context.params)
         self._statements: dict[Path, Op] = {}
 
     def expression(self, value: Any, at: Path, path: str, env: Env) -> Expr:
         """Lower the expression at a place of the spec, in the step of a path."""
+        expr = self._parser.known(value)
+        if expr is not None and not _needs_resolving(value, env):
+            # Without its place: a large spec has hundreds of thousands of names and numbers.
+            return expr
         origin = self._context.source.at(at)
         try:
-            expr = parse_expression(value, origin, path, self._context.params)
+            expr = self._parser.expression(value, origin, path)
         except SpecError as error:
             self._faults.extend(error.faults)
             return UNREADABLE
@@ -80,21 +85,25 @@ class ExpressionLowering:
         resolved = self._resolve(text, value, Place(path, origin), env)
         return resolved if isinstance(resolved, Text) else text
 
-    def statement(self, value: str, at: Path, path: str, env: Env) -> Op:
+    def statement(self, value: str, at: Path, place: Place, env: Env) -> Op:
         """Lower a statement's text to an operator: parse it, resolve its expressions' names."""
-        origin = self._context.source.at(at)
-        op = self._statements.get(at)
-        if op is None:
-            try:
-                op = parse_statement(value, origin, path, self._context.params)
-            except SpecError as error:
-                self._faults.extend(error.faults)
-                op = _build_placeholder(value, path)
-            if env.nets:
-                # A net is parsed once, however often it is used.
-                self._statements[at] = op
-        if op.path != path or op.origin != origin:
+        path, origin = place
+        op = self._statements.get(at) if env.nets else None
+        if op is not None:
             op = replace(op, path=path, origin=origin)
+            return self.resolve_op(op, value, env)
+        try:
+            op = self._parser.statement(value, origin, path)
+        except SpecError as error:
+            self._faults.extend(error.faults)
+            op = replace(_build_placeholder(value), path=path, origin=origin)
+        else:
+            if not env.nets and not _needs_resolving(value, env):
+                # The names that it binds have been checked by the parser.
+                return op
+        if env.nets:
+            # A net is parsed once, however often it is used.
+            self._statements[at] = op
         return self.resolve_op(op, value, env)
 
     def resolve_op(self, op: Op, written: Any, env: Env) -> Op:
@@ -102,7 +111,7 @@ class ExpressionLowering:
         place = Place(op.path, op.origin)
         for name in _bound_names(op):
             self._context.check_blob_name(name, place)
-            if name in env.indices:
+            if env.indices and name in env.indices:
                 message = f"'{name}' is the loop variable, which is read-only"
                 self._faults.error("E153", message, "use another blob name", place)
         if not _needs_resolving(written, env):
@@ -192,9 +201,9 @@ def _bound_names(op: Op) -> tuple[str, ...]:
             return ()
 
 
-def _build_placeholder(text: str, path: str) -> Op:
+def _build_placeholder(text: str) -> Op:
     match = _TARGETS.match(text)
     names = re.split(r"\s*,\s*", match[1].strip()) if match else []
     if not names:
-        return Perform(UNREADABLE, path)
-    return Assign(tuple(NameTarget(name) for name in names), UNREADABLE, path)
+        return Perform(UNREADABLE)
+    return Assign(tuple(NameTarget(name) for name in names), UNREADABLE)

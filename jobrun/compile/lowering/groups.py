@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import GroupDraft, TaskDraft, Workspace
-from jobrun.compile.job_draft.task_order import TaskOrder, resolve_needs
-from jobrun.compile.job_draft.task_records import Records
+from jobrun.compile.job_draft.task_order import PlaceOfNeed, TaskOrder, resolve_needs
+from jobrun.compile.job_draft.task_records import NO_RECORDS, Records
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.readers import ReaderTable
 from jobrun.compile.lowering.remote_nets import RemoteLowering
@@ -218,18 +218,16 @@ class GroupLowering:
     def _resolve_needs(
         self, name: GroupName, tasks: tuple[TaskDraft, ...], owners: dict[str, GroupName]
     ) -> TaskOrder:
-        table: dict[str, tuple[tuple[str, ...], Sequence[Place]]] = {}
+        table: dict[str, tuple[tuple[str, ...], PlaceOfNeed]] = {}
         for task in tasks:
-            at = self._paths[task]
-            places = [
-                Place(task.path, self._context.source.at((*at, "needs", i)))
-                for i in range(len(task.needs))
-            ]
             # Of two tasks of one name the second has a fault already.
-            key = task.name if task.name not in table else f"{task.name} at {at}"
-            table[key] = (task.needs, places)
+            key = task.name if task.name not in table else f"{task.name} at {self._paths[task]}"
+            table[key] = (task.needs, partial(self._place_of_need, task))
         elsewhere = {task: group for task, group in owners.items() if group != name}
         return resolve_needs(table, elsewhere, self._context.faults)
+
+    def _place_of_need(self, task: TaskDraft, index: int) -> Place:
+        return self._context.place(task.path, *self._paths[task], "needs", index)
 
 
 def _frozen(lists: dict[str, list[_Part]]) -> dict[str, tuple[_Part, ...]]:
@@ -264,15 +262,16 @@ class TaskLowering:
         body = Env(blocks, used=used)
         steps = self._steps.steps(spec.steps, (*at, "steps"), f"{path}/steps", body)
         reports = tuple(
-            self.report(report, (*at, "report", i), f"{path}/report[{i}]", used)
-            for i, report in enumerate(spec.report)
+            [
+                self.report(report, (*at, "report", i), f"{path}/report[{i}]", used)
+                for i, report in enumerate(spec.report)
+            ]
         )
         setups = self._setups(spec, at, path, used)
-        needs_at = Place(path, self._context.source.key((*at, "needs")))
         return TaskDraft(
             name=spec.task,
             place=place,
-            needs_at=needs_at,
+            find_needs=lambda: Place(path, self._context.source.key((*at, "needs"))),
             group=group,
             position=position,
             nodes=nodes,
@@ -295,6 +294,8 @@ class TaskLowering:
 
     def _records(self, spec: TaskSpec, at: Path, path: str, group: GroupName) -> Records:
         context, queues = self._context, self._context.queues
+        if spec.read is None and not spec.write:
+            return NO_RECORDS
         write, places = queues.lower_writes(spec, at, path, context.source, context.faults)
         sent = queues.find_sent_places(spec, at, path, context.source)
         if spec.read is None:
@@ -322,6 +323,8 @@ class TaskLowering:
         self, spec: TaskSpec, at: Path, path: str, used: dict[str, None]
     ) -> dict[str, tuple[SetupNets, ...]]:
         """Lower the ``setup`` of a task in a group, by levels, with that of the nets it uses."""
+        if not spec.setup and not used:
+            return {"node": (), "task": (), "instance": ()}
         env = Env((), used=used)
         own = {
             str(level): self._steps.setup(
@@ -356,6 +359,8 @@ class TaskLowering:
                 )
 
     def _outputs(self, spec: TaskSpec, at: Path, path: str) -> tuple[Output, ...]:
+        if not spec.outputs:
+            return ()
         found: dict[str, Output] = {}
         env = Env(())
         for index, written in enumerate(spec.outputs):

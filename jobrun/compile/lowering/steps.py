@@ -1,12 +1,11 @@
-"""Lower the steps of a spec: effects such as ``call`` and ``run``, blocks, loops, uses of nets.
-
-Steps that hold no others (operators, callables, files, log lines) are in ``effects``.
-"""
+"""Lower the steps of a spec: effects such as ``call`` and ``run``, blocks, loops, uses of nets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
+from functools import partial
+from operator import is_
 from types import NoneType
 from typing import Any, assert_never
 
@@ -24,10 +23,8 @@ from jobrun.graph.expressions import Attribute, Call, Const, Expr, Index, Name
 from jobrun.graph.query import blocks, expressions, op_expressions, walk
 from jobrun.graph.steps import (
     Assign,
-    Augment,
     CallPython,
     DataFile,
-    Delete,
     Guard,
     If,
     Load,
@@ -109,7 +106,7 @@ class _Parameters:
         return read
 
     def _touch(self, part: Step | Op) -> set[str]:
-        is_step = not isinstance(part, Assign | Augment | Perform | Delete)
+        is_step = not isinstance(part, Op)
         access = FINDER.of_step(part) if is_step else FINDER.of_op(part)  # type: ignore[arg-type]
         exprs = expressions(part) if is_step else op_expressions(part)  # type: ignore[arg-type]
         place = Place(part.path, part.origin)
@@ -171,9 +168,10 @@ class StepLowering:
         """
         found: list[Step] = []
         run: list[Op] = []
-        for index, spec in enumerate(specs):
-            step = self._step(spec, (*at, index), f"{prefix}[{index}]", env)
-            if isinstance(step, Assign | Augment | Perform | Delete):
+        origins = self._context.source.items(at, len(specs)) if specs else ()
+        for index, (spec, origin) in enumerate(zip(specs, origins, strict=True)):
+            step = self._step(spec, (*at, index), Place(f"{prefix}[{index}]", origin), env)
+            if isinstance(step, Op):
                 run.append(step)
                 continue
             if run:
@@ -224,12 +222,11 @@ class StepLowering:
             self._shared[net.name] = frozenset(bound)
         return self._shared[net.name]
 
-    def _step(self, spec: StepSpec, at: Path, path: str, env: Env) -> Step | Op | None:
+    def _step(self, spec: StepSpec, at: Path, place: Place, env: Env) -> Step | Op | None:
         if isinstance(spec, str) and spec.strip() != "stop":
             # First, because most steps are statements.
-            return self.read.statement(spec, at, path, env)
-        origin = self._context.source.at(at)
-        place = Place(path, origin)
+            return self.read.statement(spec, at, place, env)
+        path, origin = place
         if env.depth > _MAX_DEPTH:
             self._faults.error(
                 "E144",
@@ -532,6 +529,8 @@ class EffectLowering:
         self._context = context
         self._faults = context.faults
         self._read = read
+        # The calls without a fault, by the kinds of their arguments.
+        self._valid: set[tuple[object, ...]] = set()
 
     def step(self, spec: EffectStep, at: Path, place: Place, env: Env) -> Step:
         """Lower an effect, a step that holds no other steps: ``call``, ``run``, ``load``, …."""
@@ -570,16 +569,17 @@ class EffectLowering:
 
     def operator(self, spec: OpStep, at: Path, place: Place, env: Env) -> Op:
         """Lower the effect of an operator step's long form, ``{op: …}``."""
-        path = place.path
-        origin = self._context.source.at(at)
+        path, origin = place
         outputs = _as_tuple(spec.out)
+        read = self._read.expression
         args = tuple(
-            self._read.expression(value, (*at, "in", i), path, env)
-            for i, value in enumerate(spec.inputs)
+            [read(value, (*at, "in", i), path, env) for i, value in enumerate(spec.inputs)]
         )
         kwargs = tuple(
-            (name, self._argument(value, (*at, name), path, env))
-            for name, value in (spec.model_extra or {}).items()
+            [
+                (name, self._argument(value, (*at, name), path, env))
+                for name, value in (spec.model_extra or {}).items()
+            ]
         )
         for name in outputs:
             self._context.check_blob_name(name, place)
@@ -592,13 +592,22 @@ class EffectLowering:
                 "E158", f"unknown operator '{spec.op}'", did_you_mean(spec.op, OPERATORS), where
             )
         elif self._check_outputs(definition, outputs, place):
-            given = (*args, *(argument for _, argument in kwargs))
-            if all(one is not UNREADABLE for one in given):
-                with self._faults.collecting():
-                    value = require_valid_call(
-                        Call(spec.op, args, kwargs), definition, origin, path
-                    )
+            given = (*args, *[argument for _, argument in kwargs])
+            if not any(map(partial(is_, UNREADABLE), given)):
+                value = self._checked(Call(spec.op, args, kwargs), definition, place)
         return Assign(targets, value, path, origin) if targets else Perform(value, path, origin)
+
+    def _checked(self, call: Call, definition: OpDef, place: Place) -> Expr:
+        """Check the arguments of an operator that is lowered; those that differ in names, once."""
+        key = _kinds_of_arguments(call)
+        if key in self._valid:
+            return call
+        value: Expr = UNREADABLE
+        with self._faults.collecting():
+            value = require_valid_call(call, definition, place.origin, place.path)
+        if key is not None and value is call:
+            self._valid.add(key)
+        return value
 
     def _argument(self, value: Any, at: Path, path: str, env: Env) -> Expr:
         if value is None:
@@ -719,6 +728,24 @@ _LOWERING: Mapping[type[EffectStep], Callable[[EffectLowering, Any, Path, Place,
     RunStep: EffectLowering._run,
     SaveStep: EffectLowering._save,
 }
+
+
+def _kinds_of_arguments(call: Call) -> tuple[object, ...] | None:
+    """Return what of the effect of a call's arguments decides if it is valid; None if they all do.
+
+    Which blob a name means does not decide it.
+    """
+    if call.kwargs:
+        return None
+    kinds: list[object] = [call.function]
+    for one in call.args:
+        if type(one) is Name:
+            kinds.append(Name)
+        elif type(one) is Const:
+            kinds.append((type(one.value), one.value))
+        else:
+            return None
+    return tuple(kinds)
 
 
 def _as_tuple(out: str | tuple[str, ...] | None) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from jobrun.compile.analysis.state import (
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import GroupDraft, JobDraft, TaskDraft
 from jobrun.compile.job_draft.node_names import NodeNames
-from jobrun.compile.job_draft.task_order import resolve_needs
+from jobrun.compile.job_draft.task_order import PlaceOfNeed, resolve_needs
 from jobrun.compile.job_draft.task_records import Records
 from jobrun.compile.lowering.checkpoint import (
     add_manifest_upload,
@@ -203,9 +203,7 @@ class _Lowering:
         owners = {task.name: name for name, one in drafts.items() for task in one.tasks}
         found = {}
         for name, group in drafts.items():
-            table = {
-                task.name: (task.needs, [task.place] * len(task.needs)) for task in group.tasks
-            }
+            table = {task.name: (task.needs, _place_of(task)) for task in group.tasks}
             elsewhere = {task: owner for task, owner in owners.items() if owner != name}
             order = resolve_needs(table, elsewhere, self._faults)
             found[name] = replace(group, order=order)
@@ -314,7 +312,7 @@ def _build_draft(
     return TaskDraft(
         name=task.name,
         place=place,
-        needs_at=place,
+        find_needs=lambda: place,
         group=group,
         position=position,
         nodes=tuple(one.node for one in tasks),
@@ -344,3 +342,7 @@ def build_records(task: Task) -> Records:
         tuple(Place(f"{task.path}/write.{one.queue.name}", task.origin) for one in task.write),
         is_loop=task.read is not None,
     )
+
+
+def _place_of(task: TaskDraft) -> PlaceOfNeed:
+    return lambda _index: task.place

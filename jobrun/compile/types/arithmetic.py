@@ -118,7 +118,8 @@ def _infer_scalar_operation(left: Known, sign: str, right: Known) -> Known:
     wider = max(kinds, key=_ORDER.index)
     if sign in ("&", "|", "^", "<<", ">>"):
         if wider in "fc":
-            raise elementwise.wrong_kind(_NAMES[wider], "bits", "write and, or, not; or int(x)")
+            mend = "write x ** 2 for a power" if sign == "^" else "write and, or, not"
+            raise elementwise.wrong_kind(_NAMES[wider], "bits", f"{mend}; or int(x)")
         whole = wider == "i" or sign in ("<<", ">>")
         return Known("int64" if whole else "bool", (), weak=True)
     if sign in _ARITHMETIC and left.value is not None and right.value is not None:

@@ -51,6 +51,7 @@ from jobrun.ops.abstract_values import (
     as_array,
     join,
     scalar,
+    without_value,
 )
 from jobrun.ops.definition import DrawDef, OpDef, wrong_kind
 from jobrun.ops.dtype_promotion import dtype_name
@@ -85,7 +86,7 @@ def infer_expression(
         outside: What is known of outputs, under ``output_key``, and of nodes' blobs as the
             runner sees them, under ``blob_key``.
     """
-    return _ExpressionInference(names, report, outside).infer(expr)
+    return ExpressionInference(names, report, outside).infer(expr)
 
 
 def output_key(node: str, task: str, output: str) -> str:
@@ -104,19 +105,87 @@ def _leaf_key(leaf: OutputRead | NodeBlob) -> str:
     return output_key(leaf.node, leaf.task, leaf.output)
 
 
-class _ExpressionInference:
-    """The inference of one expression."""
+class RuleCache:
+    """Remembers what was inferred of an operation from the same types, for all tasks of a job.
+
+    In a large job, most tasks do the same with blobs of the same type. Types are looked up by
+    identity: to compare them takes as long as to apply a rule. They are kept, so that the identity
+    of one is never that of another.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[object, ...], tuple[object, Known]] = {}
+
+    def constant(self, expr: Const) -> Known:
+        """Return the type of a constant; equal texts share their constants, and so this type."""
+        found = self._found.get((id(expr),))
+        if found is None:
+            known = UNKNOWN if expr.ellipsis else scalar(expr.value)
+            found = self._found[(id(expr),)] = (expr, known)
+        return found[1]
+
+    def binary(self, left: Known, sign: str, right: Known) -> Known:
+        """Return what ``infer_binary`` infers from two types."""
+        key = (id(left), sign, id(right))
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = ((left, right), infer_binary(left, sign, right))
+        return found[1]
+
+    def call(self, operator: OpDef | DrawDef, given: list[Known]) -> Known:
+        """Return what an operator's rule infers from the types of arguments by position."""
+        key = (operator.name, id(operator), *map(id, given))
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = ((operator, given), _infer_call(operator, given, {}))
+        return found[1]
+
+    def without_value(self, known: Known) -> Known:
+        """Return a type without the constant that is known of it, the same one each time."""
+        if known.value is None and known.items is None:
+            return known
+        key = ("without value", id(known))
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = (known, without_value(known))
+        return found[1]
+
+
+class ExpressionInference:
+    """The inference of expressions over the same names.
+
+    Args:
+        names: Blob → what is known of it; may change between two expressions.
+        report: Called for each part that cannot be computed.
+        outside: What is known of outputs and of other nodes' blobs.
+        cache: What has been inferred from the same types.
+    """
 
     def __init__(
-        self, names: Mapping[str, Known], report: Report, outside: Mapping[str, Known]
+        self,
+        names: Mapping[str, Known],
+        report: Report,
+        outside: Mapping[str, Known],
+        cache: RuleCache | None = None,
     ) -> None:
         self._names = names
         self._outside = outside
         self._report = report
+        self._cache = cache or RuleCache()
         self._doubt = 0
+
+    def whole(self, expr: Expr) -> Known:
+        """Infer the type of an expression that is no part of another."""
+        self._doubt = 0
+        return self.infer(expr)
 
     def infer(self, expr: Expr) -> Known:
         """Infer the type of a part of an expression; report a misfit if it cannot be computed."""
+        # First what most parts are.
+        if type(expr) is Name:
+            return self._names.get(expr.name, UNKNOWN)
+        if type(expr) is Const:
+            return self._cache.constant(expr)
         try:
             return self._value(expr)
         except MisfitError as error:
@@ -127,11 +196,11 @@ class _ExpressionInference:
 
     def _value(self, expr: Expr) -> Known:
         match expr:
-            # First what most parts are.
+            case Binary():
+                left, right = self._infer_operand(expr.left), self._infer_operand(expr.right)
+                return self._cache.binary(left, expr.operator, right)
             case Name():
                 return self._names.get(expr.name, UNKNOWN)
-            case Binary(left=left, operator=sign, right=right):
-                return infer_binary(self._infer_operand(left), sign, self._infer_operand(right))
             case Call() | Draw():
                 return self._call(expr)
             case Compare():
@@ -162,8 +231,8 @@ class _ExpressionInference:
         expr: Const | Builtin | LoopIndex | OutputRead | NodeBlob | Dtype | Text | Sequence | Slice,
     ) -> Known:
         match expr:
-            case Const(value=value, ellipsis=ellipsis):
-                return UNKNOWN if ellipsis else scalar(value)
+            case Const():
+                return self._cache.constant(expr)
             case Builtin(name=name):
                 return _infer_builtin(name)
             case LoopIndex():
@@ -236,12 +305,18 @@ class _ExpressionInference:
         named = {name: self.infer(value) for name, value in call.kwargs}
         if operator is None:
             return UNKNOWN
-        arguments = _bind_arguments(operator, given, named)
-        _check_kinds(operator, arguments)
-        if operator.rule is None:
-            return UNKNOWN
-        found = operator.rule(arguments)
-        return found if isinstance(found, Known) else Known(items=found, sequence="tuple")
+        return _infer_call(operator, given, named) if named else self._cache.call(operator, given)
+
+
+def _infer_call(
+    operator: OpDef | DrawDef, given: Iterable[Known], named: Mapping[str, Known]
+) -> Known:
+    arguments = _bind_arguments(operator, given, named)
+    _check_kinds(operator, arguments)
+    if operator.rule is None:
+        return UNKNOWN
+    found = operator.rule(arguments)
+    return found if isinstance(found, Known) else Known(items=found, sequence="tuple")
 
 
 def _bind_arguments(

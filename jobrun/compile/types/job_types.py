@@ -7,12 +7,12 @@ be computed, whatever the values are, is noted with its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.types.arithmetic import require_truth_value
-from jobrun.compile.types.expressions import blob_key, infer_expression, output_key
+from jobrun.compile.types.expressions import RuleCache, blob_key, infer_expression, output_key
 from jobrun.compile.types.records_and_queues import (
     Headers,
     NodeQueues,
@@ -104,6 +104,7 @@ class _JobInference:
         self._faults = TypeFaults(Faults())
         self._sent = QueueTypes(self._faults.faults, shared)
         self._made: dict[tuple[str, str], Known] = {}
+        self._cache = RuleCache()
         self._outputs: Names = {}
         self._groups = {group.name: _by_node(group) for group in job.groups}
         self._state, self._constants = dict(job.state), dict(job.constants)
@@ -166,7 +167,8 @@ class _JobInference:
 
     def _at_epoch_boundary(self, node: str, names: Names) -> Names:
         """Infer the types that all epochs of a job begin with; no constant values are assumed."""
-        return {name: without_value(names.get(name, UNKNOWN)) for name in self._owned(node)}
+        bare = self._cache.without_value
+        return {name: bare(names.get(name, UNKNOWN)) for name in self._owned(node)}
 
     def _group(self, name: GroupName, node: str, start: Names) -> Names:
         group: TaskGroup = getattr(self._job, name)
@@ -185,25 +187,34 @@ class _JobInference:
         return {name: known for name, known in names.items() if name in kept or name in start}
 
     def _steps(self, steps: tuple[Step, ...], names: Names, volatile: frozenset[str]) -> Names:
-        walk = StepInference(names, self._faults, self._headers, volatile, outputs=self._outputs)
+        walk = self._walk(names, volatile)
         walk.block("", steps)
         return walk.names
 
+    def _walk(
+        self,
+        names: Names,
+        volatile: frozenset[str],
+        bound: Callable[[str, Known], None] = lambda _name, _known: None,
+    ) -> StepInference:
+        """Begin to infer the types in a list of steps, one of many in the job."""
+        return StepInference(
+            names, self._faults, self._headers, volatile, bound, self._outputs, self._cache
+        )
+
     def _task(self, task: Task, names: Names, volatile: frozenset[str], queues: NodeQueues) -> None:
-        touched = {name for name, _ in task.scopes}
         shared = [name for name, scope in task.scopes if scope in (Scope.NODE, Scope.GROUP)]
         # Only names that the task touches: a job may have as many names as tasks.
         inner = {name: names[name] for name in shared if name in names}
-        own = frozenset(_bound_names(report.steps for report in task.reports))
+        own = frozenset(_bound_names([report.steps for report in task.reports]))
+        touched = volatile.intersection([name for name, _ in task.scopes]) if volatile else volatile
 
         def bound(name: str, known: Known) -> None:
             key = (task.path, name)
             self._made[key] = join(self._made[key], known) if key in self._made else known
 
-        walk = StepInference(
-            inner, self._faults, self._headers, (volatile & touched) | own, bound, self._outputs
-        )
         around = (*task.setup, *task.instance_setup)
+        walk = self._walk(inner, touched | own, bound)
         for nets in around:
             walk.block("", nets.init)
         self._body(task, walk, queues)
@@ -211,9 +222,7 @@ class _JobInference:
         for nets in reversed(around):
             walk.block("", nets.exit)
         for report in task.reports:
-            beside = StepInference(
-                dict(walk.names), self._faults, self._headers, own, outputs=self._outputs
-            )
+            beside = self._walk(dict(walk.names), own)
             beside.block("", report.steps)
         for name in shared:
             if name in walk.names:

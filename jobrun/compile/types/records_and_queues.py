@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from graphlib import CycleError, TopologicalSorter
+from graphlib import CycleError
 from itertools import combinations
 from types import MappingProxyType
 
 from jobrun.compile.faults import Faults, Place
+from jobrun.compile.job_draft.task_order import sort_topologically
 from jobrun.compile.types.expressions import infer_expression
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.readers import (
@@ -132,16 +133,15 @@ def sort_tasks(tasks: tuple[Task, ...]) -> list[Task]:
 
 def _sort_topologically(tasks: tuple[Task, ...], before: Sequence[tuple[Task, ...]]) -> list[Task]:
     positions = {id(task): position for position, task in enumerate(tasks)}
-    sorter = TopologicalSorter(
-        {at: [positions[id(one)] for one in earlier] for at, earlier in enumerate(before)}
-    )
-    sorter.prepare()
-    ordered: list[Task] = []
-    while sorter.is_active():
-        ready = sorted(sorter.get_ready())
-        ordered += [tasks[position] for position in ready]
-        sorter.done(*ready)
-    return ordered
+    earlier = [tuple([positions[id(one)] for one in needs]) for needs in before]
+    order, in_cycles = sort_topologically(earlier)
+    if in_cycles:
+        raise CycleError
+    # How many tasks are one after the other until the end of each.
+    depths = [0] * len(tasks)
+    for position in order:
+        depths[position] = max([1 + depths[need] for need in earlier[position]], default=0)
+    return [tasks[position] for position in sorted(range(len(tasks)), key=depths.__getitem__)]
 
 
 def _join_record(queue: Queue, sent: list[Known]) -> Known:

@@ -15,7 +15,7 @@ from typing import assert_never
 
 from jobrun.compile.faults import Place
 from jobrun.compile.types.arithmetic import infer_binary, require_in_place
-from jobrun.compile.types.expressions import Misfit, infer_expression
+from jobrun.compile.types.expressions import ExpressionInference, Misfit, RuleCache
 from jobrun.compile.types.records_and_queues import Headers
 from jobrun.compile.types.subscripts import infer_index
 from jobrun.compile.types.type_faults import TypeFaults, render_short
@@ -95,6 +95,7 @@ class StepInference:
         volatile: Names that other threads may bind at any time.
         bound: Called for each name that a step binds.
         outputs: What is known of the outputs of tasks, under ``output_key``.
+        cache: What has been inferred from the same types elsewhere in the job.
     """
 
     def __init__(
@@ -105,13 +106,16 @@ class StepInference:
         volatile: frozenset[str] = frozenset(),
         bound: Callable[[str, Known], None] = lambda _name, _known: None,
         outputs: Mapping[str, Known] = MappingProxyType({}),
+        cache: RuleCache | None = None,
     ) -> None:
         self.names = names
         self._faults = faults
         self._headers = headers
         self._volatile = volatile
         self._bound = bound
-        self._outputs = outputs
+        self._inference = ExpressionInference(names, self._add_misfit, outputs, cache)
+        # The step whose expression is inferred.
+        self._of: Step | Op | Task | None = None
         self._frames = [_Frame(None)]
         for name in volatile:
             names[name] = UNKNOWN
@@ -127,7 +131,7 @@ class StepInference:
 
     def steps(self, steps: tuple[Step, ...]) -> bool:
         """Infer types through a list of steps; return if the end of the last is reached."""
-        return all(self._step(step) for step in steps)
+        return all(map(self._step, steps))
 
     def repeat(self, path: str, body: Callable[[], bool]) -> None:
         """Infer types through a loop's steps until they settle; changing ones become unknown."""
@@ -147,22 +151,18 @@ class StepInference:
 
     def value(self, expr: Expr, step: Step | Op) -> Known:
         """Infer the type of a step's expression from the types known at that step."""
-        origin, path = step.origin, step.path
-        return infer_expression(
-            expr,
-            self.names,
-            lambda one: self._faults.add_misfit(one, path, origin),
-            self._outputs,
-        )
+        self._of = step
+        return self._inference.whole(expr)
 
     def output(self, expr: Expr, task: Task) -> Known:
         """Infer the type of a task's output after the walk through the task's steps."""
-        return infer_expression(
-            expr,
-            self.names,
-            lambda one: self._faults.add_misfit(one, task.path, task.origin),
-            self._outputs,
-        )
+        self._of = task
+        return self._inference.whole(expr)
+
+    def _add_misfit(self, misfit: Misfit) -> None:
+        """Add the fault of an expression whose types do not fit, at the step that has it."""
+        if self._of is not None:
+            self._faults.add_misfit(misfit, self._of.path, self._of.origin)
 
     def bind(self, name: str, known: Known) -> None:
         """Bind a name to a type for the steps that follow in type inference."""
@@ -359,8 +359,11 @@ class StepInference:
 
     def _op(self, op: Op) -> None:
         match op:
-            case Assign(targets=targets, value=value):
-                self._assign(op, targets, self.value(value, op))
+            case Assign(targets=(NameTarget() as target,)):
+                # First what most are.
+                self.bind(target.name, self.value(op.value, op))
+            case Assign():
+                self._assign(op, op.targets, self.value(op.value, op))
             case Augment():
                 self._augment(op)
             case Delete(names=deleted):

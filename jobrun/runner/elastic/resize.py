@@ -18,7 +18,12 @@ import numpy as np
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.hdf5.index import BlobType
 from jobrun.checkpoint.store import Manifest
-from jobrun.checkpoint.task_groups import LOAD_TASK, checkpointed_blobs, load_group
+from jobrun.checkpoint.task_groups import (
+    LOAD_TASK,
+    checkpointed_blobs,
+    load_group,
+    saved_settings,
+)
 from jobrun.core.errors import Fault
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.divided_state import FilePart
@@ -222,7 +227,14 @@ def restore_progress(
 
 def _build_load_task(node: str, parts: tuple[FilePart, ...], manifest: Manifest) -> Task:
     step = LoadState(
-        "", (), manifest.epoch, manifest.run_id, digest="", parts=parts, path=LOAD_TASK
+        "",
+        (),
+        manifest.epoch,
+        manifest.run_id,
+        digest="",
+        parts=parts,
+        path=LOAD_TASK,
+        settings=saved_settings(manifest, node),
     )
     return Task(LOAD_TASK, node, (step,), path=LOAD_TASK)
 

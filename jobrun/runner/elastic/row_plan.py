@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from jobrun.checkpoint.checkpoint_file import read_state
-from jobrun.checkpoint.hdf5.dataset_names import blob_names
 from jobrun.checkpoint.hdf5.index import BlobType
 from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.checkpoint.stores.object_references import open_checkpoint
@@ -153,9 +152,9 @@ class FamilyPlan:
         with open_checkpoint(str(self._directory / file.name)) as opened:
             opened.require_digest(file.digest)
             index = opened.index
+            rows = index.blob_rows()
             return {
-                name: index.type_of(index.rows[name]) if name in index.rows else None
-                for name in blob_names(index.names)
+                name: index.type_of(rows[name]) if name in rows else None for name in index.blobs
             }
 
     def _look(self, name: str, sources: list[str]) -> None:

@@ -46,8 +46,10 @@ _SAFE_TASK_KEYS = frozenset({"timeout", "retry", "on_error"})
 _SAFE_PARAM_KEYS = frozenset({"help", "min", "max", "choices", "drift"})
 _NUMERIC_KEYS = (
     "numpy", "blas", "blas_kernel", "blas_threads", "cpu_features", "machine", "byte_order",
-    "python", "jobrun", "hash_seed", "gpus", "gpu_settings",
+    "python", "jobrun", "hash_seed", "gpus",
 )  # fmt: skip
+# Environment variables of libraries, which are compared one by one.
+_VARIABLES = "variables"
 # Compared for every job, among the keys above.
 _NUMERIC_PACKAGES = frozenset({"numpy", "h5py"})
 
@@ -115,10 +117,18 @@ def compare_numerics(before: Mapping[str, Any], after: Mapping[str, Any]) -> tup
     keys: list[tuple[str, Kind]] = [(key, "numerics") for key in _NUMERIC_KEYS]
     # It stores and reads bits, and makes none.
     keys.append(("h5py", "safe"))
-    return tuple(
+    changes = tuple(
         Change(f"numerics.{key}", kind, _shown(_numeric(before, key)), _shown(_numeric(after, key)))
         for key, kind in keys
         if _numeric(before, key) not in (None, _numeric(after, key))
+    )
+    new = after.get(_VARIABLES, {})
+    # Runs of older versions have none.
+    old = before.get(_VARIABLES, new)
+    names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+    return changes + tuple(
+        Change(f"numerics.{name}", "numerics", _shown(old.get(name)), _shown(new.get(name)))
+        for name in names
     )
 
 

@@ -27,10 +27,22 @@ _THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
 )
 
-# Settings of CUDA's libraries that decide how they round, or in which order they add.
-_GPU_VARIABLES = (
+# What decides how libraries round, in which order they add, and of which dtype their numbers are.
+# What callables set is saved with each epoch, see ``runtime/context/library_settings.py``.
+_LIBRARY_VARIABLES = (
+    "ATEN_CPU_CAPABILITY",
     "CUBLAS_WORKSPACE_CONFIG",
+    "DNNL_MAX_CPU_ISA",
+    "JAX_DEFAULT_MATMUL_PRECISION",
+    "JAX_DEFAULT_PRNG_IMPL",
+    "JAX_ENABLE_X64",
+    "JAX_NUMPY_DTYPE_PROMOTION",
+    "JAX_PLATFORMS",
+    "JAX_THREEFRY_PARTITIONABLE",
+    "MKL_CBWR",
     "NVIDIA_TF32_OVERRIDE",
+    "ONEDNN_DEFAULT_FPMATH_MODE",
+    "ONEDNN_MAX_CPU_ISA",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
     "XLA_FLAGS",
 )
@@ -80,7 +92,9 @@ def describe_environment() -> dict[str, Any]:
         "system": platform.system(),
         "hash_seed": described_hash_seed(),
         "gpus": list_gpus(),
-        "gpu_settings": {name: os.environ.get(name, "") for name in _GPU_VARIABLES},
+        "variables": {
+            name: os.environ[name] for name in _LIBRARY_VARIABLES if os.environ.get(name)
+        },
     }
 
 

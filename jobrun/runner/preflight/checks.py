@@ -114,6 +114,8 @@ def _check_callable(step: CallPython, folder: Path, *, imports: bool) -> Iterato
     if source is None:
         message = f"no module '{module}' for {step.target}"
         mend = f"put {module.replace('.', '/')}.py beside the spec, or install it"
+        if module.endswith(".py"):
+            mend = f"write '{module.removesuffix('.py')}:{function}', without '.py'"
         yield Fault("E374", message, mend, step.origin, step.path)
     elif imports:
         yield from _check_import(step, module, function, base)

@@ -297,11 +297,10 @@ def find_run(text: str, run_dir: Path) -> Run:
     if len(matches) > 1:
         raise _ambiguous(text, matches)
     if Path(text).exists() or _is_path(text, known):
-        raise CheckpointError.of(
-            "E350",
-            f"not a jobrun run directory: {text}",
-            "name a run below --run-dir, or the path of its directory",
-        )
+        mend = "name a run below --run-dir, or the path of its directory"
+        if text.endswith((".yaml", ".yml")):
+            mend += f"; a spec's newest run is continued by 'jobrun run {text} --resume auto'"
+        raise CheckpointError.of("E350", f"not a jobrun run directory: {text}", mend)
     for path in _directories_called(start, run_dir, job):
         # The index leaves out what cannot be read; this says why.
         open_run(path)

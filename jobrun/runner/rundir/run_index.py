@@ -27,6 +27,8 @@ _FORMAT = 3
 _MOST_BYTES = 512 << 20
 # Of the times of files: NFS may have whole seconds.
 COARSE_NS = 2_000_000_000
+# So many runs are read at each completion rather than written to the index, which takes longer.
+_MOST_UNKNOWN = 20
 
 NEWEST_NAME = ".newest.json"
 _NEWEST_FORMAT = 1
@@ -91,6 +93,58 @@ def indexed_runs(run_dir: Path, worth: int = 1) -> tuple[IndexedRun, ...]:
     return tuple(sorted(found, key=lambda one: (one.order, one.path)))
 
 
+class OrderedRuns:
+    """The runs below a directory, newest first, of which only those that are asked for are read.
+
+    What the index says of the order of runs, no change of a run changes. A completion shows a few
+    of ten thousand runs.
+
+    Attributes:
+        paths: Relative to the directory; of all runs, and of what was one.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        found = [
+            f"{job.name}/{run.name}"
+            for job in list_directories(run_dir, "", ignore_fault)
+            for run in list_directories(job.path, job.name, ignore_fault)
+        ]
+        known = self._known = _load(run_dir, _RUNS)
+        unknown = [path for path in found if path not in known]
+        if len(unknown) > _MOST_UNKNOWN:
+            indexed_runs(run_dir)
+            known = self._known = _load(run_dir, _RUNS)
+        for path in unknown:
+            # It is new, or no run.
+            if path not in known and (values := _try_read(run_dir / path)) is not None:
+                known[path] = [0, *values]
+        order = 1 + _RUNS.names.index("order")
+        present = [(known[path][order], path) for path in found if path in known]
+        self.paths = [path for _, path in sorted(present, reverse=True)]
+
+    def read(self, path: str) -> IndexedRun | None:
+        """Read one of the runs, by its index if it has not changed; None if it cannot be read."""
+        stamp, *values = self._known[path]
+        run = self._run_dir / path
+        found = values if stamp and stamp == _try_stamp(run) else _try_read(run)
+        return None if found is None else IndexedRun(path, *found)
+
+
+def _try_stamp(run: Path) -> int | None:
+    try:
+        return _stamp_run(str(run), "", 0)
+    except OSError:
+        return None
+
+
+def _try_read(run: Path) -> list[Any] | None:
+    try:
+        return _read_short(run)
+    except (JobrunError, OSError):
+        return None
+
+
 def ignore_fault(path: str, error: Exception) -> None:
     """Ignore a run that cannot be read while the index of runs is updated."""
     del path, error
@@ -138,31 +192,48 @@ def _stamps(
     run that changed a moment ago: a file system's clock is coarse, and the files may change again
     at the same time.
     """
-    stat, young_ns = os.stat, time.time_ns() - COARSE_NS
+    young_ns = time.time_ns() - COARSE_NS
     for job in list_directories(run_dir, "", on_fault):
         for run in list_directories(job.path, job.name, on_fault):
             name = f"{job.name}/{run.name}"
-            changed_ns = 0
-            state: tuple[int, ...] = ()
             try:
-                facts = stat(f"{run.path}/{RECORD_NAME}")
-                state = (facts.st_size, facts.st_mtime_ns, facts.st_ino)
-                if source:
-                    facts = stat(run.path)
-                    changed_ns = facts.st_mtime_ns
-                    state += (facts.st_mtime_ns, facts.st_ino)
-                    facts = stat(f"{run.path}/{source}")
-                    changed_ns = max(changed_ns, facts.st_mtime_ns)
-                    state += (facts.st_size, facts.st_mtime_ns, facts.st_ino)
+                stamp = _stamp_run(run.path, source, young_ns)
             except (FileNotFoundError, NotADirectoryError):
-                # Without its source it is a run, too.
-                if not source or not os.path.lexists(f"{run.path}/{RECORD_NAME}"):
-                    continue
+                continue
             except OSError as error:
                 on_fault(name, error)
                 continue
-            # The hash of integers is the same in each process.
-            yield name, 0 if changed_ns > young_ns else hash(state)
+            yield name, stamp
+
+
+def _stamp_run(run: str, source: str, young_ns: int) -> int:
+    """Return the number of the present state of a run's files, for its entry in an index.
+
+    Args:
+        run: The path of the run's directory.
+        source: See ``RunIndex``.
+        young_ns: What has changed since this time is young: 0 is returned.
+
+    Raises:
+        OSError: It is no run, or cannot be looked at.
+    """
+    stat = os.stat
+    facts = stat(f"{run}/{RECORD_NAME}")
+    state: tuple[int, ...] = (facts.st_size, facts.st_mtime_ns, facts.st_ino)
+    if not source:
+        return hash(state)
+    facts = stat(run)
+    changed_ns = facts.st_mtime_ns
+    state += (facts.st_mtime_ns, facts.st_ino)
+    try:
+        facts = stat(f"{run}/{source}")
+    except (FileNotFoundError, NotADirectoryError):
+        # Without its source it is a run, too.
+        return 0 if changed_ns > young_ns else hash(state)
+    changed_ns = max(changed_ns, facts.st_mtime_ns)
+    state += (facts.st_size, facts.st_mtime_ns, facts.st_ino)
+    # The hash of integers is the same in each process.
+    return 0 if changed_ns > young_ns else hash(state)
 
 
 def list_directories(

@@ -23,7 +23,12 @@ from typing import Any
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.store import CheckpointStore, Manifest
 from jobrun.checkpoint.stores.mid_epoch_store import MidEpochStore, list_mid_epochs
-from jobrun.checkpoint.task_groups import checkpointed_blobs, file_name, load_group
+from jobrun.checkpoint.task_groups import (
+    SETTINGS,
+    checkpointed_blobs,
+    file_name,
+    load_group,
+)
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.compile.checks.mid_epoch_saves import find_obstacles
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, SpecError
@@ -220,6 +225,8 @@ class MidEpochSaver:
                 values={**state, **{_scratch_path(*key): value for key, value in scratch.items()}},
             )
             form = {**to_json(before), "midway": self._form(point, list(scratch))}
+            if point.settings:
+                form[SETTINGS] = {self._node: dict(point.settings)}
             manifest = Manifest(
                 epoch,
                 identity.run_id,

@@ -19,7 +19,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jobrun.checkpoint.checkpoint_times import SavePause, build_times, stored_files
-from jobrun.checkpoint.task_groups import TICKET_OUTPUT, checkpointed_blobs, save_group
+from jobrun.checkpoint.task_groups import (
+    SETTINGS,
+    TICKET_OUTPUT,
+    checkpointed_blobs,
+    save_group,
+)
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import CheckpointFailed, Listener, Noted, ignore
 from jobrun.core.lazy_dataclass import dataclass
@@ -329,6 +334,9 @@ class CheckpointSaver:
             # After the last epoch nothing runs before it is durable.
             groups = () if progress.stopping else (self._job.epoch,)
             self._session.protect(tickets, groups)
+        settings = {one.node: dict(one.settings) for one in tickets if one.settings}
+        if settings:
+            form[SETTINGS] = settings
         self._saved_at = time.monotonic()
         still = SavePause(self._saved_at - started - waited_s, waited_s, beside=beside)
         return SaveRequest(progress, form, tickets, started, still)

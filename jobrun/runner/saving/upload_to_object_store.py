@@ -110,6 +110,7 @@ class _Outcome:
     epoch: int
     error: Exception | None = None
     files: tuple[StoredFile, ...] = ()
+    is_gone: bool = False
 
 
 class BackgroundUploader:
@@ -139,6 +140,7 @@ class BackgroundUploader:
         self._failed: set[int] = set()
         self._reasons: set[tuple[str, str]] = set()
         self._done: set[int] = set()
+        self._has_reported_gone = False
         self._queue: deque[int] = deque()
         self._outcomes: deque[_Outcome] = deque()
         self._change = threading.Condition()
@@ -243,6 +245,8 @@ class BackgroundUploader:
 
     def _sent(self, epoch: int) -> _Outcome:
         started = time.perf_counter()
+        if not self._policy.required and epoch not in self._store.epochs():
+            return _Outcome(epoch, is_gone=True)
         manifest = self._store.manifest(epoch)
         is_new = self._upload.send(self._store.path(epoch), manifest, lambda: not self._closed)
         seconds = time.perf_counter() - started
@@ -256,7 +260,9 @@ class BackgroundUploader:
                 if not self._outcomes:
                     return
                 outcome = self._outcomes.popleft()
-            if outcome.error is None:
+            if outcome.is_gone:
+                self._report_gone(outcome.epoch)
+            elif outcome.error is None:
                 self._done.add(outcome.epoch)
                 self._failed.discard(outcome.epoch)
                 if outcome.files:
@@ -264,6 +270,19 @@ class BackgroundUploader:
             else:
                 words = _describe_failure(outcome.epoch, outcome.error)
                 self._fail(outcome.epoch, words, outcome.error)
+
+    def _report_gone(self, epoch: int) -> None:
+        """Warn, once, that retention has deleted an epoch before its upload could begin."""
+        if not self._has_reported_gone:
+            self._has_reported_gone = True
+            self._listen(
+                Noted(
+                    f"epoch {epoch} is not uploaded: checkpoint.keep has deleted it before its "
+                    "turn came. Uploads take longer than epochs: save less often "
+                    "(checkpoint.every), or let the run wait for them (upload.required: true)",
+                    "warning",
+                )
+            )
 
     def _fail(self, epoch: int, message: str, cause: Exception | None) -> None:
         if self._policy.required:

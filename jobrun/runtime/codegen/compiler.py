@@ -72,6 +72,7 @@ def compile_block(
     action: Callable[[Step], Action],
     *,
     in_exit: bool = False,
+    by_record: bool = False,
 ) -> Block:
     """Compile the steps of a block to one Python function.
 
@@ -81,6 +82,7 @@ def compile_block(
         names: What is known of its names.
         action: Gives the function of a step that is neither control flow nor a net.
         in_exit: Whether ``failed`` can be read.
+        by_record: Whether it runs for each record, so that it pays to look at what names hold.
     """
     # Functions outside of the code find in a workspace what they touch.
     outside = collect_usage(tuple(called_steps(steps))).used
@@ -93,6 +95,7 @@ def compile_block(
     statements = StatementBuilder(names, private, moves, views, handed=outside, in_exit=in_exit)
     worth: list[tuple[str, ast.expr]] = []
     statements.expressions.worth = worth
+    statements.expressions.names_hold_arrays = by_record
     outer = _find_outer_names(steps, kept)
     spares = _find_reusable_arrays(steps, outer)
     statements.spares = {number: variable for number, _, variable in spares}

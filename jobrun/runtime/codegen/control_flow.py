@@ -257,7 +257,10 @@ class ControlFlow:
         """Generate the control flow inside of a loop: head, nested steps, next pass number."""
         self._around.append(step.path)
         self._depth += 1
+        # A loop inside of a record's steps may be over numbers.
+        outside, self._expressions.names_hold_arrays = self._expressions.names_hold_arrays, False
         body = self._steps(step.steps)
+        self._expressions.names_hold_arrays = outside
         self._depth -= 1
         has_actions = _has_actions(step.steps, len(self._around))
         self._around.pop()

@@ -102,11 +102,15 @@ class ExpressionBuilder:
         self._read = read
         # Loops of this code that keep their pass number in a variable: path -> variable.
         self.pass_numbers: dict[str, str] = {}
+        # Whether names mostly hold arrays: records, which go through the code one by one.
+        self.names_hold_arrays = False
         # Variables that say whether a chain is worth fusing; None in code that is
         # no function of its own.
         self.worth: list[tuple[str, ast.expr]] | None = None
         # Variables of the statement at hand for what has no name; None where there can be none.
         self.held: list[str] | None = None
+        # Of the statement at hand the choices between a float64 array and anything else.
+        self.choices: list[ast.expr] = []
         # The whole value at hand, the name that gets it, and the variable of what it held before.
         self._replaced: tuple[e.Expr, str, str] | None = None
         # Operators inside the chain at hand.
@@ -184,7 +188,7 @@ class ExpressionBuilder:
 
     def _reuse_chain(self, expr: e.Expr) -> ReuseChain | None:
         is_plain = self.held is None or id(expr) in self._as_written
-        return None if is_plain else find_reuse_chain(expr)
+        return None if is_plain else find_reuse_chain(expr, names=self.names_hold_arrays)
 
     def _over(self, expr: e.Expr, reuse: ReuseChain) -> ast.expr:
         """Build an expression's Python syntax tree that overwrites its operand if float64.
@@ -193,9 +197,13 @@ class ExpressionBuilder:
         """
         assert self.held is not None  # noqa: S101 - for the type checker
         base = self.of(reuse.base)
-        variable = f"v{len(self.held)}"
-        self.held.append(variable)
-        kind = call(self._names.bind(type, "type"), ast.NamedExpr(store(variable), base))
+        is_named = isinstance(base, ast.Name)
+        variable = base.id if isinstance(base, ast.Name) else f"v{len(self.held)}"
+        looked_at: ast.expr = base
+        if not is_named:
+            self.held.append(variable)
+            looked_at = ast.NamedExpr(store(variable), base)
+        kind = call(self._names.bind(type, "type"), looked_at)
         dtype = ast.Attribute(load(variable), "dtype", ast.Load())
         is_array = ast.Compare(kind, [ast.Is()], [self._names.bind(np.ndarray, "ndarray")])
         is_float = ast.Compare(dtype, [ast.Is()], [self._names.bind(FLOAT64, "float64")])
@@ -210,6 +218,9 @@ class ExpressionBuilder:
         del self._standing[id(reuse.base)]
         self._as_written -= operators
         chosen = ast.IfExp(ast.BoolOp(ast.And(), [is_array, is_float]), quick, written)
+        if is_named:
+            self.choices.append(chosen)
+            return chosen
         let_go = ast.NamedExpr(store(variable), ast.Constant(None))
         return item(ast.Tuple([chosen, let_go], ast.Load()), ast.Constant(0), ast.Load())
 

@@ -122,7 +122,7 @@ class StatementBuilder:
 
     def _with_temporaries(self, make: Callable[[], list[ast.stmt]]) -> list[ast.stmt]:
         """Generate an operator's statements, in which arrays may have temporary variables."""
-        self.expressions.held = []
+        self.expressions.held, self.expressions.choices = [], []
         made = self.statement(make)
         self.expressions.held = None
         return made
@@ -207,18 +207,28 @@ class StatementBuilder:
             made = self.expressions.value_of(target.name, value, spare)
         else:
             made = self.expressions.of(value)
-        plain = made
+        if isinstance(made, ast.IfExp) and made in self.expressions.choices:
+            # What is computed of an array of float64 needs no check.
+            made.orelse = self._checked(op, target.name, made.orelse)
+        else:
+            made = self._checked(op, target.name, made)
+        bound = [self.bind(target.name, made)]
+        return [*bound, assign(spare, ast.Constant(None))] if spare else bound
+
+    def _checked(self, op: Assign, target: str, plain: ast.expr) -> ast.expr:
+        """Generate the checks and copies of the value that an assignment statement binds."""
+        value, made = op.value, plain
         if self.checked and _multiplies(value):
             made = self._helper(coercion.require_bounded, made)
         if id(op) not in self._moves.ops:
-            made = self._own(made, value, target.name, (id(op), 0))
-        if made is not plain and isinstance(plain, ast.BinOp) and is_fresh(value):
-            left, right = plain.left, plain.right
-            if isinstance(left, ast.Name) and isinstance(right, ast.Name | ast.Constant):
-                again = ast.BinOp(load(left.id), plain.op, right)
-                made = ast.IfExp(self._is_float_or_array(left.id), again, made)
-        bound = [self.bind(target.name, made)]
-        return [*bound, assign(spare, ast.Constant(None))] if spare else bound
+            made = self._own(made, value, target, (id(op), 0))
+        if made is plain or not isinstance(plain, ast.BinOp) or not is_fresh(value):
+            return made
+        left, right = plain.left, plain.right
+        if not (isinstance(left, ast.Name) and isinstance(right, ast.Name | ast.Constant)):
+            return made
+        again = ast.BinOp(load(left.id), plain.op, right)
+        return ast.IfExp(self._is_float_or_array(left.id), again, made)
 
     def _unpack(self, op: Assign) -> list[ast.stmt]:
         """Generate the statements of an unpacking assignment: evaluate all, then bind."""
@@ -254,7 +264,8 @@ class StatementBuilder:
             else:
                 # A part of any value may be a view of what the value shares.
                 owned = self._copied(load(variable), op.value, (id(op), number))
-            yield assign(variable, owned)
+            if not isinstance(owned, ast.Name):
+                yield assign(variable, owned)
 
     def _put(self, target: ItemTarget, value: ast.expr, expr: Expr) -> ast.stmt:
         """Generate the statement ``blob[index] = value``; a container gets a copy of its own."""

@@ -47,10 +47,12 @@ def release_workspaces(statements: StatementBuilder, names: Collection[str]) -> 
     levels: dict[str, list[str]] = {}
     for name in sorted(names):
         levels.setdefault(statements.level(name), []).append(name)
-    return [
+    takes: list[ast.stmt] = [
         ast.Expr(call(load("f.take"), load(level), *map(ast.Constant, found)))
         for level, found in levels.items()
     ]
+    # Where other tasks may read them, there is nothing to drop, record for record.
+    return [ast.If(load("f.run.is_alone"), takes, [])] if takes else []
 
 
 def take_spares(statements: StatementBuilder, spares: Mapping[str, str]) -> list[ast.stmt]:

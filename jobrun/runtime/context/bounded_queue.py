@@ -20,7 +20,8 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from queue import SimpleQueue
 from typing import Protocol, TypeVar
 
@@ -30,6 +31,9 @@ from jobrun.values.blob_kinds import Value
 Values = tuple[Value, ...]
 # The number of a take, counted from 0, and its record; None at the end of the queue.
 Taken = tuple[int, Values | None]
+
+# Puts a numbered record into a queue, as ``BoundedQueue.put`` in a scope.
+Put = Callable[[int, Values], bool]
 
 _Bell = SimpleQueue[None]
 _Done = TypeVar("_Done")
@@ -42,8 +46,14 @@ class RecordQueue(Protocol):
     def put(self, number: int, values: Values | None, scope: CancelScope) -> bool:
         """Put a numbered record into a bounded queue; None if it is skipped (protocol)."""
 
+    def writer(self, scope: CancelScope) -> Put:
+        """Return the function that puts what one thread writes into a bounded queue (protocol)."""
+
     def take(self, scope: CancelScope) -> tuple[int, Values] | None:
         """Take the next record and its number out of a bounded queue (protocol)."""
+
+    def records(self, scope: CancelScope) -> Iterator[tuple[int, Values]]:
+        """Iterate over what ``take`` takes out of a bounded queue (protocol)."""
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
         """Take the next ``most`` records out of the queue, and the number of the batch."""
@@ -98,6 +108,10 @@ class BoundedQueue(ABC):
             done = self._wait(lambda: self._put(number, values), self._putters, scope)
         return done
 
+    def writer(self, scope: CancelScope) -> Put:
+        """Return the function that puts what one thread writes into a bounded queue."""
+        return partial(self.put, scope=scope)
+
     def take(self, scope: CancelScope) -> tuple[int, Values] | None:
         """Take the next record of the queue and its number; None if it is closed and empty.
 
@@ -110,6 +124,14 @@ class BoundedQueue(ABC):
             taken = self._wait(self._take, self._takers, scope)
         number, values = taken
         return None if values is None else (number, values)
+
+    def records(self, scope: CancelScope) -> Iterator[tuple[int, Values]]:
+        """Iterate over the records that one reader of a bounded queue takes, and their numbers.
+
+        Raises:
+            CancelledError: The scope was cancelled before.
+        """
+        return iter(partial(self.take, scope), None)
 
     def take_some(self, most: int, scope: CancelScope) -> list[Values] | None:
         """Take up to ``most`` records of the queue, as many as are there with the first one.
@@ -335,32 +357,38 @@ class SpscQueue(FifoQueue):
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity, 1, 1)
 
-    def put(self, number: int, values: Values | None, scope: CancelScope) -> bool:
-        """Put a record into a bounded queue of one producer and one consumer thread.
+    def writer(self, scope: CancelScope) -> Put:
+        """Return the function that puts records into a bounded queue of one producer thread."""
+        records, takers, capacity = self._records, self._takers, self._capacity
+        put, append = self.put, self._records.append
 
-        From the producer's thread only, as ``BoundedQueue.put`` does.
-        """
-        records = self._records
-        if values is None or self._readers < 1 or len(records) >= self._capacity:
-            return super().put(number, values, scope)
-        if self._writers < 1:
-            self._is_read()
-        records.append(values)
-        if self._takers:
-            self._wake(self._takers)
-        return True
+        def write(number: int, values: Values) -> bool:
+            # What ``put`` does, where there is room and a reader: records may be small and many.
+            if len(records) >= capacity or self._readers < 1 or self._writers < 1:
+                return put(number, values, scope)
+            append(values)
+            if takers:
+                self._wake(takers)
+            return True
 
-    def take(self, scope: CancelScope) -> tuple[int, Values] | None:
-        """Take a record out of a bounded queue; only in the thread of its single reader."""
-        try:
-            values = self._records.popleft()
-        except IndexError:
-            return super().take(scope)
-        if self._putters:
-            self._wake(self._putters)
-        number = self._takes
-        self._takes = number + 1
-        return number, values
+        return write
+
+    def records(self, scope: CancelScope) -> Iterator[tuple[int, Values]]:
+        """Iterate over a bounded queue's records; only in the thread of its single reader."""
+        records, putters = self._records, self._putters
+        while True:
+            if records:
+                # What ``take`` does, without a call.
+                values = records.popleft()
+                if putters:
+                    self._wake(putters)
+                number = self._takes
+                self._takes = number + 1
+                yield number, values
+            elif (taken := self.take(scope)) is not None:
+                yield taken
+            else:
+                return
 
     def _wake(self, waiting: deque[_Bell]) -> None:
         with self._lock:

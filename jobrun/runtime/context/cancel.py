@@ -24,30 +24,32 @@ class CancelScope:
     dictionary, are each one indivisible act of the interpreter.
 
     Attributes:
-        cancelled: Plain attribute, since it is read at every step boundary.
+        cancelled: Plain attribute, since it is read at every step boundary. A ``__getattr__`` of
+            the class would make that twenty times as slow.
         at_once: Programs get no time to end in good order. Set before ``cancel``.
-        passes: What loops go through, an item for each pass; ``cancel`` empties it, which ends
-            them with the present pass at no cost to the others. Made when first asked for.
     """
 
-    __slots__ = ("_lists", "_wakers", "at_once", "cancelled", "passes")
-    passes: list[None]
+    __slots__ = ("_lists", "_wakers", "at_once", "cancelled")
 
     def __init__(self) -> None:
         self.cancelled = False
         self.at_once = False
-        # Of passes, under their name: none before a block loops.
-        self._lists: dict[str, list[None]] = {}
+        # Of passes: none before a block loops.
+        self._lists: dict[None, list[None]] = {}
         self._wakers: dict[object, Wake] = {}
 
-    def __getattr__(self, name: str) -> list[None]:
-        if name != "passes":
-            raise AttributeError(name)
-        # One act: all threads that loop have the same list.
-        passes = self._lists.setdefault(name, [None] * PASSES)
-        self.passes = passes
-        if self.cancelled:
-            passes.clear()
+    @property
+    def passes(self) -> list[None]:
+        """Return what loops go through until the scope is cancelled: an item for each pass.
+
+        ``cancel`` empties it, which ends them with the present pass at no cost to the others.
+        """
+        passes = self._lists.get(None)
+        if passes is None:
+            # One act: all threads that loop have the same list.
+            passes = self._lists.setdefault(None, [None] * PASSES)
+            if self.cancelled:
+                passes.clear()
         return passes
 
     def cancel(self) -> None:

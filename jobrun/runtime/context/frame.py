@@ -22,6 +22,7 @@ from jobrun.graph.types import Node, OutputRef, Scope
 from jobrun.runtime.context.bounded_queue import RecordQueue
 from jobrun.runtime.context.cancel import CancelScope
 from jobrun.runtime.context.child_processes import ChildReaper
+from jobrun.runtime.context.library_settings import LibrarySettings
 from jobrun.runtime.context.rng import StreamKey, make_stream
 from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.runtime.snapshots.snapshot import Snapshot, Snapshots
@@ -72,6 +73,7 @@ class GroupRun:
         is_alone: Nothing else runs in any process, and no other thread reads a workspace meanwhile.
         waits: By task and node what its threads waited for, and how many seconds; see
             ``TaskWaited``.
+        settings: Those of libraries that callables make.
     """
 
     group: str
@@ -100,6 +102,7 @@ class GroupRun:
     beside: Start | None = None
     is_alone: bool = False
     waits: dict[tuple[str, str], list[tuple[Waited, float]]] = field(default_factory=dict)
+    settings: LibrarySettings = field(default_factory=LibrarySettings)
 
     def fail(self, error: BaseException, task: str = "") -> None:
         """Record an error in the group run, which frames share, and cancel the run's body."""

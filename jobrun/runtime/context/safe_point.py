@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
@@ -19,12 +20,14 @@ class SafePoint:
         blobs: The values of the workspaces ``t``, ``g`` and ``n`` by name, in boundary form; what
             two letters share is under the later one.
         streams: By place, the state of its generator, as numpy gives it.
+        settings: Those of libraries that callables have made.
     """
 
     records: int
     cursors: tuple[tuple[int, int], ...]
     blobs: Mapping[str, Mapping[str, Value]]
     streams: Mapping[str, Mapping[str, Any]]
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.readers import Reader
+from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.records.prefetch import Prefetcher
 from jobrun.runtime.records.reader_position import Position, redistribute
@@ -176,6 +177,29 @@ class Cursor:
         allowance.given = number + 1
         return number, values
 
+    def records(self, frame: Frame) -> Iterator[tuple[int, tuple[Value, ...]]]:
+        """Iterate over the cursor's records and their numbers, for who alone reads them.
+
+        Raises:
+            CancelledError: The run was cancelled.
+        """
+        assert self._ahead is not None  # noqa: S101 - begun before it is read
+        allowance, ready, scope = self._allowance, self._ahead.ready, frame.cancel
+        while True:
+            if scope.cancelled:
+                raise CancelledError
+            if ready and self._head is None and not allowance.has_limits:
+                # What ``next`` does, without calls: records may be small and many.
+                values, rows = ready.popleft()
+                self._rows += rows
+                number = allowance.given
+                allowance.given = number + 1
+                yield number, values
+            elif (record := self.next(frame)) is not None:
+                yield record
+            else:
+                return
+
     def end(self, frame: Frame) -> None:
         """End a run of the cursor; at its limit, find out whether a record is left."""
         if self._ahead is not None:
@@ -298,6 +322,16 @@ class ZipCursor:
         """Take the next record of a zip cursor and its number, as ``Cursor.next`` does."""
         number = self._allowance.given
         return (number, self.take()) if self.peek(frame) else None
+
+    def records(self, frame: Frame) -> Iterator[tuple[int, tuple[Value, ...]]]:
+        """Iterate over a zip cursor's records and their numbers, as ``Cursor.records`` does.
+
+        Raises:
+            CancelledError: The run was cancelled.
+        """
+        while (record := self.next(frame)) is not None:
+            yield record
+            frame.cancel.check()
 
     def take_waited_s(self) -> float:
         """Return how long tasks have waited for a zip cursor's records since the last call."""

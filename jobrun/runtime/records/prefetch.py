@@ -44,6 +44,8 @@ class Prefetcher:
     def __init__(self, iterator: RecordIterator, delay_s: float) -> None:
         self._iterator = iterator
         self._delay_s = delay_s
+        # Records that were read together with one that was given, and what a worker left.
+        self.ready: deque[Pair] = deque()
         self._left: deque[_Item] = deque()
         self._seconds = 0.0
         self._calls = 0
@@ -63,6 +65,8 @@ class Prefetcher:
         Raises:
             CancelledError: The run was cancelled while there was none yet.
         """
+        if self.ready:
+            return self.ready.popleft()
         if self._left:
             item = self._left.popleft()
         elif self._worker is None and not self._is_slow():
@@ -102,12 +106,12 @@ class Prefetcher:
         self.is_lost = True
         item = self._iterator.next()
         if item is not None:
-            self._left.extend(self._iterator.take_ready())
+            self.ready.extend(self._iterator.take_ready())
         self.is_lost = False
         seconds = time.perf_counter() - before
         self._seconds += seconds
         self._waited_s += seconds
-        self._calls += 1 + len(self._left)
+        self._calls += 1 + len(self.ready)
         return item
 
     def _working(self) -> _Worker:

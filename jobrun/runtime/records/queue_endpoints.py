@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -27,9 +26,9 @@ from jobrun.runtime.context.bounded_queue import (
     Values,
 )
 from jobrun.runtime.context.cancel import CancelledError
-from jobrun.runtime.context.frame import LEVELS, Blobs, Frame, GroupRun, Waited
+from jobrun.runtime.context.frame import LEVELS, Frame, GroupRun, Waited
 from jobrun.runtime.errors import explain_at
-from jobrun.runtime.records.record_loop import Numbered, Read, Record, Write
+from jobrun.runtime.records.record_loop import Record, Records, Write
 from jobrun.values.blob_kinds import PLAIN_KINDS, Value, describe
 from jobrun.values.container_flattening import is_tree
 from jobrun.values.copies import detach
@@ -151,25 +150,23 @@ class QueueSource:
     def begin(self, frame: Frame) -> None:
         """Do nothing to begin: a queue's reading endpoint is always ready."""
 
-    def connect(self, frame: Frame) -> Read:
-        """Return the function that takes records, or batches, at the reading end of a queue.
+    def connect(self, frame: Frame) -> Records:
+        """Iterate over records, or batches of them, at the reading end of a queue.
 
         It raises TaskFailedError, E221, where records do not fit together.
         """
-        if self._batch:
-            return partial(self._gather, frame)
-        return partial(self._queue.take, frame.cancel)
+        return self._batches(frame) if self._batch else self._queue.records(frame.cancel)
 
-    def _gather(self, frame: Frame) -> Numbered | None:
-        gathered = self._queue.gather(self._batch, frame.cancel)
-        if gathered is None:
-            return None
-        number, records = gathered
-        try:
-            return Record(number, join_records(records, self._read))
-        except TaskFailedError as error:
-            place = StepLocation(f"{self._task.path}/read", self._task.origin)
-            raise explain_at(error, place, frame) from error
+    def _batches(self, frame: Frame) -> Records:
+        """Iterate over records that are joined at the reading end of a queue."""
+        while (gathered := self._queue.gather(self._batch, frame.cancel)) is not None:
+            number, records = gathered
+            try:
+                joined = join_records(records, self._read)
+            except TaskFailedError as error:
+                place = StepLocation(f"{self._task.path}/read", self._task.origin)
+                raise explain_at(error, place, frame) from error
+            yield Record(number, joined)
 
     def close(self) -> None:
         """Close a task's reading endpoint of a queue, and note how long it waited there."""
@@ -225,20 +222,27 @@ class QueueSink:
 
         It raises JobrunError where a blob is not there, or is nothing that a blob can hold.
         """
-        plan, put, scope = self._plan, self._queue.put, frame.cancel
+        plan, put = self._plan, self._queue.writer(frame.cancel)
         parts = [(getattr(frame, level), name, is_given) for level, name, is_given in plan.parts]
-        own_number = frame.instance if plan.by_instance else None
-        first = parts[0] if len(parts) == 1 else None
+        instance = frame.instance if plan.by_instance else None
 
         def write(number: int) -> bool:
+            values: Values = ()
             try:
-                # Without a list: records of one value may be small and many.
-                values = tuple(map(_sent, parts)) if first is None else (_sent(first),)
+                for space, name, is_given in parts:
+                    value = space[name]
+                    kind = type(value)
+                    if kind is _ARRAY and is_given and value.base is None:
+                        # Not even a later fault can make two tasks see one array.
+                        del space[name]
+                    elif kind not in PLAIN_KINDS:
+                        value = detach(value, name)
+                    values += (value,)
             except CancelledError:
                 raise
             except Exception as error:
                 raise explain_at(error, self._place(), frame) from error
-            return put(number if own_number is None else own_number, values, scope)
+            return put(number if instance is None else instance, values)
 
         return write
 
@@ -255,17 +259,6 @@ class QueueSink:
     def _place(self) -> StepLocation:
         task = self._plan.task
         return StepLocation(f"{task.path}/write.{self._plan.write.queue.name}", task.origin)
-
-
-def _sent(part: tuple[Blobs, str, bool]) -> Value:
-    """Return a value as a queue's reader gets it: the workspace's own, or a copy."""
-    space, name, is_given = part
-    value = space[name]
-    if is_given and type(value) is _ARRAY and value.base is None:
-        # Not even a later fault can make two tasks see one array.
-        del space[name]
-        return value
-    return value if type(value) in PLAIN_KINDS else detach(value, name)
 
 
 def _note_wait(run: GroupRun, task: Task, queue: Queue, line: RecordQueue) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 
 from jobrun.core.events import Noted
 from jobrun.graph.readers import Reader, ReadRecords, ZipSource, readers_in
@@ -20,7 +21,7 @@ from jobrun.runtime.errors import explain_at
 from jobrun.runtime.records.cursor import Cursor, ZipCursor
 from jobrun.runtime.records.open_sources import OpenSource
 from jobrun.runtime.records.reader_position import Position, decode_positions, encode_positions
-from jobrun.runtime.records.record_loop import Numbered, Read
+from jobrun.runtime.records.record_loop import Numbered, Records
 
 
 class ReaderPlan:
@@ -127,36 +128,23 @@ class ReaderSource:
                 cursor.begin(last, self._records)
         self._has_begun = True
 
-    def connect(self, frame: Frame) -> Read:
-        """Return the function by which an instance gets the next record of a task's reader.
+    def connect(self, frame: Frame) -> Records:
+        """Iterate over the records of a task's reader that an instance gets.
 
         It raises JobrunError where the data cannot be read.
         """
         at = frame.instance if len(self._cursors) > 1 else 0
-        read_next, lock, scope = self._cursors[at].next, self._locks[at], frame.cancel
-
-        def read() -> Numbered | None:
-            if scope.cancelled:
-                raise CancelledError
-            try:
-                return read_next(frame)
-            except CancelledError:
-                raise
-            except Exception as error:
-                raise _explained(error, self._plan.read.reader, frame) from error
-
-        def read_in_turn() -> Numbered | None:
-            if not lock.acquire(blocking=False):
-                # Another instance reads; who waits for it waits for data.
-                began = time.perf_counter()
-                lock.acquire()
-                self._locked_s += time.perf_counter() - began
-            try:
-                return read()
-            finally:
-                lock.release()
-
-        return read_in_turn if frame.instances > len(self._cursors) else read
+        cursor = self._cursors[at]
+        is_shared = frame.instances > len(self._cursors)
+        try:
+            if is_shared:
+                yield from self._in_turn(cursor, self._locks[at], frame)
+            else:
+                yield from cursor.records(frame)
+        except CancelledError:
+            raise
+        except Exception as error:
+            raise _explained(error, self._plan.read.reader, frame) from error
 
     def close(self) -> None:
         """Close a task's reader: end its prefetching, and store its position in the workspace."""
@@ -168,6 +156,25 @@ class ReaderSource:
         self._frame.run.note_wait(self._frame.task, self._frame.node.name, "data", waited_s)
         for reader, positions in self._positions():
             self._frame.n[reader.position] = encode_positions(positions)
+
+    def _in_turn(
+        self, cursor: Cursor | ZipCursor, lock: threading.Lock, frame: Frame
+    ) -> Iterator[Numbered]:
+        """Iterate over the records of a task's reader that no other instance has taken."""
+        while True:
+            frame.cancel.check()
+            if not lock.acquire(blocking=False):
+                # Another instance reads; who waits for it waits for data.
+                began = time.perf_counter()
+                lock.acquire()
+                self._locked_s += time.perf_counter() - began
+            try:
+                record = cursor.next(frame)
+            finally:
+                lock.release()
+            if record is None:
+                return
+            yield record
 
     def _begin(self, number: int, leaf: OpenSource, frame: Frame) -> None:
         is_new = leaf.open(frame)

@@ -12,7 +12,7 @@ before the task's set-up, begun after it, and closed when the task ends, in what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from typing import NamedTuple, Protocol
 
@@ -43,9 +43,9 @@ class Record(NamedTuple):
 
 # A record as the loop sees it: a source of many records may give bare pairs, which cost less.
 Numbered = tuple[int, tuple[Value, ...]]
-# What an instance calls for each record: the next one, None when no more will come; and to write
-# the record of a number, which returns False when no reader is left.
-Read = Callable[[], Numbered | None]
+# The records of an instance: a generator, since that costs less per record than a call; and what
+# it calls to write the record of a number, which returns False when no reader is left.
+Records = Iterator[Numbered]
 Write = Callable[[int], bool]
 
 
@@ -55,8 +55,8 @@ class RecordSource(Protocol):
     def begin(self, frame: Frame) -> None:
         """Begin to give records to the loop, after the task's set-up (protocol)."""
 
-    def connect(self, frame: Frame) -> Read:
-        """Return the function that reads the records of a record loop (protocol).
+    def connect(self, frame: Frame) -> Records:
+        """Iterate over the records of a record loop (protocol).
 
         Called in any thread, after ``begin``.
 
@@ -75,7 +75,7 @@ class RecordSink(Protocol):
         """Return the function by which a record loop writes to a sink (protocol).
 
         It writes them as they are in the frame's workspaces, and its argument is the number of
-        the record that was read; 0 in a task that reads none. It may block as ``Read`` does, and
+        the record that was read; 0 in a task that reads none. It may block as a source does, and
         returns False when no reader is left: the task ends.
         """
 
@@ -200,7 +200,7 @@ def _run_all(
     block: Block,
     frame: Frame,
     streams: Streams,
-    read: Read,
+    records: Records,
     write: Write | None,
 ) -> None:
     """Run the task's steps for each record; look up beforehand what all records share.
@@ -211,10 +211,9 @@ def _run_all(
     first, name = spaces[0] if len(spaces) == 1 else (None, "")
     scope, ended, by_record = frame.cancel, streams.ended, plan.by_record
     run, gate = block.run, gate_of(block, frame)
-    while (record := read()) is not None:
+    for number, values in records:
         if scope.cancelled:
             raise CancelledError
-        number, values = record
         if ended:
             _skip(number, streams.sinks)
             return

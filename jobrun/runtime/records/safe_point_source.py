@@ -17,7 +17,7 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import Blobs, Frame, GroupRun
 from jobrun.runtime.context.safe_point import SafePoint, SafePointHooks
-from jobrun.runtime.records.record_loop import Numbered, Read, Streams
+from jobrun.runtime.records.record_loop import Records, Streams
 from jobrun.values.blob_kinds import is_object
 from jobrun.values.copies import boundary_form, detach
 from jobrun.values.objects import generator_state
@@ -60,19 +60,19 @@ class SafePointSource:
         """Begin the record source that stops at safe points."""
         self._source.begin(frame)
 
-    def connect(self, frame: Frame) -> Read:
-        """Return the function that calls the hook if a safe point is due, then reads a record."""
-        read_next = self._source.connect(frame)
-
-        def read() -> Numbered | None:
+    def connect(self, frame: Frame) -> Records:
+        """Iterate over the records of a reader; call the hook where a safe point is due."""
+        records = self._source.connect(frame)
+        while True:
             if self._source.given == self._next:
                 frame.cancel.check()
                 self._next += self._points.every
                 if not self._points.reached(_capture_safe_point(frame, self._source)):
                     raise CancelledError
-            return read_next()
-
-        return read
+            record = next(records, None)
+            if record is None:
+                return
+            yield record
 
     def close(self) -> None:
         """Close the record source that stops at safe points."""
@@ -88,11 +88,14 @@ def _capture_safe_point(frame: Frame, source: ReaderSource) -> SafePoint:
     seen: set[int] = set()
     for _, space in _workspaces(frame):
         _settle(space, seen, frame)
+    settings = frame.run.settings
+    settings.collect()
     return SafePoint(
         source.given,
         source.places(),
         {letter: dict(space) for letter, space in _workspaces(frame)},
         {place: _stream_state(one) for place, one in frame.streams.items()},
+        settings.capture(),
     )
 
 

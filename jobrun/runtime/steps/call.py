@@ -139,7 +139,7 @@ class _Call:
     def _resolved(self, frame: Frame) -> tuple[Callable[..., Any], tuple[str, ...]]:
         if self._found is None:
             folder = frame.resolve_folder(self._step.folder)
-            function = load_callable(self._step.target, folder)
+            function = frame.run.settings.load(load_callable, self._step.target, folder)
             given = {name for name, _ in self._arguments}
             wanted = [name for name in _parameters(function) if name in _EXTRAS]
             self._found = (function, tuple(name for name in wanted if name not in given))
@@ -188,9 +188,13 @@ class _Call:
         changing = [values[name] for name in self._blobs if is_object(values[name])]
         for value in changing:
             detector.note_change(value)
-        try:
+
+        def invoke() -> Any:
             with collect(printed_lines(frame, self._step.path)):
                 return _invoke(self._step.target, function, values)
+
+        try:
+            return frame.run.settings.call(invoke)
         except TaskFailedError as error:
             raise self._explain_error(error, values) from error.__cause__
         finally:
@@ -448,7 +452,9 @@ def make_instance(target: str, folder: str, values: Mapping[str, Value], frame: 
     """
     made = load_callable(target, folder)
     wanted = [name for name in _parameters(made) if name in _EXTRAS and name not in values]
-    return _invoke(target, made, dict(values) | {name: _EXTRAS[name](frame) for name in wanted})
+    # The class's own code expects numpy's own way of warning.
+    with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
+        return _invoke(target, made, dict(values) | {name: _EXTRAS[name](frame) for name in wanted})
 
 
 def read_only_view(value: Value) -> Value:
@@ -470,9 +476,7 @@ def read_only_view(value: Value) -> Value:
 def _invoke(target: str, function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
     process = os.getpid()
     try:
-        # The callable's own code expects numpy's own way of warning.
-        with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
-            return function(**values)
+        return function(**values)
     except (KeyboardInterrupt, CancelledError):
         raise
     except BaseException as error:  # also SystemExit: a callable may not end the process

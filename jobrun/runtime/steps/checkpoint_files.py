@@ -52,12 +52,14 @@ def state_action(step: StateStep, _names: object, _getter: object) -> Callable[[
 
 def _save(step: SaveState, frame: Frame) -> None:
     held = frame.run.snapshots.begin(step, frame.node.name, frame.epoch, frame.n)
-    frame.results["ticket"] = held
+    frame.results["ticket"] = replace(held, settings=frame.run.settings.capture())
 
 
 def _load(step: LoadState, frame: Frame) -> None:
     started = time.perf_counter()
     node = frame.node.name
+    # Before values are made: of which dtype arrays of JAX can be is a setting.
+    _restore_settings(step, frame)
     values, size_bytes = _read(step, frame) if step.file else ({}, 0)
     values |= read_parts(_open_parts(step.parts, frame), step.epoch, step.run_id)
     values = _resolve_classes(values, step, frame)
@@ -103,6 +105,19 @@ def _resolve_classes(values: dict[str, Value], step: LoadState, frame: Frame) ->
         for class_name in unbound_classes(value):
             raise unbound_class_error(class_name, name)
     return values | found
+
+
+def _restore_settings(step: LoadState, frame: Frame) -> None:
+    """Make the settings of libraries that callables had made when a checkpoint file was written.
+
+    What their modules set when they are imported comes before that.
+    """
+    if step.partial:
+        return
+    settings = frame.run.settings
+    for target, folder in step.callables if step.settings else ():
+        settings.load(load_callable, target, frame.resolve_folder(folder))
+    settings.restore(dict(step.settings))
 
 
 def _open_parts(parts: Iterable[FilePart], frame: Frame) -> Iterator[FilePart]:

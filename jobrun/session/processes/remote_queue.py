@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Protocol
 
 from jobrun.core.errors import JobrunError
-from jobrun.runtime.context.bounded_queue import FifoQueue, Values
+from jobrun.runtime.context.bounded_queue import FifoQueue, Put, Values
 from jobrun.runtime.context.cancel import CancelledError, CancelScope
 from jobrun.runtime.context.frame import GroupRun
 from jobrun.runtime.records.queue_endpoints import QueuePlan
@@ -70,6 +71,10 @@ class RemoteQueue:
         self._start_thread("send", self._send_batches)
         return self._outgoing.put(number, values, scope)
 
+    def writer(self, scope: CancelScope) -> Put:
+        """Return the function that puts records into the master's queue."""
+        return partial(self.put, scope=scope)
+
     def take(self, scope: CancelScope) -> tuple[int, Values] | None:
         """Take one record of the master's queue, as ``RecordQueue.take``."""
         if self._incoming is None:
@@ -77,6 +82,10 @@ class RemoteQueue:
             return taken
         self._start_thread("fetch", self._fetch_ahead)
         return self._incoming.take(scope)
+
+    def records(self, scope: CancelScope) -> Iterator[tuple[int, Values]]:
+        """Iterate over the records that are taken of the master's queue."""
+        return iter(partial(self.take, scope), None)
 
     def gather(self, most: int, scope: CancelScope) -> tuple[int, tuple[Values, ...]] | None:
         """Take up to ``most`` records of the master's queue, as ``RecordQueue.gather``."""

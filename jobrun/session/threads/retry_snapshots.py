@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import field
+from typing import Any
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runtime.context.frame import Blobs
@@ -23,11 +24,13 @@ class WorkspaceSnapshot:
         blobs: As they were; whatever is changed in place is not in any workspace.
         changed: Per node, the names whose value the group may change in place.
         states: Per node, copies of the states of objects, of which there is only one.
+        settings: Those of libraries that callables have made.
     """
 
     blobs: Mapping[str, Mapping[str, Value]]
     changed: Mapping[str, Set[str]]
     states: Mapping[str, Mapping[str, ObjectState]] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def take_snapshot(workspaces: Workspaces, changed: Mapping[str, Set[str]]) -> WorkspaceSnapshot:

@@ -25,6 +25,7 @@ from jobrun.runtime.codegen.numpy_warnings import NumpyWarnings
 from jobrun.runtime.context.cancel import CancelScope
 from jobrun.runtime.context.child_processes import ChildReaper
 from jobrun.runtime.context.frame import Blobs, Frame, GroupRun, MissingBlobError, Start
+from jobrun.runtime.context.library_settings import LibrarySettings
 from jobrun.runtime.context.parallel import run_all
 from jobrun.runtime.context.safe_point import SafePointHooks
 from jobrun.runtime.execute import NodeRun, run_task
@@ -83,6 +84,7 @@ class ThreadsSession:
         self._warning_context = Context()
         self._start_beside: Start | None = None
         self._surroundings = ProcessState(ignore)
+        self._settings = LibrarySettings()
         self._finder: FolderFinder | None = None
         self._leash = ChildReaper()
         self._savings = Snapshots()
@@ -104,7 +106,8 @@ class ThreadsSession:
         self._warnings = NumpyWarnings(context.emit)
         self._warning_context = self._warnings.context()
         self._surroundings = ProcessState(context.emit)
-        self._pool = ThreadPool(self._warnings.errstate)
+        self._settings = LibrarySettings(context.emit, len(self._nodes))
+        self._pool = ThreadPool(self._warnings.errstate, self._settings.within)
         self._start_beside = IdleCpuStarter(self._pool) if usable_cpus() > 1 else None
         self._finder = FolderFinder(context.folder)
         self._finder.install()
@@ -165,6 +168,7 @@ class ThreadsSession:
         globals_ = self._workspaces[node]
         group = globals_ if plan.group.workspace == "global" else Blobs()
         self._running = run
+        self._settings.adopt()
         try:
             if run.body.cancelled:
                 run.interrupted = True
@@ -223,6 +227,7 @@ class ThreadsSession:
             gates=self._savings.gates(plan.changed),
             points=points,
             fetch=self.fetch,
+            settings=self._settings,
         )
 
     def protect(self, tickets: Sequence[Ticket], groups: Sequence[TaskGroup]) -> None:
@@ -245,11 +250,13 @@ class ThreadsSession:
 
     def snapshot(self, group: TaskGroup) -> WorkspaceSnapshot:
         """Take a snapshot of what a group may change in the ``threads`` session's workspaces."""
-        return take_snapshot(self._workspaces, self._plan(group).changed)
+        kept = take_snapshot(self._workspaces, self._plan(group).changed)
+        return replace(kept, settings=self._settings.capture())
 
     def restore(self, snapshot: WorkspaceSnapshot) -> None:
         """Restore the workspaces of the ``threads`` session to a snapshot."""
         restore_snapshot(snapshot, self._workspaces)
+        self._settings.restore(snapshot.settings)
         for blobs in self._workspaces.values():
             objects = {name: value for name, value in blobs.items() if is_object(value)}
             self._savings.objects.note_states(objects)
@@ -354,6 +361,7 @@ class ThreadsSession:
         begins: dict[str, WorkItem] = {}
         ends: dict[str, WorkItem] = {}
         groups: dict[str, Blobs] = {}
+        within = self._settings.within
         for one in plan.nodes:
             globals_ = self._workspaces[one.node]
             group = globals_ if plan.group.workspace == "global" else Blobs()
@@ -361,8 +369,8 @@ class ThreadsSession:
             if one.setup or one.reports:
                 frame = Frame(run, self._nodes[one.node], "", (group, group, group, globals_))
                 node_run = NodeRun(one, frame)
-                begins[one.node] = WorkItem(one.node, node_run.begin)
-                ends[one.node] = WorkItem(one.node, node_run.end, always=True)
+                begins[one.node] = WorkItem(one.node, partial(within, node_run.begin))
+                ends[one.node] = WorkItem(one.node, partial(within, node_run.end), always=True)
                 ends[one.node].run_after(begins[one.node])
         tasks: dict[str, list[WorkItem]] = {}
         for task in plan.tasks:

@@ -19,6 +19,10 @@ _Inbox = SimpleQueue[tuple[Work, Work] | None]
 _JOIN_S = 5.0
 
 
+def _run_plainly(work: Work) -> None:
+    work()
+
+
 class ThreadPool:
     """Threads that are reused; there are as many as work has ever overlapped.
 
@@ -27,10 +31,16 @@ class ThreadPool:
 
     Args:
         inside: Makes the context that each thread lives in.
+        around: Runs each piece of work.
     """
 
-    def __init__(self, inside: Callable[[], AbstractContextManager[object]]) -> None:
+    def __init__(
+        self,
+        inside: Callable[[], AbstractContextManager[object]],
+        around: Callable[[Work], None] = _run_plainly,
+    ) -> None:
         self._inside = inside
+        self._around = around
         self._idle: deque[_Inbox] = deque()
         self._threads: list[threading.Thread] = []
         self._inboxes: list[_Inbox] = []
@@ -87,7 +97,7 @@ class ThreadPool:
         with self._inside():
             while (given := inbox.get()) is not None:
                 work, done = given
-                work()
+                self._around(work)
                 # Before done: the caller that it wakes may need a thread next.
                 self._idle.append(inbox)
                 del work, given

@@ -32,8 +32,7 @@ from jobrun.core.text.patterns import lazy_pattern
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = lazy_pattern(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _EVERY = lazy_pattern(r"(\d+)\s?(ep|records)")
-
-
+_SCALARS = (str, bool, int, float)
 _PLUGIN_LOADER = "pydantic.plugin._loader"
 
 
@@ -125,7 +124,7 @@ def _is_blob_name(text: str) -> bool:
 
 
 def _expression(value: Any) -> Any:
-    if isinstance(value, str | bool | int | float):
+    if isinstance(value, _SCALARS):
         return value
     if isinstance(value, list | tuple):
         return tuple(_expression(item) for item in value)

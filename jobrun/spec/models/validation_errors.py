@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import PurePath
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from pydantic import Tag, ValidationError
@@ -21,8 +22,17 @@ from jobrun.spec.yaml.source_map import SourceMap
 
 _KEY_MARK = "[key]"
 _COUNTED = lazy_pattern(r"for (\w+) .*?(?:range\(([^(),]*)\))?")
+_ASSIGNMENT = lazy_pattern(r"[\w, \[\]]+ [-+*/]?= ")
+_ANNOTATED = lazy_pattern(r"[\w.\[\], ]+ = (.+)")
 # What a key is called by people who know it from another step.
-_OTHER_NAMES = {"steps": "then"}
+_OTHER_NAMES = {
+    "steps": "then", "do": "steps", "body": "steps", "args": "with", "arguments": "with",
+    "kwargs": "with", "inputs": "with", "params": "with", "result": "out", "returns": "out",
+}  # fmt: skip
+# What people call a loop, a program and a function.
+_LOOPS = frozenset(("for", "repeat", "times", "range"))
+_PROGRAMS = frozenset(("bash", "cmd", "command", "exec", "script", "sh", "shell", "system"))
+_FUNCTIONS = frozenset(("function", "func", "py", "python"))
 
 
 class _Words(NamedTuple):
@@ -113,6 +123,12 @@ def _unknown_step(error: _Error) -> _Words:
 def _python_line(step: dict[str, Any]) -> str:
     """Guess the step that was meant, for a validation error about Python in a step's place."""
     (key, value), *others = (*step.items(), ("", None))
+    if key in _LOOPS:
+        return "{loop: count, as: i, steps: […]}"
+    if key in _PROGRAMS and isinstance(value, str):
+        return f'{{run: "{value}"}}'
+    if key in _FUNCTIONS and isinstance(value, str):
+        return '{call: "module:function", with: {…}, out: …}'
     if len(others) > 1:
         return ""
     word, _, rest = key.partition(" ")
@@ -125,6 +141,10 @@ def _python_line(step: dict[str, Any]) -> str:
         return f"{{loop: {count}, as: {name}, steps: {steps}}}"
     if steps == "[…]":
         return ""
+    if _ASSIGNMENT.match(key):
+        return "the step in quotes: a ':' in it makes it a mapping of YAML"
+    if key.isidentifier() and isinstance(value, str) and (annotated := _ANNOTATED.fullmatch(value)):
+        return f"'{key} = {annotated[1]}', without a type"
     if key == "print":
         return f'{{log: "{value}"}}'
     if key.isidentifier() and nearest(key, FORMS) is None:
@@ -161,11 +181,25 @@ def _mend_type(error: _Error, what: str) -> str:
         return "quote it to make it text"
     if what == "an expression":
         return "write text, a number, true, false, or a list of them"
+    if what == "a mapping" and (example := _example_mapping(error.located.path[-1], value)):
+        return f"write {example}"
     if what == "a list" and isinstance(value, dict):
         return "start each item with '- '"
     if what == "a list":
         return "put it in [ ]"
     return f"write {what}"
+
+
+def _example_mapping(key: str | int, value: Any) -> str:
+    """Guess the mapping that was meant, for the mend of a validation error; empty if unknown."""
+    if key == "metric" and isinstance(value, str) and value.isidentifier():
+        return f"metric: {{{value}: {value}}}"
+    if key in ("save", "load") and isinstance(value, str):
+        name = PurePath(value).stem
+        return f'{key}: {{{name if name.isidentifier() else "x"}: "{value}"}}'
+    if key == "with" and isinstance(value, list | tuple):
+        return "each argument under its name in the function: with: {x: x, rate: 0.1}"
+    return ""
 
 
 def found(value: Any) -> str:
@@ -267,7 +301,15 @@ def _every(error: _Error) -> _Words:
 
 def _call_pattern(error: _Error) -> _Words:
     message = f"expected a callable as pkg.mod:function, found {found(error.value)}"
-    return _Words("E022", message, "put a ':' between the module and the function")
+    mend = "put a ':' between the module and the function"
+    if isinstance(error.value, str):
+        function, bracket, _ = error.value.partition("(")
+        module, dot, name = function.rpartition("." if ":" not in function else ":")
+        if dot and bracket:
+            mend = f"write '{module}:{name}', and its arguments in 'with'"
+        elif dot:
+            mend += f": '{module}:{name}'"
+    return _Words("E022", message, mend)
 
 
 def _other(error: _Error) -> _Words:

@@ -29,7 +29,7 @@ from jobrun.spec.yaml.nodes import (
     path_text,
     short,
 )
-from jobrun.spec.yaml.scalars import NumberRangeError, resolve
+from jobrun.spec.yaml.scalars import NumberRangeError, is_text, resolve
 from jobrun.spec.yaml.syntax_errors import DEEPEST, QUOTING_HINT, TOO_DEEP, syntax_fault
 
 # What a spec of 100,000 tasks has, and a third more. A value takes some 600 bytes until the spec is
@@ -110,19 +110,20 @@ class _Frame:
     __slots__ = ("anchor", "cut", "cut_at", "flow", "height", "items", "key", "key_place", "keys",
                  "line", "merges", "place", "started", "values")  # fmt: skip
 
-    def __init__(self, *, is_mapping: bool, place: Place, event: Any, started: int) -> None:
+    def __init__(self, place: Place, event: Any, started: int) -> None:
         self.place = place
-        self.line: int = event.start_mark.line
+        self.line = place[1]
         self.anchor: str | None = event.anchor
         self.flow: bool = bool(event.flow_style)
         self.started = started
         self.height = 1
+        is_mapping = type(event) is events.MappingStartEvent
         self.items: list[Node] | None = None if is_mapping else []
         self.values: dict[str, Node] = {}
         self.keys: dict[str, Place] = {}
         self.key: Any = _EXPECTED
         self.key_place: Place = place
-        self.merges: list[Mapping] = []
+        self.merges: tuple[Mapping, ...] = ()
         self.cut: Place | None = None
         self.cut_at = 0
 
@@ -220,14 +221,22 @@ class Builder:
                 return
             if frame.items is None:
                 if frame.key is _EXPECTED:
-                    self._key(frame, text, plain, place)
+                    if plain and text in self._keys and text not in frame.keys:
+                        frame.key, frame.key_place = text, place
+                    else:
+                        self._key(frame, text, plain, place)
                     return
                 if plain and not text:
                     place = frame.key_place  # nothing is written: point at its key
-        node = Scalar(self._resolved(text, place) if plain else text, place, plain)
+        value = self._resolved(text, place) if plain and not is_text(text) else text
+        node = Scalar(value, place, plain)
         if event.anchor is not None:
             self._anchors[event.anchor] = (node, 1, 0)
-        self._add(node, 1, 0, counted=False)
+        if frame is not None and frame.items is not None and self._values < MOST_VALUES:
+            self._values += 1
+            frame.items.append(node)
+        else:
+            self._add(node, 1, 0, counted=False)
 
     def _resolved(self, text: str, place: Place) -> Any:
         try:
@@ -287,19 +296,20 @@ class Builder:
             self._tag(event.tag, place)
         if len(self._stack) >= DEEPEST:
             self._too_deep(place)
-        self._count(1, place)
-        is_mapping = isinstance(event, events.MappingStartEvent)
-        self._stack.append(
-            _Frame(is_mapping=is_mapping, place=place, event=event, started=self._values - 1)
-        )
+        self._values += 1
+        if self._values > MOST_VALUES:
+            self._count(0, place)
+        self._stack.append(_Frame(place, event, self._values - 1))
 
     def _close(self, event: Any) -> None:
         frame = self._stack.pop()
         place = frame.place
-        if frame.flow and event.end_mark.line == frame.line:
-            place = (*place[:3], max(1, event.end_mark.column + 1 - place[2]), 0)
+        if frame.flow and event.end_mark.line + 1 == frame.line:
+            file, line, column, _, _ = place
+            place = (file, line, column, max(1, event.end_mark.column + 1 - column), 0)
         elif frame.keys:
-            place = (*next(iter(frame.keys.values()))[:4], 0)
+            file, line, column, length, _ = next(iter(frame.keys.values()))
+            place = (file, line, column, length, 0)
         node: Node
         if frame.items is not None:
             node = Sequence(frame.items, place)
@@ -366,7 +376,7 @@ class Builder:
         sources = node.items if isinstance(node, Sequence) else [node]
         for source in sources:
             if isinstance(source, Mapping):
-                frame.merges.append(source)
+                frame.merges += (source,)
             else:
                 mend = "give it an alias of a mapping, or a list of them; quote '<<' as a plain key"
                 self._fault("E013", "'<<' can merge only mappings", mend, frame.key_place)

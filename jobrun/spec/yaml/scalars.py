@@ -40,6 +40,11 @@ class NumberRangeError(ValueError):
     """A number that no 64-bit type holds. The message says which kind and why."""
 
 
+def is_text(text: str) -> bool:
+    """Return whether a plain YAML scalar is certainly text by the core schema of YAML 1.2."""
+    return text not in _WORDS and text[0] not in _FIRST
+
+
 def resolve(text: str) -> Value:
     """Return the value of a plain YAML scalar by the core schema of YAML 1.2.
 

@@ -28,12 +28,14 @@ class SourceMap:
 
     def at(self, path: Path) -> Origin:
         """Map the path of a value in the spec to its place, or to the nearest around it."""
-        node, _ = self._walk(path)
-        origin = origin_of(node.place)
-        if isinstance(node, Scalar) and isinstance(node.value, str) and "$" in node.value:
-            # What is put in for ${…} moves the columns behind it.
-            return replace(origin, text_column=0)
-        return origin
+        return _origin(self._walk(path)[0])
+
+    def items(self, path: Path, count: int) -> list[Origin]:
+        """Map the path of a list in the spec to the places of its items, as ``at`` does each."""
+        node, rest = self._walk(path)
+        if rest or not isinstance(node, Sequence) or len(node.items) != count:
+            return [self.at((*path, index)) for index in range(count)]
+        return [_origin(item) for item in node.items]
 
     def key(self, path: Path) -> Origin:
         """Map a path of the spec to the place of its last key in a file, else of the value."""
@@ -60,3 +62,10 @@ class SourceMap:
                 return node, len(path) - depth
             node = below
         return node, 0
+
+
+def _origin(node: Node) -> Origin:
+    if type(node) is Scalar and type(node.value) is str and "$" in node.value:
+        # What is put in for ${…} moves the columns behind it.
+        return replace(origin_of(node.place), text_column=0)
+    return Origin(*node.place)

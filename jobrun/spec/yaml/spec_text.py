@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
 from pathlib import Path
 
 from jobrun.core.errors import Fault, Origin, SpecError
+from jobrun.core.text.names import nearest
 from jobrun.core.text.patterns import lazy_pattern
 
 LARGEST_FILE_BYTES = 16 * 1024 * 1024
@@ -42,6 +44,12 @@ def read_text(path: str, shown: str) -> str:
 
 def _read_bytes(path: str, shown: str) -> bytes:
     where = Origin(shown)
+    if path.endswith((".py", ".ipynb")):
+        message, mend = (
+            "is a program, not a spec",
+            "'jobrun new script' writes a spec that calls one",
+        )
+        raise SpecError.of("E001", message, mend, where=where)
     try:
         # Not blocking: opening a FIFO would wait for a writer that never comes.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -76,10 +84,15 @@ def _regular_file(descriptor: int, where: Origin) -> bytes:
 
 
 def _mend_missing(path: str) -> str:
-    folder = Path(path).parent
-    return (
-        f"check its name; the directory is '{folder}'" if folder.is_dir() else "check its directory"
-    )
+    folder, name = Path(path).parent, Path(path).name
+    if not folder.is_dir():
+        return "check its directory"
+    with contextlib.suppress(OSError):
+        there = sorted(one.name for one in folder.iterdir() if one.suffix in {".yaml", ".yml"})
+        same = [one for one in there if Path(one).stem in (name, Path(name).stem)]
+        if (match := next(iter(same), None) or nearest(name, there)) is not None:
+            return f"did you mean '{folder / match}'?"
+    return f"check its name; the directory is '{folder}'"
 
 
 def _kind(mode: int) -> str:

@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
@@ -40,19 +40,26 @@ class Condition:
     comparison: str
     text: str
 
-    def holds(self, value: Value | None) -> bool:
-        """Return whether a run's value meets a condition by which runs are filtered."""
-        if value is None:
-            return False
-        compare = _COMPARE[self.comparison]
-        if isinstance(value, bool | str) and self.comparison in _EQUALITY:
-            shown = str(value).lower() if isinstance(value, bool) else value
-            return compare(shown, _unquoted(self.text))
-        wanted = self.number
-        if isinstance(value, str) or wanted is None:
-            # Text that is no number differs from each number.
-            return self.comparison == "!="
-        return compare(value, wanted)
+    def judge(self) -> Callable[[Value | None], bool]:
+        """Return what decides whether the condition by which runs are filtered holds for a value.
+
+        It never holds for a missing one.
+        """
+        compare, wanted = _COMPARE[self.comparison], self.number
+        is_equality, differs = self.comparison in _EQUALITY, self.comparison == "!="
+
+        def holds(value: Value | None) -> bool:
+            if value is None:
+                return False
+            if is_equality and isinstance(value, bool | str):
+                shown = str(value).lower() if isinstance(value, bool) else value
+                return compare(shown, _unquoted(self.text))
+            if isinstance(value, str) or wanted is None:
+                # Text that is no number differs from each number.
+                return differs
+            return compare(value, wanted)
+
+        return holds
 
     @property
     def number(self) -> float | None:
@@ -132,21 +139,20 @@ def find_column(name: str, runs: Sequence[RunSummary]) -> str:
     )
 
 
-def read_column(run: RunSummary, column: str, now: datetime) -> Value | None:
-    """Read a run's value in a column by which runs are arranged; None where it has none."""
+def read_column(runs: Iterable[RunSummary], column: str, now: datetime) -> list[Value | None]:
+    """Read the values of a column by which runs are arranged; None where a run has none."""
     kind, dot, name = column.partition(".")
     if dot:
-        return (run.params if kind + dot == PARAMS else run.metrics).get(name)
+        return [(run.params if kind + dot == PARAMS else run.metrics).get(name) for run in runs]
     match column:
         case "age":
-            return run.age_s(now)
+            return [run.age_s(now) for run in runs]
         case "left":
-            return run.left_s
+            return [run.left_s for run in runs]
         case "epoch":
-            return run.epoch if run.epoch >= 0 else None
+            return [run.epoch if run.epoch >= 0 else None for run in runs]
         case _:
-            found: Value = getattr(run, column)
-            return found
+            return [getattr(run, column) for run in runs]
 
 
 def filter_runs(
@@ -157,18 +163,19 @@ def filter_runs(
     Raises:
         UsageError: E449, no run has the column of a condition, or text is compared by size.
     """
-    found = list(runs)
+    # Of each run, whether it is kept so far.
+    kept = [True] * len(runs)
     for one in conditions:
         column = find_column(one.name, runs)
-        values = [read_column(run, column, now) for run in runs]
-        if one.comparison not in _EQUALITY and values and not any(_is_number(v) for v in values):
+        values = read_column(runs, column, now)
+        if one.comparison not in _EQUALITY and values and not any(map(_is_number, values)):
             raise UsageError.of(
                 "E449",
                 f"'{one.name}' is text, which has no order",
                 f"write '{one.name}={one.text}' or '{one.name}!={one.text}'",
             )
-        found = [run for run in found if one.holds(read_column(run, column, now))]
-    return found
+        kept = list(map(operator.and_, kept, map(one.judge(), values)))
+    return list(compress(runs, kept))
 
 
 def sort_runs(runs: Sequence[RunSummary], text: str, now: datetime) -> list[RunSummary]:
@@ -178,7 +185,7 @@ def sort_runs(runs: Sequence[RunSummary], text: str, now: datetime) -> list[RunS
         UsageError: E449, no run has the column.
     """
     column = find_column(text.removeprefix("-"), runs)
-    pairs = [(read_column(run, column, now), run) for run in runs]
+    pairs = list(zip(read_column(runs, column, now), runs, strict=True))
     there = [pair for pair in pairs if not _is_missing(pair[0])]
     there.sort(key=lambda pair: _rank(pair[0]), reverse=text.startswith("-"))
     return [run for _, run in there] + [run for value, run in pairs if _is_missing(value)]
@@ -284,8 +291,10 @@ def _differs(runs: Sequence[RunSummary], column: str) -> bool:
 
 def _union(runs: Sequence[RunSummary], prefix: str) -> list[str]:
     """List, for the arranged runs, every column of params or metrics that at least one has."""
-    values = (run.params if prefix == PARAMS else run.metrics for run in runs)
-    return [prefix + name for name in dict.fromkeys(chain.from_iterable(values))]
+    values = map(operator.attrgetter("params" if prefix == PARAMS else "metrics"), runs)
+    # Nearly all runs of a job have the same names.
+    names = dict.fromkeys(map(tuple, values))
+    return [prefix + name for name in dict.fromkeys(chain.from_iterable(names))]
 
 
 def render_csv(runs: Sequence[RunSummary]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from jobrun.core.files.json_files import read_json
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.lock import RunLock, is_live
 from jobrun.runner.rundir.run_directories import Run, remove_directory
-from jobrun.runner.rundir.run_index import IndexedRun, indexed_runs
+from jobrun.runner.rundir.run_index import IndexedRun, OrderedRuns, indexed_runs
 
 # What a run that neither lives nor has said how it ended is called.
 KILLED = "killed"
@@ -27,6 +28,29 @@ def list_runs(run_dir: Path) -> tuple[IndexedRun, ...]:
     whose lock is free, was killed.
     """
     return tuple(_with_present_status(run_dir, one) for one in indexed_runs(run_dir))
+
+
+class NewestFirst:
+    """The runs below a directory, newest first; only those that are asked for are looked at."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._ordered = OrderedRuns(run_dir)
+
+    def runs(self, is_wanted: Callable[[str], bool]) -> Iterator[IndexedRun]:
+        """List the runs whose paths are wanted, newest first, with their present status."""
+        for path in self._ordered.paths:
+            if is_wanted(path) and (one := self._ordered.read(path)) is not None:
+                yield _with_present_status(self._run_dir, one)
+
+    def newest_of_jobs(self) -> Iterator[IndexedRun]:
+        """List the newest run of each job, newest first."""
+        left = {path.partition("/")[0] for path in self._ordered.paths}
+        for one in self.runs(lambda path: path.partition("/")[0] in left):
+            left.discard(one.path.partition("/")[0])
+            yield one
+            if not left:
+                return
 
 
 def read_tags(run: Path) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -113,14 +114,15 @@ def read_summaries(run_dir: Path, job: str = "") -> RunListing:
 
     listed = read_index(run_dir, _SUMMARIES, note)
     # The jobs of a sweep's points begin with its name.
-    near = (one for one in listed if not job or f"{one[1][0]}.".startswith(f"{job}."))
-    built = (_build(path, values) for path, values in near)
-    found = [one for one in built if not job or job in (one.job, one.sweep)]
-    runs = sorted(found, key=lambda one: (one.order, one.path))
+    near = (one for one in listed if f"{one[1][0]}.".startswith(f"{job}.")) if job else listed
+    runs = [_build(path, values) for path, values in near]
+    if job:
+        runs = [one for one in runs if job in (one.job, one.sweep)]
+    runs.sort(key=attrgetter("order", "path"))
     present = tuple(
-        _with_present_status(run_dir, one) if one.status == "running" else one for one in runs
+        [_with_present_status(run_dir, one) if one.status == "running" else one for one in runs]
     )
-    faults += [f"{one.path}: {fault}" for one in present for fault in one.faults]
+    faults += [f"{one.path}: {fault}" for one in present if one.faults for fault in one.faults]
     return RunListing(present, tuple(faults))
 
 
@@ -206,9 +208,9 @@ _TYPES = [
 def _fits(values: list[Any]) -> bool:
     if list(map(type, values)) not in _TYPES:
         return False
-    scalars = (*values[13].values(), *values[14].values())
+    scalars = {*map(type, values[13].values()), *map(type, values[14].values())}
     texts = (*values[15], *values[16])
-    return all(type(one) in _SCALARS for one in scalars) and all(type(one) is str for one in texts)
+    return scalars <= _SCALARS and (not texts or {*map(type, texts)} == {str})
 
 
 _SCALARS = frozenset({float, int, bool, str})

@@ -224,7 +224,12 @@ def find_by_name(name: str) -> Any:
             return None
     for part in path.split("."):
         found = None if found is None else getattr(found, part, None)
-    return found
+    return _find_own(name) if found is None else found
+
+
+def _find_own(name: str) -> type | None:
+    """Find a class that ``jobrun.adapt`` knows: some libraries make classes in functions."""
+    return next((kind for kind in _own if class_name(kind) == name), None)
 
 
 def package_of(kind: Any) -> str:

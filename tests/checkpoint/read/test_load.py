@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -8,6 +7,8 @@ import threading
 import numpy as np
 import pytest
 
+from jobrun.checkpoint.hdf5.digest_blocks import blocks_holding
+from jobrun.checkpoint.read import load as loading
 from jobrun.checkpoint.read.load import load, require_types
 from jobrun.checkpoint.read.verified_file import StateFile, open_state
 from jobrun.checkpoint.write.writer import NodeWriter
@@ -113,7 +114,7 @@ def test_loading_needs_little_more_memory_than_the_state(tmp_path):
 
 
 def test_small_blobs_that_cross_portions_are_whole(tmp_path):
-    # 4 MiB portions are no multiple of these.
+    # Portions are no multiple of these.
     values = {f"b{n:04d}": np.full(37_001, n % 256, np.uint8) for n in range(400)}
     write(tmp_path, values)
 
@@ -124,22 +125,97 @@ def test_small_blobs_that_cross_portions_are_whole(tmp_path):
 
 
 def test_portions_of_a_few_small_blobs_are_read_by_several_threads(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(loading, "usable_cpus", lambda: 4)
     values = {f"b{n:03d}": np.full(60_001, n % 256, np.uint8) for n in range(200)}
     write(tmp_path, values)
     threads = set()
-    whole = StateFile.read_block
+    whole = StateFile.read_blocks
 
-    def note(self, number, pieces):
+    def note(self, blocks, pieces):
         threads.add(threading.current_thread())
-        whole(self, number, pieces)
+        whole(self, blocks, pieces)
 
-    monkeypatch.setattr(StateFile, "read_block", note)
+    monkeypatch.setattr(StateFile, "read_blocks", note)
     with open_state(str(tmp_path / "n.h5")) as file:
         back = load(file)
 
     assert threads - {threading.main_thread()}
     assert all(same_bits(back[name], value) for name, value in values.items())
+
+
+def test_the_calling_thread_reads_without_waiting_for_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(loading, "usable_cpus", lambda: 2)
+    write(tmp_path, {"w": np.arange(3 << 20)})
+    reading = threading.Event()
+    whole, start = StateFile.read_blocks, threading.Thread.run
+
+    def note(self, blocks, pieces):
+        whole(self, blocks, pieces)
+        if threading.current_thread() is threading.main_thread() and blocks.start > 0:
+            reading.set()
+
+    def wait(self):
+        assert reading.wait(60)
+        start(self)
+
+    monkeypatch.setattr(StateFile, "read_blocks", note)
+    monkeypatch.setattr(threading.Thread, "run", wait)
+    with open_state(str(tmp_path / "n.h5")) as file:
+        back = load(file)
+
+    assert same_bits(back["w"], np.arange(3 << 20))
+
+
+def test_no_thread_is_started_for_a_few_megabytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(loading, "usable_cpus", lambda: 4)
+    monkeypatch.setattr(loading, "Thread", None)
+    write(tmp_path, {"w": np.arange(3 << 17), "v": np.arange(5.0)})
+
+    with open_state(str(tmp_path / "n.h5")) as file:
+        assert same_bits(load(file)["w"], np.arange(3 << 17))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_damage_is_found_by_whichever_thread_reads_it(tmp_path, monkeypatch, threads):
+    monkeypatch.setattr(loading, "usable_cpus", lambda: threads)
+    write(tmp_path, {"w": np.arange(2 << 20)})
+    with open_state(str(tmp_path / "n.h5")) as file:
+        begin, end = file.index.span(file.index.rows["w"])
+    for place in np.linspace(begin, end - 1, 5, dtype=int).tolist():
+        with (tmp_path / "n.h5").open("r+b") as file:
+            file.seek(place)
+            old = file.read(1)
+            file.seek(place)
+            file.write(bytes([old[0] ^ 1]))
+
+        with (
+            open_state(str(tmp_path / "n.h5")) as file,
+            pytest.raises(CheckpointError, match="damaged"),
+        ):
+            load(file)
+
+        with (tmp_path / "n.h5").open("r+b") as file:
+            file.seek(place)
+            file.write(old)
+    assert not [one for one in threading.enumerate() if "checkpoint-reader" in one.name]
+
+
+def test_only_the_blocks_of_wanted_blobs_are_read(tmp_path, monkeypatch):
+    write(tmp_path, {f"b{n:02d}": np.full(1 << 17, n) for n in range(12)})
+    read = []
+    whole = StateFile.read_blocks
+
+    def note(self, blocks, pieces):
+        read.extend(blocks)
+        whole(self, blocks, pieces)
+
+    with open_state(str(tmp_path / "n.h5")) as file:
+        spans = [file.index.span(file.index.rows[name]) for name in ("b02", "b03", "b09")]
+        monkeypatch.setattr(StateFile, "read_blocks", note)
+        back = load(file, ["b09", "b02", "b03"])
+
+    assert sorted(read) == sorted({number for span in spans for number in blocks_holding(*span)})
+    assert all(same_bits(back[name], np.full(1 << 17, int(name[1:]))) for name in back)
 
 
 _KINDS = ["f4", "?", ">i2", "c8", "M8[s]", "f2", "U7"]
@@ -167,13 +243,13 @@ def test_small_arrays_that_are_there_are_read_into_without_a_copy(tmp_path, monk
     write(tmp_path, values)
     into = {name: np.zeros_like(value) for name, value in values.items()}
     buffers = []
-    whole = StateFile.read_block
+    whole = StateFile.read_blocks
 
-    def note(self, number, pieces):
-        buffers.extend(pieces)
-        whole(self, number, pieces)
+    def note(self, blocks, pieces):
+        buffers.extend(one for some in pieces for one in some)
+        whole(self, blocks, pieces)
 
-    monkeypatch.setattr(StateFile, "read_block", note)
+    monkeypatch.setattr(StateFile, "read_blocks", note)
     with open_state(str(tmp_path / "n.h5")) as file:
         load(file, into=into)
 

@@ -64,6 +64,23 @@ def test_people_see_the_parts_by_their_places(path):
     assert not is_part_of("network", "net")
 
 
+@pytest.mark.parametrize("key", ["a", "x"])
+def test_a_container_beside_a_blob_whose_name_begins_with_its_own(tmp_path, key):
+    values = {"readers": {key: np.arange(3.0)}, "readers/x": np.ones((1, 2)), "50%": 1}
+    path = str(tmp_path / "local.h5")
+    write_state(path, node="local", epoch=1, run_id="run", values=values)
+
+    back = read(path, values)
+    facts = inspect_state(path)
+
+    assert list(back) == list(values)
+    assert all(same_bits(back[name], value) for name, value in values.items())
+    assert set(facts.names) == set(values)
+    shown = {one.name: one.shape for one in facts.blobs}
+    assert shown[f"readers/{key}"] == (3,)
+    assert shown["readers/x" if key == "a" else "readers%2Fx"] == (1, 2)
+
+
 def test_what_is_missing_is_told_and_may_be_left_out(path):
     with pytest.raises(CheckpointError, match="netz"):
         read(path, ["netz"])

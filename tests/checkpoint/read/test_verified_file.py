@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES, block_span
-from jobrun.checkpoint.read.verified_file import UNIT_BYTES, open_state, split_blocks
+from jobrun.checkpoint.read.verified_file import TOGETHER, open_state, split_blocks
 from jobrun.core.errors import CheckpointError
 from tests.support.checkpoints import write
 
@@ -17,7 +17,7 @@ def test_units_cover_the_blocks_in_order():
     blocks = [number for unit in split_blocks(range(3, 100)) for number in unit]
 
     assert blocks == list(range(3, 100))
-    assert all(len(unit) * BLOCK_BYTES <= UNIT_BYTES for unit in split_blocks(range(100)))
+    assert all(len(unit) <= TOGETHER for unit in split_blocks(range(100)))
 
 
 def test_pieces_are_the_whole_file_behind_the_user_block(tmp_path):

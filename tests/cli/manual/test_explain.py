@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from jobrun.cli.process.run_command import invoke
 from jobrun.core.error_catalogue import read_catalogue
 
@@ -93,8 +95,21 @@ def test_all_commands_are_explained_with_their_options(capsys):
     assert max(map(len, said.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("command", ["resume", "ckpt verify"])
+def test_a_command_is_explained_by_its_help(command, capsys):
+    assert invoke(["explain", command]) == 0
+
+    assert capsys.readouterr().out.startswith(f"Usage: jobrun {command} ")
+
+
+def test_the_list_of_pages_fits_a_screen(capsys):
+    assert invoke(["explain"]) == 0
+
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
 def test_all_of_it_is_one_page(tmp_path, capsys):
-    assert invoke(["explain", "--out", str(tmp_path / "manual.html")]) == 0
+    assert invoke(["explain", "--html", str(tmp_path / "manual.html")]) == 0
     text = (tmp_path / "manual.html").read_text()
     assert "E021" in text
     assert "user block" in text

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from jobrun.cli.process.run_command import invoke
-from jobrun.ops.operator_table import DRAWS, OPERATORS
+from jobrun.ops import plugins
+from jobrun.ops.operator_table import DRAWS, OPERATORS, OpDef
 
 
 def test_every_function_and_draw_is_listed_with_its_line(capsys):
@@ -22,6 +25,15 @@ def test_one_is_shown_with_signature_and_example(capsys):
     assert "atomic: " in out
     assert invoke(["ops", "rng.choice"]) == 0
     assert "rng.choice(10, 3, replace=False)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["ops", "explain"])
+def test_one_of_an_installed_package_is_shown(command, capsys, monkeypatch):
+    twice = OpDef("twice", "(x, /)", "jobrun_extra:double", "x + x", "twice(2)")
+    monkeypatch.setattr(plugins, "_installed", lambda: {"twice": twice})
+
+    assert invoke([command, "twice"]) == 0
+    assert capsys.readouterr().out.startswith("twice(x, /)\n  x + x\n")
 
 
 def test_an_unknown_one_names_the_nearest(capsys):

@@ -84,6 +84,14 @@ def test_the_old_value_of_a_counter_that_several_threads_use_is_a_reason(
     ("text", "path"),
     [
         ("epoch: [{task: t, steps: [y = w], outputs: [{o: sqrt(w)}]}]", "epoch/t.o"),
+        ("epoch: [{task: t, steps: [y = w, {if: w > 1, then: [y = 1 + sqrt(w)]}]}]",
+         "epoch/t/steps[1].then[0]"),
+        ("epoch: [{task: t, steps: [{call: 'm:f', with: {x: sqrt(w)}}]}]", "epoch/t/steps[0]"),
+        ("epoch: [{task: t, steps: [stop, y = sqrt(w)]}]", "epoch/t/steps[1]"),
+        ("epoch: [{task: t, setup: {instance: {exit: [y = sqrt(w)]}}, steps: [y = 1]}]",
+         "epoch/t/setup.instance.exit[0]"),
+        ("epoch: [{task: t, steps: [y = w], report: [{steps: [{log: '{sqrt(w)}'}]}]}]",
+         "epoch/t/report[0].steps[0]"),
         ("readers: {r: {blobs: {x: 'sqrt(arange(4))'}}}\n"
          "epoch: [{task: t, read: r, steps: [y = x]}]", "readers.r"),
         ("metrics: {m: sqrt(w)}", "metrics.m"),

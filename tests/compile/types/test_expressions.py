@@ -8,10 +8,17 @@ import numpy as np
 import pytest
 
 from jobrun.compile.expressions.parse import parse_expression
-from jobrun.compile.types.expressions import Misfit, infer_expression, output_key
+from jobrun.compile.types import expressions
+from jobrun.compile.types.expressions import (
+    ExpressionInference,
+    Misfit,
+    RuleCache,
+    infer_expression,
+    output_key,
+)
 from jobrun.core.errors import Origin, SpecError
-from jobrun.graph.expressions import OutputRead
-from jobrun.ops.abstract_values import Known, scalar
+from jobrun.graph.expressions import Binary, Const, Name, OutputRead
+from jobrun.ops.abstract_values import Known, scalar, without_value
 from jobrun.ops.dtype_promotion import dtype_name
 from jobrun.ops.load_implementation import implementation
 from tests.support.tables import each_case
@@ -216,3 +223,70 @@ def test_an_output_is_known_by_its_task() -> None:
     read = OutputRead("fit", "loss", "local")
 
     assert infer_expression(read, {}, outside={key: scalar(2)}) == scalar(2)
+
+
+def test_an_operation_on_the_same_types_is_inferred_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    rule = expressions.infer_binary
+
+    def infer(left: Known, sign: str, right: Known) -> Known:
+        asked.append(sign)
+        return rule(left, sign, right)
+
+    monkeypatch.setattr(expressions, "infer_binary", infer)
+    same = Known("float64", (3,))
+    cache = RuleCache()
+    found = []
+    for names in ({"a": same, "b": same}, {"c": same, "d": same}, {"e": Known("int8"), "f": same}):
+        inference = ExpressionInference(names, lambda _: None, {}, cache)
+        one, two = names
+        found.append(inference.whole(Binary(Name(one), "+", Name(two))))
+
+    assert asked == ["+", "+"]
+    assert found[0] == found[1] == same
+    assert found[2].shape is None
+
+
+def test_what_cannot_be_computed_is_reported_each_time() -> None:
+    names = {"a": Known("float64", (3,)), "b": Known("float64", (4,))}
+    misfits: list[Misfit] = []
+    inference = ExpressionInference(names, misfits.append, {}, RuleCache())
+
+    for _ in range(2):
+        inference.whole(Binary(Name("a"), "+", Name("b")))
+
+    assert len(misfits) == 2
+
+
+def test_doubt_ends_with_its_expression() -> None:
+    expression = parse_expression("n > 1 or X and k > 2", Origin("t.yaml", 1, 1), "p", {})
+    names = {"n": Known("int64", (), weak=True), "X": Known("float64", (3,)), "k": scalar(1)}
+    misfits: list[Misfit] = []
+    inference = ExpressionInference(names, misfits.append, {})
+
+    inference.whole(expression)
+    inference.whole(Binary(Name("X"), "@", Const("text")))
+
+    assert [one.is_perhaps for one in misfits] == [True, False]
+
+
+def test_a_constant_has_the_type_of_its_own_kind() -> None:
+    cache = RuleCache()
+
+    assert [cache.constant(Const(one)).dtype for one in (1, True, 1.0)] == [
+        "int64",
+        "bool",
+        "float64",
+    ]
+    assert cache.constant(Const(None, ellipsis=True)) == Known()
+
+
+def test_a_type_without_its_value_is_one_type() -> None:
+    cache = RuleCache()
+    known = scalar(3)
+
+    bare = cache.without_value(known)
+
+    assert bare == without_value(known)
+    assert cache.without_value(known) is bare
+    assert cache.without_value(bare) is bare

@@ -41,12 +41,14 @@ def test_without_proc_the_threads_of_blas_are_unknown(monkeypatch):
     assert blas_threads() == 0
 
 
-def test_settings_that_decide_how_a_gpu_rounds_are_recorded(monkeypatch):
+def test_variables_that_decide_how_libraries_round_are_recorded(monkeypatch):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    monkeypatch.setenv("JAX_ENABLE_X64", "1")
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
 
     found = describe_environment()
 
-    assert found["gpu_settings"]["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert found["variables"] == {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "JAX_ENABLE_X64": "1"}
     assert isinstance(found["gpus"], list)
 
 

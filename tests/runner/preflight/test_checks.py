@@ -114,6 +114,12 @@ def test_a_missing_module_or_function_is_a_fault(tmp_path):
     assert "did you mean 'step'" in faults[1].mend
 
 
+def test_a_file_in_place_of_a_module_is_named_without_its_ending(tmp_path):
+    (fault,) = preflight(job(call("mine.py:step")), tmp_path)
+
+    assert fault.mend == "write 'mine:step', without '.py'"
+
+
 def test_row_74_an_import_error_is_found_when_imports_are_asked_for(tmp_path):
     (tmp_path / "breaks.py").write_text("import nosuchthing\ndef step(): pass\n")
     path = list(sys.path)

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from jobrun.runner.rundir import run_index as runindex
-from jobrun.runner.rundir.run_index import INDEX_NAME, indexed_runs
+from jobrun.runner.rundir.run_index import INDEX_NAME, OrderedRuns, indexed_runs
 from tests.support.many_runs import make_runs
 from tests.support.sample_runs import make_run
 
@@ -104,3 +104,48 @@ def test_runs_that_are_gone_leave_the_index(tmp_path):
 
     assert len(indexed_runs(tmp_path)) == 4
     assert len(json.loads((tmp_path / INDEX_NAME).read_text())["runs"]) == 4
+
+
+def test_runs_are_ordered_newest_first_and_only_those_asked_for_are_looked_at(
+    tmp_path, monkeypatch
+):
+    make_runs(tmp_path, 6, jobs=2)
+    oldest_first = [one.path for one in indexed_runs(tmp_path)]
+    looked_at = []
+    stamp = runindex._stamp_run
+    monkeypatch.setattr(
+        runindex, "_stamp_run", lambda run, *given: looked_at.append(run) or stamp(run, *given)
+    )
+    monkeypatch.setattr(runindex, "read_record", lambda run: pytest.fail("read again"))
+
+    runs = OrderedRuns(tmp_path)
+    found = runs.read(runs.paths[0])
+
+    assert runs.paths == oldest_first[::-1]
+    assert found == indexed_runs(tmp_path)[-1]
+    assert looked_at[:1] == [str(tmp_path / runs.paths[0])]
+    assert len(looked_at) == 1 + 6
+
+
+@pytest.mark.parametrize("most_unknown", [0, 20])
+def test_ordered_runs_are_those_of_now_whatever_the_index_says(two, monkeypatch, most_unknown):
+    monkeypatch.setattr(runindex, "_MOST_UNKNOWN", most_unknown)
+    make_run(two.parent, "new")
+    good, bad, new = [one.path for one in indexed_runs(two)]
+    # The index has two of them, of which one has changed and one is gone.
+    content = json.loads((two / INDEX_NAME).read_text())
+    del content["runs"][new]
+    (two / INDEX_NAME).write_text(json.dumps(content))
+    record = two / good / "run.json"
+    record.write_text(record.read_text().replace('"finished"', '"stopped"'))
+    (two / bad / "run.json").unlink()
+    (two / "good" / "notes").mkdir()
+
+    runs = OrderedRuns(two)
+
+    found = [one for path in runs.paths if (one := runs.read(path)) is not None]
+    assert [(one.path, one.status) for one in found] == [(new, "finished"), (good, "stopped")]
+
+
+def test_no_directory_has_no_ordered_runs(tmp_path):
+    assert OrderedRuns(tmp_path / "nowhere").paths == []

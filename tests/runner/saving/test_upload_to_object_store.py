@@ -185,14 +185,19 @@ def test_whoever_waits_for_uploads_is_woken_by_a_stop(tmp_path):
     bench.sender.close()
 
 
-def test_an_epoch_that_is_gone_before_its_turn_is_told(tmp_path):
+def test_epochs_that_retention_deletes_before_their_turn_are_no_failures_and_reported_once(
+    tmp_path,
+):
     bench = Bench(tmp_path)
-    bench.store.remove((1,))
+    bench.store.remove((0, 1))
+    for epoch in (0, 1, 2):
+        bench.sender.committed(epoch)
 
-    bench.sender.committed(1)
-    bench.sender._await()
+    bench.sender.finish(2)
 
-    assert "epoch 1 could not be uploaded: there is no epoch 1" in bench.warnings[0]
+    (warning,) = bench.warnings
+    assert "epoch 0 is not uploaded: checkpoint.keep has deleted it before its turn" in warning
+    assert bench.upload.sent == [2]
     bench.sender.close()
 
 

@@ -35,6 +35,54 @@ def test_all_records_come_once_in_order_whatever_the_capacity(capacity):
     assert found == [(number, (number,)) for number in range(count)]
 
 
+@pytest.mark.parametrize("capacity", [1, 2, 7, 1000])
+def test_a_writer_puts_what_the_reader_iterates_over(capacity):
+    line, scope, count = SpscQueue(capacity), CancelScope(), 5_000
+    found = []
+    reader = _in_thread(lambda: found.extend(line.records(scope)))
+
+    put = line.writer(scope)
+    for number in range(count):
+        assert put(-1, (number,))
+    line.leave_writer()
+    reader.join(100)
+
+    assert found == [(number, (number,)) for number in range(count)]
+
+
+def test_a_writer_waits_for_room():
+    line, scope, done = SpscQueue(3), CancelScope(), []
+    put, records = line.writer(scope), line.records(scope)
+
+    def write():
+        for number in range(5):
+            put(-1, (number,))
+            done.append(number)
+
+    writer = _in_thread(write)
+    while len(done) < 3:
+        time.sleep(0.001)
+    time.sleep(0.02)
+    assert done == [0, 1, 2]
+    assert next(records) == (0, (0,))
+    while len(done) < 4:
+        time.sleep(0.001)
+    assert next(records) == (1, (1,))
+    writer.join(100)
+    assert done == [0, 1, 2, 3, 4]
+
+
+def test_a_writer_ends_when_the_reader_has_left_or_the_writer_itself():
+    line, scope = SpscQueue(3), CancelScope()
+    put = line.writer(scope)
+    line.leave_reader()
+    assert not put(-1, ("x",))
+
+    line.leave_writer()
+    with pytest.raises(RuntimeError, match="after the last writer"):
+        put(-1, ("x",))
+
+
 def test_no_more_records_wait_than_there_is_room_for():
     line, scope, done = SpscQueue(3), CancelScope(), []
 

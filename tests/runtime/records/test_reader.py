@@ -137,9 +137,8 @@ def test_instances_that_share_a_source_get_each_record_once():
 
         def work(at):
             frame = desk.frame(at)
-            read = source.connect(frame)
-            while (record := read()) is not None:
-                found[at].append((record[0], int(record[1][0])))
+            for number, values in source.connect(frame):
+                found[at].append((number, int(values[0])))
 
         threads = [threading.Thread(target=work, args=(at,)) for at in range(4)]
         for thread in threads:

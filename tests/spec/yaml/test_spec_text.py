@@ -27,6 +27,25 @@ def test_faults_use_the_name_the_user_knows(tmp_path):
     assert str(tmp_path) in fault.mend
 
 
+@pytest.mark.parametrize("name", ["walk", "walk.yml", "wakl.yaml"])
+def test_a_missing_file_gets_the_nearest_spec_of_its_folder(name, tmp_path):
+    (tmp_path / "walk.yaml").touch()
+
+    with pytest.raises(SpecError, match="did you mean") as raised:
+        read_text(str(tmp_path / name), name)
+
+    assert f"'{tmp_path / 'walk.yaml'}'" in raised.value.faults[0].mend
+
+
+def test_a_program_in_place_of_a_spec_is_answered_with_the_command_that_takes_it_in(tmp_path):
+    (tmp_path / "train.py").write_text("x = 1\n")
+
+    with pytest.raises(SpecError, match=r"E001.*is a program, not a spec") as raised:
+        read_text(str(tmp_path / "train.py"), "train.py")
+
+    assert "jobrun new script" in raised.value.faults[0].mend
+
+
 def test_a_missing_folder_is_told():
     assert _fault(read_text, "/no/such/folder/job.yaml", "job.yaml").mend == "check its directory"
 

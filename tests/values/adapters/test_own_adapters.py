@@ -112,6 +112,29 @@ jobrun.adapt(Tracker)
 jobrun.adapt(Part)
 
 
+def _make_class():
+    class Number:
+        def __init__(self, at):
+            self.at = at
+
+    return Number
+
+
+Number = jobrun.adapt(_make_class())
+
+
+class TestOfAClassThatItsNameDoesNotLeadTo(AdapterContract):
+    """As of ``mpmath.mpf``, which a function of the library makes."""
+
+    @pytest.fixture
+    def adapted(self):
+        def advance(number, step):
+            number.at += step + 1
+            return number, number.at
+
+        return Adapted(lambda: Number(3), advance)
+
+
 class TestByAttributes(AdapterContract):
     @pytest.fixture
     def adapted(self):

@@ -42,7 +42,7 @@ _COMPARE: dict[str, np.ufunc] = {
     "==": np.equal, "!=": np.not_equal,
 }  # fmt: skip
 # Of which numpy does not like to be given the result's place as the third of three.
-_MORE_OPERANDS = frozenset({np.maximum, np.minimum})
+MORE_OPERANDS = frozenset({np.maximum, np.minimum})
 _NUMBERS = {"inf": np.inf, "nan": np.nan, "pi": np.pi}
 # Integers up to this are float64 as they are.
 _EXACT = 1 << 53
@@ -81,10 +81,13 @@ class ReuseChain:
     reuses: bool
 
 
-def find_reuse_chain(expr: Expr) -> ReuseChain | None:
+def find_reuse_chain(expr: Expr, *, names: bool = False) -> ReuseChain | None:
     """Find the chain of operators that can reuse one array's memory, or None.
 
-    Only over what is numpy's in any case: to Python's numbers a look at the class is dear.
+    Args:
+        expr: The operator on the outside.
+        names: Names count as arrays. Else the chain is over what is numpy's in any case: to
+            Python's numbers a look at the class is dear.
     """
     links: list[ReuseStep] = []
     bases = [expr]
@@ -94,12 +97,12 @@ def find_reuse_chain(expr: Expr) -> ReuseChain | None:
         bases.append(operand)
     # The innermost that is an array of its own.
     for depth in range(len(links), 0, -1):
-        if is_fresh(bases[depth]) and _is_array(bases[depth]):
+        if is_fresh(bases[depth]) and _is_array(bases[depth], names=names):
             return ReuseChain(bases[depth], tuple(links[depth - 1 :: -1]), reuses=True)
-    return _beside_a_number(expr)
+    return _beside_a_number(expr, names=names)
 
 
-def _beside_a_number(expr: Expr) -> ReuseChain | None:
+def _beside_a_number(expr: Expr, *, names: bool) -> ReuseChain | None:
     """Return an operator beside a number as a ``ReuseChain`` without a buffer, or None."""
     match expr:
         case Compare(left=left, operators=(one,), rest=(right,)):
@@ -113,7 +116,7 @@ def _beside_a_number(expr: Expr) -> ReuseChain | None:
             return None
     for at in (0, 1):
         number, array = _number(operands[at]), operands[1 - at]
-        if number is None or not (_is_array(array) or (is_dear and isinstance(array, Name))):
+        if number is None or not _is_array(array, names=names or is_dear):
             continue
         if _takes_float64(ufunc):
             return ReuseChain(array, (ReuseStep(expr, ufunc, number, at == 0),), reuses=False)
@@ -178,15 +181,20 @@ def _is_whole(expr: Expr) -> bool:
             return False
 
 
-def _is_array(expr: Expr) -> bool:
-    """Return whether an expression gives an array with a buffer to reuse, or a numpy number."""
+def _is_array(expr: Expr, *, names: bool) -> bool:
+    """Return whether an expression gives an array with a buffer to reuse, or a numpy number.
+
+    ``names``: Whether a name does.
+    """
     match expr:
+        case Name():
+            return names
         case Binary(operator="@"):
             return True
         case Binary(left=left, right=right):
-            return _is_array(left) or _is_array(right)
+            return _is_array(left, names=names) or _is_array(right, names=names)
         case Unary(operand=operand):
-            return _is_array(operand)
+            return _is_array(operand, names=names)
         case Call():
             return expr.function in elementwise()
         case Index(index=Slice()):
@@ -219,7 +227,7 @@ def _takes_float64(ufunc: np.ufunc) -> bool:
 @cache
 def keeps_float64(ufunc: np.ufunc) -> bool:
     """Return whether an operator maps float64 to float64: it can reuse its operand's buffer."""
-    if ufunc in _MORE_OPERANDS:
+    if ufunc in MORE_OPERANDS:
         return False
     try:
         dtypes = ufunc.resolve_dtypes((*(FLOAT64,) * ufunc.nin, None))

@@ -23,23 +23,26 @@ import numpy as np
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.lazy_dataclass import dataclass
-from jobrun.runtime.codegen.optimize.buffer_reuse import FLOAT64, keeps_float64
+from jobrun.runtime.codegen.optimize.buffer_reuse import FLOAT64, MORE_OPERANDS, keeps_float64
 from jobrun.runtime.codegen.optimize.fusable_chains import Chain, Instruction, square
 from jobrun.runtime.context.frame import Frame, GroupRun, Start
 from jobrun.values.axis_order import axis_order
 
 _Array = np.ndarray[Any, Any]
 
-# Measured: smaller pieces pay more for calls, larger ones fall out of the cache.
-_LEAST_ITEMS, _MOST_ITEMS = 3 << 14, 1 << 17
-# Of an array of middle size there are so many, for two threads alike and with small buffers.
-_COUNT = 8
+# Measured: smaller pieces pay more for calls, larger ones fall out of the cache: that of one
+# processor holds so many bytes of all arrays of a piece together.
+_LEAST_ITEMS, _MOST_ITEMS = 1 << 14, 1 << 17
+_CACHE_BYTES = 3 << 18
+# For two threads, which wait for each other between calls, there are so many larger ones.
+_COUNT, _LEAST_OF_TWO = 8, 3 << 14
 # Below this, memory for a temporary costs next to nothing.
 SMALLEST = 1 << 17
 # Results, of all operators together, from which on a second thread is worth its start.
 _SHARED = 1 << 20
-# How often a chain that did not fit is computed as written before its leaves are checked again.
-_PASSED_OVER = 15
+# How often a chain that did not fit is computed as written before its leaves are checked again: at
+# first, and where it never fits.
+_PASSED_OVER, _MOST_PASSED_OVER = 15, 255
 # Operators of which numpy elides the temporary, as it calls it, and from which size on.
 _COMMUTATIVE = frozenset({operator.add, operator.mul, operator.and_, operator.or_, operator.xor})
 _ELIDED = _COMMUTATIVE | {operator.sub, operator.truediv, operator.floordiv}
@@ -111,6 +114,7 @@ class FusedKernel:
         self._replaced = self._leaves if has_spare else replaced
         # How often the code begins without looking again; a slip between threads costs time only.
         self._passed_over = 0
+        self._misfits = _PASSED_OVER
         self._plans: dict[tuple[Any, ...], _Plan | None] = {}
 
     def begin(self, frame: Frame) -> list[GroupRun]:
@@ -131,8 +135,10 @@ class FusedKernel:
         plan = None if _MISFIT in roles else self._plan(leaves, roles)
         if plan is None:
             worth.clear()
-            self._passed_over = _PASSED_OVER
+            self._passed_over = self._misfits
+            self._misfits = min(2 * self._misfits + 1, _MOST_PASSED_OVER)
             return self._plain(leaves)
+        self._misfits = _PASSED_OVER
         run = worth[0] if worth else None
         if run is None:
             return _run(plan, leaves, roles, np.empty(shape, plan.dtype), None)
@@ -219,12 +225,26 @@ def _role(leaf: Any, shape: tuple[int, ...]) -> str:
     if not leaf.dtype.isnative or leaf.dtype.kind not in "biufc":
         return _MISFIT
     if leaf.shape == shape:
-        return _FULL if leaf.flags.c_contiguous and leaf.flags.aligned else _MISFIT
+        return _FULL if leaf.flags.aligned and _is_by_rows(leaf) else _MISFIT
     if leaf.ndim > len(shape) or any(
         own not in (1, other) for own, other in zip(leaf.shape[::-1], shape[::-1], strict=False)
     ):
         return _MISFIT
     return _ROWS if leaf.ndim == len(shape) and leaf.shape[0] != 1 else _WHOLE
+
+
+def _is_by_rows(leaf: _Array) -> bool:
+    """Return whether a leaf of a fused kernel has C order, perhaps with gaps between its rows.
+
+    Then all results have C order without gaps, as numpy's own.
+    """
+    if leaf.flags.c_contiguous:
+        return True
+    shape, strides = leaf.shape, leaf.strides
+    return strides[-1] == leaf.itemsize and all(
+        outer >= inner * length
+        for outer, inner, length in zip(strides, strides[1:], shape[1:], strict=False)
+    )
 
 
 def _may_overwrite(old: Any, shape: tuple[int, ...], dtype: np.dtype[Any], count: int) -> bool:
@@ -233,7 +253,8 @@ def _may_overwrite(old: Any, shape: tuple[int, ...], dtype: np.dtype[Any], count
         type(old) is np.ndarray
         and old.shape == shape
         and old.dtype == dtype
-        and _role(old, shape) is _FULL
+        and old.flags.c_contiguous
+        and old.flags.aligned
         and has_one_reference(old, count)
     )
 
@@ -355,25 +376,33 @@ def _run(
     numbers = [_number(leaves[index], dtype) for index, dtype in plan.numbers]
     values: list[Any] = [*leaves, *numbers, result]
     roles = (*roles, *(_WHOLE,) * len(numbers), _FULL)
-    if all(role is _FULL or np.ndim(one) == 0 for one, role in zip(values, roles, strict=True)):
-        # Nothing to broadcast: the items may as well be one row.
+    if all(
+        np.ndim(one) == 0 or (role is _FULL and one.flags.c_contiguous)
+        for one, role in zip(values, roles, strict=True)
+    ):
+        # Nothing to broadcast, and no gaps: the items may as well be one row.
         values = [one.reshape(-1) if np.ndim(one) else one for one in values]
     whole = values[plan.result]
     cut = {at: values[at] for at, role in enumerate(roles) if role is not _WHOLE}
-    starts = iter(range(0, len(whole), _rows(whole.shape)))
+    bytes_per_item = sum(one.itemsize for one in cut.values()) + sum(
+        dtype.itemsize for _, dtype in plan.buffers
+    )
 
-    def work() -> None:
-        _pieces(plan, values, cut, starts)
+    def alone() -> None:
+        rows = _rows(whole.shape, max(_LEAST_ITEMS, _CACHE_BYTES // bytes_per_item))
+        _pieces(plan, values, cut, rows, iter(range(0, len(whole), rows)))
 
-    if beside is not None and result.size * len(plan.calls) >= _SHARED:
-        run_in_two_threads(work, beside)
-    else:
-        work()
+    if beside is None or result.size * len(plan.calls) < _SHARED:
+        alone()
+        return result
+    rows = _rows(whole.shape, max(_LEAST_OF_TWO, whole.size // _COUNT))
+    starts = iter(range(0, len(whole), rows))
+    run_in_two_threads(lambda: _pieces(plan, values, cut, rows, starts), beside, alone)
     return result
 
 
 def _pieces(
-    plan: _Plan, whole: Sequence[Any], cut: Mapping[int, _Array], starts: Iterator[int]
+    plan: _Plan, whole: Sequence[Any], cut: Mapping[int, _Array], rows: int, starts: Iterator[int]
 ) -> None:
     """Compute pieces of a fused kernel, in buffers of their own, until none is left.
 
@@ -381,31 +410,34 @@ def _pieces(
         plan: The plan.
         whole: Leaves, numbers, and the result.
         cut: Those of them that are cut.
+        rows: Of a piece.
         starts: First rows of pieces; another thread may take some of them.
     """
     shape = cut[plan.result].shape
-    rows = _rows(shape)
     buffers = [np.empty((rows, *shape[1:]), dtype) for _, dtype in plan.buffers]
     values = [*whole, *buffers]
     for start in starts:
         stop = start + rows
+        piece = slice(start, stop)
         for index, array in cut.items():
-            values[index] = array[start:stop]
+            values[index] = array[piece]
         if stop > shape[0]:
             for index, _ in plan.buffers:
                 values[index] = values[index][: shape[0] - start]
         for ufunc, first, second, target in plan.calls:
+            # By position: to look up the name of an argument takes as long as a thousand items.
             if second < 0:
-                ufunc(values[first], out=values[target])
-            else:
+                ufunc(values[first], values[target])
+            elif ufunc in MORE_OPERANDS:
                 ufunc(values[first], values[second], out=values[target])
+            else:
+                ufunc(values[first], values[second], values[target])
 
 
-def _rows(shape: tuple[int, ...]) -> int:
-    """Return how many rows make a piece of a fused kernel's arrays that fits in the cache."""
+def _rows(shape: tuple[int, ...], items: int) -> int:
+    """Return how many rows of a fused kernel's arrays make a piece of about so many items."""
     width = max(1, math.prod(shape[1:]))
-    items = min(max(_LEAST_ITEMS, shape[0] * width // _COUNT), _MOST_ITEMS)
-    rows = max(1, items // width)
+    rows = max(1, min(items, _MOST_ITEMS) // width)
     return min(shape[0], rows if rows < _LANES else rows + -rows % _LANES)
 
 
@@ -488,7 +520,7 @@ def _measured() -> int:
 _of_one_variable = _measured()
 
 
-def run_in_two_threads(work: Work, start: Start) -> None:
+def run_in_two_threads(work: Work, start: Start, alone: Work | None = None) -> None:
     """Run the pieces of a fused kernel in this and in another thread, until both have ended.
 
     Floating-point events of the other thread are reported by this one afterwards, so that they have
@@ -498,13 +530,15 @@ def run_in_two_threads(work: Work, start: Start) -> None:
     Args:
         work: Takes what is left to do from where both take it, until there is nothing.
         start: Runs work in another thread; raises ``RuntimeError`` where there can be none.
+        alone: Does all of it, where there is no other thread; ``work`` if not given.
 
     Raises:
         BaseException: What either raised; the other has ended then, too.
     """
     ways, report = np.geterr(), np.geterrcall()
+    alone = alone or work
     if not _CAN_WAIT.issuperset(ways.values()):
-        work()
+        alone()
         return
     way = probe_arithmetic()
     met: list[tuple[str, int]] = []
@@ -523,7 +557,7 @@ def run_in_two_threads(work: Work, start: Start) -> None:
         start(beside, lambda: ended.put(None))
     except (RuntimeError, EnvironmentFaultError):
         # There is no thread, or nothing for it to run on.
-        work()
+        alone()
         return
     try:
         work()

@@ -65,6 +65,8 @@ OTHERS = (
     "1 + exp(a)", "2 * sqrt(abs(a)) - 1", "1 - exp(-a / 2) * b", "maximum(a, 0)", "minimum(2, a)",
     "1 / (1 + exp(-exp(-a) * 3))", "(sin(a) + 1) * (cos(b) - 1)", "-sin(a) ** 2",
     "hypot(a, 3) + 1", "arctan2(0, a)", "copysign(1, a)", "power(a, 2)", "sin(a) == 1",
+    "(a - 8) / 4", "a * 0.5", "2 - a", "-(a + b) / 3", "(1 - a) ** 2", "(a < 0.5) * b",
+    "a + 1 == b",
 )  # fmt: skip
 PARTS = ("a[1:] > 0", "1 - a[:, None]", "2 / a[..., 1:]", "1 / (1 - a[1:, :])", "0.5 <= a[::2]")
 
@@ -83,20 +85,20 @@ def written(text, a, b):
 
 
 def check(bench, text, a, b):
-    """In a block where all names are variables, and in one where none is."""
+    """In blocks where all names are variables, and where none is; for epochs, and for records."""
     with np.errstate(all="ignore"):
         try:
             wanted = written(text, a, b)
         except (TypeError, ValueError, IndexError, OverflowError) as error:
             wanted = error
-        for shared in ("", None):
+        for shared, by_record in itertools.product(("", None), (False, True)):
             bench.blobs.update(a=a.copy(order="K") if isinstance(a, np.ndarray) else a, b=b)
             if isinstance(wanted, Exception):
                 with pytest.raises(TaskFailedError) as found:
-                    bench.do(net(f"x = {text}"), shared=shared)
+                    bench.do(net(f"x = {text}"), shared=shared, by_record=by_record)
                 assert str(wanted).partition("\n")[0] in str(found.value)
                 continue
-            made = bench.do(net(f"x = {text}"), shared=shared)
+            made = bench.do(net(f"x = {text}"), shared=shared, by_record=by_record)
             assert same_bits(made["x"], wanted)
             assert same_bits(made["a"], a)
             if isinstance(wanted, np.ndarray):
@@ -151,6 +153,38 @@ def test_numbers_alone_are_made_ready_where_the_memory_has_an_owner(text, base):
 )  # fmt: skip
 def test_pythons_numbers_are_not_looked_at(text):
     assert find_reuse_chain(expr(text)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "base", "ufuncs"),
+    [
+        ("(x - 8) / 4", "x - 8", "divide"),
+        ("x * 0.5", "x", "multiply"),
+        ("(x + y) * 0.5", "x + y", "multiply"),
+    ],
+)
+def test_names_count_as_arrays_where_they_mostly_are(text, base, ufuncs):
+    found = find_reuse_chain(expr(text), names=True)
+
+    assert found.base == expr(base)
+    assert [link.ufunc.__name__ for link in found.links] == ufuncs.split()
+
+
+def test_a_batch_is_scaled_in_one_array_of_its_own(bench):
+    bench.blobs["x"] = np.ones((100, 100))
+    block = bench.block(net("y = (x - 8) / 4"), by_record=True)
+    block.run(bench.frame)
+    del bench.blobs["y"]
+
+    tracemalloc.start()
+    try:
+        block.run(bench.frame)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    # Numpy itself divides in the memory of large arrays only, and makes two of middle size.
+    assert most < 1.5 * bench.blobs["y"].nbytes
 
 
 def test_a_number_has_the_bits_it_has_in_the_text_and_stays_so():

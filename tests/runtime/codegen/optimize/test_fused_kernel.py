@@ -212,6 +212,18 @@ def test_a_chain_that_did_not_fit_is_looked_at_again_after_a_while():
     assert any(pieces.begin(FRAME) for _ in range(100))
 
 
+def test_a_chain_that_never_fits_is_looked_at_ever_more_rarely():
+    pieces = FusedKernel(build_chain(expr("x * x + x - 1")))
+    tries = 0
+    for _ in range(10_000):
+        worth = pieces.begin(FRAME)
+        if worth:
+            pieces(worth, 2.0, 1)
+            tries += 1
+
+    assert tries < 60
+
+
 def test_a_small_chain_keeps_no_more_results_than_it_needs():
     x = np.ones(SMALLEST - 1)
     pieces = FusedKernel(build_chain(expr("x * 2 + 1 - 3 * 4 + 5 - 6 + 7 - 8")))
@@ -235,6 +247,42 @@ def test_a_chain_over_arrays_with_gaps_gives_the_bits_of_the_expression(kinds):
         assert same_bits(found, written(text, x=x, m=m, s=2.0)), text
     assert same_bits(x, before[0])
     assert same_bits(m, before[1])
+
+
+@pytest.mark.parametrize("kinds", ["dd", "df", "di", "fd", "dD"])
+def test_rows_with_gaps_between_them_are_computed_in_pieces(kinds):
+    x, m = (numbers((1030, 410), np.dtype(kind)) for kind in kinds)
+    left, right, row = x[1:-1, :-2], m[2:, 1:-1], m[0, :-2]
+
+    found = check(TEXT, x=left, m=right, s=2.0)
+    check("(x + m) * 2 - x * s", x=left, m=row, s=right)
+
+    assert found.flags.c_contiguous
+
+
+@pytest.mark.parametrize("part", [np.s_[::-1, 1:-1], np.s_[:, ::-1], np.s_[:, ::2]])
+def test_other_gaps_leave_a_chain_as_it_is_written(part):
+    x = numbers((1030, 410))[part]
+
+    found, was = computed(TEXT, x=x, m=x, s=2.0)
+
+    assert same_bits(found, written(TEXT, x=x, m=x, s=2.0))
+    assert found.strides == written(TEXT, x=x, m=x, s=2.0).strides
+    assert not was
+
+
+def test_the_pieces_of_one_thread_fit_in_its_cache():
+    x, m = numbers((1 << 20,)), numbers((1 << 20,))
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        computed("x * m + x * 2 - m", x=x, m=m)
+        most = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+    # The result, and one buffer.
+    assert most - x.nbytes < 1 << 18
 
 
 REPLACING = (

@@ -113,6 +113,18 @@ def test_where_there_are_no_more_threads_one_does_it_all():
     assert threads == [threading.current_thread()]
 
 
+def test_one_that_does_it_all_may_do_it_otherwise():
+    done: list[str] = []
+
+    def start(work, done):
+        raise RuntimeError("no processor is idle")
+
+    with np.errstate(all="ignore"):
+        run_in_two_threads(lambda: done.append("two"), start, lambda: done.append("alone"))
+
+    assert done == ["alone"]
+
+
 def test_a_thread_that_computes_otherwise_takes_no_part(crew):
     libm = ctypes.CDLL(ctypes.util.find_library("m"))
     before = libm.fegetround()

@@ -1,0 +1,441 @@
+"""Keep the settings of libraries that callables make, across threads, retries and resumes.
+
+``torch.set_default_dtype``, ``jax.config.update``, ``np.seterr`` and their like are called once, in
+``init`` or at the top of a module, and hold until the process ends; some of them for one thread
+only, and tasks run in several. So what a callable sets holds for all later calls, is saved with the
+state of its node, and is set again where that is loaded. No library is imported to be asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import decimal
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextvars import Context
+from importlib import import_module
+from operator import attrgetter
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
+
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.events import Listener, Noted, ignore
+
+# By name, such as ``torch.default_dtype``, as JSON values.
+Settings = Mapping[str, Any]
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_TINY = sys.float_info.min / 2
+
+
+class _Setting(NamedTuple):
+    """How a setting of a library is read and written.
+
+    Attributes:
+        default: What it is in a new process or thread; a function is asked, with the library.
+    """
+
+    default: Any
+    read: Callable[[Any], Any]
+    write: Callable[[Any, Any], object]
+
+
+def _attribute(path: str, default: Any) -> _Setting:
+    place, _, name = path.rpartition(".")
+    parent = attrgetter(place)
+    return _Setting(default, attrgetter(path), lambda lib, value: setattr(parent(lib), name, value))
+
+
+def _functions(read: str, write: str, default: Any) -> _Setting:
+    getter, setter = attrgetter(read), attrgetter(write)
+    return _Setting(default, lambda lib: getter(lib)(), lambda lib, value: setter(lib)(value))
+
+
+def _jax(name: str, default: Any) -> _Setting:
+    return _Setting(
+        default,
+        attrgetter(f"config.{name}"),
+        lambda jax, value: jax.config.update(name, value),
+    )
+
+
+def _sdp(name: str) -> _Setting:
+    return _functions(f"backends.cuda.{name}_sdp_enabled", f"backends.cuda.enable_{name}_sdp", True)
+
+
+def _autocast(device: str) -> _Setting:
+    return _Setting(
+        False,
+        lambda torch: torch.is_autocast_enabled(device),
+        lambda torch, value: torch.set_autocast_enabled(device, value),
+    )
+
+
+def _autocast_dtype(device: str, default: str) -> _Setting:
+    return _Setting(
+        default,
+        lambda torch: str(torch.get_autocast_dtype(device)),
+        lambda torch, value: torch.set_autocast_dtype(device, _dtype(torch, value)),
+    )
+
+
+def _dtype(torch: Any, name: str) -> Any:
+    return getattr(torch, name.removeprefix("torch."))
+
+
+def _default_device(torch: Any) -> str:
+    # The function that is meant for it takes microseconds, and is asked after each task.
+    own = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
+    if own is not None and getattr(own, "device_context", None) is None:
+        return "cpu"
+    return str(torch.get_default_device())
+
+
+def _omp_threads(torch: Any) -> int:
+    # Not that of a new thread, which has what any thread has set.
+    text = os.environ.get("OMP_NUM_THREADS", "")
+    return int(text) if text.isdigit() else int(torch.get_num_threads())
+
+
+def _ask_new_thread(function: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    answers: list[dict[str, Any]] = []
+    thread = threading.Thread(target=lambda: answers.append(dict(function())))
+    thread.start()
+    thread.join()
+    return answers[0]
+
+
+_CONTEXT_FIELDS = ("prec", "rounding", "Emin", "Emax", "clamp")
+
+
+def _describe_context(context: decimal.Context) -> dict[str, Any]:
+    traps = sorted(signal.__name__ for signal, is_set in context.traps.items() if is_set)
+    return {"traps": traps} | {name: getattr(context, name) for name in _CONTEXT_FIELDS}
+
+
+def _change_context(lib: Any, value: Mapping[str, Any]) -> None:
+    context = lib.getcontext()
+    for name in _CONTEXT_FIELDS:
+        setattr(context, name, value[name])
+    for signal in context.traps:
+        context.traps[signal] = signal.__name__ in value["traps"]
+
+
+# By library and name, which begins with that of the library.
+_Table = Mapping[str, Mapping[str, _Setting]]
+
+
+def _with_full_names(table: _Table) -> _Table:
+    return {
+        library: {f"{library}.{name}": one for name, one in settings.items()}
+        for library, settings in table.items()
+    }
+
+
+# Those of the process, in the order in which they are written: in PyTorch the older names of
+# precisions also change what the newer ones give, and are refused once a newer one was changed.
+_SHARED: _Table = _with_full_names({
+    "torch": {
+        "default_dtype": _Setting(
+            "torch.float32",
+            lambda torch: str(torch.get_default_dtype()),
+            lambda torch, value: torch.set_default_dtype(_dtype(torch, value)),
+        ),
+        "deterministic": _functions(
+            "get_deterministic_debug_mode", "set_deterministic_debug_mode", 0
+        ),
+        "float32_matmul_precision": _functions(
+            "get_float32_matmul_precision", "set_float32_matmul_precision", "highest"
+        ),
+        **{f"backends.cuda.{one}_sdp": _sdp(one)
+           for one in ("flash", "mem_efficient", "math", "cudnn")},
+        **{path: _attribute(path, default) for path, default in {
+            "utils.deterministic.fill_uninitialized_memory": True,
+            "backends.cudnn.enabled": True,
+            "backends.cudnn.benchmark": False,
+            "backends.cudnn.deterministic": False,
+            "backends.mkldnn.enabled": True,
+            "backends.mkldnn.deterministic": False,
+            "backends.opt_einsum.enabled": True,
+            "backends.cuda.matmul.allow_fp16_reduced_precision_reduction": True,
+            "backends.cuda.matmul.allow_bf16_reduced_precision_reduction": True,
+            "backends.cuda.matmul.allow_fp16_accumulation": False,
+            "backends.cuda.matmul.allow_tf32": False,
+            "backends.cudnn.allow_tf32": True,
+            "backends.fp32_precision": "none",
+            "backends.cudnn.conv.fp32_precision": "tf32",
+            "backends.cudnn.rnn.fp32_precision": "tf32",
+            "backends.cuda.matmul.fp32_precision": "none",
+            "backends.mkldnn.matmul.fp32_precision": "none",
+            "backends.mkldnn.conv.fp32_precision": "none",
+            "backends.mkldnn.rnn.fp32_precision": "none",
+        }.items()},
+    },
+    "jax": {name: _jax(f"jax_{name}", default) for name, default in {
+        "enable_x64": False,
+        "default_matmul_precision": None,
+        "numpy_dtype_promotion": "standard",
+        "numpy_rank_promotion": "allow",
+        "default_prng_impl": "threefry2x32",
+        "threefry_partitionable": True,
+        "debug_nans": False,
+        "debug_infs": False,
+    }.items()},
+    "mpmath": {"prec": _attribute("mp.prec", 53)},
+    "sys": {"recursion_limit": _functions("getrecursionlimit", "setrecursionlimit", 1000)},
+})  # fmt: skip
+# Those of each thread.
+_LOCAL: _Table = _with_full_names(
+    {
+        "torch": {
+            "grad_enabled": _functions("is_grad_enabled", "set_grad_enabled", True),
+            "num_threads": _functions("get_num_threads", "set_num_threads", _omp_threads),
+            "flush_denormal": _Setting(
+                False,
+                lambda _: _TINY * 1.0 == 0.0,
+                lambda torch, value: torch.set_flush_denormal(value),
+            ),
+            "default_device": _Setting(
+                "cpu",
+                _default_device,
+                lambda torch, value: torch.set_default_device(None if value == "cpu" else value),
+            ),
+            "autocast.cpu": _autocast("cpu"),
+            "autocast.cuda": _autocast("cuda"),
+            "autocast.cpu.dtype": _autocast_dtype("cpu", "torch.bfloat16"),
+            "autocast.cuda.dtype": _autocast_dtype("cuda", "torch.float16"),
+        },
+        "sklearn": {
+            "config": _Setting(
+                lambda sklearn: _ask_new_thread(sklearn.get_config),
+                lambda sklearn: dict(sklearn.get_config()),
+                lambda sklearn, value: sklearn.set_config(**value),
+            )
+        },
+    }
+)
+# Those of a context.
+_CONTEXT: _Table = _with_full_names(
+    {
+        "numpy": {
+            "errors": _Setting(
+                {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"},
+                lambda _: np.geterr(),
+                lambda _, value: np.seterr(**value),
+            ),
+        },
+        "decimal": {
+            "context": _Setting(
+                _describe_context(decimal.DefaultContext),
+                lambda lib: _describe_context(lib.getcontext()),
+                _change_context,
+            )
+        },
+    }
+)
+_TABLES = (_SHARED, _LOCAL, _CONTEXT)
+
+
+class _Thread(threading.local):
+    """What one thread knows of library settings: the context of its callables, and their values."""
+
+    def __init__(self) -> None:
+        self.context = Context()
+        self.is_used = False
+        self.version = 0
+        self.seen: Settings = {}
+
+    def read(self) -> dict[str, Any]:
+        """Read the library settings of this thread, and of the context of its callables."""
+        values = _read(_LOCAL)
+        # Nothing has been changed in one that is empty.
+        return values | self.context.run(_read, _CONTEXT) if self.context else values
+
+    def write(self, wanted: Settings) -> None:
+        """Write those of the wanted library settings that differ in this thread."""
+        _write(_LOCAL, wanted)
+        self.context.run(_write, _CONTEXT, wanted)
+
+
+class LibrarySettings:
+    """The settings of libraries that the callables of one process have made.
+
+    Callables run in a context of their thread's own: ``np.seterr`` and ``decimal.getcontext()``
+    change that, and not how numpy's warnings of expressions are reported.
+
+    Args:
+        emit: Receives a warning, once, if nodes share settings that a callable changes.
+        nodes: How many share them.
+    """
+
+    def __init__(self, emit: Listener = ignore, nodes: int = 1) -> None:
+        self._emit = emit
+        self._is_shared = nodes > 1
+        self._lock = threading.Lock()
+        self._here = _Thread()
+        # What a new process has once it has imported the modules of the callables.
+        self._imported: dict[str, Any] = {}
+        # What callables have changed of that; it is saved.
+        self._made: dict[str, Any] = {}
+        self._version = 0
+        # The program may have set some whose process this is.
+        self._note(_read(_SHARED) | _read(_LOCAL) | _read(_CONTEXT), {}, self._made)
+
+    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function of a user's under the library settings that other threads have made."""
+        self.adopt()
+        here = self._here
+        here.is_used = True
+        return here.context.run(function, *args, **kwargs)
+
+    def load(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call what imports a user's module, whose library settings each process makes again."""
+        self.collect()
+        self.capture()
+        made = self.call(function, *args, **kwargs)
+        here = self._here
+        self._note(_read(_SHARED), self._known(), self._imported)
+        self._note(here.read(), here.seen, self._imported)
+        here.is_used = False
+        self.adopt()
+        return made
+
+    def within(self, work: Callable[[], None]) -> None:
+        """Run a part of a group under the library settings of all threads, and note new ones."""
+        self.adopt()
+        work()
+        self.collect()
+
+    def adopt(self) -> None:
+        """Give this thread the library settings that callables have made in other threads."""
+        here, version = self._here, self._version
+        if here.version != version:
+            here.write(self._known())
+            here.seen = here.read()
+            here.version = version
+
+    def collect(self) -> None:
+        """Note the library settings that callables have made in this thread, for the others."""
+        here = self._here
+        if here.is_used:
+            here.is_used = False
+            values = here.read()
+            if values != here.seen:
+                self._warn_if_shared(self._note(values, here.seen, self._made))
+                here.seen = values
+
+    def capture(self) -> Settings:
+        """Return the library settings that callables have made, after ``collect`` in each thread.
+
+        Can be called from any thread.
+        """
+        self._warn_if_shared(self._note(_read(_SHARED), self._known(), self._made))
+        with self._lock:
+            return dict(self._made)
+
+    def restore(self, settings: Settings) -> None:
+        """Make the library settings again that ``capture`` returned; import the libraries for it.
+
+        Raises:
+            EnvironmentFaultError: E268, a library is not there, or a setting cannot be made.
+        """
+        for name in settings:
+            _import_library(name)
+        with self._lock:
+            for name in self._made.keys() - settings.keys():
+                # Threads that have it get what a new process has.
+                self._imported.setdefault(name, _default(name))
+            self._made = dict(settings)
+            self._version += 1
+        _write(_SHARED, self._known())
+        self.adopt()
+
+    def _known(self) -> Settings:
+        with self._lock:
+            return self._imported | self._made
+
+    def _note(self, values: Settings, known: Settings, into: dict[str, Any]) -> list[str]:
+        """Note values of library settings that are not the known ones; return their names."""
+        names = [
+            name
+            for name, value in values.items()
+            if value != (known[name] if name in known else _default(name))
+        ]
+        if names:
+            with self._lock:
+                into.update((name, values[name]) for name in names)
+                self._version += 1
+        return names
+
+    def _warn_if_shared(self, names: list[str]) -> None:
+        if names and self._is_shared:
+            self._is_shared = False
+            text = (
+                f"a callable has changed {names[0]}, a setting of the whole process, which several "
+                "nodes share: make it at the top of the module, or use --session processes"
+            )
+            self._emit(Noted(text, "warning"))
+
+
+def _read(table: _Table) -> dict[str, Any]:
+    """Read the settings of libraries that are imported, by name."""
+    found: dict[str, Any] = {}
+    for library, settings in table.items():
+        module = sys.modules.get(library)
+        # Another thread may be importing it.
+        if module is None or getattr(module.__spec__, "_initializing", False):
+            continue
+        for name, one in settings.items():
+            # Of another version it may be missing; PyTorch refuses to give some beside others.
+            with contextlib.suppress(AttributeError, RuntimeError):
+                found[name] = one.read(module)
+    return found
+
+
+def _write(table: _Table, wanted: Settings) -> None:
+    """Write those of the wanted settings of libraries that differ.
+
+    Raises:
+        EnvironmentFaultError: E268, one is not taken.
+    """
+    for library, settings in table.items():
+        for name in [name for name in settings if name in wanted]:
+            setting, module = settings[name], sys.modules[library]
+            try:
+                if setting.read(module) != wanted[name]:
+                    setting.write(module, wanted[name])
+                if setting.read(module) == wanted[name]:
+                    continue
+                reason = f"it is {setting.read(module)} then"
+            except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+                reason = str(error).partition("\n")[0]
+            raise _refusal(name, f"{name} cannot be set to {wanted[name]}: {reason}")
+
+
+def _import_library(name: str) -> None:
+    library = name.partition(".")[0]
+    if not any(name in table.get(library, {}) for table in _TABLES):
+        raise _refusal(name, f"this version of jobrun does not know the setting {name}")
+    try:
+        import_module(library)
+    except ImportError as error:
+        raise _refusal(name, f"{name} cannot be set: {error}") from error
+
+
+def _refusal(name: str, message: str) -> EnvironmentFaultError:
+    library = name.partition(".")[0]
+    return EnvironmentFaultError.of(
+        "E268",
+        f"{message}; callables had set it when the epoch was saved",
+        f"resume with the versions of jobrun and {library} that the run was made with",
+    )
+
+
+def _default(name: str) -> Any:
+    library = name.partition(".")[0]
+    found = next(table[library][name] for table in _TABLES if name in table.get(library, {}))
+    return found.default(sys.modules[library]) if callable(found.default) else found.default

@@ -1,0 +1,160 @@
+"""What callables set in libraries holds in all threads, and can be taken to another process."""
+
+from __future__ import annotations
+
+import contextvars
+import decimal
+import json
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from jobrun.core.errors import EnvironmentFaultError
+from jobrun.runtime.context.library_settings import LibrarySettings
+
+
+@pytest.fixture
+def settings():
+    depth = sys.getrecursionlimit()
+    yield contextvars.Context().run(LibrarySettings)
+    sys.setrecursionlimit(depth)
+
+
+def _in_new_thread(function):
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(function()))
+    thread.start()
+    thread.join()
+    return answers[0]
+
+
+def _precise():
+    decimal.getcontext().prec = 50
+
+
+def _precision():
+    return decimal.getcontext().prec
+
+
+def test_what_is_set_in_one_thread_holds_in_another(settings):
+    settings.within(lambda: settings.call(_precise))
+
+    assert _in_new_thread(lambda: settings.call(_precision)) == 50
+
+
+def test_a_thread_that_has_changed_nothing_takes_nothing_back(settings):
+    begun, ended = threading.Event(), threading.Event()
+
+    def slow():
+        settings.call(_precision)
+        begun.set()
+        ended.wait()
+
+    other = threading.Thread(target=lambda: settings.within(slow))
+    other.start()
+    begun.wait()
+    settings.within(lambda: settings.call(_precise))
+    ended.set()
+    other.join()
+
+    assert _in_new_thread(lambda: settings.call(_precision)) == 50
+
+
+def test_nothing_is_captured_where_nothing_was_changed(settings):
+    settings.within(lambda: settings.call(_precision))
+
+    assert settings.capture() == {}
+
+
+def test_captured_settings_are_json_and_restore_in_another_process_what_was_set(settings):
+    settings.within(lambda: settings.call(_precise))
+    settings.within(lambda: settings.call(np.seterr, over="raise"))
+    settings.call(sys.setrecursionlimit, 4321)
+    taken = json.loads(json.dumps(settings.capture()))
+    sys.setrecursionlimit(1000)
+
+    other = LibrarySettings()
+    other.restore(taken)
+
+    assert other.call(_precision) == 50
+    assert other.call(np.geterr)["over"] == "raise"
+    assert sys.getrecursionlimit() == 4321
+    assert other.capture() == taken
+
+
+def test_a_change_back_is_captured_like_any_other(settings):
+    settings.load(_precise)
+    settings.within(lambda: settings.call(lambda: setattr(decimal.getcontext(), "prec", 28)))
+
+    assert settings.capture()["decimal.context"]["prec"] == 28
+
+
+def test_what_a_module_sets_when_it_is_imported_holds_in_all_threads_and_is_not_captured(settings):
+    settings.load(_precise)
+
+    assert _in_new_thread(lambda: settings.call(_precision)) == 50
+    assert settings.capture() == {}
+
+
+def test_what_was_not_set_when_it_was_captured_is_undone_by_a_restore_in_all_threads(settings):
+    before = settings.capture()
+    settings.within(lambda: settings.call(_precise))
+
+    settings.restore(before)
+
+    assert settings.call(_precision) == _in_new_thread(lambda: settings.call(_precision)) == 28
+    assert settings.capture() == {}
+
+
+def test_what_the_program_around_has_set_is_captured():
+    def run():
+        _precise()
+        return LibrarySettings().capture()
+
+    assert contextvars.Context().run(run)["decimal.context"]["prec"] == 50
+
+
+def test_a_context_of_the_caller_is_not_changed(settings):
+    before = decimal.getcontext().prec, np.geterr()
+    settings.call(_precise)
+    settings.call(np.seterr, all="raise")
+
+    assert (decimal.getcontext().prec, np.geterr()) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("sys.recursion_limit", "deep", "cannot be set to deep"),
+        ("torch.of_another_version", 1, "does not know the setting torch.of_another_version"),
+    ],
+)
+def test_a_setting_that_cannot_be_made_is_refused_by_name(name, value, reason, settings):
+    with pytest.raises(EnvironmentFaultError, match=reason) as raised:
+        settings.restore({name: value})
+
+    assert raised.value.faults[0].code == "E268"
+
+
+def test_a_library_that_is_not_there_is_named(settings, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mpmath", None)
+
+    with pytest.raises(EnvironmentFaultError, match=r"mpmath\.prec cannot be set"):
+        settings.restore({"mpmath.prec": 100})
+
+
+def test_nodes_that_share_the_process_are_warned_of_once():
+    events = []
+    settings = contextvars.Context().run(LibrarySettings, events.append, 2)
+    for precision in (40, 50):
+
+        def change(precision=precision):
+            decimal.getcontext().prec = precision
+
+        settings.within(lambda change=change: settings.call(change))
+
+    (noted,) = events
+    assert "decimal.context" in noted.text
+    assert "--session processes" in noted.text
