@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import secrets
 import shutil
 import stat
@@ -38,9 +37,10 @@ from jobrun.core.files.disk import (
     sync_directory,
     write_new_file,
 )
+from jobrun.core.text.patterns import lazy_pattern
 
-_EPOCH = re.compile(r"epoch-([0-9]{6,18})")
-_LEFTOVER = re.compile(r"\.(tmp|del)-epoch-[0-9]{6,18}-[0-9]+-[0-9a-f]{8}")
+_EPOCH = lazy_pattern(r"epoch-([0-9]{6,18})")
+_LEFTOVER = lazy_pattern(r"\.(tmp|del)-epoch-[0-9]{6,18}-[0-9]+-[0-9a-f]{8}")
 _REMOVED = ".del-"
 # Others may read, whatever the umask says; only the owner may write.
 _DIRECTORY_MODE = 0o755

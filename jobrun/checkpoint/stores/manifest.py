@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.checkpoint.stores.object_references import local_path
 from jobrun.core.errors import CheckpointError
 from jobrun.core.text.names import FILE_NAME
+from jobrun.core.text.patterns import lazy_pattern
 
 NAME = "manifest.json"
 FORMAT = 1
@@ -29,7 +29,7 @@ MOST_BYTES = 1 << 28
 _ENVIRONMENTS: dict[str, str] = {}
 _MOST_ENVIRONMENTS = 16
 _CONTAINERS = (dict, list, tuple)
-_DIGEST = re.compile(rb'  "sha256": "([0-9a-f]{64})"\n}\n\Z')
+_DIGEST = lazy_pattern(rb'  "sha256": "([0-9a-f]{64})"\n}\n\Z')
 
 
 def encode(manifest: Manifest) -> bytes:

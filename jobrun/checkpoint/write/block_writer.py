@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, Future
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +17,9 @@ from jobrun.checkpoint.hdf5.file_layout import PAGE
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.checkpoint.write.direct_io import FileWriter, SlabPool
 from jobrun.core.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 

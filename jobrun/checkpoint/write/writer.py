@@ -12,7 +12,6 @@ import os
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -261,6 +260,8 @@ class NodeWriter:
             if is_large:
                 file.start()
             if old and is_large:
+                from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - with logging
+
                 threads = min(_MOST_HASHERS, os.cpu_count() or 1)
                 hashers = stack.enter_context(ThreadPoolExecutor(threads, "checkpoint-hasher"))
             filling = BlockWriter(file, self._pool, most, old, save.program.first, hashers)
