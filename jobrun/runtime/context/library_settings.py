@@ -4,6 +4,7 @@
 ``init`` or at the top of a module, and hold until the process ends; some of them for one thread
 only, and tasks run in several. So what a callable sets holds for all later calls, is saved with the
 state of its node, and is set again where that is loaded. No library is imported to be asked.
+Environment variables, which many libraries read, are kept with them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import Context
 from importlib import import_module
 from operator import attrgetter
@@ -23,6 +25,7 @@ import numpy as np
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import Listener, Noted, ignore
+from jobrun.runtime.context.environment_variables import VARIABLES, EnvironmentVariables
 
 # By name, such as ``torch.default_dtype``, as JSON values.
 Settings = Mapping[str, Any]
@@ -281,6 +284,7 @@ class LibrarySettings:
         self._imported: dict[str, Any] = {}
         # What callables have changed of that; it is saved.
         self._made: dict[str, Any] = {}
+        self._variables = EnvironmentVariables()
         self._version = 0
         # The program may have set some whose process this is.
         self._note(_read(_SHARED) | _read(_LOCAL) | _read(_CONTEXT), {}, self._made)
@@ -295,14 +299,19 @@ class LibrarySettings:
     def load(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call what imports a user's module, whose library settings each process makes again."""
         self.collect()
-        self.capture()
+        self._note_shared()
         made = self.call(function, *args, **kwargs)
+        self._variables.note_import()
         here = self._here
         self._note(_read(_SHARED), self._known(), self._imported)
         self._note(here.read(), here.seen, self._imported)
         here.is_used = False
         self.adopt()
         return made
+
+    def watch(self) -> AbstractContextManager[None]:
+        """Return a context in which changes of library settings in the environment are noted."""
+        return self._variables.watch()
 
     def within(self, work: Callable[[], None]) -> None:
         """Run a part of a group under the library settings of all threads, and note new ones."""
@@ -333,9 +342,16 @@ class LibrarySettings:
 
         Can be called from any thread.
         """
-        self._warn_if_shared(self._note(_read(_SHARED), self._known(), self._made))
+        self._note_shared()
+        variables = self._variables.capture()
+        for name in self._variables.new_secrets(variables):
+            text = (
+                f"a callable has set the environment variable {name}, which looks like a secret: "
+                "only its digest is saved, and a resume needs it in the environment of the command"
+            )
+            self._emit(Noted(text, "warning"))
         with self._lock:
-            return dict(self._made)
+            return self._made | ({VARIABLES: variables} if variables else {})
 
     def restore(self, settings: Settings) -> None:
         """Make the library settings again that ``capture`` returned; import the libraries for it.
@@ -343,16 +359,32 @@ class LibrarySettings:
         Raises:
             EnvironmentFaultError: E268, a library is not there, or a setting cannot be made.
         """
-        for name in settings:
+        wanted = dict(settings)
+        # First: libraries read some when they are imported.
+        self._variables.restore(wanted.pop(VARIABLES, {}))
+        for name in wanted:
             _import_library(name)
         with self._lock:
-            for name in self._made.keys() - settings.keys():
+            for name in self._made.keys() - wanted.keys():
                 # Threads that have it get what a new process has.
                 self._imported.setdefault(name, _default(name))
-            self._made = dict(settings)
+            self._made = wanted
             self._version += 1
         _write(_SHARED, self._known())
         self.adopt()
+
+    def close(self) -> None:
+        """Undo what callables have set in the environment, beside library settings.
+
+        Another run in this process could not see that its callables set it again.
+        """
+        self._variables.restore({})
+
+    def _note_shared(self) -> None:
+        """Note the library settings of the process that callables have made."""
+        names = self._note(_read(_SHARED), self._known(), self._made)
+        names += [f"{VARIABLES}['{name}']" for name in self._variables.note()]
+        self._warn_if_shared(names)
 
     def _known(self) -> Settings:
         with self._lock:
