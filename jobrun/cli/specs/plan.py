@@ -15,6 +15,8 @@ from jobrun.cli.terminal import Shell
 from jobrun.compile.plan.document import plan_json
 from jobrun.compile.plan.text import LABEL_COLUMNS, plan_text
 from jobrun.core.errors import SpecError, errors_only
+from jobrun.runner.preflight.callables import check_callables
+from jobrun.runner.preflight.checks import SPEC_CODES
 from jobrun.runner.preflight.header_types import infer_header_types
 from jobrun.runner.saving.time_budget import measure_loss_bound
 
@@ -50,7 +52,9 @@ def command(
     print_faults(prepared.warnings, shell)
     job, folder = prepared.job, Path(prepared.authored.folder)
     types = infer_header_types(job, folder)
-    print_faults([fault for fault in types.faults if fault not in prepared.warnings], shell)
+    calls = [fault for fault in check_callables(job, folder) if fault.code in SPEC_CODES]
+    faults = [fault for fault in types.faults if fault not in prepared.warnings]
+    print_faults([*faults, *dict.fromkeys(calls)], shell)
     bound_s = measure_loss_bound(Path(run_dir, job.name) / _EVENTS, job.checkpoint)
     if as_json:
         document = plan_json(job, types.owned, types.made)
@@ -61,7 +65,7 @@ def command(
             bound = f"by its newest run, a kill loses at most {span(bound_s)} of work"
         text = plan_text(job, types.owned, types.made, bound).rstrip("\n")
         shell.print("\n".join(_wrapped(text, shell.result_width)))
-    return SpecError.exit_code if errors_only(types.faults) else 0
+    return SpecError.exit_code if errors_only((*types.faults, *calls)) else 0
 
 
 def _wrapped(text: str, width: int) -> list[str]:
