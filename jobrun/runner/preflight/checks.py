@@ -21,12 +21,11 @@ from jobrun.core.object_url import is_object_url, parse_object_url
 from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.formats.errors import UNEVEN_MEND
 from jobrun.graph.checkpoint_policy import PLUGIN, needs_plugin
-from jobrun.graph.query import iter_steps
+from jobrun.graph.query import has_callables, iter_steps
 from jobrun.graph.readers import FileSource, Reader, ReadRecords, readers_in
 from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save
 from jobrun.graph.types import Job
 from jobrun.runner.identity.data_fingerprints import literal_path, literal_text
-from jobrun.runner.preflight.callables import check_callables
 from jobrun.runner.preflight.header_types import (
     check_types,
     infer_header_types,
@@ -65,7 +64,10 @@ def preflight(
                 faults += _check_program(step)
             case _:
                 pass
-    faults += check_callables(job, folder, imports=imports)
+    if has_callables(job):
+        # Parses their modules, and imports what that needs.
+        callables = importlib.import_module("jobrun.runner.preflight.callables")
+        faults += callables.check_callables(job, folder, imports=imports)
     faults += _check_codec(job)
     if names := (*job.listeners, *listeners):
         # Most jobs have none.

@@ -18,9 +18,6 @@ from typing import Any
 
 from jobrun.core.errors import EnvironmentFaultError
 
-# The name, among settings of libraries, of all variables that callables have changed.
-VARIABLES = "os.environ"
-
 # Words of a name, between underscores; AWS_SECRET_ACCESS_KEY, but not TOKENIZERS_PARALLELISM.
 _SECRET_NAME = re.compile(
     r"(?:.*_)?(?:TOKEN|SECRET|KEY|APIKEY|AUTH|PAT|PASSPHRASE|[A-Z]*PASSWORD|[A-Z]*PASSWD)(?:_.*)?",
