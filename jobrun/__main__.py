@@ -7,10 +7,14 @@ import sys
 
 from jobrun.version import __version__
 
+# What the environment has loaded before, such as a measuring tool.
+_LOADED_BEFORE = frozenset(sys.modules)
+
 # Known to type checkers by its name. Importing typing would take as long as all of --version.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import NoReturn
 
     from jobrun.cli.process.notify_supervised_run import NewsSender
     from jobrun.cli.supervisor import ChildExit
@@ -20,10 +24,31 @@ if TYPE_CHECKING:
 _SUPERVISED = {"run", "resume", "fork"}
 # For debuggers and profilers, and for tests that kill the process.
 _UNGUARDED_VARIABLES = ("JOBRUN_UNGUARDED", "JOBRUN_CRASHPOINT")
+# Of whose modules it is known that nothing is lost if they are not taken down.
+_CLOSED_BY_US = {
+    "jobrun", "click", "yaml", "_yaml", "pydantic", "pydantic_core", "annotated_types",
+    "typing_extensions", "typing_inspection", "numpy", "h5py", "threadpoolctl", "xxhash",
+    "cython_runtime", "rich", "markdown_it", "mdurl", "pygments",
+}  # fmt: skip
+_CLOSED_BY_US_ALSO = ("_cython_", "_sysconfigdata_")  # with a version or a platform behind it
+# The functions below the entry point, if a script or ``python -m`` called it and no tool did.
+_CALLED_ALONE = (["<module>"], ["<module>", "_run_code", "_run_module_as_main"])
+
+
+def run_program() -> NoReturn:
+    """Run the command line of ``python -m jobrun`` or the script ``jobrun``, and end the process.
+
+    The interpreter takes down each module and value one by one as it ends, for as long as a tenth
+    of a short command. All that is left out where nothing but a known library is loaded.
+    """
+    code = main()
+    if _is_called_alone() and _has_only_known_modules() and _finish_without_teardown():
+        os._exit(code)
+    sys.exit(code)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``python -m jobrun`` or the script ``jobrun``: one command line; return its exit code.
+    """Run one command line at the entry point ``__main__.py``; return its exit code.
 
     Args:
         arguments: Without the program's name; None for those of the process.
@@ -37,9 +62,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None and _is_supervised(given):
         _fix_hash_seed()
         return _run_supervised(given)
-    from jobrun.cli.process.run_command import invoke  # noqa: PLC0415 - after the short cut
+    return _run(given)
 
-    return invoke(given)
+
+def _run(given: list[str], shared: SharedState | None = None) -> int:
+    """Import the command line, and run it in this process, at the entry point ``__main__.py``."""
+    from jobrun.core.garbage_collection import (  # noqa: PLC0415 - after the short cut
+        collect_as_usual,
+        collect_seldom,
+    )
+
+    collect_seldom()
+    try:
+        from jobrun.cli.process.run_command import invoke  # noqa: PLC0415 - much less often
+
+        return invoke(given, shared)
+    finally:
+        collect_as_usual()
 
 
 def _is_supervised(given: Sequence[str]) -> bool:
@@ -84,9 +123,7 @@ def _run_supervised(given: list[str]) -> int:
     killed_before = _killed_for_memory()
 
     def work(shared: SharedState) -> int:
-        from jobrun.cli.process.run_command import invoke  # noqa: PLC0415 - in the child only
-
-        return invoke(given, shared)
+        return _run(given, shared)
 
     def explain(shared: SharedState, ended: ChildExit) -> int:
         from jobrun.cli.process.unexpected_end import report_unexpected_end  # noqa: PLC0415 - seldom
@@ -127,5 +164,50 @@ def _open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
 
 
+def _is_called_alone() -> bool:
+    """Return whether no profiler, debugger or other program called the entry point ``__main__.py``.
+
+    Those have something to do behind it, and so has an interpreter that was asked to.
+    """
+    names, frame = [], sys._getframe(1).f_back
+    while frame is not None:
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return names in _CALLED_ALONE and not (sys.flags.inspect or sys.flags.dev_mode)
+
+
+def _has_only_known_modules() -> bool:
+    """Return whether this process, at its end, has no code of users or plug-ins in it.
+
+    Such code may count on its files being closed, and its values being deleted, at the end.
+    """
+    loaded = {name.partition(".")[0] for name in sys.modules.keys() - _LOADED_BEFORE}
+    foreign = loaded - sys.stdlib_module_names - _CLOSED_BY_US
+    return all(name.startswith(_CLOSED_BY_US_ALSO) for name in foreign)
+
+
+def _finish_without_teardown() -> bool:
+    """Do what the interpreter does at the end of the entry point, except to take modules down.
+
+    Returns:
+        False where it has to do it: it waits for threads, and reports what cannot be written.
+    """
+    threading = sys.modules.get("threading")
+    if threading and any(
+        not one.daemon for one in threading.enumerate() if one is not threading.main_thread()
+    ):
+        return False
+    import atexit  # noqa: PLC0415 - in the interpreter, not a file
+
+    atexit._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()
+    except OSError:
+        return False
+    return True
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program()

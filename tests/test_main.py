@@ -23,8 +23,7 @@ HEAVY = {
     "http", "importlib.metadata", "tarfile", "urllib.request", "xml", "jobrun.api",
     "jobrun.compile", "jobrun.session", "jobrun.runtime", "jobrun.tools.sweep",
 }  # fmt: skip
-SPEC_LANGUAGE = {"pydantic", "yaml"}
-COMPILER = {*SPEC_LANGUAGE, "jobrun.api", "jobrun.compile"}
+COMPILER = {"pydantic", "yaml", "jobrun.api", "jobrun.compile"}
 # What a run of a job without readers, queues, callables, uploads and other nodes leaves out.
 UNUSED = {
     "jobrun.checkpoint.stores.bucket", "jobrun.checkpoint.stores.object_store",
@@ -38,8 +37,9 @@ UNUSED = {
 TRIVIAL = """\
 jobrun: 1
 name: trivial
+params: {rate: 1.5}
 init: [{task: start, steps: [x = 0.0]}]
-epoch: [{task: step, steps: [x += 1.5]}]
+epoch: [{task: step, steps: [x += rate]}]
 metrics: {x: x}
 stop: [{epochs: 3}]
 """
@@ -49,16 +49,16 @@ RUN = ["run", "trivial.yaml", "-q", "--resume", "never"]
 # import as a small function that is called a thousand times.
 COMMANDS = {
     "--version": (["--version"], set(), 5, 3),
-    "--help": (["--help"], set(), 110, 21),
-    "explain": (["explain", "E400"], {"jobrun.compile"}, 162, 67),
-    "validate": (["validate", "trivial.yaml"], COMPILER, 378, 186),
-    "plan": (["plan", "trivial.yaml"], COMPILER, 388, 191),
-    "graph": (["graph", "trivial.yaml"], COMPILER, 388, 191),
-    "run": (RUN, {*COMPILER, "numpy", "h5py", "jobrun.session", "jobrun.runtime"}, 756, 395),
-    "status": (["status"], set(), 160, 52),
-    "logs": (["logs"], set(), 150, 45),
-    "metrics": (["metrics"], set(), 160, 50),
-    "runs": (["runs"], set(), 150, 48),
+    "--help": (["--help"], set(), 106, 21),
+    "explain": (["explain", "E400"], {"jobrun.compile"}, 157, 66),
+    "validate": (["validate", "trivial.yaml"], COMPILER, 346, 167),
+    "plan": (["plan", "trivial.yaml"], COMPILER, 356, 173),
+    "graph": (["graph", "trivial.yaml"], COMPILER, 352, 173),
+    "run": (RUN, {*COMPILER, "numpy", "jobrun.session", "jobrun.runtime"}, 670, 367),
+    "status": (["status"], set(), 152, 52),
+    "logs": (["logs"], set(), 136, 45),
+    "metrics": (["metrics"], set(), 139, 48),
+    "runs": (["runs"], set(), 143, 48),
 }
 DAILY = {"validate", "run", "status"}
 
@@ -117,10 +117,10 @@ def test_a_command_imports_what_it_needs(name, folder):
 @pytest.mark.parametrize(
     ("line", "needed", "most", "own"),
     [
-        ("jobrun sta", set(), 105, 22),
-        ("jobrun run trivial.yaml --res", set(), 122, 34),
-        ("jobrun run trivial.yaml --set par", SPEC_LANGUAGE, 265, 70),
-        ("jobrun status ", set(), 160, 52),
+        ("jobrun sta", set(), 101, 22),
+        ("jobrun run trivial.yaml --res", set(), 116, 36),
+        ("jobrun run trivial.yaml --set par", {"yaml"}, 151, 48),
+        ("jobrun status ", set(), 154, 53),
     ],
 )
 def test_a_completion_imports_what_it_needs(line, needed, most, own, folder):
@@ -164,3 +164,57 @@ def test_the_installed_program_is_the_module():
         done = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True)
         assert done.stdout.startswith("Usage: jobrun ")
     assert os.access(program, os.X_OK)
+
+
+# Its file has text in a buffer when the process ends.
+LEAVES_A_FILE_OPEN = """\
+file = open("left.txt", "w")
+
+
+def step(x):
+    file.write("kept\\n")
+    return x + 1
+"""
+CALLS_IT = """\
+jobrun: 1
+name: left
+init: [{task: start, steps: [x = 0.0]}]
+epoch: [{task: step, steps: [{call: "leaves:step", with: {x: x}, out: x}]}]
+stop: [{epochs: 2}]
+"""
+
+
+def test_a_file_that_a_callable_left_open_is_written_at_the_end(tmp_path):
+    (tmp_path / "leaves.py").write_text(LEAVES_A_FILE_OPEN)
+    (tmp_path / "left.yaml").write_text(CALLS_IT)
+    done = jobrun("run", "left.yaml", "-q", cwd=tmp_path, started=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "left.txt").read_text() == "kept\n" * 2
+
+
+def test_a_command_ends_without_taking_down_its_modules(folder):
+    done = subprocess.run(
+        [sys.executable, "-v", "-m", "jobrun", "validate", "trivial.yaml"],
+        cwd=folder, env=environment(PYTHONPATH=str(ROOT)), capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert "# cleanup" not in done.stderr
+
+
+def test_a_profiler_that_runs_a_command_still_prints_what_it_found(folder):
+    done = subprocess.run(
+        [sys.executable, "-m", "cProfile", "-m", "jobrun", "validate", "trivial.yaml"],
+        cwd=folder, env=environment(PYTHONPATH=str(ROOT)), capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert "function calls" in done.stdout
+
+
+@pytest.mark.parametrize("register", ["atexit.register(print, 'at the end')", ""])
+def test_what_the_environment_has_registered_for_the_end_is_called(register, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(f"import atexit\n{register}\n")
+    done = jobrun(
+        "explain", "E400", started=True,
+        env=environment(PYTHONPATH=f"{tmp_path}:{ROOT}"),
+    )  # fmt: skip
+    assert done.stdout.endswith("at the end\n") == bool(register)

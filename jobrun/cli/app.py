@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
 from jobrun.cli.options import context_settings, shared_options, suggesting_nearest_option
 from jobrun.core.errors import UsageError
 from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.version import __version__
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # By heading: name, module, one line of help, which ``jobrun --help`` shows without importing the
 # module. In the order in which a user meets them.
@@ -119,6 +122,8 @@ class CommandGroup(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete a command's name from the app's table of commands, or an option before it."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - at a tab only
+
         found = [
             CompletionItem(name, help=text)
             for name, (_, text) in COMMANDS.items()

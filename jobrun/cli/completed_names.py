@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from jobrun.core.errors import JobrunError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     _TextType = click.ParamType[str]
 else:
     # It is generic for type checkers only, in the oldest click that is allowed.
@@ -47,6 +48,8 @@ class CompletedText(_TextType):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem[str]]:
         """List the names, offered for an option, that begin with the incomplete word."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - at a tab only
+
         del param
         found: list[CompletionItem[str]] = []
         with suppress(JobrunError, OSError, ValueError):
@@ -115,15 +118,13 @@ def _metrics(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
 
 def _settings(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
     """List the names that complete ``--set``: the params of the spec on the command line."""
-    from jobrun.spec.load import load_spec  # noqa: PLC0415
-
     del incomplete
     # Of a command line that breaks off behind an option, the arguments are not sorted yet.
     named = (ctx.params.get("spec"), *(ctx.params.get("specs") or ()), *ctx.args)
     spec = next((word for word in named if word), "")
-    if spec:
-        params = load_spec(spec).params
-        yield from ((f"params.{name}=", f"{value}") for name, value in params.items())
+    for name, declared in _section(spec, "params").items():
+        value = declared.get("default", "") if isinstance(declared, dict) else declared
+        yield f"params.{name}=", f"{value}"
     yield from ((word, "") for word in ("seed=", "name=", "blas_threads="))
 
 
@@ -136,13 +137,18 @@ def _axes(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
 
 
 def _metrics_of_spec(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    from jobrun.spec.load import load_spec  # noqa: PLC0415
-
     del incomplete
-    spec = ctx.params.get("spec") or next(iter(ctx.args), "")
-    names = load_spec(spec).spec.metrics if spec else ()
+    names = _section(ctx.params.get("spec") or next(iter(ctx.args), ""), "metrics")
     yield from ((name, "lower is better") for name in names)
     yield from ((f"max:{name}", "higher is better") for name in names)
+
+
+def _section(spec: str, key: str) -> dict[str, Any]:
+    """Read a mapping of the spec that a command line with completed names has, if it has one."""
+    from jobrun.spec.resolve.include import read_unchecked  # noqa: PLC0415
+
+    found = read_unchecked(spec).get(key) if spec else None
+    return found if isinstance(found, dict) else {}
 
 
 def _blobs(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from jobrun.cli.formatting import wrap_line
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import Fault
 from jobrun.core.text.fault_text import as_item, excerpt, headline, render_github, visible
+from jobrun.core.text.patterns import lazy_pattern
 
 _MOST_BYTES = 16 << 20
 # Of what follows the first line of a fault.
@@ -20,8 +19,8 @@ _INDENT = " " * 6
 
 
 # What click says of a text in place of a number.
-_NO_INTEGER = re.compile(r"is not a valid integer(?: range)?\b")
-_NO_NUMBER = re.compile(r"is not a valid float(?: range)?\b")
+_NO_INTEGER = lazy_pattern(r"is not a valid integer(?: range)?\b")
+_NO_NUMBER = lazy_pattern(r"is not a valid float(?: range)?\b")
 
 
 def print_faults(faults: Sequence[Fault], shell: Shell) -> None:
@@ -34,6 +33,8 @@ def print_faults(faults: Sequence[Fault], shell: Shell) -> None:
     texts = dict(shell.texts)
     for fault in faults:
         if shell.log_format == "json":
+            import json  # noqa: PLC0415 - for programs only
+
             shell.say(json.dumps({"event": "Fault", **as_item(fault)}, ensure_ascii=False))
             continue
         if fault.where is not None and fault.where.line and fault.where.file not in texts:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -88,6 +87,8 @@ def render_json_document(what: str, content: Mapping[str, Any]) -> str:
 
 def render_json(content: Mapping[str, Any]) -> str:
     """Format command output as JSON; NaN, infinity and very long integers become text."""
+    import json  # noqa: PLC0415 - for programs only
+
     return json.dumps(_plain(dict(content)), indent=2, ensure_ascii=False, allow_nan=False)
 
 

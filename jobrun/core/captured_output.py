@@ -345,8 +345,10 @@ class StandardStreams:
                         capture.file.rewind()
 
             thread = threading.Thread(target=look, name="jobrun-output", daemon=True)
-            self._looking = stop, thread
-            thread.start()
+            # There may be no memory for one more: then output is passed on when its call ends.
+            with contextlib.suppress(RuntimeError):
+                thread.start()
+                self._looking = stop, thread
 
 
 class _Capture:

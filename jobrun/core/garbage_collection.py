@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # Values made, and not released again, from which on it pays to leave them out of a search.
-_MANY = 50_000
+_MANY = 20_000
+# A command has imported and made half as many before its first task.
+_MORE_THAN_A_START = 200_000
 # The thresholds before start-up changed them, once it has.
 _usual: list[tuple[int, int, int]] = []
 
@@ -15,11 +17,13 @@ _usual: list[tuple[int, int, int]] = []
 def collect_seldom() -> None:
     """Make garbage collection rare while a command starts, since what it imports is never freed."""
     _usual.append(gc.get_threshold())
-    gc.set_threshold(_MANY)
+    gc.set_threshold(_MORE_THAN_A_START)
 
 
 def collect_as_usual() -> None:
     """Make garbage collection as frequent as before ``collect_seldom``, for the code of users."""
+    if _usual:
+        _count_as_old()
     while _usual:
         gc.set_threshold(*_usual.pop())
 
@@ -37,10 +41,16 @@ def collector_paused() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
-            # get_freeze_count() walks all that is frozen, which takes milliseconds.
-            if gc.get_count()[0] > _MANY and not gc.get_freeze_count():
-                # To the oldest generation, all at once. The next collection of the youngest would
-                # search all of them.
-                gc.freeze()
-                gc.unfreeze()
+            _count_as_old()
             gc.enable()
+
+
+def _count_as_old() -> None:
+    """Move the many values made so far to the collector's oldest generation, all at once.
+
+    The next collection of the youngest would search all of them.
+    """
+    # get_freeze_count() walks all that is frozen, which takes milliseconds.
+    if gc.get_count()[0] > _MANY and not gc.get_freeze_count():
+        gc.freeze()
+        gc.unfreeze()

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import cache
 from threading import RLock
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -17,11 +19,11 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls: type | None = None, /, *, slots: bool = False, **options: bool) -> Any:
-        """Make a class a dataclass; with slots, generate each method at its first use (lazily)."""
+        """Make a class a dataclass; generate each method at its first use (lazily)."""
 
         def _decorate(given: type) -> type:
-            if slots and options.keys() <= _LAZY and _is_simple(given):
-                return _Generated(given, options).cls
+            if options.keys() <= _LAZY and _is_simple(given):
+                return _Generated(given, options, has_dict=not slots).cls
             import dataclasses  # noqa: PLC0415 - most are simple
 
             return dataclasses.dataclass(given, slots=slots, **options)
@@ -51,13 +53,19 @@ def _is_simple(cls: type) -> bool:
 
 
 class _Part(NamedTuple):
-    """A field, as a constructor needs it: ``_MISSING`` is what it does not have."""
+    """A field, as generated methods need it: ``_MISSING`` is what it does not have.
+
+    ``dataclasses`` takes as long to describe one as to compile a method.
+    """
 
     name: str
     default: Any
     factory: Any
     init: bool
     kw_only: bool
+    is_shown: bool = True
+    is_compared: bool = True
+    is_hashed: bool = True
 
 
 _MISSING = object()
@@ -77,13 +85,14 @@ def _part(name: str, given: Any, *, kw_only: bool) -> _Part:
         _MISSING if one is MISSING else one for one in (given.default, given.default_factory)
     )
     own = kw_only if given.kw_only is MISSING else bool(given.kw_only)
-    return _Part(name, default, factory, given.init, own)
+    is_hashed = given.compare if given.hash is None else given.hash
+    return _Part(name, default, factory, given.init, own, given.repr, given.compare, is_hashed)
 
 
 class _Generated:
     """A class with slots, and the class as written, of which its methods are generated."""
 
-    def __init__(self, written: type, options: dict[str, bool]) -> None:
+    def __init__(self, written: type, options: dict[str, bool], *, has_dict: bool) -> None:
         self.written, self.options = written, options
         frozen, eq = options.get("frozen", False), options.get("eq", True)
         names = tuple(written.__annotations__)
@@ -94,6 +103,9 @@ class _Generated:
         body = {name: one for name, one in vars(written).items() if name not in skipped}
         body[_LAZY_MARK] = self
         body["__slots__"] = tuple(name for name in names if name not in inherited)
+        if has_dict and not any(base.__dictoffset__ for base in written.__bases__):
+            # Beside the slots of its fields, for properties that are cached.
+            body["__slots__"] += ("__dict__", "__weakref__")
         generated = ["__init__", "__repr__", "__match_args__", _FIELDS, _PARAMS]
         if eq:
             generated.append("__eq__")
@@ -119,12 +131,8 @@ class _Generated:
             if isinstance(vars(self.cls)[name], _Deferred):
                 setattr(self.cls, name, _GENERATORS[name](self))
 
-    def fields(self) -> list[Any]:
-        """Return the fields of a lazy dataclass, those of its bases first."""
-        return list(getattr(self.cls, _FIELDS).values())
-
     def parts(self) -> dict[str, _Part]:
-        """Return, for each field of a lazy dataclass, what its generated constructor must know."""
+        """Return the fields of a lazy dataclass by name, those of its bases first."""
         found: dict[str, _Part] = {}
         for base in self.written.__mro__[-1:0:-1]:
             if isinstance(lazy := vars(base).get(_LAZY_MARK), _Generated):
@@ -175,67 +183,87 @@ def _as_written(one: _Generated) -> type:
 
 
 def _init_of(one: _Generated) -> Any:
-    """Compile ``__init__`` of a frozen lazy dataclass: it sets each slot through its descriptor.
+    """Make ``__init__`` of a lazy dataclass: it sets each slot through its descriptor.
 
     That takes half as long as ``object.__setattr__``, by which ``dataclasses`` does it, and a large
     spec becomes a hundred values for each of its tasks.
     """
-    missing, frozen = _MISSING, one.options.get("frozen", False)
+    missing = _MISSING
     known: dict[str, Any] = {"_missing": missing}
-    parameters, by_keyword, lines, has_default = ["self"], [], [], False
+    parameters, names, by_keyword, lines = ["self"], ["self"], [], []
+    defaults, keyword_defaults = [], {}
     for number, field in enumerate(one.parts().values()):
-        name = value = parameter = field.name
+        name, parameter = field.name, f"_{number}"
+        value, default = parameter, field.default
         if field.factory is not missing:
             known[f"_make{number}"] = field.factory
-            parameter = f"{name}=_missing"
             value = _EMPTY.get(field.factory, f"_make{number}()")
             if field.init:
-                value = f"{value} if {name} is _missing else {name}"
-        elif field.default is not missing:
-            known[f"_default{number}"] = field.default
-            parameter = f"{name}=_default{number}"
-            value = value if field.init else f"_default{number}"
+                value = f"{value} if {parameter} is _missing else {parameter}"
         elif not field.init:
-            continue
+            if default is missing:
+                continue
+            known[f"_default{number}"] = default
+            value = f"_default{number}"
+        known[f"_set{number}"] = getattr(one.cls, name).__set__
+        lines.append(f"_set{number}(self, {value})")
+        has_default = default is not missing or field.factory is not missing
         if field.init and field.kw_only:
-            by_keyword.append(parameter)
+            by_keyword.append((name, parameter))
+            if has_default:
+                # That of a field with a factory is the one that asks for a call of it.
+                keyword_defaults[name] = default
         elif field.init:
-            if has_default and parameter == name:
+            if has_default:
+                defaults.append(default)
+            elif defaults:
                 message = f"non-default argument {name!r} follows default argument"
                 raise TypeError(message)
-            has_default = has_default or parameter != name
             parameters.append(parameter)
-        if frozen:
-            known[f"_set{number}"] = getattr(one.cls, name).__set__
-            lines.append(f"_set{number}(self, {value})")
-        else:
-            lines.append(f"self.{name} = {value}")
+            names.append(name)
     if hasattr(one.cls, "__post_init__"):
         lines.append("self.__post_init__()")
     if by_keyword:
-        parameters += ["*", *by_keyword]
-    return one.compile(f"__init__({', '.join(parameters)})", "; ".join(lines) or "pass", known)
+        parameters += ["*", *(parameter for _, parameter in by_keyword)]
+    code = _compile_init(", ".join(parameters), "; ".join(lines) or "pass").replace(
+        co_varnames=(*names, *(name for name, _ in by_keyword)),
+        co_qualname=f"{one.cls.__qualname__}.__init__",
+    )
+    made = FunctionType(code, known, "__init__", tuple(defaults))
+    made.__kwdefaults__ = keyword_defaults
+    return made
+
+
+@cache
+def _compile_init(parameters: str, body: str) -> CodeType:
+    """Compile ``__init__`` of all lazy dataclasses with as many fields of the same sorts.
+
+    Their parameters are numbered, and get their names when a class takes the code.
+    """
+    known: dict[str, Any] = {}
+    exec(f"def __init__({parameters}): {body}", known)  # noqa: S102 - of a class's own names
+    code: CodeType = known["__init__"].__code__
+    return code
 
 
 def _repr_of(one: _Generated) -> Any:
     from reprlib import recursive_repr  # noqa: PLC0415 - for messages and tests
 
-    shown = ", ".join(f"{part.name}={{self.{part.name}!r}}" for part in one.fields() if part.repr)
+    names = [part.name for part in one.parts().values() if part.is_shown]
+    shown = ", ".join(f"{name}={{self.{name}!r}}" for name in names)
     text = f"return f'{{self.__class__.__qualname__}}({shown})'"
     return recursive_repr()(one.compile("__repr__(self)", text, {}))
 
 
 def _eq_of(one: _Generated) -> Any:
-    names = [part.name for part in one.fields() if part.compare]
+    names = [part.name for part in one.parts().values() if part.is_compared]
     own, its = ("".join(f"{of}.{name}," for name in names) for of in ("self", "other"))
     text = f"return ({own}) == ({its}) if other.__class__ is self.__class__ else NotImplemented"
     return one.compile("__eq__(self, other)", text, {})
 
 
 def _hash_of(one: _Generated) -> Any:
-    names = [
-        part.name for part in one.fields() if (part.compare if part.hash is None else part.hash)
-    ]
+    names = [part.name for part in one.parts().values() if part.is_hashed]
     own = "".join(f"self.{name}," for name in names)
     return one.compile("__hash__(self)", f"return hash(({own}))", {})
 

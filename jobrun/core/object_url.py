@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.patterns import lazy_pattern
 
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)/?(.*)")
+_URL = lazy_pattern(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)/?(.*)")
 # Each scheme, and what people call the store.
 SCHEMES: dict[str, str] = {
     "s3": "S3",

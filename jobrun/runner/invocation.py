@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
@@ -535,7 +534,7 @@ def _record_start(
         file_system=find_file_system(run.path),
         variables=present.environment_digests,
         environment=describe_environment(),
-        host=socket.gethostname(),
+        host=os.uname().nodename,
         version=__version__,
     )
     if staged:

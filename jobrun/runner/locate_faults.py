@@ -6,12 +6,12 @@ makes the blob is what the author has to change.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
 from jobrun.core.errors import Fault, JobrunError, Origin
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.query import makers, walk
 from jobrun.graph.steps import Assign, CallPython, Load, Net, Step
 from jobrun.graph.types import Job
@@ -22,7 +22,7 @@ _OF_BLOBS = frozenset({
 })  # fmt: skip
 _OF_TWO = frozenset({"E256", "E257"})
 # A blob, or a place inside one: 'k', 'k'.rng, 'k/0'.
-_NAMED = re.compile(r"'([^'/\s]+)[/']")
+_NAMED = lazy_pattern(r"'([^'/\s]+)[/']")
 
 
 def locate_faults(error: JobrunError, job: Job) -> JobrunError:

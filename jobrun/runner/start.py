@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -370,7 +369,7 @@ def _new_record(path: Path, loaded: Authored, job: Job, options: RunOptions) -> 
         data=fingerprint_data(job, Path(loaded.folder)),
         file_system=find_file_system(path),
         variables=loaded.environment_digests,
-        host=socket.gethostname(),
+        host=os.uname().nodename,
         version=__version__,
     )
 

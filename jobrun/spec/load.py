@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
-import sys
 import unicodedata
 from collections.abc import Iterator
 from collections.abc import Mapping as MappingType
 from collections.abc import Sequence as SequenceType
 from dataclasses import field
 from pathlib import Path
-from types import ModuleType
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -19,6 +16,7 @@ from pydantic import ValidationError
 from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.core.garbage_collection import collector_paused
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.recorded_origins import Origins, relocated
 from jobrun.spec.resolve.include import SpecReader
@@ -31,7 +29,7 @@ from jobrun.spec.yaml.source_map import SourceMap, path_text
 
 # In place of the value of a secret param.
 HIDDEN = "(secret)"
-_REFERENCED = re.compile(r"\$\{(?:raw:)?([^{}]*)\}")
+_REFERENCED = lazy_pattern(r"\$\{(?:raw:)?([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +243,6 @@ def _without_secrets(
 def _validated(
     data: dict[str, Any], source: SourceMap, substitution: Substitution, faults: list[Fault]
 ) -> JobSpec | None:
-    _build_models()
     for retries_left in (1, 0):
         try:
             spec = JobSpec.model_validate(data)
@@ -259,26 +256,6 @@ def _validated(
             faults += check_nodes(spec, source)
             return spec
     return None
-
-
-# Looks for plug-ins of pydantic in the metadata of all installed packages.
-_PLUGIN_LOADER = "pydantic.plugin._loader"
-
-
-def _build_models() -> None:
-    """Build the models with which a spec is validated as it is loaded, without plug-ins.
-
-    Other models of this process, those of callables, still get theirs.
-    """
-    if JobSpec.__pydantic_complete__ or _PLUGIN_LOADER in sys.modules:
-        return
-    without = ModuleType(_PLUGIN_LOADER)
-    without.__dict__["get_plugins"] = tuple
-    sys.modules[_PLUGIN_LOADER] = without
-    try:
-        JobSpec.model_rebuild()
-    finally:
-        del sys.modules[_PLUGIN_LOADER]
 
 
 def _put_env_texts(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, field, replace
@@ -33,6 +32,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.object_url import is_object_url
 from jobrun.core.text.big_integers import integer_text
 from jobrun.core.text.names import did_you_mean
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.readers import POSITION, POSITION_PREFIX
 from jobrun.runner.identity.recorded_job import is_from_python
 from jobrun.runner.progress import from_json
@@ -45,7 +45,7 @@ from jobrun.runtime.records.reader_position import Position, decode_positions
 from jobrun.tools.inspect_sandbox import inspect_guarded
 from jobrun.values.blob_kinds import Value
 
-_EPOCH = re.compile(r"epoch-(\d+)")
+_EPOCH = lazy_pattern(r"epoch-(\d+)")
 
 _MOST_ITEMS = 40
 

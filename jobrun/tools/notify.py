@@ -12,9 +12,9 @@ It ends with 0, whatever became of the notifications: they never decide the exit
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -53,7 +53,7 @@ def build_message(run: Path, news: News, exit_code: int | None, detail: str = ""
     """
     message: dict[str, Any] = {
         "news": news, "run": f"{run.parent.name}/{run.name}", "directory": str(run),
-        "host": socket.gethostname(), "exit_code": exit_code,
+        "host": os.uname().nodename, "exit_code": exit_code,
     }  # fmt: skip
     reason = detail
     try:

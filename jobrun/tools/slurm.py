@@ -6,7 +6,6 @@ the script has Slurm requeue the same job, which continues.
 
 from __future__ import annotations
 
-import re
 import shlex
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from jobrun.core.errors import EnvironmentFaultError, UsageError
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.version import __version__
 
 # What the script itself says of them is what makes it work.
@@ -26,8 +26,8 @@ _OWN = {
     "wrap": "the script is what runs",
     "chdir": "change to the directory before you submit",
 }
-_KEY = re.compile(r"[a-z][a-z-]*")
-_PLAIN = re.compile(r"[\w./:@%+=,\[\]*-]*")
+_KEY = lazy_pattern(r"[a-z][a-z-]*")
+_PLAIN = lazy_pattern(r"[\w./:@%+=,\[\]*-]*")
 _ASK_S = 60.0
 # What is left for the end of the process, and for the script, before Slurm kills both.
 _AFTER_SAVING_S = 20

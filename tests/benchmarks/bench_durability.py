@@ -23,6 +23,7 @@ from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.events import CheckpointCommitted, Event
 from jobrun.core.files.disk import sync_directory
+from tests.benchmarks.bench_epoch import BareCommits
 from tests.benchmarks.ratios import medians, verdict
 from tests.durability.soak import growth, soak
 from tests.support.command import environment
@@ -31,6 +32,7 @@ from tests.support.stored_runs import only_run
 SIZES = (64 << 10, 4 << 20, 64 << 20)
 ROUNDS = 5
 _EPOCHS = 8
+_MANIFEST_BYTES = 1_400
 _RECORD = 1 << 20
 JOB = """\
 jobrun: 1
@@ -111,23 +113,27 @@ def _copy_s(data: bytes, folder: Path) -> float:
 
 def commits(folder: Path) -> None:
     """Print what an epoch costs on its way to the disk."""
+    # The floor: the calls of a commit, with as many bytes, and nothing else.
     print("\na commit against the bare store, and the store against write + fsync")
     for size in SIZES:
         spec, values = _spec(folder, size), {"w": np.random.default_rng(3).random(size // 8)}
         writer, data = NodeWriter("n"), values["w"].tobytes()
+        commits = BareCommits(folder / f"bare-{size}", data, b"x" * _MANIFEST_BYTES)
         found = []
         for _ in range(ROUNDS):
             whole = _commit_s(spec, folder)
             bare = statistics.median(_store_s(writer, values, folder) for _ in range(_EPOCHS))
             copy = statistics.median(_copy_s(data, folder) for _ in range(_EPOCHS))
-            found.append((whole, bare, copy))
-        whole, bare, copy = (statistics.median(column) for column in zip(*found, strict=True))
+            least = statistics.median(_seconds(commits.write) for _ in range(_EPOCHS))
+            found.append((whole, bare, copy, least))
+        whole, bare, copy, _ = (statistics.median(column) for column in zip(*found, strict=True))
         against = statistics.median(one[0] / one[1] for one in found)
         lower = statistics.median(one[0] / one[2] for one in found)
+        floor = statistics.median(one[3] / one[1] for one in found)
         print(
             f"  {size >> 10:8,} KiB   commit {whole * 1e3:8.1f} ms   store {bare * 1e3:8.1f} ms   "
             f"write + fsync {copy * 1e3:8.1f} ms   {against:5.2f} x store{verdict(against, 2)}   "
-            f"{lower:5.2f} x write"
+            f"floor {floor:.2f} x   {lower:5.2f} x write"
         )
 
 

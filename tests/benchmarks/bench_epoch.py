@@ -15,6 +15,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 import jobrun
 from jobrun.core.events import CheckpointTimes, EpochEnded
 from jobrun.core.files.disk import sync_directory, write_new_file
@@ -27,6 +29,8 @@ from tests.benchmarks.ratios import medians, show, verdict
 
 NO_CHECKPOINT = CheckpointPolicy(enabled=False)
 _KEPT = 3
+# Of the runs that show what a save adds: each fourth epoch is saved, so often.
+_EVERY, _SAVES = 4, 6
 SMALL = ("x = x + 1.0", "a = a * 0.5 + 1.0", "b = b + x")
 
 
@@ -98,9 +102,13 @@ def bench_many() -> None:
     In memory where there is such a file system, and in seconds of the processor: a disk's
     moods, and what else the machine does, would hide what grows.
     """
-    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=memory) as folder:
+    with tempfile.TemporaryDirectory(dir=_memory()) as folder:
         _print_growth(folder)
+
+
+def _memory() -> str | None:
+    """Return a directory in memory, or None where there is none."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 def _print_growth(folder: str) -> None:
@@ -204,7 +212,12 @@ class BareCommits:
 
 
 def bench_checkpoint(folder: str) -> None:
-    """A checkpointed epoch against the raw writing of as many bytes, turn by turn."""
+    """A checkpointed epoch against the raw writing of as many bytes, turn by turn.
+
+    Beside it two parts that make up the whole: the system calls of the protocol (two files, their
+    directory, the one above it and the journal are synced, one after the other, for each promises
+    what the next one builds on), and the processor's time of the same epochs in memory.
+    """
     raw: list[float] = []
     bare: list[float] = []
     epochs: dict[str, list[float]] = {"at the boundary": [], "beside the run": []}
@@ -221,9 +234,13 @@ def bench_checkpoint(folder: str) -> None:
         commits = BareCommits(Path(folder, f"bare{len(raw)}"), *contents)
         raw.append(_median_of(partial(write_raw, Path(folder), b"x" * size)))
         bare.append(_median_of(commits.write))
+    with tempfile.TemporaryDirectory(dir=_memory()) as memory:
+        policy = CheckpointPolicy(keep_last=_KEPT, every_epochs=1, asynchronous=False)
+        times = epoch_times(job(SMALL), policy, 501, memory, time.process_time)
     found = {
         f"write, fsync, rename, fsync ({size} bytes)": statistics.median(raw),
         "floor: the calls of a commit and a removal": statistics.median(bare),
+        "the processor's time of such an epoch": statistics.mean(times),
         **{f"an epoch, saved {how}": statistics.median(times) for how, times in epochs.items()},
     }
     aims = {f"an epoch, saved {how}": 3.5 for how in epochs}
@@ -255,8 +272,14 @@ def large_job(blobs: int, items: int) -> Job:
     return jobrun.prepare(made).job
 
 
-def saves_of(made: Job, asynchronous: bool, folder: str) -> tuple[list[CheckpointTimes], float]:
-    """What the saves of a short run took, and how long it ran after its first two epochs."""
+def saves_of(
+    made: Job, asynchronous: bool, folder: str
+) -> tuple[list[CheckpointTimes], list[float]]:
+    """What the saves of a run took, and for each how many seconds it added to the run.
+
+    Every fourth epoch is saved: what it and the next one take, less what the two behind them take.
+    The machine's other load is about the same for both.
+    """
     saves: list[CheckpointTimes] = []
     ends: list[float] = []
 
@@ -266,30 +289,48 @@ def saves_of(made: Job, asynchronous: bool, folder: str) -> tuple[list[Checkpoin
         elif isinstance(event, EpochEnded):
             ends.append(time.perf_counter())
 
-    policy = CheckpointPolicy(keep_last=2, asynchronous=asynchronous, every_epochs=2)
-    whole = replace(made, checkpoint=policy, stop=(jobrun.StopAfterEpochs(8),))
+    policy = CheckpointPolicy(keep_last=2, asynchronous=asynchronous, every_epochs=_EVERY)
+    epochs = _EVERY * (_SAVES + 2) + 1
+    whole = replace(made, checkpoint=policy, stop=(jobrun.StopAfterEpochs(epochs),))
     jobrun.run(whole, jobrun.RunOptions(run_dir=Path(folder)), resume="never", listener=note)
-    return saves[1:-1], ends[-2] - ends[1]
+    # Of the second epoch, the third, …; the first two saves are epoch 0 and that of the layout.
+    took = [after - before for before, after in itertools.pairwise(ends)]
+    added = [
+        sum(took[at : at + 2]) - sum(took[at + 2 : at + 4])
+        for at in range(2 * _EVERY - 2, len(took) - 3, _EVERY)
+    ]
+    return saves[2 : 2 + len(added)], added
+
+
+def copy_s(blobs: int, items: int) -> float:
+    """Seconds to copy as many arrays, one by one, into memory that is there.
+
+    What a task changes in place must be copied before, so a save adds no less than that.
+    """
+    arrays = [np.ones(items) for _ in range(blobs)]
+    memory = np.ones(blobs * items)
+    return medians({"copy": lambda: np.concatenate(arrays, out=memory)})["copy"]
 
 
 def bench_beside(folder: str) -> None:
     """How long a save beside the run makes it wait, against how long the save takes."""
-    for title, made in (
-        ("100 MiB in 4 blobs, all changed in place", large_job(4, 25 << 17)),
-        ("10,000 blobs of 4 KiB, all changed in place", large_job(10_000, 512)),
+    for title, shape in (
+        ("100 MiB in 4 blobs, all changed in place", (4, 25 << 17)),
+        ("10,000 blobs of 4 KiB, all changed in place", (10_000, 512)),
     ):
+        made = large_job(*shape)
         still: list[CheckpointTimes] = []
         beside: list[CheckpointTimes] = []
         added: dict[str, list[float]] = {"at the boundary": [], "beside it": []}
-        for _ in range(3):
-            free_s = sum(epoch_times(made, NO_CHECKPOINT, 8, folder)[1:-1])
+        for _ in range(2):
             for how, saves in (("at the boundary", still), ("beside it", beside)):
-                found_here, took_s = saves_of(made, how == "beside it", folder)
+                found_here, added_here = saves_of(made, how == "beside it", folder)
                 saves.extend(found_here)
-                added[how].append((took_s - free_s) / len(found_here))
+                added[how].extend(added_here)
         save_s = statistics.median(one.seconds + one.commit_s for one in still)
         found = {
             "a save": save_s,
+            "floor: a copy of each blob": copy_s(*shape),
             "the blocking call": statistics.median(one.hold_s for one in beside),
             "what tasks wait for copies": statistics.median(
                 max(node.gate_s for node in one.nodes) for one in beside

@@ -81,6 +81,14 @@ def test_params_are_offered_with_their_defaults(tmp_path, monkeypatch, offered):
     assert offered("run", "a.yaml", "--set", "par") == ["params.k=", "params.rate="]
 
 
+def test_params_of_a_spec_that_is_not_valid_yet_are_offered(tmp_path, monkeypatch, offered):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "part.yaml").write_text("params: {k: {type: int, default: 3}, rate: }\n")
+    (tmp_path / "a.yaml").write_text("include: [part.yaml]\nname: a\ninit: [{tsk: t}]\n")
+
+    assert offered("run", "a.yaml", "--set", "par") == ["params.k=", "params.rate="]
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -71,6 +71,17 @@ def test_a_line_in_pieces_is_one_and_the_last_needs_no_end(terminal):
     assert terminal() == "one line\nleft"
 
 
+def test_without_memory_for_a_thread_output_is_passed_on_at_the_end_of_a_call(
+    terminal, monkeypatch
+):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+    assert terminal.lines_of(lambda: os.write(1, b"by descriptor\n")) == ["by descriptor"]
+
+
 def test_both_streams_are_divided_into_lines_by_themselves(terminal):
     def act():
         print("out", end="")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import inspect
 import pickle
 import subprocess
 import sys
+import weakref
 from dataclasses import FrozenInstanceError, field
 from threading import Barrier, Thread
 from typing import ClassVar
 
 import pytest
 
-from jobrun.core.lazy_dataclass import _Deferred, dataclass
+from jobrun.core.lazy_dataclass import _compile_init, _Deferred, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,14 @@ def test_nothing_is_generated_before_the_first_use():
     assert "__init__" not in waiting
 
 
-def test_construction_compiles_one_function():
+def test_construction_compiles_one_function_for_all_classes_of_one_shape():
     fresh, calls = _fresh(), []
+    _compile_init.cache_clear()
+
+    @dataclass(frozen=True, slots=True)
+    class Alike:
+        one: str
+        other: tuple = ()
 
     def note(event, arguments):
         if event == "exec" and calls is not None:
@@ -70,9 +78,13 @@ def test_construction_compiles_one_function():
 
     sys.addaudithook(note)
     fresh(1)
+    alike = Alike(one="a")
     compiled, calls = calls, None
 
     assert len(compiled) == 1
+    assert (alike.one, alike.other, fresh(1).second) == ("a", (), "two")
+    with pytest.raises(TypeError, match=r"Alike.__init__\(\) missing 1 required .*'one'"):
+        Alike()
 
 
 FIRST_USES = {
@@ -158,6 +170,26 @@ def test_fields_can_be_matched_by_position():
     match Derived("a", size=7):
         case Derived(name, _, size):
             assert (name, size) == ("a", 7)
+
+
+def test_a_class_without_slots_can_cache_properties_and_be_referred_to_weakly():
+    @dataclass(frozen=True)
+    class Cached:
+        first: int
+        many: list = field(default_factory=list)
+
+        @functools.cached_property
+        def twice(self):
+            return [2 * self.first]
+
+    assert isinstance(vars(Cached)["__init__"], _Deferred)
+    one = Cached(3)
+
+    assert one.twice is one.twice
+    assert weakref.ref(one)() is one
+    assert (one, dataclasses.replace(one, first=4).twice) == (Cached(3), [8])
+    with pytest.raises(FrozenInstanceError):
+        one.first = 4
 
 
 def test_a_class_with_class_variables_is_made_at_once():

@@ -42,7 +42,7 @@ _LARGE = {"ray", "torch"}
 _LINES = (
     "License-Expression: Apache-2.0",
     "Requires-Python: >=3.11",
-    "jobrun = jobrun.__main__:main",
+    "jobrun = jobrun.__main__:run_program",
 )
 _PACKED = (
     "Makefile", "LICENSE", "README.md", "tests/conftest.py", "specs/ci/smoke.yaml",

@@ -7,8 +7,9 @@ read from a file has its link, ``model/0.weight``, as its name.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
+
+from jobrun.core.text.patterns import lazy_pattern
 
 # Between the blob's name and each step of the path. No name of a spec can have it.
 _STEP = "\0/"
@@ -16,8 +17,8 @@ _STEP = "\0/"
 _NOTHING = "%"
 # The dataset of a group that describes how its parts belong together.
 STRUCTURE = ":structure"
-_ODD = re.compile("[\\x00-\\x1f%/\\x7f\\ud800-\\udfff]+")
-_QUOTED = re.compile("(?:%[0-9A-F]{2})+")
+_ODD = lazy_pattern("[\\x00-\\x1f%/\\x7f\\ud800-\\udfff]+")
+_QUOTED = lazy_pattern("(?:%[0-9A-F]{2})+")
 
 
 def quote_name(name: str) -> str:

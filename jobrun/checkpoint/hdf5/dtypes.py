@@ -8,18 +8,17 @@ data are stored with a dtype of the same size that every HDF5 tool can show.
 from __future__ import annotations
 
 import json
-import re
 from functools import lru_cache
 from importlib import import_module, util
 from typing import Any
 
-import h5py
 import numpy as np
 
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.values.blob_kinds import explain_unsavable_dtype, iterate_fields, same_dtype
 
 DType = np.dtype[Any]
-_SIMPLE = re.compile(r"[<>|][biufcmMSUV][0-9]{1,9}(\[[0-9]{0,9}[A-Za-zμ]{1,7}\])?")
+_SIMPLE = lazy_pattern(r"[<>|][biufcmMSUV][0-9]{1,9}(\[[0-9]{0,9}[A-Za-zμ]{1,7}\])?")
 _KINDS = frozenset("biufcmMSUV")
 # Those with whole bytes, which numpy can compare and HDF5 has no type for.
 _CUSTOM = frozenset(
@@ -110,6 +109,8 @@ def storage_dtype(dtype: DType) -> DType:
     if dtype.kind in "mM":
         return np.dtype(np.int64).newbyteorder(dtype.byteorder)
     if dtype.kind == "U":
+        import h5py  # noqa: PLC0415 - of numbers alone, it is not needed
+
         utf8: DType = h5py.string_dtype("utf-8", dtype.itemsize)
         return utf8
     if is_longdouble(dtype) and not dtype.isnative:

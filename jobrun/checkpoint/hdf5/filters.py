@@ -12,7 +12,6 @@ from collections.abc import Callable
 from importlib import import_module, util
 from typing import Any, Protocol
 
-import h5py
 import numpy as np
 
 from jobrun.checkpoint.hdf5.dtypes import DType
@@ -160,6 +159,8 @@ class _Scratch:
     def __init__(self, dtype: DType, chunk: tuple[int, ...], filter_: Any) -> None:
         # libhdf5 knows even files that are nowhere by their names.
         name = f"scratch-{secrets.token_hex(8)}"
+        import h5py  # noqa: PLC0415 - only chunks of plug-ins need it
+
         self._file = h5py.File(name, "w", driver="core", backing_store=False)
         self._dataset = self._file.create_dataset(
             "x", chunk, dtype, chunks=chunk, compression=filter_, fillvalue=None

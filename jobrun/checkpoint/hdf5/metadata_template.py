@@ -7,12 +7,9 @@ and without compression not even these.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
-import h5py
 import numpy as np
-from h5py import h5t
 
 from jobrun.checkpoint.hdf5 import metadata_bytes as h5parts
 from jobrun.checkpoint.hdf5.dataset_names import display_name
@@ -71,10 +68,17 @@ class _HeaderBatch:
 
 @dataclass(frozen=True, slots=True)
 class _OwnDataset:
-    """A dataset of ``/_ck``."""
+    """A dataset of ``/_ck``.
+
+    Attributes:
+        datatype: The body of its datatype message.
+        item_bytes: The size of one item.
+        offset: Where its data begin in the file.
+    """
 
     name: str
-    dtype: DType
+    datatype: bytes
+    item_bytes: int
     shape: tuple[int, ...]
     offset: int
 
@@ -138,10 +142,10 @@ class Template:
         count = layout.chunk_count
         digests = (places.blocks, DIGEST_BYTES)
         return [
-            _OwnDataset("blobs", BLOBS_TYPE, (len(layout.entries),), self._table_at),
-            _OwnDataset("blocks", np.dtype("u1"), digests, blocks_at),
-            *([_OwnDataset("chunks", CHUNKS_TYPE, (count,), chunks_at)] if count else []),
-            _OwnDataset("epoch", EPOCH_TYPE, (), places.tail),
+            _own_records("blobs", BLOBS_TYPE, len(layout.entries), self._table_at),
+            _own_numbers("blocks", np.dtype("u1"), digests, blocks_at),
+            *([_own_records("chunks", CHUNKS_TYPE, count, chunks_at)] if count else []),
+            _own_numbers("epoch", EPOCH_TYPE, (), places.tail),
             _own_text("layout", layout.text, self.index_at),
             _own_text("names", layout.names_text, names_at),
         ]
@@ -270,15 +274,24 @@ def _blob_header(entry: Entry) -> tuple[bytes, int]:
     return h5parts.render_dataset_header(entry.shape, _datatype(dtype), storage, attributes)
 
 
+def _own_numbers(name: str, dtype: DType, shape: tuple[int, ...], offset: int) -> _OwnDataset:
+    return _OwnDataset(name, h5parts.render_number_type(dtype), dtype.itemsize, shape, offset)
+
+
+def _own_records(name: str, dtype: DType, count: int, offset: int) -> _OwnDataset:
+    return _OwnDataset(name, h5parts.render_record_type(dtype), dtype.itemsize, (count,), offset)
+
+
 def _own_text(name: str, text: bytes, offset: int) -> _OwnDataset:
-    dtype = h5py.string_dtype("utf-8", max(1, len(text)))
-    return _OwnDataset(name, dtype, () if text else (0,), offset)
+    size = max(1, len(text))
+    shape = () if text else (0,)
+    return _OwnDataset(name, h5parts.render_text_type(size), size, shape, offset)
 
 
 def _own_header(one: _OwnDataset) -> Bytes:
-    size = one.dtype.itemsize * int(np.prod(one.shape, dtype=np.int64))
+    size = one.item_bytes * int(np.prod(one.shape, dtype=np.int64))
     header, at = h5parts.render_dataset_header(
-        one.shape, _datatype(one.dtype), h5parts.render_contiguous_layout(size), b""
+        one.shape, one.datatype, h5parts.render_contiguous_layout(size), b""
     )
     address = one.offset - USER_BLOCK if size else h5parts.UNDEFINED
     # Before anything has its place, only the size of the header counts.
@@ -288,17 +301,12 @@ def _own_header(one: _OwnDataset) -> Bytes:
 
 
 def _datatype(dtype: DType) -> bytes:
-    # Texts and records are not cached: numpy takes text of the same width for equal,
-    # whatever h5py has noted of its encoding.
-    return _numeric_datatype(dtype) if dtype.kind in "biufc" else _encoded(dtype)
+    """Render the datatype message of a blob's HDF5 dataset; only numbers do without h5py."""
+    if h5parts.is_number_type(dtype):
+        return h5parts.render_number_type(dtype)
+    from h5py import h5t  # noqa: PLC0415 - a run of numbers alone starts without
 
-
-@lru_cache(maxsize=256)
-def _numeric_datatype(dtype: DType) -> bytes:
-    return _encoded(dtype)
-
-
-def _encoded(dtype: DType) -> bytes:
-    # Behind two bytes that say what follows and in which version.
+    # Not cached: numpy takes text of the same width for equal, whatever h5py has noted of its
+    # encoding. Behind two bytes that say what follows and in which version.
     message: bytes = h5t.py_create(dtype, logical=True).encode()[2:]
     return message

@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from typing import Any
 
 from jobrun.core.errors import CheckpointError
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.patterns import lazy_pattern
 
 SIZE = 4096
 FORMAT = 2
 MAGIC = b"jobrun checkpoint\n"
 _TEXT_SIZE = SIZE - 32
-DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+DIGEST = lazy_pattern(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)

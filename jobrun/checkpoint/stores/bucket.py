@@ -19,6 +19,7 @@ from jobrun.core.codes import Code
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.files.disk import create_file, disk_faults, sync_file, write_all
 from jobrun.core.object_url import ObjectUrl
+from jobrun.core.text.patterns import lazy_pattern
 
 # Less is sent in one request; more in parts, each from memory.
 PIECE_BYTES = 8 << 20
@@ -33,8 +34,10 @@ _RETRIES: dict[str, Any] = {
     },
 }
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-_CODE = re.compile(r"<Code>([^<]{1,80})</Code>(?:.*?<Message>([^<]{0,300})</Message>)?", re.DOTALL)
-_STATUS = re.compile(r"Server returned non-2xx status code: ((\d{3})[A-Za-z ]*)")
+_CODE = lazy_pattern(
+    r"<Code>([^<]{1,80})</Code>(?:.*?<Message>([^<]{0,300})</Message>)?", re.DOTALL
+)
+_STATUS = lazy_pattern(r"Server returned non-2xx status code: ((\d{3})[A-Za-z ]*)")
 # Request Timeout, Conflict, Too Early, Too Many Requests: another time it may do so.
 _PASSING = {"408", "409", "425", "429"}
 # What a server that is no such store, or one of another region, gives.

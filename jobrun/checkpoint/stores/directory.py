@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import secrets
 import shutil
 import stat
@@ -38,9 +37,10 @@ from jobrun.core.files.disk import (
     sync_directory,
     write_new_file,
 )
+from jobrun.core.text.patterns import lazy_pattern
 
-_EPOCH = re.compile(r"epoch-([0-9]{6,18})")
-_LEFTOVER = re.compile(r"\.(tmp|del)-epoch-[0-9]{6,18}-[0-9]+-[0-9a-f]{8}")
+_EPOCH = lazy_pattern(r"epoch-([0-9]{6,18})")
+_LEFTOVER = lazy_pattern(r"\.(tmp|del)-epoch-[0-9]{6,18}-[0-9]+-[0-9a-f]{8}")
 _REMOVED = ".del-"
 # Others may read, whatever the umask says; only the owner may write.
 _DIRECTORY_MODE = 0o755
@@ -55,22 +55,24 @@ class DirectoryStore:
         self._known = _identity(self._root)
         # Directories of removed epochs: those whose new names the next sync makes durable, those
         # that may be deleted, and one whose files the next epoch may use.
-        self._renamed: list[Path] = []
-        self._doomed: list[Path] = []
-        self._spare: Path | None = None
+        self._renamed: list[str] = []
+        self._doomed: list[str] = []
+        self._spare: str | None = None
+        # Of the files of the newest epoch: as many the next one will have.
+        self._newest_bytes = 0
 
     def stage(self, epoch: int) -> str:
         """Create a staging directory for an epoch in the store's directory."""
-        path = self._root / leftover_name("tmp", epoch)
+        path = f"{self._root}/{leftover_name('tmp', epoch)}"
         self.check()
         with disk_faults("E313", f"make {path}"):
             if self._known is None:
                 make_directory(self._root, _DIRECTORY_MODE)
                 self._known = _identity(self._root)
-            path.mkdir(mode=_DIRECTORY_MODE)
+            os.mkdir(path, _DIRECTORY_MODE)  # noqa: PTH102 - for each epoch
             self._offer_for_reuse(path)
         reach("checkpoint.staged")
-        return str(path)
+        return path
 
     def check(self) -> None:
         """Require that the store's directory is the one that was found there first (E390)."""
@@ -99,8 +101,9 @@ class DirectoryStore:
         target = self.path(manifest.epoch)
         try:
             with disk_faults("E313", f"commit epoch {manifest.epoch} to {target}"):
-                _delete_unused_files(staged)
-                _require_files(staged, manifest.files)
+                found = _delete_unused_files(staged)
+                size_bytes = sum(facts.st_size for facts in found.values())
+                _require_files(staged, found, manifest.files)
                 write_new_file(f"{staged}/{manifests.NAME}", manifests.encode(manifest))
                 reach("checkpoint.manifest-written")
                 sync_directory(staged)
@@ -113,6 +116,7 @@ class DirectoryStore:
         with _report_unknown_durability(manifest.epoch, target):
             self._sync_names()
         reach("checkpoint.committed")
+        self._newest_bytes = size_bytes
         return target
 
     def discard(self, staged: str) -> None:
@@ -132,13 +136,13 @@ class DirectoryStore:
 
     def manifest(self, epoch: int) -> Manifest:
         """Read the manifest in an epoch's directory; refuse a missing epoch (E310)."""
-        path = Path(self.path(epoch))
+        path = self.path(epoch)
         if not _is_directory(path):
             there = ", ".join(map(str, self.epochs())) or "none"
             raise CheckpointError.of(
                 "E310", f"there is no epoch {epoch} in {self._root}", f"epochs there: {there}"
             )
-        file = str(path / manifests.NAME)
+        file = f"{path}/{manifests.NAME}"
         data = read_regular_file(file, most_bytes=manifests.MOST_BYTES)
         manifest = manifests.decode(data, file)
         if manifest.epoch != epoch:
@@ -198,7 +202,7 @@ class DirectoryStore:
         held: list[int] = []
         with disk_faults("E313", f"delete epochs in {self._root}"):
             for epoch in sorted(epochs):
-                victim = self._root / leftover_name("del", epoch)
+                victim = f"{self._root}/{leftover_name('del', epoch)}"
                 with (
                     contextlib.suppress(FileNotFoundError),
                     exclude_readers(self.path(epoch)) as is_free,
@@ -206,10 +210,11 @@ class DirectoryStore:
                     if not is_free:
                         held.append(epoch)
                         continue
-                    rename_noreplace(self.path(epoch), str(victim))
+                    rename_noreplace(self.path(epoch), victim)
                     self._renamed.append(victim)
                     reach("checkpoint.removal-renamed")
-            if self._renamed and not (keep_for_reuse and _is_small(self._renamed[-1])):
+            is_small = self._newest_bytes < _LEAST_REUSED_BYTES
+            if self._renamed and not (keep_for_reuse and is_small):
                 self._sync_names()
                 if keep_for_reuse and self._spare is None:
                     self._spare = self._doomed.pop()
@@ -234,7 +239,7 @@ class DirectoryStore:
                 # Whoever renamed them may have been killed before that was durable.
                 sync_directory(self._root)
             for path in leftovers:
-                _remove_tree(path)
+                _remove_tree(str(path))
         return tuple(path.name for path in leftovers)
 
     def _sync_names(self) -> None:
@@ -254,13 +259,13 @@ class DirectoryStore:
                 _remove_tree(victim)
         reach("checkpoint.removed")
 
-    def _offer_for_reuse(self, staged: Path) -> None:
+    def _offer_for_reuse(self, staged: str) -> None:
         """Move a removed epoch's files into the store's staging directory, to be reused there."""
         spare, self._spare = self._spare, None
-        if spare is None or not spare.is_dir():
+        if spare is None or not _is_directory(spare):
             return
-        for file in sorted(spare.glob("*.h5")):
-            file.rename(staged / (file.name + REUSE_SUFFIX))
+        for file in sorted(Path(spare).glob("*.h5")):
+            file.rename(f"{staged}/{file.name}{REUSE_SUFFIX}")
         _remove_tree(spare)
 
     def _listed(self) -> Iterator[int]:
@@ -294,22 +299,19 @@ def epoch_name(epoch: int) -> str:
     return f"epoch-{epoch:06d}"
 
 
-def _is_small(directory: Path) -> bool:
-    """Return whether an epoch directory is too small for its files to be reused by the store."""
-    return sum(facts.st_size for facts in _facts_of(directory).values()) < _LEAST_REUSED_BYTES
-
-
-def _facts_of(directory: str | Path) -> dict[str, os.stat_result]:
+def _facts_of(directory: str) -> dict[str, os.stat_result]:
     """Return the ``stat`` of each file in an epoch's directory by name, not following links."""
     with os.scandir(directory) as entries:
         return {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
 
 
-def _delete_unused_files(staged: str) -> None:
-    """Delete from the directory store a removed epoch's files that no node has reused."""
-    for name in os.listdir(staged):  # noqa: PTH208 - for each epoch
-        if name.endswith(REUSE_SUFFIX):
-            Path(staged, name).unlink()
+def _delete_unused_files(staged: str) -> dict[str, os.stat_result]:
+    """Delete the files of a removed epoch that no node has reused; return the facts of the rest."""
+    found = _facts_of(staged)
+    for name in [name for name in found if name.endswith(REUSE_SUFFIX)]:
+        Path(staged, name).unlink()
+        del found[name]
+    return found
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -326,15 +328,16 @@ def leftover_name(kind: str, epoch: int) -> str:
     return f".{kind}-{epoch_name(epoch)}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
-def _is_directory(path: Path) -> bool:
+def _is_directory(path: str) -> bool:
     try:
-        return stat.S_ISDIR(path.lstat().st_mode)
+        return stat.S_ISDIR(os.lstat(path).st_mode)
     except OSError:
         return False
 
 
-def _require_files(staged: str, files: tuple[StoredFile, ...]) -> None:
-    found = _facts_of(staged)
+def _require_files(
+    staged: str, found: dict[str, os.stat_result], files: tuple[StoredFile, ...]
+) -> None:
     # A reference to an object may take the place of a file.
     expected = {
         file.name: file.size_bytes for file in files if not found.pop(f"{file.name}{SUFFIX}", None)
@@ -380,19 +383,19 @@ def _report_unknown_durability(epoch: int, target: str) -> Iterator[None]:
         ) from error
 
 
-def _remove_tree(path: Path) -> None:
+def _remove_tree(path: str) -> None:
     if not _is_directory(path):
-        path.unlink()
+        os.unlink(path)  # noqa: PTH108 - for each epoch, as below
         return
     files = _facts_of(path)
-    if path.name.startswith(_REMOVED) and any(name.endswith(SUFFIX) for name in files):
+    if f"/{_REMOVED}" in path and any(name.endswith(SUFFIX) for name in files):
         # Of an epoch that did exist. What was staged only may name what an epoch has.
-        delete_objects(path)
+        delete_objects(Path(path))
     for count, name in enumerate(sorted(files)):
         if stat.S_ISDIR(files[name].st_mode):
-            shutil.rmtree(path / name)
+            shutil.rmtree(f"{path}/{name}")
         else:
-            (path / name).unlink()
+            os.unlink(f"{path}/{name}")  # noqa: PTH108
         if count == 0:
             reach("checkpoint.removal-begun")
-    path.rmdir()
+    os.rmdir(path)  # noqa: PTH106

@@ -6,9 +6,9 @@ last key is ``sha256``, of the text without it.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.checkpoint.stores.object_references import local_path
 from jobrun.core.errors import CheckpointError
 from jobrun.core.text.names import FILE_NAME
+from jobrun.core.text.patterns import lazy_pattern
 
 NAME = "manifest.json"
 FORMAT = 1
@@ -27,7 +28,8 @@ MOST_BYTES = 1 << 28
 # Texts of environments by what ``repr`` shows of them.
 _ENVIRONMENTS: dict[str, str] = {}
 _MOST_ENVIRONMENTS = 16
-_DIGEST = re.compile(rb'  "sha256": "([0-9a-f]{64})"\n}\n\Z')
+_CONTAINERS = (dict, list, tuple)
+_DIGEST = lazy_pattern(rb'  "sha256": "([0-9a-f]{64})"\n}\n\Z')
 
 
 def encode(manifest: Manifest) -> bytes:
@@ -52,8 +54,28 @@ def encode(manifest: Manifest) -> bytes:
     return text[:-2] + f',\n  "sha256": "{digest}"\n}}\n'.encode("ascii")
 
 
-def _dumps(fields: Any) -> str:
-    return json.dumps(fields, sort_keys=True, indent=2, allow_nan=False)
+def _dumps(value: Any, depth: int = 0) -> str:
+    """Encode a part of a manifest as ``json.dumps`` does, two spaces a level, keys sorted.
+
+    ``json`` itself indents in Python, item by item; what contains no container is encoded in C.
+    """
+    if not (isinstance(value, _CONTAINERS) and value):
+        return _encoder(",").encode(value)
+    before, behind = "\n" + "  " * (depth + 1), "\n" + "  " * depth
+    items = value.values() if isinstance(value, dict) else value
+    if not any(isinstance(one, _CONTAINERS) and one for one in items):
+        text = _encoder("," + before).encode(value)
+        return f"{text[0]}{before}{text[1:-1]}{behind}{text[-1]}"
+    if isinstance(value, dict):
+        parts = (f"{_dumps(key)}: {_dumps(value[key], depth + 1)}" for key in sorted(value))
+        return f"{{{before}{f',{before}'.join(parts)}{behind}}}"
+    parts = (_dumps(one, depth + 1) for one in value)
+    return f"[{before}{f',{before}'.join(parts)}{behind}]"
+
+
+@functools.cache
+def _encoder(between: str) -> json.JSONEncoder:
+    return json.JSONEncoder(sort_keys=True, allow_nan=False, separators=(between, ": "))
 
 
 def _environment_text(shown: str, manifest: Manifest) -> str:
@@ -61,7 +83,7 @@ def _environment_text(shown: str, manifest: Manifest) -> str:
     if shown not in _ENVIRONMENTS:
         if len(_ENVIRONMENTS) > _MOST_ENVIRONMENTS:
             _ENVIRONMENTS.clear()
-        _ENVIRONMENTS[shown] = _dumps(dict(manifest.environment)).replace("\n", "\n  ")
+        _ENVIRONMENTS[shown] = _dumps(dict(manifest.environment), 1)
     return _ENVIRONMENTS[shown]
 
 

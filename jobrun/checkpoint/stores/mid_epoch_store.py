@@ -5,13 +5,13 @@ They are made and removed as whole epochs are, and no list of epochs has them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from jobrun.checkpoint.stores.directory import DirectoryStore, epoch_name
 from jobrun.core.files.disk import disk_faults, list_directory
+from jobrun.core.text.patterns import lazy_pattern
 
-_MIDWAY = re.compile(r"epoch-([0-9]{6,18})\.records-([0-9]{6,18})")
+_MIDWAY = lazy_pattern(r"epoch-([0-9]{6,18})\.records-([0-9]{6,18})")
 
 
 class MidEpochStore(DirectoryStore):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import shutil
 import tempfile
 import threading
@@ -28,12 +27,13 @@ from jobrun.core.errors import CheckpointError
 from jobrun.core.files.disk import read_regular, write_new_file
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.object_url import ObjectUrl, parse_object_url
+from jobrun.core.text.patterns import lazy_pattern
 
 SUFFIX = ".url"
 _MANIFEST = "manifest.json"
 _MOST_BYTES = 1 << 13
 # What is read of a foreign directory must not name anything else.
-_NAME = re.compile(r"epoch-[0-9]{6,18}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}\.h5")
+_NAME = lazy_pattern(r"epoch-[0-9]{6,18}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}\.h5")
 
 
 @dataclass(frozen=True, slots=True)

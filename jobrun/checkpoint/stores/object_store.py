@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import tempfile
 import weakref
@@ -32,8 +31,9 @@ from jobrun.checkpoint.stores.object_references import Reference, local_path, re
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.failpoints import reach
 from jobrun.core.object_url import ObjectUrl
+from jobrun.core.text.patterns import lazy_pattern
 
-_EPOCH = re.compile(r"(epoch-([0-9]{6,18}))/.+")
+_EPOCH = lazy_pattern(r"(epoch-([0-9]{6,18}))/.+")
 _TAG_LENGTH = 16
 
 

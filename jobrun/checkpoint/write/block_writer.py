@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, Future
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +17,9 @@ from jobrun.checkpoint.hdf5.file_layout import PAGE
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.checkpoint.write.direct_io import FileWriter, SlabPool
 from jobrun.core.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -83,14 +85,15 @@ class BlockWriter:
             data: uint8, one-dimensional, contiguous.
             known: The digests of all blocks of the file, if these bytes are known to give them.
         """
-        is_paged = self._file.is_direct and data.size and data.ctypes.data % PAGE == 0
         at, size = 0, data.size
         while at < size:
             within = (self.position - USER_BLOCK) % BLOCK_BYTES
             if within == 0 and size - at >= BLOCK_BYTES:
                 whole = data[at : at + (size - at) // BLOCK_BYTES * BLOCK_BYTES]
-                # As large data begin at a page of the file, too, so do their blocks.
-                stays = bool(is_paged) and at % PAGE == 0
+                if known and self._skip(whole.size // BLOCK_BYTES, known):
+                    at += whole.size
+                    continue
+                stays = self._file.is_direct and (data.ctypes.data + at) % PAGE == 0
                 for place, found in enumerate(self._digests(whole, known)):
                     self._put_block(whole, place * BLOCK_BYTES, found, stays=stays)
                 at += whole.size
@@ -99,6 +102,20 @@ class BlockWriter:
             self.room()[:piece] = data[at : at + piece]
             self.advance(piece)
             at += piece
+
+    def _skip(self, count: int, known: Sequence[bytes]) -> bool:
+        """Skip the block writer's next blocks if the file has them all; return whether it has."""
+        first = len(self.digests)
+        wanted = known[first : first + count]
+        if self._old[first : first + count] != wanted:
+            return False
+        if self._runs:
+            # Written meanwhile.
+            self._flush()
+        self.digests += wanted
+        self.position += count * BLOCK_BYTES
+        self._window = self.position
+        return True
 
     def zero(self, position: int) -> None:
         """Let the block writer add zeros to the file's blocks up to an offset in the file."""

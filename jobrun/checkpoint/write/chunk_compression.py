@@ -10,7 +10,7 @@ import math
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from jobrun.checkpoint.hdf5.filters import Encoder, encoder_for
 from jobrun.checkpoint.hdf5.value_codec import Array, Coded
 from jobrun.checkpoint.read.compressed_chunks import chunk_origins, chunk_slices
 from jobrun.graph.checkpoint_policy import Rules, codec_for
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _CHUNK_BYTES = 1 << 20
 # A blob is compressed if a sample of it becomes at least so much smaller.
@@ -60,6 +63,8 @@ def choose_chunk_shape(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]
 
 def compress_chunks(entry: Entry, array: Array) -> Iterator[bytes]:
     """Compress an array's chunks in several threads, and yield them in order, to be written."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - with logging
+
     packing = entry.packing
     assert packing is not None  # noqa: S101 - the caller looks
     array = array.view(storage_dtype(array.dtype))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter, is_
 from typing import Any
 
@@ -41,7 +41,7 @@ from jobrun.checkpoint.write.chunk_compression import choose_packings, compress_
 from jobrun.checkpoint.write.direct_io import aligned
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.checkpoint_policy import Rules
-from jobrun.values.axis_order import axis_order
+from jobrun.values.axis_order import AxisOrder, axis_order
 from jobrun.values.blob_kinds import MOST_DIMENSIONS, Value, same_dtype
 
 _DTYPE, _SHAPE, _STRIDES = attrgetter("dtype"), attrgetter("shape"), attrgetter("strides")
@@ -59,6 +59,8 @@ class _Gathered:
         dtype: Of all of them.
         size_bytes: Of one.
         shape: Of one.
+        order: Of the axes of all of them.
+        names: Of all of them.
     """
 
     first: int
@@ -66,6 +68,8 @@ class _Gathered:
     dtype: DType
     size_bytes: int
     shape: tuple[int, ...]
+    order: AxisOrder
+    names: list[str]
 
     def takes(self, place: int, entry: Entry, dtype: DType | None) -> bool:
         """Return whether a small blob can be encoded together with those gathered before it."""
@@ -73,6 +77,7 @@ class _Gathered:
             self.first + self.count == place
             and entry.size_bytes == self.size_bytes
             and entry.shape == self.shape
+            and entry.order == self.order
             and (dtype is self.dtype or dtype == self.dtype)
         )
 
@@ -92,6 +97,10 @@ class EncodedFile:
     tail: bytes
     front: Bytes | None
     end: int
+
+
+# Returns arrays of one size as one piece of memory, if they lie there in the order of their names.
+FindAdjacent = Callable[[Sequence[str], int], Bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +129,7 @@ class FileEncoder:
         most_bytes: The most that a file can have; without compression what it has.
         first: The first block of data; with compression the metadata, which are known last,
             have blocks of their own.
+        gathered: The offset of the first small arrays that are encoded together; 0 for none.
     """
 
     def __init__(
@@ -151,6 +161,8 @@ class FileEncoder:
         # Of the arrays that fitted last: equal ones have the same orders.
         self._strides: list[tuple[int, ...]] = []
         self._steps = self._plan(plain)
+        gathered = (one.first for one in self._steps if isinstance(one, _Gathered))
+        self.gathered = next((int(self._offsets[self.layout.order[at]]) for at in gathered), 0)
 
     def arrays(self, values: Mapping[str, Value]) -> list[Array] | None:
         """Encode an epoch's values as arrays; None if they do not fit this encoder's layout.
@@ -162,7 +174,7 @@ class FileEncoder:
             return None
         # By whole lists: of ten thousand blobs each step counts.
         found: list[Any] = list(map(values.get, self._names))
-        plain = [found[index] for index in self._plain]
+        plain = [found[index] for index in self._plain] if self._encoded else found
         if not set(map(type, plain)) <= {np.ndarray} or list(map(_SHAPE, plain)) != self._shapes:
             return None
         dtypes = list(map(_DTYPE, plain))
@@ -192,6 +204,7 @@ class FileEncoder:
         arrays: list[Array],
         epoch: int,
         known: PreviousFile | None = None,
+        adjacent: FindAdjacent | None = None,
     ) -> EncodedFile:
         """Encode an epoch's arrays into the block writer; return what must be written last."""
         known = known or PreviousFile()
@@ -205,9 +218,15 @@ class FileEncoder:
                 same = known.digests if self._names[index] in known.unchanged else ()
                 _put(filling, arrays[index], same)
             else:
-                members = order[step.first : step.first + step.count]
-                filling.zero(int(self._offsets[members[0]]))
-                _gather(filling, step, [arrays[index] for index in members])
+                filling.zero(int(self._offsets[order[step.first]]))
+                # The items of a file are in C order, those of copies in the order of their axes.
+                direct = adjacent if not step.order else None
+                piece = direct(step.names, step.size_bytes) if direct else None
+                if piece is not None:
+                    filling.put(piece)
+                else:
+                    members = order[step.first : step.first + step.count]
+                    _gather(filling, step, [arrays[index] for index in members])
         if self._front is not None:
             return self._finish(filling, epoch, self._places(self._offsets, self._last), [], None)
         return self._fill_packed(filling, arrays, epoch)
@@ -288,10 +307,11 @@ class FileEncoder:
             dtype = plain.get(entry.name)
             if isinstance(last, _Gathered) and last.takes(place, entry, dtype):
                 last.count += 1
+                last.names.append(entry.name)
             elif dtype is None or not _can_be_gathered(entry):
                 steps.append(place)
             else:
-                steps.append(_Gathered(place, 1, dtype, entry.size_bytes, entry.shape))
+                steps.append(_gather_from(place, entry, dtype))
         return steps
 
 
@@ -357,6 +377,11 @@ def flat_bytes(array: Array) -> Bytes:
 def _can_be_gathered(entry: Entry) -> bool:
     size = entry.size_bytes
     return bool(entry.shape) and size % ALIGNMENT == 0 and size < PAGED_BYTES
+
+
+def _gather_from(place: int, entry: Entry, dtype: DType) -> _Gathered:
+    """Begin a step that encodes adjacent small arrays together, with the first of them."""
+    return _Gathered(place, 1, dtype, entry.size_bytes, entry.shape, entry.order, [entry.name])
 
 
 def _gather(filling: BlockWriter, step: _Gathered, arrays: list[Array]) -> None:

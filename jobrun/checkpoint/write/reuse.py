@@ -19,7 +19,7 @@ import stat
 from collections.abc import Sequence
 
 from jobrun.checkpoint.hdf5 import user_block as userblock
-from jobrun.checkpoint.hdf5.digest_blocks import block_span, digest
+from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES, block_span, digest
 from jobrun.checkpoint.hdf5.index import StructureError, parse_tail, require_parts
 from jobrun.checkpoint.hdf5.user_block import Parts
 from jobrun.core.errors import CheckpointError
@@ -98,6 +98,13 @@ def known_digests(descriptor: int, layout: str, parts: Parts, turn: int) -> list
         parts: Of the file that it is to become.
         turn: Which blocks are read and compared this time; the epoch will do.
     """
+    compared = range(turn % _SCRUB_EVERY, parts.blocks, _SCRUB_EVERY)
+    # All at once: one after the other each would wait for the disk by itself.
+    advise_needed(descriptor, 0, userblock.SIZE)
+    advise_needed(descriptor, parts.tail, parts.blocks * DIGEST_BYTES)
+    for number in compared:
+        begin, end = block_span(number, parts.tail)
+        advise_needed(descriptor, begin, end - begin)
     try:
         block = os.pread(descriptor, userblock.SIZE, 0)
         header = userblock.decode(block, "")
@@ -112,11 +119,6 @@ def known_digests(descriptor: int, layout: str, parts: Parts, turn: int) -> list
         known = parse_tail(data, header, require_parts(header)).digests
     except (CheckpointError, StructureError, OSError):
         return []
-    compared = range(turn % _SCRUB_EVERY, len(known), _SCRUB_EVERY)
-    for number in compared:
-        begin, end = block_span(number, parts.tail)
-        # All at once: one after the other each would wait for the disk by itself.
-        advise_needed(descriptor, begin, end - begin)
     for number in compared:
         if not _holds(descriptor, number, parts.tail, known[number]):
             known[number] = b""

@@ -8,26 +8,28 @@ from __future__ import annotations
 
 import mmap
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from operator import attrgetter, is_
 from typing import Any
 
 import numpy as np
 
+from jobrun.checkpoint.hdf5.file_layout import ALIGNMENT, PAGE, PAGED_BYTES
 from jobrun.values.axis_order import axis_order, empty_in_order, view_in_order
 from jobrun.values.blob_kinds import same_dtype
 
 Array = np.ndarray[Any, Any]
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
-# Large arrays begin at a page, from which a disk can be written to without another copy.
-_PAGE_BYTES = mmap.PAGESIZE
-_LARGE_BYTES = 1 << 16
-_LINE_BYTES = 64
 _SHAPE, _DTYPE, _STRIDES = attrgetter("shape"), attrgetter("dtype"), attrgetter("strides")
 
 
 class Arena:
     """Places for one set of named arrays at a time. Several threads may copy, each its own names.
+
+    Small arrays lie first, in the order given, with the gaps that a file has: what is written in
+    that order is one piece of memory. Large ones begin at a page, from which a disk can be
+    written to without another copy.
 
     Attributes:
         size_bytes: How much memory it has taken.
@@ -38,16 +40,27 @@ class Arena:
         self._memory: mmap.mmap | None = None
         self._places: dict[str, Array] = {}
         self._offsets: dict[str, int] = {}
+        self._lead_bytes = 0
+        # Of the places: names, shapes, dtypes, strides.
+        self._form: tuple[list[Any], ...] = ([], [], [], [])
         self._position = threading.Lock()
         self.size_bytes = 0
-        self.small: dict[str, None] = {}
+        self.small: tuple[str, ...] = ()
 
-    def prepare(self, arrays: Mapping[str, Array]) -> None:
-        """Allocate the arena's memory for copies of these arrays, in place of earlier copies."""
-        if self._fits(arrays):
+    def prepare(self, arrays: Mapping[str, Array], lead_bytes: int = 0) -> None:
+        """Allocate the arena's memory for copies of these arrays, in place of earlier copies.
+
+        Args:
+            arrays: In the order in which the small ones are to lie.
+            lead_bytes: How far behind a page the first one is to begin; it does so in the file.
+        """
+        if lead_bytes == self._lead_bytes and self._fits(arrays):
             return
-        self._places = {}
-        self._offsets, needed_bytes = _layout(arrays)
+        self._places, self._lead_bytes = {}, lead_bytes
+        self.small = tuple(name for name, one in arrays.items() if one.nbytes < PAGED_BYTES)
+        large = (name for name, one in arrays.items() if one.nbytes >= PAGED_BYTES)
+        ordered = {name: arrays[name] for name in (*self.small, *large)}
+        self._offsets, needed_bytes = _layout(ordered, lead_bytes)
         if needed_bytes > self.size_bytes:
             # The old one first: never both.
             self._memory = None
@@ -55,10 +68,9 @@ class Arena:
             self.size_bytes = needed_bytes
         for name, array in arrays.items():
             self._places[name] = self._place(array, self._offsets[name])
-        small = (name for name, array in arrays.items() if array.nbytes < _LARGE_BYTES)
-        self.small = dict.fromkeys(small)
+        self._form = _form_of(self._places)
 
-    def copy(self, names: Iterable[str], arrays: Mapping[str, Array]) -> dict[str, Array]:
+    def copy(self, names: Sequence[str], arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Copy some of the prepared arrays into the arena, bit for bit, in their axis order.
 
         They are valid until ``prepare``.
@@ -66,15 +78,36 @@ class Arena:
         Large ones are copied while other threads run. For small ones these are kept waiting:
         to let them run, and then to wait for one's turn again, costs far more than the copy.
         """
-        copies = {name: self._places[name] for name in names}
-        large = copies.keys() - self.small.keys()
-        if len(large) < len(copies):
-            self._write([name for name in copies if name not in large], arrays)
+        copies = dict(zip(names, map(self._places.__getitem__, names), strict=True))
+        if len(self.small) == len(self._places):
+            self._write(names, arrays)
+            return copies
+        large = copies.keys() - set(self.small)
+        self._write([name for name in names if name not in large], arrays)
         for name in large:
             np.copyto(copies[name], arrays[name], casting="no")
         return copies
 
-    def _write(self, names: Iterable[str], arrays: Mapping[str, Any]) -> None:
+    def adjacent(self, names: Sequence[str], size_bytes: int) -> Bytes | None:
+        """Return the arena's copies of arrays as one piece of memory, if they lie so.
+
+        Args:
+            names: In which order they should lie; not empty.
+            size_bytes: Of each of them.
+
+        Returns:
+            uint8, one-dimensional; None where something is between two of them, or one of them is
+            not in the arena.
+        """
+        first = self._offsets.get(names[0])
+        if self._memory is None or first is None:
+            return None
+        wanted = range(first, first + len(names) * size_bytes, size_bytes)
+        if list(map(self._offsets.get, names)) != list(wanted):
+            return None
+        return np.frombuffer(self._memory, np.uint8, len(names) * size_bytes, first)
+
+    def _write(self, names: Sequence[str], arrays: Mapping[str, Any]) -> None:
         offsets, memory = self._offsets, self._memory
         if memory is None:
             return
@@ -89,18 +122,16 @@ class Arena:
 
     def _fits(self, arrays: Mapping[str, Array]) -> bool:
         # Most often it does, so this is as quick as it can be.
-        return (
-            list(arrays) == list(self._places)
-            and list(map(_SHAPE, arrays.values())) == list(map(_SHAPE, self._places.values()))
-            and self._has_dtypes(list(map(_DTYPE, arrays.values())))
-            # Of arrays without gaps these tell the axis order; of others it is asked for.
-            and list(map(_STRIDES, arrays.values())) == list(map(_STRIDES, self._places.values()))
-        )
-
-    def _has_dtypes(self, dtypes: list[np.dtype[Any]]) -> bool:
-        own = list(map(_DTYPE, self._places.values()))
+        names, shapes, dtypes, strides = self._form
+        values = arrays.values()
+        if list(arrays) != names or list(map(_SHAPE, values)) != shapes:
+            return False
+        found = list(map(_DTYPE, values))
         # Equal ones may have other metadata, titles, or scalars.
-        return all(map(is_, dtypes, own)) or all(map(same_dtype, dtypes, own))
+        if not (all(map(is_, found, dtypes)) or all(map(same_dtype, found, dtypes))):
+            return False
+        # Of arrays without gaps these tell the axis order; of others it is asked for.
+        return list(map(_STRIDES, values)) == strides
 
     def _place(self, array: Array, offset: int) -> Array:
         order = axis_order(array)
@@ -110,15 +141,20 @@ class Arena:
         return view_in_order(flat, array.shape, order)
 
 
-def _layout(arrays: Mapping[str, Array]) -> tuple[dict[str, int], int]:
+def _form_of(arrays: Mapping[str, Array]) -> tuple[list[Any], ...]:
+    values = arrays.values()
+    return list(arrays), *(list(map(of, values)) for of in (_SHAPE, _DTYPE, _STRIDES))
+
+
+def _layout(arrays: Mapping[str, Array], begin: int) -> tuple[dict[str, int], int]:
     """Return the offset of each array's copy in the arena, and the arena's length."""
     offsets: dict[str, int] = {}
-    end = 0
+    end = begin
     for name, array in arrays.items():
-        step = _PAGE_BYTES if array.nbytes >= _LARGE_BYTES else _LINE_BYTES
+        step = PAGE if array.nbytes >= PAGED_BYTES else ALIGNMENT
         offsets[name] = -(-end // step) * step
         end = offsets[name] + array.nbytes
-    return offsets, -(-end // _PAGE_BYTES) * _PAGE_BYTES
+    return offsets, -(-end // PAGE) * PAGE
 
 
 def _mapped(size_bytes: int) -> mmap.mmap:

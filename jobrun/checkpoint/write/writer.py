@@ -12,18 +12,24 @@ import os
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from jobrun.checkpoint.flatten import flatten_values
 from jobrun.checkpoint.hdf5 import user_block as userblock
+from jobrun.checkpoint.hdf5.file_layout import PAGE
 from jobrun.checkpoint.hdf5.user_block import Header
 from jobrun.checkpoint.hdf5.value_codec import Array
 from jobrun.checkpoint.store import StoredFile
 from jobrun.checkpoint.write.block_writer import BlockWriter
 from jobrun.checkpoint.write.direct_io import Bytes, FileWriter, SlabPool, aligned
-from jobrun.checkpoint.write.encoder import EncodedFile, FileEncoder, PreviousFile, build_encoder
+from jobrun.checkpoint.write.encoder import (
+    EncodedFile,
+    FileEncoder,
+    FindAdjacent,
+    PreviousFile,
+    build_encoder,
+)
 from jobrun.checkpoint.write.reuse import known_digests, share_blocks, take_reusable_file
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import create_file, disk_faults, sync_file
@@ -56,6 +62,7 @@ class _Save:
     epoch: int
     run_id: str
     known: PreviousFile
+    adjacent: FindAdjacent | None
 
 
 class NodeWriter:
@@ -87,6 +94,14 @@ class NodeWriter:
         self._last = -1
         self._may_share = True
 
+    @property
+    def lead_bytes(self) -> int:
+        """How far behind a page small arrays begin in the files of a node's writer.
+
+        Copies in memory that begin so are written from where they are.
+        """
+        return self._program.gathered % PAGE if self._program else 0
+
     def prepare(self, values: Mapping[str, Value]) -> None:
         """Prepare a node's writer for its first save of values of these names, types and shapes.
 
@@ -108,6 +123,7 @@ class NodeWriter:
         run_id: str,
         values: Mapping[str, Value],
         unchanged: Collection[str] = (),
+        adjacent: FindAdjacent | None = None,
     ) -> StoredFile:
         """Write a node's values as a new file; its bytes are durable on return, its name is not.
 
@@ -125,6 +141,8 @@ class NodeWriter:
             values: By name. Read only. Containers, and states of objects, become groups.
             unchanged: Names whose values are, bit for bit, those of the last ``write`` that
                 returned. They are not even read where a file that is used again has them.
+            adjacent: Finds values that lie in memory one after the other, as those that a snapshot
+                has copied: they are read as one.
 
         Raises:
             TaskFailedError: A blob holds what cannot be stored; nothing was written.
@@ -138,7 +156,7 @@ class NodeWriter:
             end = program.most_bytes
             with disk_faults("E313", f"write {path}", place=folder, needed_bytes=end):
                 known = PreviousFile(unchanged, self._digests if program is before else ())
-                save = _Save(program, arrays, epoch, run_id, known)
+                save = _Save(program, arrays, epoch, run_id, known, adjacent)
                 # Whatever happens now, the last file is no longer that of these digests.
                 self._digests = ()
                 made = self._write(path, save)
@@ -242,10 +260,12 @@ class NodeWriter:
             if is_large:
                 file.start()
             if old and is_large:
+                from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - with logging
+
                 threads = min(_MOST_HASHERS, os.cpu_count() or 1)
                 hashers = stack.enter_context(ThreadPoolExecutor(threads, "checkpoint-hasher"))
             filling = BlockWriter(file, self._pool, most, old, save.program.first, hashers)
-            filled = save.program.fill(filling, save.arrays, save.epoch, save.known)
+            filled = save.program.fill(filling, save.arrays, save.epoch, save.known, save.adjacent)
             file.wait()
         handed_bytes = filling.written_bytes
         if filled.front is not None:

@@ -7,10 +7,9 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from jobrun.cli.options import Duration, RepeatableText, log_format_option, option
 from jobrun.cli.terminal import Shell
@@ -18,6 +17,9 @@ from jobrun.core.errors import UsageError
 from jobrun.core.notify_target import NotifyTarget, parse_targets
 from jobrun.core.resource_usage import process_start
 from jobrun.runner.options import RunOptions
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -33,6 +35,8 @@ class SessionKind(click.types.StringParamType):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Complete the value of the run option ``--session``, as of ``run`` and ``fork``."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - at a tab only
+
         del ctx, param
         known = ("threads", "processes", "ray", "ray:auto")
         return [CompletionItem(one) for one in known if one.startswith(incomplete)]

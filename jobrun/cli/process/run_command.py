@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -98,20 +97,12 @@ def _has_working_directory() -> bool:
 
 
 def _run(arguments: list[str], shell: Shell) -> int:
-    from jobrun.core.garbage_collection import (  # noqa: PLC0415 - not at a tab
-        collect_as_usual,
-        collect_seldom,
-    )
-
-    collect_seldom()
     # Not click's own main(): it answers a closed pipe and Ctrl-C in its own way.
     try:
         with group.make_context("jobrun", arguments, obj=shell) as context:
             result: Any = group.invoke(context)
     except click.exceptions.Exit as done:
         return done.exit_code
-    finally:
-        collect_as_usual()
     return result if isinstance(result, int) else 0
 
 
@@ -119,6 +110,8 @@ def _failed(error: BaseException, faults: Sequence[Fault], exit_code: int, shell
     from jobrun.cli.error_output import print_faults  # noqa: PLC0415 - after a fault only
 
     if shell.debug:
+        import traceback  # noqa: PLC0415
+
         shell.say("".join(traceback.format_exception(error)).rstrip())
     print_faults(faults, shell)
     for note in getattr(error, "__notes__", ()):
@@ -127,7 +120,9 @@ def _failed(error: BaseException, faults: Sequence[Fault], exit_code: int, shell
 
 
 def _crashed(error: Exception, arguments: Sequence[str], shell: Shell) -> int:
-    from jobrun.cli.error_output import print_faults  # noqa: PLC0415 - after a fault only
+    import traceback  # noqa: PLC0415 - after a crash only
+
+    from jobrun.cli.error_output import print_faults  # noqa: PLC0415
 
     trace = "".join(traceback.format_exception(error))
     report = write_report(trace, arguments)

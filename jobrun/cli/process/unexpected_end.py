@@ -28,6 +28,7 @@ from jobrun.core.errors import (
 )
 from jobrun.core.events import Event, GroupEnded, GroupStarted, Listener, RunStarted
 from jobrun.core.relayed_signals import MEANT, RELAYS
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.logs import append_left_output
 from jobrun.runner.rundir.run_directories import open_run
@@ -39,7 +40,7 @@ _LOOK_FOR_KILLER = (
 )
 # What a limit is compared with is counted in ticks, more coarsely than what a process has used.
 _CPU_SHARE, _CPU_CLOSE_S = 0.8, 0.5
-_FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
+_FRAME = lazy_pattern(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _MOST_FRAMES = 12
 _OWN = str(Path(jobrun.__file__).parent)
 # The script that pip makes.

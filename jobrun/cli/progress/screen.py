@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Callable
 from threading import Event, Lock, Thread
 from types import TracebackType
@@ -19,12 +18,13 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleDimensions, RenderableType
 
 from jobrun.core.captured_output import STREAMS
+from jobrun.core.text.patterns import lazy_pattern
 
 _EVERY_S = 0.25
 _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
 # Terminals that know it show nothing of what lies between; the others pass over it (mode 2026).
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
-_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_STYLE = lazy_pattern(r"\x1b\[[0-9;]*m")
 # Of the last row nothing is used: a line end there would scroll.
 _ROWS_LEFT_FREE = 2
 

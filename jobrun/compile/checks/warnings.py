@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from jobrun.compile.analysis.state import KeptNames
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import Groups, JobDraft, TaskDraft
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.expressions import Builtin
 from jobrun.graph.query import walk
 from jobrun.graph.steps import Load, RunProgram, Save
 from jobrun.graph.types import Node
 
-_FETCHERS = re.compile(
+_FETCHERS = lazy_pattern(
     r"(?:^|[\s/;&|(])(?:curl|wget|rsync|scp|aws|gsutil|gcloud|rclone|kaggle|git\s+clone)(?:\s|$)"
 )
 

@@ -19,11 +19,12 @@ from jobrun.compile.expressions.python_ast import is_plain
 from jobrun.compile.expressions.reserved_names import MEANINGFUL
 from jobrun.compile.expressions.translate import Params
 from jobrun.core.errors import Origin
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.expressions import Const, Expr, Name, OutputRead
 from jobrun.graph.steps import Delete, ItemTarget, NameTarget, Op
 
 # Not an attribute, not the end of a number, and not what no blob can be named.
-_WORD = re.compile(r"(?<![\w.])((?!__)[A-Za-z_]\w{0,63})(?!\w)", re.ASCII)
+_WORD = lazy_pattern(r"(?<![\w.])((?!__)[A-Za-z_]\w{0,63})(?!\w)", re.ASCII)
 # A text, taken apart: at odd positions its words, at even ones what is between them.
 _Parts = list[str]
 # Builds a part of a tree from the parts of a text, and the offset of each of them in it.

@@ -14,6 +14,7 @@ from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import nearest
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.expressions import Builtin
 
 MAX_TEXT_LENGTH = 4096
@@ -21,19 +22,19 @@ MAX_DEPTH = 50
 
 _OPENING, _CLOSING = "([{", ")]}"
 # Each character can match in one way only: otherwise an unclosed quote backtracks exponentially.
-_STRING = re.compile(
+_STRING = lazy_pattern(
     r"'''(?:\\.|(?!''')[^\\])*'''|\"\"\"(?:\\.|(?!\"\"\")[^\\])*\"\"\""
     r"|'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\"|\#[^\n]*",
     re.DOTALL,
 )
-_WORD = re.compile(r"[^\W\d]\w*")
+_WORD = lazy_pattern(r"[^\W\d]\w*")
 # All that Python's parser can warn about; catch_warnings takes as long as parsing itself.
-_MAY_WARN = re.compile(r"\\|[0-9.][A-Za-z_]")
+_MAY_WARN = lazy_pattern(r"\\|[0-9.][A-Za-z_]")
 # Text to which no limit applies: it is too short for one.
 _MOST_PLAIN = MAX_DEPTH
-_PLAIN = re.compile(rf"[!-#%-~][ -#%-~]{{0,{_MOST_PLAIN - 1}}}")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_COMPARISON = re.compile(r"(?<![=!<>])[=!<>]=(?!=)")
+_PLAIN = lazy_pattern(rf"[!-#%-~][ -#%-~]{{0,{_MOST_PLAIN - 1}}}")
+_CONTROL = lazy_pattern(r"[\x00-\x08\x0b-\x1f\x7f]")
+_COMPARISON = lazy_pattern(r"(?<![=!<>])[=!<>]=(?!=)")
 _NEED_QUOTES = "inside flow collections expressions with , [ { : # need quotes"
 # Operators of other languages, which Python's parser does not accept.
 _FOREIGN = (
@@ -54,7 +55,7 @@ Part = str | Builtin
 RUN_TIME: dict[str, str] = {
     "run.dir": "run.dir", "node": "node.name", "epoch": "epoch", "instance": "instance",
 }  # fmt: skip
-_PLACEHOLDER = re.compile(r"\$\$|\$\{([^{}]*)(\}?)")
+_PLACEHOLDER = lazy_pattern(r"\$\$|\$\{([^{}]*)(\}?)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from jobrun.compile.faults import Place
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.text_templates import parse_text
 from jobrun.core.errors import SpecError
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.expressions import Binary, Const, Expr, LoopIndex, Name, Sequence, Text, Unary
 from jobrun.graph.steps import (
     Assign,
@@ -29,7 +30,7 @@ from jobrun.graph.traversal import map_expr
 from jobrun.spec.yaml.source_map import Path
 
 _ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "**", "@", "<<", ">>"))
-_TARGETS = re.compile(r"\s*([^\W\d]\w*(?:\s*,\s*[^\W\d]\w*)*)\s*=(?!=)")
+_TARGETS = lazy_pattern(r"\s*([^\W\d]\w*(?:\s*,\s*[^\W\d]\w*)*)\s*=(?!=)")
 
 # Replaces an expression with a fault, so that no further fault follows from it.
 UNREADABLE = Const(None)

@@ -8,17 +8,18 @@ from jobrun.compile.expressions.parse import parse_expression
 from jobrun.compile.expressions.python_ast import MAX_DEPTH, Part, SourceText, split_placeholders
 from jobrun.compile.expressions.translate import UNREADABLE, Params
 from jobrun.core.errors import Fault, Origin, SpecError
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.expressions import Builtin, Hole, Text
 
 MAX_TEXT_LENGTH = 64 * 1024
 
 # Python's format language, without its nested fields.
-_FORMAT = re.compile(
+_FORMAT = lazy_pattern(
     r"(?:.?[<>=^])?[-+ ]?z?#?0?(?:[0-9]{1,3})?[,_]?(?:\.[0-9]{1,3})?[bcdeEfFgGnosxX%]?", re.DOTALL
 )
-_LITERAL = re.compile(r"\$\$|\$\{[^{}]*\}?|\{\{|\}\}|\{|\}")
-_QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
-_CONVERSION = re.compile(r"![rsa]$")
+_LITERAL = lazy_pattern(r"\$\$|\$\{[^{}]*\}?|\{\{|\}\}|\{|\}")
+_QUOTED = lazy_pattern(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
+_CONVERSION = lazy_pattern(r"![rsa]$")
 
 
 def parse_text(text: str, origin: Origin, path: str, params: Params, *, holes: bool) -> Text:

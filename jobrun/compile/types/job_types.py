@@ -45,7 +45,7 @@ from jobrun.ops.abstract_values import (
 )
 from jobrun.ops.dtype_promotion import kind_of
 
-__all__ = ["Headers", "Types", "infer_job_types", "infer_state_types", "no_headers"]
+__all__ = ["Headers", "Types", "infer_job_types", "no_headers"]
 
 _WIDENING_PASSES = 4
 # Passes over the job for shared queues: a pipeline through this many nodes is inferred.
@@ -72,19 +72,6 @@ class Types:
 def no_headers(path: str, member: str) -> None:
     """Return None as a data file's type, where a job's types are inferred without reading files."""
     del path, member
-
-
-def infer_state_types(job: Job, headers: Headers) -> Mapping[tuple[str, str], Known]:
-    """Infer dtypes and shapes of a job's state and constants at an epoch boundary.
-
-    Args:
-        job: The checked job.
-        headers: Returns dtype and shape of a data file's member; called with path and member.
-
-    Returns:
-        (node, blob) → what is known of it, for each blob of ``job.state`` and ``job.constants``.
-    """
-    return infer_job_types(job, headers).owned
 
 
 @collector_paused()

@@ -22,10 +22,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.patterns import lazy_pattern
 
 _FOLDER = Path(__file__).parent
-_SECTION = re.compile(r"^## ([A-Z]\d{3}): (.+)\n", re.MULTILINE)
-_EXAMPLE = re.compile(r"^```\w*\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
+_SECTION = lazy_pattern(r"^## ([A-Z]\d{3}): (.+)\n", re.MULTILINE)
+_EXAMPLE = lazy_pattern(r"^```\w*\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
 _FIX = "Fix: "
 
 

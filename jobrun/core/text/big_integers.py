@@ -6,8 +6,9 @@ longer integer, and programs get all of it in hexadecimal, which is read and wri
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
+
+from jobrun.core.text.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 # Fewer than 4300 digits, whatever the digits are.
 LONG_BITS = 14_000
 _SHOWN_DIGITS = 10
-_HEX = re.compile(r"-?0x[0-9a-f]{3500,}")
+_HEX = lazy_pattern(r"-?0x[0-9a-f]{3500,}")
 # Enough for the digits that a format of ``e`` or ``g`` asks for.
 _PRECISION = 60
 _SURE_DIGITS = 50

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
+
+from jobrun.core.text.patterns import lazy_pattern
 
 # A name becomes part of a file name, so it may not be able to leave a directory, hide
 # a file, or be an option of a command.
-FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+FILE_NAME = lazy_pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 # A blob's name is used in expressions.
-BLOB_NAME = re.compile(r"[^\W\d]\w{0,63}")
+BLOB_NAME = lazy_pattern(r"[^\W\d]\w{0,63}")
 # No name is longer; comparing a text of megabytes would take minutes.
 _LONGEST_COMPARED = 128
 

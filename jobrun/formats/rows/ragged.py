@@ -5,7 +5,6 @@ The bounds of the rows take 8 bytes of memory each; values are read piece by pie
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.formats import errors as faults
 from jobrun.formats.rows.arrays import ArrayRows
 from jobrun.formats.rows.rows_protocol import Array, Column, Rows, common_length, sort_rows
@@ -27,7 +27,7 @@ _LONG_ROW = 256
 _AT_ONCE_BYTES = 4 << 20
 _GAP_BYTES = 32 << 10
 # Ends of names that say what is counted.
-_LENGTHS = re.compile(r"(?:^|[^a-z])(?:lengths?|lens?)$")
+_LENGTHS = lazy_pattern(r"(?:^|[^a-z])(?:lengths?|lens?)$")
 
 
 class Runs:

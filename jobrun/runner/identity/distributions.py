@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.identity.callable_sources import digest_file
 
 INSTALLED = frozenset({"site-packages", "dist-packages"})
-_REQUIREMENT = re.compile(r"Requires-Dist:\s*([A-Za-z0-9][A-Za-z0-9._-]*)(.*)")
+_REQUIREMENT = lazy_pattern(r"Requires-Dist:\s*([A-Za-z0-9][A-Za-z0-9._-]*)(.*)")
 
 
 def is_installed(path: Path | None) -> bool:
@@ -27,6 +30,8 @@ def find_versions(files: Iterable[Path]) -> dict[str, str]:
         by_site.setdefault(Path(*file.parts[: at + 1]), set()).add(
             Path(*file.parts[at + 1 :]).as_posix()
         )
+    if not by_site:
+        return {}
     found: dict[str, str] = {}
     known = _distributions(by_site)
     waiting: list[str] = []
@@ -41,6 +46,21 @@ def find_versions(files: Iterable[Path]) -> dict[str, str]:
             found[name] = _version(info)
             waiting += _list_required(info)
     return found
+
+
+def find_version(package: str) -> str:
+    """Return the version of the first installed distribution on ``sys.path`` of that name, or ''.
+
+    From the name of its metadata directory: to import a package takes much longer.
+    """
+    for place in sys.path:
+        if INSTALLED.isdisjoint(Path(place).parts):
+            continue
+        with contextlib.suppress(OSError):
+            for name in os.listdir(place):  # noqa: PTH208 - hundreds of names
+                if name.startswith(f"{package}-") and name.endswith(".dist-info"):
+                    return name.removeprefix(f"{package}-").removesuffix(".dist-info")
+    return ""
 
 
 def _distributions(sites: Iterable[Path]) -> dict[str, Path]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from jobrun.core.hash_seed import described_hash_seed
 from jobrun.core.system_calls import list_gpus, usable_cpus
+from jobrun.runner.identity.distributions import find_version
 from jobrun.version import __version__
 
 _THREAD_VARIABLES = (
@@ -79,7 +80,8 @@ def describe_environment() -> dict[str, Any]:
         "jobrun": __version__,
         "python": platform.python_version(),
         "numpy": _version("numpy"),
-        "h5py": _version("h5py"),
+        # Of numbers alone, checkpoints are written without it.
+        "h5py": find_version("h5py") or _version("h5py"),
         "blas": _blas_build(),
         "blas_kernel": _blas_kernel(),
         "blas_threads": blas_threads(),

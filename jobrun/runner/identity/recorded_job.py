@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from difflib import SequenceMatcher
 from pathlib import Path
 from typing import assert_never
 
@@ -253,6 +252,8 @@ def compare_graphs(before: str, after: str) -> tuple[Change, ...]:
 
     What ends a run, what is measured and what is kept may change; everything else is semantic.
     """
+    from difflib import SequenceMatcher  # noqa: PLC0415 - on resume only
+
     old, new = before.splitlines(), after.splitlines()
     changes = []
     for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.listeners.listener import EpochMetrics, ListenedRun, Outcome, to_float
 
 TAG = "jobrun.run_id"
 _STATUS = {"finished": "FINISHED", "failed": "FAILED", "stopped": "KILLED", "interrupted": "KILLED"}
 # Limits of MLflow's: of a request, and of texts.
 _MOST_METRICS, _MOST_PARAMS, _MOST_TEXT = 1000, 100, 5000
-_NOT_ALLOWED = re.compile(r"[^\w\-. :/]")
+_NOT_ALLOWED = lazy_pattern(r"[^\w\-. :/]")
 _NAN, _LARGEST = float("nan"), 1.7976931348623157e308
 _Point = tuple[str, int, float]
 

@@ -24,11 +24,12 @@ from datetime import datetime
 from jobrun.core.errors import UsageError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import read_proc, read_process_stat
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.conditions import Deadline
 
 VARIABLE = "JOBRUN_DEADLINE"
 _ASK_S = 10.0
-_CLOCK = re.compile(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+)")
+_CLOCK = lazy_pattern(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+)")
 RunCommand = Callable[[list[str]], str]
 
 

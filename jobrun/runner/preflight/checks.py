@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import shutil
 import sys
 import uuid
 from collections.abc import Iterator
@@ -29,8 +28,12 @@ from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save
 from jobrun.graph.types import Job
 from jobrun.runner.identity.callable_sources import Source, find_definition, find_source
 from jobrun.runner.identity.data_fingerprints import literal_path, literal_text
-from jobrun.runner.preflight.header_types import check_types
-from jobrun.runner.preflight.memory import check_memory, read_member_header
+from jobrun.runner.preflight.header_types import (
+    check_types,
+    infer_header_types,
+    read_member_header,
+)
+from jobrun.runner.preflight.memory import check_memory
 
 _PROBE = ".probe-"
 
@@ -50,7 +53,8 @@ def preflight(
     makers = any(isinstance(step, CallPython | RunProgram) for step in steps)
     saving = [file for step in steps if isinstance(step, Save) for file in step.files]
     saved = {literal_path(file, folder) for file in saving}
-    faults = [*check_memory(job, folder), *check_types(job, folder), *check_readers(job, folder)]
+    types = infer_header_types(job, folder)
+    faults = [*check_memory(types), *check_types(job, types), *check_readers(job, folder)]
     for step in steps:
         match step:
             case Load():
@@ -172,7 +176,11 @@ def _check_codec(job: Job) -> Iterator[Fault]:
 
 def _check_program(step: RunProgram) -> Iterator[Fault]:
     name = "bash" if step.shell else literal_text(step.command[0])
-    if name is None or "/" in name or shutil.which(name) is not None:
+    if name is None or "/" in name:
+        return
+    from shutil import which  # noqa: PLC0415 - with all archive formats
+
+    if which(name) is not None:
         return
     message = f"no program '{name}' on PATH"
     yield Fault("W180", message, "install it, or see PATH", step.origin, step.path, "warning")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from pathlib import Path
 
 from jobrun.core.errors import EnvironmentFaultError, Fault
 from jobrun.core.files.disk import disk_faults, sync_file
 from jobrun.core.system_calls import read_proc
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.core.text.units import size
 
 _NETWORK = frozenset(
@@ -18,7 +18,7 @@ _NETWORK = frozenset(
 # Parallel file systems of clusters keep locks over all hosts when they are mounted so.
 _WITHOUT_CERTAIN_LOCKS = _NETWORK - {"gpfs"}
 _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
-_OCTAL = re.compile(r"\\([0-7]{3})")
+_OCTAL = lazy_pattern(r"\\([0-7]{3})")
 
 # What file systems add for their own tables.
 _SURCHARGE = 1.05

@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobrun.compile.types.job_types import Types, infer_job_types
-from jobrun.core.errors import Fault
+from jobrun.core.errors import Fault, JobrunError
 from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import CallPython, RunProgram, Save
 from jobrun.graph.types import Job
 from jobrun.runner.identity.data_fingerprints import literal_path
-from jobrun.runner.preflight.memory import read_member_header
 
 
 def infer_header_types(job: Job, folder: Path) -> Types:
@@ -25,34 +24,43 @@ def infer_header_types(job: Job, folder: Path) -> Types:
         job: The checked job.
         folder: The spec's folder, absolute.
     """
-    return _infer(job, folder)[0]
-
-
-def _infer(job: Job, folder: Path) -> tuple[Types, bool]:
-    """Infer blob types with data files' headers; return them, and whether any was used."""
     steps = tuple(iter_steps(job))
     saves = [file for step in steps if isinstance(step, Save) for file in step.files]
     saved = {literal_path(file, folder) for file in saves}
 
     def header(path: str, member: str) -> tuple[str, tuple[int, ...]] | None:
         whole = Path(os.path.normpath(folder / path))
-        found = None if whole in saved else read_member_header(whole, member)
-        headers.append(found)
-        return found
+        return None if whole in saved else read_member_header(whole, member)
 
-    headers: list[tuple[str, tuple[int, ...]] | None] = []
     types = infer_job_types(job, header)
     if any(isinstance(step, CallPython | RunProgram) for step in steps):
         faults = tuple(replace(fault, severity="warning") for fault in types.faults)
         types = replace(types, faults=faults)
-    return types, any(headers)
+    return types
 
 
-def check_types(job: Job, folder: Path) -> tuple[Fault, ...]:
-    """Check the types of a job's blobs that show only in the headers of data files."""
-    types, has_headers = _infer(job, folder)
-    if not has_headers:
-        # These faults were found when the job was compiled.
+def check_types(job: Job, types: Types) -> tuple[Fault, ...]:
+    """Check the types of a job's blobs that show only in the headers of data files.
+
+    Args:
+        job: The checked job.
+        types: What ``infer_header_types`` found of it.
+    """
+    if not types.faults:
         return ()
+    # The others were found when the job was compiled.
     known = set(infer_job_types(job).faults)
     return tuple(fault for fault in types.faults if fault not in known)
+
+
+def read_member_header(path: Path, member: str) -> tuple[str, tuple[int, ...]] | None:
+    """Read a data file's dtype and shape for the types of a job; None if unknown."""
+    try:
+        # Of a job without data files, archives and tables are not imported.
+        from jobrun.formats.headers import describe  # noqa: PLC0415
+
+        info = describe(str(path), member)
+    except (JobrunError, OSError, ValueError):
+        # The step that reads it reports the error; here only its size is unknown.
+        return None
+    return (info.dtype, info.shape) if info.dtype else None

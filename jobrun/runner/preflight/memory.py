@@ -5,23 +5,21 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from jobrun.compile.types.job_types import infer_state_types
-from jobrun.core.errors import Fault, JobrunError
+from jobrun.compile.types.job_types import Types
+from jobrun.core.errors import Fault
 from jobrun.core.text.units import size
-from jobrun.formats.headers import describe
 from jobrun.graph.types import Job
+from jobrun.runner.preflight.header_types import infer_header_types
 
 
-def check_memory(job: Job, folder: Path, available_bytes: int | None = None) -> tuple[Fault, ...]:
+def check_memory(types: Types, available_bytes: int | None = None) -> tuple[Fault, ...]:
     """Return a fault if the known state of all nodes is larger than the memory.
 
     Args:
-        job: The job; its nodes share this machine.
-        folder: The spec's folder, where data files are looked at.
+        types: The types of the job's blobs; its nodes share this machine.
         available_bytes: The machine's memory, if not to be asked for.
     """
-    shapes = infer_state_types(job, lambda path, member: read_member_header(folder / path, member))
-    sizes = {blob: known.size_bytes or 0 for blob, known in shapes.items()}
+    sizes = {blob: known.size_bytes or 0 for blob, known in types.owned.items()}
     needed_bytes = sum(sizes.values())
     limit_bytes = _memory_bytes() if available_bytes is None else available_bytes
     if needed_bytes <= limit_bytes:
@@ -43,19 +41,9 @@ def estimate_state_bytes(job: Job, folder: Path) -> int:
         job: The job.
         folder: The spec's folder, where data files are looked at.
     """
-    shapes = infer_state_types(job, lambda path, member: read_member_header(folder / path, member))
+    shapes = infer_header_types(job, folder).owned
     saved = {(node, name) for node, names in job.state for name in names}
     return sum(known.size_bytes or 0 for blob, known in shapes.items() if blob in saved)
-
-
-def read_member_header(path: Path, member: str) -> tuple[str, tuple[int, ...]] | None:
-    """Read a data file's dtype and shape for the preflight check of memory; None if unknown."""
-    try:
-        info = describe(str(path), member)
-    except (JobrunError, OSError, ValueError):
-        # The step that reads it reports the error; here only its size is unknown.
-        return None
-    return (info.dtype, info.shape) if info.dtype else None
 
 
 def _memory_bytes() -> int:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import typing
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_args
@@ -17,6 +16,7 @@ from jobrun.core.events import Event, Measured
 from jobrun.core.files.json_files import build, parse_json
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integer_hex, is_long
+from jobrun.core.text.patterns import lazy_pattern
 
 _MOST_NAMES = 10_000
 E = TypeVar("E", bound=Event)
@@ -24,11 +24,11 @@ E_co = TypeVar("E_co", covariant=True)
 EVENTS: tuple[Any, ...] = get_args(Event)
 _KINDS = {kind.__name__: kind for kind in EVENTS}
 # A line begins with the name of its event.
-_NAME = re.compile(rb'\{"event": ("[A-Za-z]+")')
+_NAME = lazy_pattern(rb'\{"event": ("[A-Za-z]+")')
 # A line of metrics.jsonl with an ordinary number, as ``event_json`` renders it.
 _TEXT = rb'"([^"\\\x00-\x1f]*)"'
 _NUMBER = rb"(-?(?:0|[1-9]\d{0,17})(\.\d+)?([eE][-+]?\d+)?)"
-_MEASURED = re.compile(
+_MEASURED = lazy_pattern(
     rb'\{"event": "Measured", "time": "\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T'
     rb'(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{3})?\+00:00", "generation": (?:0|[1-9]\d{0,8}), '
     rb'"name": ' + _TEXT + rb', "value": ' + _NUMBER + rb', "epoch": (0|[1-9]\d{0,17}), '
@@ -173,7 +173,7 @@ def unreadable_file_error(path: Path, error: OSError) -> CheckpointError:
 def _plain(value: Any) -> Any:
     """Convert a part of an event to values for its JSON line: a dict of fields, or text."""
     if is_dataclass(value):
-        return {one.name: getattr(value, one.name) for one in fields(value)}
+        return {name: getattr(value, name) for name in value.__dataclass_fields__}
     return str(value)
 
 

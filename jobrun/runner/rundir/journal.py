@@ -150,11 +150,13 @@ def set_aside_journal(run: Path) -> None:
 
 
 def _line(entry: dict[str, Any]) -> bytes:
-    return json.dumps({**entry, "crc32": _checksum(entry)}, sort_keys=True).encode() + b"\n"
+    text = json.dumps(entry, sort_keys=True)
+    # The first key of all, as they are sorted.
+    return f'{{"crc32": "{_checksum(text)}", {text[1:]}\n'.encode()
 
 
-def _checksum(entry: dict[str, Any]) -> str:
-    return f"{zlib.crc32(json.dumps(entry, sort_keys=True).encode()):08x}"
+def _checksum(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,10 @@ class _Entry:
 def _entry(line: bytes, run_id: str) -> _Entry | None:
     try:
         content = parse_json(line)
-        if not isinstance(content, dict) or content.pop("crc32", None) != _checksum(content):
+        if not isinstance(content, dict):
+            return None
+        checksum = content.pop("crc32", None)
+        if checksum != _checksum(json.dumps(content, sort_keys=True)):
             return None
         entry = build(_Entry, content)
     except ValueError:

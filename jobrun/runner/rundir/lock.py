@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import time
 import weakref
 from datetime import UTC, datetime
@@ -190,7 +189,7 @@ class RunLock:
 
     def _sign(self) -> None:
         since = datetime.now(UTC).isoformat(timespec="seconds")
-        owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
+        owner = {"pid": os.getpid(), "host": os.uname().nodename, "since": since}
         with disk_faults("E354", f"write {LOCK_NAME}"):
             os.ftruncate(self._descriptor, 0)
             write_all(self._descriptor, json.dumps(owner).encode() + b"\n")
@@ -235,7 +234,7 @@ def _is_stopped(owner: Owner) -> bool:
 
 def _state_of(owner: Owner) -> list[bytes]:
     """Read from /proc the state of the process that owns a run lock; empty if it is remote."""
-    if not owner.pid or owner.host != socket.gethostname():
+    if not owner.pid or owner.host != os.uname().nodename:
         return []
     return read_process_stat(owner.pid)
 

@@ -12,7 +12,6 @@ import functools
 import json
 import math
 import os
-import re
 import shutil
 import threading
 from collections import Counter
@@ -38,6 +37,7 @@ from jobrun.core.files.disk import disk_faults, open_append, replace_file, write
 from jobrun.core.files.json_files import build, read_json
 from jobrun.core.files.json_lines import LineFile, find_last_line, read_lines, read_tail
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.event_lines import event_json, read_events
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, METRICS_NAME, USAGE_NAME
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 LOG_LIMIT_BYTES = 256 << 20
 LOST_NAME = "lost.json"
 _PIECE_BYTES = 1 << 20
-_EPOCH = re.compile(rb'"epoch": (\d{1,18})[,}]')
+_EPOCH = lazy_pattern(rb'"epoch": (\d{1,18})[,}]')
 
 
 @dataclass(frozen=True, slots=True)

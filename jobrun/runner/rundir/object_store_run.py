@@ -12,7 +12,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
-import re
 import secrets
 import shutil
 import tempfile
@@ -30,6 +29,7 @@ from jobrun.core.files.disk import disk_faults, make_directory, read_regular, wr
 from jobrun.core.files.json_files import parse_json
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.object_url import ObjectUrl, parse_object_url
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.journal import Journal
 from jobrun.runner.rundir.run_directories import Run, open_run
 from jobrun.runner.rundir.run_json import (
@@ -42,9 +42,9 @@ from jobrun.runner.rundir.run_json import (
 
 _FORMAT = 1
 _MOST_BYTES = 1 << 26
-_GENERATION = re.compile(r"g([1-9][0-9]{0,8})")
-_EPOCH = re.compile(r"(.+?)(?:/g[0-9]+)?/epoch-([0-9]{6,18})")
-_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. +-]{0,200}")
+_GENERATION = lazy_pattern(r"g([1-9][0-9]{0,8})")
+_EPOCH = lazy_pattern(r"(.+?)(?:/g[0-9]+)?/epoch-([0-9]{6,18})")
+_FILE = lazy_pattern(r"[A-Za-z0-9_][A-Za-z0-9_. +-]{0,200}")
 _PARTS = ("spec", "checkpoints", "logs", "artifacts", "superseded")
 
 HOLDER_NAME = "holder"

@@ -31,7 +31,7 @@ def read_pins(run: Path) -> frozenset[int]:
         EnvironmentFaultError: E385, the file cannot be read: nothing may be deleted then.
     """
     try:
-        form = build(_Pins, read_json(run / PINS_NAME))
+        form = build(_Pins, read_json(f"{run}/{PINS_NAME}"))
     except FileNotFoundError:
         return frozenset()
     except OSError as error:

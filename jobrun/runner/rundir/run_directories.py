@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import stat
 import time
@@ -17,6 +16,7 @@ from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageErro
 from jobrun.core.files.disk import disk_faults, make_directory, sync_directory
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.journal import JOURNAL_NAME
 from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.run_index import (
@@ -39,7 +39,7 @@ LATEST = "latest"
 _DIRECTORY_MODE = 0o755
 _TRIES = 100
 _MINUTE = "%Y%m%d-%H%M"
-_NAME = re.compile(r"\d{8}-\d{4}-[a-z]+-[a-z]+")
+_NAME = lazy_pattern(r"\d{8}-\d{4}-[a-z]+-[a-z]+")
 DEFAULT_RUN_DIR = "runs"
 # Files of a run, beside its record and its checkpoints.
 METRICS_NAME = "metrics.jsonl"

@@ -6,6 +6,7 @@ saved.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
@@ -207,8 +208,8 @@ class Committer:
         epoch = order.progress.epoch
         # Staging creates missing directories: never where the run was before it was moved.
         self._place.check()
-        place = Path(self._store.path(epoch)).parent
-        require_space(str(place), self._last_bytes, len(self._job.checkpoint.nodes))
+        place = os.path.dirname(self._store.path(epoch))  # noqa: PTH120 - for each epoch
+        require_space(place, self._last_bytes, len(self._job.checkpoint.nodes))
         staged = self._store.stage(epoch)
         try:
             saves = self._session.persist(order.tickets, staged)

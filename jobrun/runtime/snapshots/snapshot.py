@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import count, islice
 from operator import attrgetter, is_
-from pathlib import PurePath
 from typing import Any
 from weakref import ref
 
@@ -42,7 +41,7 @@ NodeNames = Mapping[str, Names]
 
 # So much is copied before another thread is let to choose what comes next.
 _TURN_BYTES = 1 << 23
-_TURN_BLOBS = 1 << 12
+_TURN_BLOBS = 1 << 14
 _NO_NAMES: Names = frozenset()
 _NBYTES = attrgetter("nbytes")
 
@@ -209,11 +208,12 @@ class Snapshot:
             self._is_writing = True
         try:
             file = self._place.writer.write(
-                str(PurePath(directory, self._step.file)),
+                f"{directory}/{self._step.file}",
                 epoch=self.ticket.epoch,
                 run_id=self._step.run_id,
                 values=self._values,
                 unchanged=self._unchanged,
+                adjacent=self._arena.adjacent if self._is_prepared else None,
             )
             self._place.dirty.mark_clean(self._arrays)
         except JobrunError as error:
@@ -280,11 +280,14 @@ class Snapshot:
 
     def _prepare(self) -> None:
         # In the order of the step's names, which is the same at every save.
-        arrays = {n: v for n, v in self._values.items() if type(v) is np.ndarray}
-        if not arrays.keys() <= self._waiting:
+        arrays = self._values
+        if len(self._waiting) < len(arrays):
             arrays = {name: value for name, value in arrays.items() if name in self._waiting}
-        self._arena.prepare(arrays)
-        self._others = self._waiting - arrays.keys()
+        # By types: of ten thousand arrays each question counts.
+        if set(map(type, arrays.values())) != {np.ndarray}:
+            arrays = {name: one for name, one in arrays.items() if type(one) is np.ndarray}
+            self._others = self._waiting - arrays.keys()
+        self._arena.prepare(arrays, self._place.writer.lead_bytes)
         self._is_prepared = True
 
     def _copy(self, names: list[str]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, Tag
+from typing_extensions import TypeAliasType
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.spec.models.job import JobSpec
@@ -103,7 +104,9 @@ def _canonical(model: type[BaseModel]) -> list[str]:
 def _members(annotation: Any, tag: str) -> Iterator[tuple[str, Any]]:
     """Yield the models that a field allows, each of which has an order of keys."""
     origin = get_origin(annotation)
-    if origin is Annotated:
+    if isinstance(annotation, TypeAliasType):
+        yield from _members(annotation.__value__, tag)
+    elif origin is Annotated:
         inner, *notes = get_args(annotation)
         tags = [note.tag for note in notes if isinstance(note, Tag)]
         yield from _members(inner, tags[0] if tags else tag)

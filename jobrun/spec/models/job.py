@@ -1,6 +1,6 @@
 """Define the spec as a pydantic model: job, nodes, groups, tasks, readers, checkpoints."""
 
-from __future__ import annotations
+# Without postponed annotations: pydantic would evaluate each of two hundred texts.
 
 from typing import Annotated, Any, Literal, Self
 
@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from jobrun.core.file_formats import FILE_FORMATS
 from jobrun.core.notify_target import ALL_NEWS
 from jobrun.spec.models.scalar_types import (
+    Before,
     BlobName,
     Bool,
     ByKind,
@@ -277,7 +278,7 @@ class StopSpec(Model):
     data_finished: Maybe[Name] = Field(None, description="a reader with 'restart: never'")
     time: Maybe[Seconds] = Field(None, description="of the whole run")
     no_improvement: Maybe[NoImprovement] = None
-    endless: Maybe[Annotated[Literal[True], BeforeValidator(_true)]] = Field(
+    endless: Maybe[Annotated[Literal[True], Before(_true)]] = Field(
         None, description="the job has no end of its own"
     )
 
@@ -287,20 +288,20 @@ class StopSpec(Model):
         return self
 
 
-class KeepSpec(Model):
-    """Which checkpoints stay; without it, all."""
-
-    last: Maybe[Annotated[Int, Field(ge=2)]] = Field(None, description="number of newest epochs")
-    every: Maybe[EveryValue] = Field(None, description="every N-th epoch, such as 10ep")
-    best: Maybe[BestSpec] = None
-
-
 class BestSpec(Model):
     """Those with the best value of a metric."""
 
     metric: Name = Field(description="the name of a metric")
     mode: Literal["min", "max"] = Field("min", description="which values are best")
     n: Annotated[Int, Field(ge=1)] = Field(1, description="how many")
+
+
+class KeepSpec(Model):
+    """Which checkpoints stay; without it, all."""
+
+    last: Maybe[Annotated[Int, Field(ge=2)]] = Field(None, description="number of newest epochs")
+    every: Maybe[EveryValue] = Field(None, description="every N-th epoch, such as 10ep")
+    best: Maybe[BestSpec] = None
 
 
 class UploadSpec(Model):
@@ -428,9 +429,9 @@ def _version(value: Any) -> Any:
 class JobSpec(Model):
     """A job: init once, epochs until a stop condition holds, download once, exit once."""
 
-    jobrun: Annotated[
-        Int, BeforeValidator(_version), WithJsonSchema({"const": 1, "type": "integer"})
-    ] = Field(description="the version of the spec language")
+    jobrun: Annotated[Int, Before(_version), WithJsonSchema({"const": 1, "type": "integer"})] = (
+        Field(description="the version of the spec language")
+    )
     name: Name = Field(description="name of the job and of the directory of its runs")
     description: Str = Field("", description="one-line description of the job")
     seed: Annotated[Int, Field(ge=0)] = Field(0, description="seed of all random streams")

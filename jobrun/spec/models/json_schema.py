@@ -9,19 +9,18 @@ from pydantic import TypeAdapter
 
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.models.scalar_types import BlobName, EveryValue, Expression, Model, Name, Seconds
-from jobrun.spec.models.steps import Step
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _REF = "#/$defs/{model}"
 # Types that stand in many places get a definition each: (type, name, description).
 _SHARED: tuple[tuple[Any, str, str], ...] = (
-    (Step, "Step", "a statement such as 'w -= lr * g', or a mapping that says what it does"),
     (Expression, "Expression", "over blobs and params; text inside one is quoted again"),
     (Name, "Name", "letters, digits, '_', '.', '-'; not starting with '.' or '-'"),
     (BlobName, "BlobName", "letters, digits and '_', not starting with a digit"),
     (Seconds, "Duration", "such as 250ms, 90s, 30m, 4h or 2d"),
     (EveryValue, "Every", "epochs such as 5ep, or a duration such as 10m"),
 )
+_STEP = "a statement such as 'w -= lr * g', or a mapping that says what it does"
 _INCLUDE = {
     "type": "array",
     "items": {"type": "string"},
@@ -53,7 +52,8 @@ def schema() -> dict[str, Any]:
         name: _shared(body, {key: value for key, value in shared.items() if key != name})
         for name, body in (built.pop("$defs") | shared).items()
     }
-    for _, name, description in _SHARED:
+    described = {name: description for _, name, description in _SHARED}
+    for name, description in (described | {"Step": _STEP}).items():
         definitions[name] |= {"title": name, "description": description}
     body = _shared(built, shared)
     body["properties"] |= {"include": _INCLUDE}

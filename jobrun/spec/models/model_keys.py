@@ -8,6 +8,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from typing_extensions import TypeAliasType
 
 from jobrun.spec.models.scalar_types import Model
 
@@ -40,7 +41,9 @@ def is_model(annotation: Any) -> bool:
 def strip_annotation(annotation: Any) -> Any:
     """Strip ``Annotated`` metadata and an optional ``None`` from the type of a model's key."""
     while True:
-        if get_origin(annotation) is Annotated:
+        if isinstance(annotation, TypeAliasType):
+            annotation = annotation.__value__
+        elif get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
         elif is_union(annotation):
             members = [item for item in get_args(annotation) if item is not type(None)]

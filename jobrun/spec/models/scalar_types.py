@@ -6,30 +6,34 @@ Each type here checks one such meaning, with one error and one mend.
 
 from __future__ import annotations
 
-import re
+import sys
 import unicodedata
+from collections.abc import Callable
 from decimal import Decimal
+from types import ModuleType
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AllowInfNan,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Discriminator,
+    GetCoreSchemaHandler,
     PlainSerializer,
     Strict,
     WithJsonSchema,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, core_schema
 
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import BLOB_NAME, FILE_NAME
+from jobrun.core.text.patterns import lazy_pattern
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_EVERY = re.compile(r"(\d+)\s?(ep|records)")
+_DURATION = lazy_pattern(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_EVERY = lazy_pattern(r"(\d+)\s?(ep|records)")
 _SCALARS = (str, bool, int, float)
+_PLUGIN_LOADER = "pydantic.plugin._loader"
 
 
 class Model(BaseModel):
@@ -37,6 +41,39 @@ class Model(BaseModel):
 
     # Built as parts of the job's: else each is built again for itself, and for each above it.
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False, defer_build=True)
+
+    @classmethod
+    def model_rebuild(cls, **given: Any) -> bool | None:
+        """Build a model of the spec language when it is first used, without plug-ins of pydantic.
+
+        Those are looked for in the metadata of all installed packages. Other models of this
+        process, those of callables, still get theirs.
+        """
+        if cls.__pydantic_complete__ or _PLUGIN_LOADER in sys.modules:
+            return super().model_rebuild(**given)
+        without = ModuleType(_PLUGIN_LOADER)
+        without.__dict__["get_plugins"] = tuple
+        sys.modules[_PLUGIN_LOADER] = without
+        try:
+            return super().model_rebuild(**given)
+        finally:
+            del sys.modules[_PLUGIN_LOADER]
+
+
+class Before:
+    """Checks or converts a value before its scalar type does: pydantic's ``BeforeValidator``.
+
+    That inspects the signature of its function at each place of a model where it is used, which
+    takes as long as everything else that is built for the place.
+    """
+
+    def __init__(self, check: Callable[[Any], Any]) -> None:
+        self._check = check
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(self._check, handler(source))
 
 
 Bool = Annotated[bool, Strict()]
@@ -54,7 +91,7 @@ def _given(value: Any) -> Any:
 
 
 # A key that may be left out. Written with nothing behind it, it is a slip and an error.
-Maybe = Annotated[Given | None, BeforeValidator(_given)]
+Maybe = Annotated[Given | None, Before(_given)]
 
 
 def kind_of(value: Any) -> str:
@@ -143,29 +180,29 @@ _BLOB_PATTERN = "^[A-Za-z_\\u0080-\\uffff][0-9A-Za-z_\\u0080-\\uffff]{0,63}$"
 
 Name = Annotated[
     str,
-    BeforeValidator(_name),
+    Before(_name),
     WithJsonSchema({"type": "string", "pattern": f"^{FILE_NAME.pattern}$"}),
 ]
 BlobName = Annotated[
     str,
-    BeforeValidator(_blob),
+    Before(_blob),
     WithJsonSchema({"type": "string", "pattern": _BLOB_PATTERN}),
 ]
-Expression = Annotated[Any, BeforeValidator(_expression), WithJsonSchema(_EXPRESSION_SCHEMA)]
+Expression = Annotated[Any, Before(_expression), WithJsonSchema(_EXPRESSION_SCHEMA)]
 SingleValue = Annotated[
     Any,
-    BeforeValidator(_scalar),
+    Before(_scalar),
     WithJsonSchema({"anyOf": [{"type": kind} for kind in ("string", "number", "boolean")]}),
 ]
 Seconds = Annotated[
     float,
-    BeforeValidator(_duration),
+    Before(_duration),
     PlainSerializer(lambda seconds: f"{Decimal(repr(seconds)):f}s", when_used="json"),
     WithJsonSchema({"type": "string", "pattern": r"^\d+(\.\d+)?(ms|s|m|h|d)$"}),
 ]
 EveryValue = Annotated[
     Any,
-    BeforeValidator(_every),
+    Before(_every),
     WithJsonSchema(
         {"type": "string", "pattern": r"^(auto|\d+(\.\d+)?\s?(ep|records|ms|s|m|h|d))$"}
     ),

@@ -1,12 +1,13 @@
 """Define the steps of a task as pydantic models, one per form, distinguished by their key."""
 
-from __future__ import annotations
+# Without postponed annotations: pydantic would evaluate each text. Those of "Steps" it must.
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args
 
 from annotated_types import Len
 from pydantic import Discriminator, Field, Tag, WithJsonSchema, create_model
 from pydantic.types import StringConstraints
+from typing_extensions import TypeAliasType
 
 from jobrun.graph.effects.effect import REQUIRED, DeclaredEffect, KeyKind, declared_keys
 from jobrun.graph.effects.table import DECLARED
@@ -89,7 +90,7 @@ class LoopStep(Model):
     """Repeat a number of times; the count is read again at each pass."""
 
     loop: Expression = Field(description="the count, or 'forever'")
-    steps: Steps = Field(description="the steps to repeat")
+    steps: "Steps" = Field(description="the steps to repeat")
     index: Maybe[BlobName] = Field(None, alias="as", description="name of the iteration number")
     name: Maybe[Name] = Field(None, description="a name for 'stop'")
 
@@ -100,7 +101,7 @@ class WhileStep(Model):
     condition: Expression = Field(
         alias="while", description="a bool, evaluated before each iteration"
     )
-    steps: Steps = Field(description="the steps to repeat")
+    steps: "Steps" = Field(description="the steps to repeat")
     index: Maybe[BlobName] = Field(None, alias="as", description="name of the iteration number")
     name: Maybe[Name] = Field(None, description="a name for 'stop'")
 
@@ -109,16 +110,16 @@ class ElifBranch(Model):
     """A further branch of an 'if'."""
 
     condition: Expression = Field(alias="if", description="a bool")
-    then: Steps = Field(description="steps if it holds")
+    then: "Steps" = Field(description="steps if it holds")
 
 
 class IfStep(Model):
     """The first branch whose condition holds."""
 
     condition: Expression = Field(alias="if", description="a bool")
-    then: Steps = Field(description="steps if it holds")
+    then: "Steps" = Field(description="steps if it holds")
     elifs: tuple[ElifBranch, ...] = Field((), alias="elif")
-    otherwise: Steps = Field((), alias="else", description="steps if no condition holds")
+    otherwise: "Steps" = Field((), alias="else", description="steps if no condition holds")
 
 
 class StopIfStep(Model):
@@ -138,14 +139,14 @@ class GuardStep(Model):
     """A block; afterwards the bool blob of its name says whether a stop left it."""
 
     guard: BlobName = Field(description="set to true if the block was stopped, else false")
-    steps: Steps = Field(description="the block")
+    steps: "Steps" = Field(description="the block")
     name: Maybe[Name] = Field(None, description="a name for 'stop'")
 
 
 class ParallelStep(Model):
     """Branches that run at the same time."""
 
-    parallel: tuple[Steps, ...] = Field(
+    parallel: "tuple[Steps, ...]" = Field(
         min_length=1, description="the branches, each a list of steps"
     )
 
@@ -232,7 +233,7 @@ Statement = Annotated[
     WithJsonSchema({"type": "string", "description": "a statement, such as 'w -= lr * g'"}),
 ]
 
-Step = Annotated[
+_AnyStep = Annotated[
     Annotated[Statement, Tag("text")]
     | Annotated[OpStep, Tag("op")]
     | Annotated[CallStep, Tag("call")]
@@ -251,12 +252,14 @@ Step = Annotated[
     | _Declared,
     Discriminator(step_form),
 ]
+# An alias is built once; the bare type would be for each place where a model has steps.
+Step = TypeAliasType("Step", _AnyStep)
 Steps = tuple[Step, ...]
 
 # The models and their tags, as the union lists them.
 _FORM_OF: dict[type, str] = {
     get_args(member)[0]: get_args(member)[1].tag
-    for member in get_args(get_args(Step)[0])
+    for member in get_args(get_args(_AnyStep)[0])
     if isinstance(get_args(member)[0], type) and issubclass(get_args(member)[0], Model)
 }
 # The key that identifies a form, in the order of search: 'stop_if' may be used with 'stop'.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
@@ -13,6 +12,7 @@ from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import nearest
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.models.model_keys import field_of, is_model, is_union, keys_of, strip_annotation
 from jobrun.spec.models.scalar_types import Model
 from jobrun.spec.models.steps import FORMS
@@ -21,9 +21,9 @@ from jobrun.spec.yaml.scalars import both_readings
 from jobrun.spec.yaml.source_map import SourceMap
 
 _KEY_MARK = "[key]"
-_COUNTED = re.compile(r"for (\w+) .*?(?:range\(([^(),]*)\))?")
-_ASSIGNMENT = re.compile(r"[\w, \[\]]+ [-+*/]?= ")
-_ANNOTATED = re.compile(r"[\w.\[\], ]+ = (.+)")
+_COUNTED = lazy_pattern(r"for (\w+) .*?(?:range\(([^(),]*)\))?")
+_ASSIGNMENT = lazy_pattern(r"[\w, \[\]]+ [-+*/]?= ")
+_ANNOTATED = lazy_pattern(r"[\w.\[\], ]+ = (.+)")
 # What a key is called by people who know it from another step.
 _OTHER_NAMES = {
     "steps": "then", "do": "steps", "body": "steps", "args": "with", "arguments": "with",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from jobrun.core.errors import Origin, SpecError, UsageError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.resolve.include import rebased
 from jobrun.spec.resolve.merge import long_form, replaced
@@ -26,7 +27,7 @@ from jobrun.spec.yaml.parse import read_document
 from jobrun.spec.yaml.scalars import NumberRangeError, resolve
 from jobrun.spec.yaml.syntax_errors import DEEPEST
 
-_SEGMENT = re.compile(r'\.?(?:"(?P<quoted>[^"]+)"|(?P<plain>[^.\[\]"=]+))|\[(?P<index>\d+)\]')
+_SEGMENT = lazy_pattern(r'\.?(?:"(?P<quoted>[^"]+)"|(?P<plain>[^.\[\]"=]+))|\[(?P<index>\d+)\]')
 
 
 @dataclass(frozen=True, slots=True)

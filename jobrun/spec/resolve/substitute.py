@@ -13,6 +13,7 @@ from jobrun.core.codes import Code
 from jobrun.core.errors import Fault
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import nearest
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.yaml.nodes import (
     Mapping,
     Node,
@@ -31,8 +32,8 @@ RUN_TIME_NAMES = ("run.dir", "node", "epoch", "instance")
 RAW = "raw:"
 _WITH_STEPS = frozenset({"init", "epoch", "download", "exit", "nets"})
 
-_REFERENCE = re.compile(r"\$\$|\$\{([^{}]*)(\})?")
-_WHOLE = re.compile(r"\$\{([^{}]*)\}")
+_REFERENCE = lazy_pattern(r"\$\$|\$\{([^{}]*)(\})?")
+_WHOLE = lazy_pattern(r"\$\{([^{}]*)\}")
 
 Context = Literal["plain", "double", "single", "ansi", "comment", "other"]
 _Frame = Literal["plain", "paren", "double", "single", "ansi", "comment", "brace", "arith", "tick"]
@@ -41,7 +42,7 @@ _Frame = Literal["plain", "paren", "double", "single", "ansi", "comment", "brace
 _FORMS: dict[Context, str] = {
     "plain": '"{}"', "double": "{}", "single": "'\"{}\"'", "ansi": "'\"{}\"$'", "comment": "",
 }  # fmt: skip
-_OPENING = re.compile(r"\$\(\(|\$\(|\$\{|\$'|\$\"|\(\(|<<<|<<|[\\'\"`()#}]|\)\)")
+_OPENING = lazy_pattern(r"\$\(\(|\$\(|\$\{|\$'|\$\"|\(\(|<<<|<<|[\\'\"`()#}]|\)\)")
 
 
 class _UnknownError(Exception):

@@ -7,7 +7,8 @@ text; ``old_reading`` says what they used to be, for the error where text does n
 from __future__ import annotations
 
 import math
-import re
+
+from jobrun.core.text.patterns import lazy_pattern
 
 Value = bool | int | float | str | None
 
@@ -18,18 +19,18 @@ _WORDS: dict[str, Value] = {
 }  # fmt: skip
 # Of all numbers; most texts of a spec begin with a letter.
 _FIRST = frozenset(".+-0123456789")
-_INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
-_OCTAL = re.compile(r"0o[0-7]+")
-_HEX = re.compile(r"0x[0-9a-fA-F]+")
+_INT = lazy_pattern(r"[-+]?(?:0|[1-9][0-9]*)")
+_OCTAL = lazy_pattern(r"0o[0-7]+")
+_HEX = lazy_pattern(r"0x[0-9a-fA-F]+")
 _INTEGERS = ((_INT, 10), (_OCTAL, 8), (_HEX, 16))
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_INFINITY = re.compile(r"([-+]?)\.(?:inf|Inf|INF)")
-_LEADING_ZERO = re.compile(r"[-+]?0[0-9]+")
+_FLOAT = lazy_pattern(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_INFINITY = lazy_pattern(r"([-+]?)\.(?:inf|Inf|INF)")
+_LEADING_ZERO = lazy_pattern(r"[-+]?0[0-9]+")
 
-_OLD_BOOL = re.compile(r"(yes|Yes|YES|on|On|ON|y|Y)|(no|No|NO|off|Off|OFF|n|N)")
-_OLD_OCTAL = re.compile(r"[-+]?0[0-7]+")
-_OLD_DIGITS = re.compile(r"[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?")
-_OLD_SEXAGESIMAL = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+")
+_OLD_BOOL = lazy_pattern(r"(yes|Yes|YES|on|On|ON|y|Y)|(no|No|NO|off|Off|OFF|n|N)")
+_OLD_OCTAL = lazy_pattern(r"[-+]?0[0-7]+")
+_OLD_DIGITS = lazy_pattern(r"[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?")
+_OLD_SEXAGESIMAL = lazy_pattern(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+")
 
 _LONGEST_INT = 66  # 0o and 22 digits need 24; a sign, 0x and 16 digits less
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.core.text.names import nearest
+from jobrun.core.text.patterns import lazy_pattern
 
 LARGEST_FILE_BYTES = 16 * 1024 * 1024
 
 # Control characters, line separators that editors do not count as lines, direction
 # marks that make a line look like another one, and what is no character at all.
-_FORBIDDEN = re.compile(
+_FORBIDDEN = lazy_pattern(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029"
     "\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff]|\r(?!\n)"
 )

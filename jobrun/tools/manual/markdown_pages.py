@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.patterns import lazy_pattern
 
 FOLDER = Path(__file__).parent.parent.parent / "manual"
 # Pages by what a reader wants, in the order of reading.
@@ -23,9 +24,9 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Reference": ("exit-codes",),
 }  # fmt: skip
 _SCROLLED = '<div class="scroll" tabindex="0" role="group" aria-label="table"><table>'
-_PICTURE = re.compile(r"!\[([^\]]+)\]\(pictures/([a-z-]+\.svg)\)")
-_IMAGE = re.compile(r'<img src="pictures/([a-z-]+\.svg)"')
-_LINK = re.compile(r"\[([^\]]+)\]\(([a-z][a-z-]*)\.md\)")
+_PICTURE = lazy_pattern(r"!\[([^\]]+)\]\(pictures/([a-z-]+\.svg)\)")
+_IMAGE = lazy_pattern(r'<img src="pictures/([a-z-]+\.svg)"')
+_LINK = lazy_pattern(r"\[([^\]]+)\]\(([a-z][a-z-]*)\.md\)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from jobrun.core.errors import ProofError
 from jobrun.core.failpoints import TRACE_VARIABLE, VARIABLE
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.run_directories import Run, runs
 from jobrun.tools.prove.fork_client import ForkClient, ProcessEnd
 from jobrun.tools.prove.judge import Difference, find_difference, find_lost_epochs
@@ -27,7 +27,7 @@ _SIGKILL = -9
 _TRIES = 4
 _OUTPUT = "output.txt"
 _LAST_LINES = 12
-_MEND = re.compile(r"\s*(?:\||=)\s*\^*\s*(\S.*)")
+_MEND = lazy_pattern(r"\s*(?:\||=)\s*\^*\s*(\S.*)")
 
 
 @dataclass(frozen=True, slots=True)

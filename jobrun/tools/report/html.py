@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
+from jobrun.core.text.patterns import lazy_pattern
+
 # Control characters, single surrogates, and marks that turn the direction of a line around.
-_UNSEEN = re.compile(
+_UNSEEN = lazy_pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 _VOID = frozenset({"br", "hr", "img", "input", "meta", "link"})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.core.text.units import number, size, span
 from jobrun.graph.drawing.svg import svg
 from jobrun.runner.identity.provenance import iter_code_rows
@@ -28,8 +28,8 @@ Section = tuple[str, str, Html]
 # Name, seconds, words.
 _Row = tuple[str, float, str]
 _MOST_SPEC_LETTERS = 200_000
-_KEY = re.compile(r"^(\s*(?:- +)*)([\w.$/{}-]+)(:)(?=\s|$)")
-_PIECE = re.compile(
+_KEY = lazy_pattern(r"^(\s*(?:- +)*)([\w.$/{}-]+)(:)(?=\s|$)")
+_PIECE = lazy_pattern(
     r"""(?P<s>"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')"""
     r"|(?P<c>(?:(?<=\s)|^)\#.*$)"
     r"|(?P<n>(?<![\w.])-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?(?:ep|ms|s|m|h|d|[KMGT]iB)?(?![\w.]))"

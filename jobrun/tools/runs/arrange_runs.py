@@ -6,7 +6,6 @@ import csv
 import io
 import math
 import operator
-import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -17,6 +16,7 @@ from typing import Any
 from jobrun.core.errors import JobrunError, UsageError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.core.text.units import parse_span
 from jobrun.tools.runs.summarise_runs import RunSummary, Value, ages_s
 
@@ -24,7 +24,7 @@ from jobrun.tools.runs.summarise_runs import RunSummary, Value, ages_s
 OWN_COLUMNS = ("job", "status", "epoch", "age", "left", "seed")
 PARAMS, METRICS = "params.", "metrics."
 _DURATIONS = ("age", "left")
-_CONDITION = re.compile(r"\s*([^<>=!\s]+)\s*(<=|>=|==|!=|<|>|=)\s*(.*?)\s*")
+_CONDITION = lazy_pattern(r"\s*([^<>=!\s]+)\s*(<=|>=|==|!=|<|>|=)\s*(.*?)\s*")
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
     "=": operator.eq, "==": operator.eq, "!=": operator.ne,

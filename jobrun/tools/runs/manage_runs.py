@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from jobrun.core.errors import UsageError
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.files.json_files import read_json
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.lock import RunLock, is_live
 from jobrun.runner.rundir.run_directories import Run, remove_directory
 from jobrun.runner.rundir.run_index import IndexedRun, OrderedRuns, indexed_runs
@@ -18,7 +18,7 @@ from jobrun.runner.rundir.run_index import IndexedRun, OrderedRuns, indexed_runs
 # What a run that neither lives nor has said how it ended is called.
 KILLED = "killed"
 TAGS_NAME = "tags.json"
-_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,63}")
+_TAG = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,63}")
 
 
 def list_runs(run_dir: Path) -> tuple[IndexedRun, ...]:

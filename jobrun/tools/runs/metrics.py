@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import sys
 from collections.abc import Mapping, Sequence
@@ -108,6 +107,8 @@ def select_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:
 
 def render_csv(metrics: Metrics) -> str:
     """Render a run's table of metrics by epoch as CSV text, with all digits."""
+    import csv  # noqa: PLC0415 - a run shows its metrics without
+
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["epoch", *metrics.names])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable
 
@@ -36,7 +35,7 @@ def send_stop_signal(run: Run, *, now: bool = False) -> Owner:
             f"{run.name} is not running",
             "see jobrun status for how it ended",
         )
-    if owner.host != socket.gethostname() or not owner.pid:
+    if owner.host != os.uname().nodename or not owner.pid:
         raise UsageError.of(
             "E425",
             f"{run.name} runs elsewhere: {owner}",

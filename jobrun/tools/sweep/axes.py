@@ -14,12 +14,13 @@ from dataclasses import replace
 
 from jobrun.core.errors import Fault, Origin, UsageError
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.patterns import lazy_pattern
 
 MOST_POINTS = 10_000
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-_RANGE = re.compile(rf"(?P<log>log:)?(?P<low>{_NUMBER})\.\.(?P<high>{_NUMBER})")
-_WHOLE = re.compile(r"[-+]?\d+")
-_PART = re.compile(r'(?:"[^"]*"|\'[^\']*\'|[^,"\'])*')
+_RANGE = lazy_pattern(rf"(?P<log>log:)?(?P<low>{_NUMBER})\.\.(?P<high>{_NUMBER})")
+_WHOLE = lazy_pattern(r"[-+]?\d+")
+_PART = lazy_pattern(r'(?:"[^"]*"|\'[^\']*\'|[^,"\'])*')
 _HOW = "write NAME=V1,V2 or NAME=LOW..HIGH, such as lr=0.1,0.01 or lr=log:0.001..0.1"
 
 

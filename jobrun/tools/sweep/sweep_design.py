@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ from jobrun.compile.job import compile_job
 from jobrun.core.errors import Fault, SpecError, UsageError
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import FILE_NAME
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.conditions import StopWithoutImprovement
 from jobrun.graph.types import Job
 from jobrun.spec.dump import spec_digest
@@ -24,7 +24,7 @@ from jobrun.spec.load import LoadedSpec, load_spec
 from jobrun.tools.sweep.axes import Axis, Point, restore_option_name, short_name, shown_value
 
 _LONGEST_NAME = 64
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
+_NOT_IN_NAMES = lazy_pattern(r"[^A-Za-z0-9_.-]+")
 # Of more points, each value of each axis is compiled once; all of them are checked for their form.
 _MOST_COMPILED = 100
 _MOST_FAULTS = 20

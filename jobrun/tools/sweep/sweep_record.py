@@ -7,7 +7,6 @@ points is in their own runs. Tags let ``jobrun runs --tag sweep=walk`` find them
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from jobrun.core.errors import JobrunError, UsageError
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.files.json_files import build, read_json
 from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.text.patterns import lazy_pattern
 from jobrun.tools.runs.manage_runs import change_tags, read_tags
 from jobrun.tools.sweep.axes import shown_value
 from jobrun.tools.sweep.sweep_design import PlannedPoint
@@ -23,7 +23,7 @@ from jobrun.tools.sweep.sweep_design import PlannedPoint
 FOLDER = ".sweeps"
 _NAME = "sweep.json"
 _FORMAT = 1
-_NOT_IN_TAGS = re.compile(r"[^A-Za-z0-9_.=-]+")
+_NOT_IN_TAGS = lazy_pattern(r"[^A-Za-z0-9_.=-]+")
 _LONGEST = 64
 
 

@@ -56,6 +56,13 @@ def test_a_manifest_comes_back():
     assert resealed(fields_of(MANIFEST)) == encode(MANIFEST)
 
 
+@given(st.dictionaries(st.text(), JSON, max_size=5), st.dictionaries(st.text(), JSON, max_size=5))
+def test_its_text_is_that_of_json_with_two_spaces_a_level(runner, environment):
+    made = replace(MANIFEST, runner=runner, environment=environment)
+
+    assert encode(made) == resealed(fields_of(made))
+
+
 def test_it_is_plain_json_for_other_tools():
     fields = json.loads(encode(MANIFEST))
 

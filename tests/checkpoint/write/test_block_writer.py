@@ -19,7 +19,7 @@ def paged(size: int) -> np.ndarray:
     return memory
 
 
-def filled(path, pieces, *, direct, size=None, old=()):
+def filled(path, pieces, *, direct, size=None, old=(), known=()):
     """Fill a file with pieces (arrays, or places up to which zeros go); returns the filling."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     most = size or 4096 * 3 + sum(p.size if isinstance(p, np.ndarray) else p for p in pieces)
@@ -27,7 +27,7 @@ def filled(path, pieces, *, direct, size=None, old=()):
     filling = BlockWriter(file, SlabPool(), most, old)
     file.start()
     for piece in pieces:
-        filling.zero(piece) if isinstance(piece, int) else filling.put(piece)
+        filling.zero(piece) if isinstance(piece, int) else filling.put(piece, known)
     end = filling.position
     filling.end_blocks()
     filling.put_tail(b"tail")
@@ -90,3 +90,19 @@ def test_only_blocks_that_differ_are_written(tmp_path, direct):
     assert after.written_bytes < 3 * BLOCK_BYTES
     assert (tmp_path / "x").read_bytes()[4096:] == data.tobytes() + b"tail"
     assert sum(a != b for a, b in zip(before.digests, after.digests, strict=True)) == 1
+
+
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("changed", [[], [0], [40], [80], [0, 40, 80]])
+def test_blocks_that_are_known_to_be_in_the_file_are_not_read(tmp_path, direct, changed):
+    pieces = [RNG.integers(0, 256, size, np.uint8) for size in (5, 81 * BLOCK_BYTES, 9)]
+    before, _ = filled(tmp_path / "x", pieces, direct=direct)
+    old = [b"" if number in changed else one for number, one in enumerate(before.digests)]
+
+    known = before.digests
+    after, _ = filled(tmp_path / "x", pieces, direct=direct, old=old, known=known)
+
+    assert after.digests == before.digests
+    assert after.written_bytes < (len(changed) + 3) * BLOCK_BYTES
+    whole = b"".join(piece.tobytes() for piece in pieces)
+    assert (tmp_path / "x").read_bytes()[4096:] == whole + b"tail"

@@ -76,6 +76,22 @@ def test_a_set_that_fits_takes_no_new_memory_and_a_larger_one_takes_its_size():
     assert arena.size_bytes == 8 << 17
 
 
+def test_small_arrays_of_one_size_are_one_piece_of_memory_in_their_order():
+    arrays = {name: np.full((2, 5), place, "<i4") for place, name in enumerate("abcd")}
+    arrays = {"a": arrays.pop("a"), "large": np.zeros(1 << 14), **arrays}
+    # 40 bytes begin at each 48th.
+    even = {name: np.full((2, 4), place, "<i4") for place, name in enumerate("abcd")}
+    arena, gaps = Arena(), Arena()
+    copies(arena, {"large": np.zeros(1 << 14), **even})
+    copies(gaps, arrays)
+
+    assert arena.adjacent(["a", "b", "c", "d"], 32).tobytes() == b"".join(even.values())
+    assert arena.adjacent(["b", "c"], 32).tobytes() == even["b"].tobytes() + even["c"].tobytes()
+    for names in (["b", "a"], ["a", "c"], ["d", "large"], ["d", "none"], ["none"]):
+        assert arena.adjacent(names, 32) is None
+    assert gaps.adjacent(["a", "b"], 40) is None
+
+
 def test_large_arrays_begin_at_a_page():
     made = copies(Arena(), {"odd": np.zeros(3, np.int8), "w": np.zeros(1 << 14)})
 

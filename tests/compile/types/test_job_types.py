@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jobrun.compile.job import compile_job
-from jobrun.compile.types.job_types import infer_state_types
+from jobrun.compile.types.job_types import infer_job_types
 from jobrun.graph.types import Job
 from jobrun.ops.abstract_values import Known
 from jobrun.spec.load import load_spec
@@ -21,7 +21,9 @@ HEAD = "jobrun: 1\nname: t\nparams: {k: 4}\nstop: [{epochs: 2}]\n"
 def shapes(tmp_path: Path):
     def of(init: list[object], epoch: list[object], more: str = "") -> dict[str, Known]:
         job = _job(tmp_path, init, epoch, more)
-        found = infer_state_types(job, lambda path, member: {"d.npz": ("<f4", (9, 3))}.get(path))
+        found = infer_job_types(
+            job, lambda path, member: {"d.npz": ("<f4", (9, 3))}.get(path)
+        ).owned
         return {name: known for (_, name), known in found.items()}
 
     return of
@@ -95,7 +97,7 @@ def test_what_a_run_makes_agrees(tmp_path: Path) -> None:
              "z = where(X > 0, 1, X)", "s = X[1:3, None]"]  # fmt: skip
     job = _job(tmp_path, [*steps], ["X = X"], "")
 
-    found = infer_state_types(job, lambda path, member: None)
+    found = infer_job_types(job, lambda path, member: None).owned
 
     rng = np.random.default_rng(0)
     x = rng.normal(size=(5, 2))

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+import h5py
 import pytest
 
 from jobrun.runner.identity.environment import blas_threads, describe_environment, set_blas_threads
@@ -18,6 +19,16 @@ def test_the_environment_is_json_and_says_what_numbers_depend_on():
     assert {"python", "numpy", "blas", "blas_threads", "cpu_features", "jobrun"} <= set(found)
     assert found["numpy"]
     assert found["processors"] >= 1
+
+
+def test_the_version_of_h5py_is_the_one_that_is_imported():
+    assert describe_environment()["h5py"] == h5py.__version__
+
+
+def test_the_version_of_h5py_without_metadata_is_asked_of_the_package(monkeypatch):
+    monkeypatch.setattr("jobrun.runner.identity.environment.find_version", lambda package: "")
+
+    assert describe_environment()["h5py"] == h5py.__version__
 
 
 def test_without_proc_the_threads_of_blas_are_unknown(monkeypatch):

@@ -43,10 +43,15 @@ def _job(path):
     return compile_job(load_spec(str(path))).job
 
 
+def _checked(path):
+    job = _job(path)
+    return check_types(job, infer_header_types(job, path.parent))
+
+
 def test_what_a_file_makes_impossible_has_its_place(spec):
     path = spec()
 
-    (fault,) = check_types(_job(path), path.parent)
+    (fault,) = _checked(path)
 
     assert (fault.code, fault.severity) == ("E290", "error")
     assert "(5, 3) and (4,)" in fault.message
@@ -57,19 +62,19 @@ def test_a_file_that_is_not_there_tells_nothing(spec):
     path = spec()
     (path.parent / "x.npy").unlink()
 
-    assert check_types(_job(path), path.parent) == ()
+    assert _checked(path) == ()
 
 
 def test_a_file_that_the_job_writes_tells_nothing(spec):
     path = spec("- save: {X: x.npy}")
 
-    assert check_types(_job(path), path.parent) == ()
+    assert _checked(path) == ()
 
 
 def test_a_file_that_a_program_may_write_makes_a_warning(spec):
     path = spec("- run: 'true'")
 
-    (fault,) = check_types(_job(path), path.parent)
+    (fault,) = _checked(path)
 
     assert fault.severity == "warning"
 

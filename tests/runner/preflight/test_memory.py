@@ -4,7 +4,8 @@ import numpy as np
 
 from jobrun.compile.job import compile_job
 from jobrun.graph.types import Job
-from jobrun.runner.preflight.memory import check_memory, estimate_state_bytes, read_member_header
+from jobrun.runner.preflight.header_types import infer_header_types, read_member_header
+from jobrun.runner.preflight.memory import check_memory, estimate_state_bytes
 from jobrun.spec.load import load_spec
 
 SPEC = """\
@@ -26,7 +27,7 @@ def compiled(folder: Path, *steps: str) -> Job:
 def test_row_23_state_larger_than_memory_is_told_in_bytes_before_it_is_made(tmp_path):
     job = compiled(tmp_path, "w = zeros((1000000, 1000000, 8))", "v = zeros(3)")
 
-    (fault,) = check_memory(job, tmp_path, available_bytes=8 << 30)
+    (fault,) = check_memory(infer_header_types(job, tmp_path), available_bytes=8 << 30)
 
     assert fault.code == "E377"
     assert "needs 116.4 TiB, and this machine has 8.0 GiB" in fault.message
@@ -36,14 +37,14 @@ def test_row_23_state_larger_than_memory_is_told_in_bytes_before_it_is_made(tmp_
 def test_the_nodes_share_the_machine(tmp_path):
     job = compiled(tmp_path, "w = zeros(1000)")
 
-    assert check_memory(job, tmp_path, available_bytes=15_999)
-    assert not check_memory(job, tmp_path, available_bytes=16_000)
+    assert check_memory(infer_header_types(job, tmp_path), available_bytes=15_999)
+    assert not check_memory(infer_header_types(job, tmp_path), available_bytes=16_000)
 
 
 def test_what_is_not_known_is_not_held_against_the_job(tmp_path):
     job = compiled(tmp_path, "w = unique(rng.random(5))")
 
-    assert not check_memory(job, tmp_path, available_bytes=0)
+    assert not check_memory(infer_header_types(job, tmp_path), available_bytes=0)
 
 
 def test_the_header_of_a_data_file_tells_a_size_and_a_broken_file_nothing(tmp_path):

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.checkpoint_file import read_state
+from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
 from jobrun.checkpoint.store import StoredFile
+from jobrun.checkpoint.write.direct_io import FileWriter
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.graph.steps import SaveState
@@ -42,7 +44,7 @@ def written(monkeypatch):
     """What is written, instead of a file."""
     found = []
 
-    def write(self, path, *, epoch, run_id, values, unchanged=()):
+    def write(self, path, *, epoch, run_id, values, unchanged=(), adjacent=None):
         found.append({name: np.copy(value) for name, value in values.items()})
         return StoredFile("n", Path(path).name, 0, "")
 
@@ -261,6 +263,62 @@ def test_copies_take_the_size_of_what_is_changed_once_and_for_all(written, monke
 
     assert max(taken) - before < size + (8 << 20)
     assert node.snapshots._places["n"].arena.size_bytes == size
+
+
+SMALL = {f"b{number:03d}": np.full(64, number, np.int16) for number in range(40)}
+TURNED = {f"t{number}": np.arange(6 * 8.0).reshape(6, 8).T + number for number in range(9)}
+
+
+def save(node, folder, *changed):
+    """Save the node's blobs while a group changes some; return the file's bytes."""
+    folder.mkdir()
+    ticket = node.begin()
+    node.snapshots.protect([ticket], (names(*changed),), NONE)
+    node.snapshots.persist(ticket, str(folder))
+    node.snapshots.release([ticket])
+    return (folder / "n.h5").read_bytes()
+
+
+def test_a_file_of_copies_is_that_of_the_arrays_themselves(tmp_path):
+    node = Node(**SMALL, **TURNED, large=np.arange(1 << 15), text="t", other=np.ones(3))
+
+    copied = save(node, tmp_path / "copied", *node.blobs)
+    some = save(node, tmp_path / "some", *list(SMALL)[3:])
+    none = save(node, tmp_path / "none")
+
+    assert copied == none
+    assert some == none
+
+
+def test_copies_of_an_earlier_save_are_never_written_again(tmp_path):
+    node = Node(**{name: value.copy() for name, value in SMALL.items()})
+    save(node, tmp_path / "first", *SMALL)
+    node.blobs = {name: value + 1 for name, value in node.blobs.items()}
+
+    later = save(node, tmp_path / "later")
+
+    fresh = save(Node(**node.blobs), tmp_path / "fresh")
+    assert later == fresh
+
+
+def test_copies_of_small_arrays_go_to_the_disk_from_where_they_are(monkeypatch, tmp_path):
+    node = Node(**{f"b{number:03d}": np.full(512, number / 3) for number in range(600)})
+    pieces = []
+    whole = FileWriter.write
+
+    def see(self, piece, offset):
+        pieces.append(piece)
+        whole(self, piece, offset)
+
+    save(node, tmp_path / "first", *node.blobs)
+    monkeypatch.setattr(FileWriter, "write", see)
+    copied = save(node, tmp_path / "second", *node.blobs)
+
+    arena = node.snapshots._places["n"].arena.adjacent(sorted(node.blobs), 4096)
+    direct = sum(piece.size for piece in pieces if np.shares_memory(piece, arena))
+    # All but what shares a block with what comes before and behind.
+    assert direct > arena.size - 2 * BLOCK_BYTES
+    assert copied == save(node, tmp_path / "none")
 
 
 def rss_bytes() -> int:
