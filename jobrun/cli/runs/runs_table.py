@@ -12,7 +12,7 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.fault_text import visible
 from jobrun.tools.runs.arrange_runs import METRICS, PARAMS, RunGroup
-from jobrun.tools.runs.summarise_runs import RunSummary, Value, ages_s
+from jobrun.tools.runs.summarise_runs import RunSummary, Value
 
 _GAP = 2
 _LEAST_NOTE = 12
@@ -133,7 +133,7 @@ class RunsTable:
         found.append(self._own("epoch", list(map(_epoch, runs))))
         if any(run.left_s is not None for run in runs):
             found.append(self._own("left", [_coarse(run.left_s) for run in runs]))
-        found.append(self._own("age", [_coarse(one) for one in ages_s(runs, self._now)]))
+        found.append(self._own("age", [_coarse(run.age_s(self._now)) for run in runs]))
         return found
 
     def _own(self, key: str, cells: Sequence[str]) -> _Column:

@@ -18,7 +18,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.core.text.units import parse_span
-from jobrun.tools.runs.summarise_runs import RunSummary, Value, ages_s
+from jobrun.tools.runs.summarise_runs import RunSummary, Value
 
 # Columns that each run has; those of params and metrics begin with these words.
 OWN_COLUMNS = ("job", "status", "epoch", "age", "left", "seed")
@@ -139,14 +139,14 @@ def find_column(name: str, runs: Sequence[RunSummary]) -> str:
     )
 
 
-def read_column(runs: Sequence[RunSummary], column: str, now: datetime) -> list[Value | None]:
+def read_column(runs: Iterable[RunSummary], column: str, now: datetime) -> list[Value | None]:
     """Read the values of a column by which runs are arranged; None where a run has none."""
     kind, dot, name = column.partition(".")
     if dot:
         return [(run.params if kind + dot == PARAMS else run.metrics).get(name) for run in runs]
     match column:
         case "age":
-            return list(ages_s(runs, now))
+            return [run.age_s(now) for run in runs]
         case "left":
             return [run.left_s for run in runs]
         case "epoch":

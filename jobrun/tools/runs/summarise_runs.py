@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from datetime import datetime
 from operator import attrgetter
@@ -86,13 +86,7 @@ class RunSummary:
 
     def age_s(self, now: datetime) -> float:
         """Return the age in seconds of the summarised run, since it was created."""
-        return ages_s((self,), now)[0]
-
-
-def ages_s(runs: Sequence[RunSummary], now: datetime) -> list[float]:
-    """Return the age in seconds of each summarised run, since it was created."""
-    parse, now_s = datetime.fromisoformat, now.timestamp()
-    return [max(0.0, now_s - parse(run.created).timestamp()) for run in runs]
+        return max(0.0, (now - datetime.fromisoformat(self.created)).total_seconds())
 
 
 @dataclass(frozen=True, slots=True)
