@@ -47,14 +47,13 @@ class Access:
 
     reads: list[str] = field(default_factory=list)
     binds: list[str] = field(default_factory=list)
-    # Nearly all steps read and bind; to make a list of each of the others takes time.
-    changes: tuple[str, ...] = ()
-    atomic: tuple[str, ...] = ()
-    deletes: tuple[str, ...] = ()
-    outputs: tuple[OutputRead, ...] = ()
-    called: tuple[str, ...] = ()
-    lent: tuple[str, ...] = ()
-    functions: tuple[str, ...] = ()
+    changes: list[str] = field(default_factory=list)
+    atomic: list[str] = field(default_factory=list)
+    deletes: list[str] = field(default_factory=list)
+    outputs: list[OutputRead] = field(default_factory=list)
+    called: list[str] = field(default_factory=list)
+    lent: list[str] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
 
 
 class AccessFinder:
@@ -96,7 +95,7 @@ class AccessFinder:
                 self._scan(op.value, access)
                 self._add_target(op.target, access)
                 if isinstance(op.target, NameTarget):
-                    access.changes += (op.target.name,)
+                    access.changes.append(op.target.name)
             case Perform():
                 self._scan(op.value, access)
             case Delete():
@@ -126,7 +125,7 @@ class AccessFinder:
             access.binds.append(target.name)
             return
         access.reads.append(target.name)
-        access.changes += (target.name,)
+        access.changes.append(target.name)
         self._scan(target.index, access)
 
     def _scan(self, expr: Expr, access: Access) -> None:
@@ -136,10 +135,10 @@ class AccessFinder:
             access.reads.append(expr.name)
             return
         if isinstance(expr, OutputRead):
-            access.outputs += (expr,)
+            access.outputs.append(expr)
             return
         if isinstance(expr, Call):
-            access.functions += (expr.function,)
+            access.functions.append(expr.function)
             if expr.function in self._mutating:
                 self._scan_mutating_call(expr, access)
                 return
@@ -154,10 +153,10 @@ class AccessFinder:
         for position, argument in enumerate(call.args):
             if position in positions and isinstance(argument, Name):
                 if call.function in self._atomic:
-                    access.atomic += (argument.name,)
+                    access.atomic.append(argument.name)
                 else:
                     access.reads.append(argument.name)
-                    access.changes += (argument.name,)
+                    access.changes.append(argument.name)
             else:
                 self._scan(argument, access)
         for _, value in call.kwargs:
