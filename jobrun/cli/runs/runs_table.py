@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import chain
 
 from jobrun.cli.formatting import STATUS_COLOURS, number, span
 from jobrun.cli.terminal import Shell
@@ -17,6 +18,7 @@ _GAP = 2
 _LEAST_NOTE = 12
 _LONGEST_CELL = 24
 _EMPTY = "-"
+_DAY_S = 86400
 # What is left out last has the lowest rank; those of params and metrics follow, in turn.
 _RANKS = {"run": 0, "status": 1, "best_epoch": 2, "epoch": 3, "left": 4, "age": 8}
 _MENTIONED, _FIRST_VALUE = 2, 5
@@ -55,14 +57,20 @@ class RunsTable:
     def render(self, groups: Sequence[RunGroup]) -> list[str]:
         """Render the table of ``jobrun runs``: the rows of each group, with empty lines between."""
         # The words of a name find a run as long as no other run has them.
-        words = Counter([run.words for group in groups for run in group.runs])
+        words = [[run.words for run in group.runs] for group in groups]
+        counts = Counter(chain.from_iterable(words))
         lines: list[str] = []
-        for group in groups:
-            lines += ["", *self._group(group, words)] if lines else self._group(group, words)
+        for group, own in zip(groups, words, strict=True):
+            names = [
+                ("  " * (depth - 1) + "└ " if depth else "")
+                + (word if counts[word] == 1 else run.path)
+                for run, depth, word in zip(group.runs, group.depths, own, strict=True)
+            ]
+            lines += ["", *self._group(group, names)] if lines else self._group(group, names)
         return lines
 
-    def _group(self, group: RunGroup, words: Counter[str]) -> list[str]:
-        columns = self._columns(group, words)
+    def _group(self, group: RunGroup, names: Sequence[str]) -> list[str]:
+        columns = self._columns(group, names)
         above = []
         if len(columns[0].head) > max(_LONGEST_CELL, *map(len, columns[0].cells)):
             # A column as wide as this name would take the room of others.
@@ -72,14 +80,16 @@ class RunsTable:
         shown = _fitting(columns, width)
         self.left_out |= {one.head: None for one in columns if one not in shown}
         room = width - sum(one.width + _GAP for one in shown)
-        notes = [_note(run) for run in group.runs]
-        has_notes = room >= min(_LEAST_NOTE, max(map(len, notes))) and any(notes)
+        notes = _notes(group.runs)
+        distinct = set(notes)
+        has_notes = room >= min(_LEAST_NOTE, max(map(len, distinct))) and any(distinct)
         lines = [*above, self._head(shown, has_notes=has_notes)]
         status = next(at for at, one in enumerate(shown) if one.key == "status")
         padded = [_padded(one) for one in shown]
         padded[status] = self._painted(padded[status])
         if has_notes:
-            padded.append([cut_at_word(note, room) for note in notes])
+            cut = {note: cut_at_word(note, room) for note in distinct}
+            padded.append([cut[note] for note in notes])
         gap = " " * _GAP
         return [*lines, *[gap.join(cells).rstrip() for cells in zip(*padded, strict=True)]]
 
@@ -99,12 +109,8 @@ class RunsTable:
         line = (" " * _GAP).join([*heads, *(["note"] if has_notes else [])]).rstrip()
         return self._shell.paint(line, "bold", result=True)
 
-    def _columns(self, group: RunGroup, words: Counter[str]) -> list[_Column]:
+    def _columns(self, group: RunGroup, names: Sequence[str]) -> list[_Column]:
         runs = group.runs
-        names = [
-            ("  " * (depth - 1) + "└ " if depth else "") + (word if words[word] == 1 else run.path)
-            for run, depth, word in zip(runs, group.depths, [r.words for r in runs], strict=True)
-        ]
         found = [_column("run", visible(group.title), names, 0)]
         for at, name in enumerate(group.params):
             seeds = name == "seed" and not any("seed" in run.params for run in runs)
@@ -124,23 +130,21 @@ class RunsTable:
                 self._values("best_epoch", "best at", [run.best_epoch for run in runs], _MENTIONED)
             )
         found.append(_column("status", "status", [run.status for run in runs], _RANKS["status"]))
-        found.append(self._own("epoch", runs, _epoch))
+        found.append(self._own("epoch", list(map(_epoch, runs))))
         if any(run.left_s is not None for run in runs):
-            found.append(self._own("left", runs, lambda run: _coarse(run.left_s)))
-        found.append(self._own("age", runs, lambda run: _coarse(run.age_s(self._now))))
+            found.append(self._own("left", [_coarse(run.left_s) for run in runs]))
+        found.append(self._own("age", [_coarse(run.age_s(self._now)) for run in runs]))
         return found
 
-    def _own(
-        self, key: str, runs: Sequence[RunSummary], cell: Callable[[RunSummary], str]
-    ) -> _Column:
+    def _own(self, key: str, cells: Sequence[str]) -> _Column:
         rank = _MENTIONED if key in self._mentioned else _RANKS[key]
-        return _column(key, key, list(map(cell, runs)), rank, is_right=True)
+        return _column(key, key, cells, rank, is_right=True)
 
     def _values(self, key: str, head: str, values: Sequence[Value | None], rank: int) -> _Column:
-        are_numbers = all(not isinstance(value, str) for value in values)
-        cells = list(map(_cell, values))
+        kinds = set(map(type, values))
         rank = _MENTIONED if key in self._mentioned else rank
-        return _column(key, _cut(visible(head)), cells, rank, is_right=are_numbers)
+        cells = _cells(values, kinds)
+        return _column(key, _cut(visible(head)), cells, rank, is_right=str not in kinds)
 
 
 def _column(
@@ -150,12 +154,22 @@ def _column(
     return _Column(key, head, cells, rank, max(len(head), *map(len, cells)), is_right)
 
 
+def _cells(values: Sequence[Value | None], kinds: set[type]) -> list[str]:
+    """Render a column of the table of runs, given the types of its values: each value once.
+
+    Values of different types may be equal, and yet look different: 1 and True.
+    """
+    if kinds == {float} or len(kinds) > 1:
+        return list(map(_cell, values))
+    shown = {value: _cell(value) for value in set(values)}
+    return [shown[value] for value in values]
+
+
 def _cell(value: Value | None) -> str:
     if value is None:
         return _EMPTY
-    text = number(value)
     # Most values are floats, which are short and have no control characters.
-    return text if type(value) is float else _cut(visible(text))
+    return number(value) if type(value) is float else _cut(visible(number(value)))
 
 
 def _fitting(columns: Sequence[_Column], width: int) -> list[_Column]:
@@ -185,13 +199,21 @@ def _epoch(run: RunSummary) -> str:
 
 def _coarse(seconds: float | None) -> str:
     """Render a duration in the table of runs in its largest unit: ``3 d`` for three days."""
-    return _EMPTY if seconds is None else " ".join(span(seconds).split()[:2])
+    if seconds is None:
+        return _EMPTY
+    # Nearly all runs are older than a day.
+    days = round(seconds) // _DAY_S
+    return f"{days} d" if days else " ".join(span(seconds).split()[:2])
+
+
+def _notes(runs: Sequence[RunSummary]) -> list[str]:
+    """Render the notes in the rows of the table of runs; most runs end for the same reason."""
+    reasons = {reason: visible(reason) for reason in {run.reason for run in runs}}
+    return [_note(run) if run.tags or run.parent else reasons[run.reason] for run in runs]
 
 
 def _note(run: RunSummary) -> str:
     """Render the notes in a row of the table of ``jobrun runs``: tags, fork, reason of the end."""
-    if not run.tags and not run.parent:
-        return visible(run.reason)
     # The tags of a sweep repeat its name and its params, which have columns.
     tags = [tag for tag in run.tags if not (run.sweep and "=" in tag)]
     fork = f"fork of {run.parent.rpartition('/')[2].split('-', 2)[-1]}@{run.parent_epoch}"

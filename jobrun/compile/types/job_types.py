@@ -206,7 +206,8 @@ class _JobInference:
         shared = [name for name, scope in task.scopes if scope in (Scope.NODE, Scope.GROUP)]
         # Only names that the task touches: a job may have as many names as tasks.
         inner = {name: names[name] for name in shared if name in names}
-        own = frozenset(_bound_names([report.steps for report in task.reports]))
+        reporting = [report.steps for report in task.reports]
+        own = frozenset(_bound_names(reporting) if reporting else ())
         touched = volatile.intersection([name for name, _ in task.scopes]) if volatile else volatile
 
         def bound(name: str, known: Known) -> None:

@@ -78,11 +78,19 @@ class Substitution:
         if isinstance(node, Scalar):
             value = node.value
             return self.scalar(node, path) if isinstance(value, str) and "$" in value else value
+        # Most values of a large spec are scalars without a reference, and need no call.
         if isinstance(node, Sequence):
-            return [self.tree(item, (*path, index)) for index, item in enumerate(node.items)]
+            return [
+                one.value
+                if type(one) is Scalar and (type(one.value) is not str or "$" not in one.value)
+                else self.tree(one, (*path, index))
+                for index, one in enumerate(node.items)
+            ]
         data = {
-            key: self.tree(value, (*path, key))
-            for key, value in node.values.items()
+            key: one.value
+            if type(one) is Scalar and (type(one.value) is not str or "$" not in one.value)
+            else self.tree(one, (*path, key))
+            for key, one in node.values.items()
             if key != "run" or not _is_shell_line(node, path)
         }
         return self._shell_step(node, path, data) if len(data) < len(node.values) else data

@@ -37,6 +37,9 @@ from jobrun.spec.yaml.syntax_errors import DEEPEST, QUOTING_HINT, TOO_DEEP, synt
 MOST_VALUES = 2_000_000
 _VALUE_BYTES = 600
 
+# Makes a named tuple from a tuple of its values.
+_new: Any = tuple.__new__
+
 # Keys that no text of a file equals.
 _EXPECTED = object()
 _DROPPED = object()
@@ -108,13 +111,12 @@ class _Frame:
     """A YAML sequence or mapping that is still open."""
 
     __slots__ = ("anchor", "cut", "cut_at", "flow", "height", "items", "key", "key_place", "keys",
-                 "line", "merges", "place", "started", "values")  # fmt: skip
+                 "merges", "place", "started", "values")  # fmt: skip
 
     def __init__(self, place: Place, event: Any, started: int) -> None:
         self.place = place
-        self.line = place[1]
         self.anchor: str | None = event.anchor
-        self.flow: bool = bool(event.flow_style)
+        self.flow: bool = event.flow_style
         self.started = started
         self.height = 1
         is_mapping = type(event) is events.MappingStartEvent
@@ -191,34 +193,25 @@ class Builder:
         start, end = event.start_mark, event.end_mark
         text, style = event.value, event.style
         plain = not style  # None with libyaml, '' with the parser written in Python
-        before, behind = start.column, end.column
-        if start.line != end.line:
-            place = (self._file, start.line + 1, before + 1, 1, 0)
+        line, before, behind = start.line + 1, start.column, end.column
+        if line <= end.line:
+            place = (self._file, line, before + 1, 1, 0)
         elif plain:
             # An anchor may stand before it, so the text is found from its end.
-            place = (
-                self._file,
-                start.line + 1,
-                before + 1,
-                behind - before or 1,
-                behind - len(text) + 1,
-            )
+            length = behind - before or 1
+            place = (self._file, line, before + 1, length, behind - len(text) + 1)
         else:
             raw = self._text[start.index + 1 : end.index - 1] if style in {'"', "'"} else None
-            place = (
-                self._file,
-                start.line + 1,
-                before + 1,
-                behind - before or 1,
-                before + 2 if raw == text else 0,
-            )
+            text_column = before + 2 if raw == text else 0
+            place = (self._file, line, before + 1, behind - before or 1, text_column)
         if event.tag is not None:
             self._tag(event.tag, place)
         frame = self._stack[-1] if self._stack else None
         if frame is not None:
-            may_be_cut = frame.cut is not None or "(" in text or '"' in text
-            if may_be_cut and frame.flow and plain and self._is_cut(frame, text, place):
-                return
+            if frame.flow and plain:
+                may_be_cut = frame.cut is not None or "(" in text or '"' in text
+                if may_be_cut and self._is_cut(frame, text, place):
+                    return
             if frame.items is None:
                 if frame.key is _EXPECTED:
                     if plain and text in self._keys and text not in frame.keys:
@@ -229,7 +222,8 @@ class Builder:
                 if plain and not text:
                     place = frame.key_place  # nothing is written: point at its key
         value = self._resolved(text, place) if plain and not is_text(text) else text
-        node = Scalar(value, place, plain)
+        # Without the function of a named tuple, which takes longer than all else here.
+        node = _new(Scalar, (value, place, plain))
         if event.anchor is not None:
             self._anchors[event.anchor] = (node, 1, 0)
         if frame is not None and frame.items is not None and self._values < MOST_VALUES:
@@ -304,7 +298,7 @@ class Builder:
     def _close(self, event: Any) -> None:
         frame = self._stack.pop()
         place = frame.place
-        if frame.flow and event.end_mark.line + 1 == frame.line:
+        if frame.flow and event.end_mark.line + 1 == place[1]:
             file, line, column, _, _ = place
             place = (file, line, column, max(1, event.end_mark.column + 1 - column), 0)
         elif frame.keys:
@@ -312,11 +306,11 @@ class Builder:
             place = (file, line, column, length, 0)
         node: Node
         if frame.items is not None:
-            node = Sequence(frame.items, place)
+            node = _new(Sequence, (frame.items, place))
         else:
             for merged in frame.merges:
                 _merge(frame, merged)
-            node = Mapping(frame.values, frame.keys, place)
+            node = _new(Mapping, (frame.values, frame.keys, place))
         weight = self._values - frame.started
         if frame.anchor is not None:
             self._anchors[frame.anchor] = (node, weight, frame.height)

@@ -34,6 +34,15 @@ def test_the_table_shows_how_each_run_stands(two, capsys):
     assert two[0].path.name.endswith(good.split()[0])
 
 
+def test_equal_values_of_different_types_look_different_in_the_table(two, capsys):
+    for run, value in zip(two, (1, True), strict=True):
+        record = replace(read_record(run.path), job="same", params={"x": value})
+        write_record(run.path, record)
+
+    _, *rows = said(capsys, "runs", "--sort", "params.x").out.splitlines()
+    assert {row.split()[1] for row in rows} == {"1", "True"}
+
+
 @pytest.mark.parametrize(
     ("words", "jobs"),
     [
