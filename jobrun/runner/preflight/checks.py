@@ -12,12 +12,12 @@ import os
 import sys
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, SpecError, errors_only
 from jobrun.core.file_formats import format_of
+from jobrun.core.lazy_dataclass import replace
 from jobrun.core.object_url import is_object_url, parse_object_url
 from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.formats.errors import UNEVEN_MEND
