@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 from jobrun.compile.expressions.limits import MAX_INT
 from jobrun.compile.expressions.parse import parse_expression, parse_statement
@@ -18,7 +18,7 @@ from jobrun.compile.expressions.python_ast import is_plain
 from jobrun.compile.expressions.reserved_names import MEANINGFUL
 from jobrun.compile.expressions.translate import Params
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import field_types
+from jobrun.core.lazy_dataclass import dataclass, field_types
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.expressions import Const, Expr, Name, OutputRead
 from jobrun.graph.steps import Delete, ItemTarget, NameTarget, Op
@@ -36,7 +36,8 @@ _NAMED: dict[type[Any], str] = {
 }  # fmt: skip
 
 
-class _Constant(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Constant:
     """A part that each tree of a shape has."""
 
     value: Any

@@ -13,20 +13,18 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, SpecError, errors_only
 from jobrun.core.file_formats import format_of
 from jobrun.core.lazy_dataclass import replace
-from jobrun.core.object_url import is_object_url, parse_object_url
 from jobrun.core.text.names import did_you_mean, nearest
-from jobrun.formats.errors import UNEVEN_MEND
 from jobrun.graph.checkpoint_policy import PLUGIN, needs_plugin
 from jobrun.graph.query import iter_steps
 from jobrun.graph.readers import FileSource, Reader, ReadRecords, readers_in
 from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save
 from jobrun.graph.types import Job
-from jobrun.runner.identity.callable_sources import Source, find_definition, find_source
 from jobrun.runner.identity.data_fingerprints import literal_path, literal_text
 from jobrun.runner.preflight.header_types import (
     check_types,
@@ -34,6 +32,9 @@ from jobrun.runner.preflight.header_types import (
     read_member_header,
 )
 from jobrun.runner.preflight.memory import check_memory
+
+if TYPE_CHECKING:
+    from jobrun.runner.identity.callable_sources import Source
 
 _PROBE = ".probe-"
 
@@ -108,6 +109,8 @@ def _suggest_file(path: Path) -> str:
 
 
 def _check_callable(step: CallPython, folder: Path, *, imports: bool) -> Iterator[Fault]:
+    from jobrun.runner.identity.callable_sources import find_source  # noqa: PLC0415 - only here
+
     module, _, function = step.target.partition(":")
     base = folder / step.folder
     source = find_source(module, base)
@@ -128,6 +131,8 @@ def _check_definition(
 ) -> Iterator[Fault]:
     if source.path is None or source.path.suffix != ".py":
         return
+    from jobrun.runner.identity.callable_sources import find_definition  # noqa: PLC0415
+
     found, known = find_definition(source.path, function.partition(".")[0])
     if not found:
         message = f"{source.path.name} has no '{function}'"
@@ -250,6 +255,8 @@ def _check_file(reader: Reader, source: FileSource, shares: int, folder: Path) -
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{count} of '{member}'" for member, count in lengths.items())
         message = f"the members of {text} differ in length: {shown}"
+        from jobrun.formats.errors import UNEVEN_MEND  # noqa: PLC0415 - with this fault only
+
         yield _fault("E288", message, UNEVEN_MEND, reader)
     for count in set(lengths.values()):
         if not count:
@@ -292,7 +299,11 @@ def check_upload(job: Job) -> tuple[Fault, ...]:
     warning. That there is no bucket, or no permission, is an error.
     """
     policy = job.checkpoint.upload
-    if policy is None or not (job.checkpoint.enabled and is_object_url(policy.to)):
+    if policy is None or not job.checkpoint.enabled:
+        return ()
+    from jobrun.core.object_url import is_object_url, parse_object_url  # noqa: PLC0415 - of uploads
+
+    if not is_object_url(policy.to):
         return ()
     # Only who uploads there needs this.
     from jobrun.checkpoint.stores.bucket import Bucket  # noqa: PLC0415
