@@ -98,6 +98,10 @@ class UseNet:
     origin: Origin = field(default=NOWHERE, compare=False)
 
 
+# What a callable gets whose signature names them, and whose step does not give them.
+CALL_EXTRAS = frozenset({"rng", "epoch", "node", "instance", "run_dir"})
+
+
 @dataclass(frozen=True, slots=True)
 class CallPython(Effect):
     """A Python callable ``module:function``.

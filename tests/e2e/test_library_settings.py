@@ -1,4 +1,4 @@
-"""What callables set in PyTorch, JAX and other libraries holds after a resume as before it."""
+"""What callables set in libraries and in the environment holds after a resume as before it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.support.command import jobrun
+from tests.support.command import environment, jobrun
 from tests.support.stored_runs import blobs, epochs, only_run
 
 LIBRARY = """\
@@ -50,7 +50,9 @@ STANDARD = {
     "decimal.getcontext().prec = 50": "str(decimal.Decimal(1) / 7)",
     "np.seterr(over='raise')": "np.geterr()['over']",
     "sys.setrecursionlimit(4321)": "sys.getrecursionlimit()",
-}
+    "os.environ['XLA_FLAGS'] = '--a=b'; os.environ.pop('HOME', None)":
+        "[os.environ.get('XLA_FLAGS'), 'HOME' in os.environ]",
+}  # fmt: skip
 TORCH = {
     "torch.set_default_dtype(torch.float64)": "str(torch.ones(1).dtype)",
     "torch.use_deterministic_algorithms(True, warn_only=True)":
@@ -247,3 +249,58 @@ def test_a_save_within_an_epoch_has_the_settings(tmp_path):
     whole, parts = _run_whole_and_killed(tmp_path)
 
     assert whole == parts
+
+
+SECRET = """\
+import os, signal
+
+def begin():
+    os.environ["HF_TOKEN"] = "hf_" + "x" * 3
+    return 0
+
+def step(x, epoch):
+    if epoch == 3 and os.path.exists("kill"):
+        os.remove("kill")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x + len(os.environ["HF_TOKEN"])
+"""
+
+
+@pytest.fixture
+def killed_with_secret(tmp_path):
+    (tmp_path / "library.py").write_text(SECRET)
+    (tmp_path / "job.yaml").write_text(
+        "jobrun: 1\nname: secret\n"
+        'init: [{task: begin, steps: [{call: "library:begin", out: x}]}]\n'
+        'epoch: [{task: step, steps: [{call: "library:step", with: {x: x}, out: x}]}]\n'
+        "stop: [{epochs: 4}]\ncheckpoint: {every: 1ep}\n"
+    )
+    (tmp_path / "kill").touch()
+    killed = jobrun("run", "job.yaml", cwd=tmp_path, started=True)
+    assert "HF_TOKEN, which looks like a secret" in killed.stderr
+    return tmp_path
+
+
+def test_the_value_of_a_secret_variable_is_in_no_file_of_the_run(killed_with_secret):
+    texts = [
+        path.read_bytes() for path in (killed_with_secret / "runs").rglob("*") if path.is_file()
+    ]
+
+    assert any(b"HF_TOKEN" in text for text in texts)
+    assert not any(b"hf_xxx" in text for text in texts)
+
+
+def test_a_resume_without_the_secret_that_a_callable_had_set_is_refused_by_name(killed_with_secret):
+    refused = jobrun("resume", cwd=killed_with_secret, started=True)
+
+    assert refused.returncode != 0
+    assert "E268" in refused.stderr
+    assert "HF_TOKEN" in refused.stderr
+
+
+def test_a_resume_with_the_secret_that_a_callable_had_set_goes_through(killed_with_secret):
+    variables = environment(HF_TOKEN="hf_xxx")
+
+    resumed = jobrun("resume", cwd=killed_with_secret, started=True, env=variables)
+
+    assert resumed.returncode == 0, resumed.stderr

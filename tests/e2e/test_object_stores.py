@@ -122,6 +122,9 @@ def test_everything_that_reads_a_checkpoint_reads_one_from_its_url(place, tmp_pa
     assert resumed.returncode == 0, resumed.stderr
     forked = place.jobrun("fork", f"{url}@1", "--run-dir", tmp_path / "forked")
     assert forked.returncode == 0, forked.stderr
+    behind = place.jobrun("fork", f"{url}@0", "--run-dir", tmp_path / "forked")
+    assert behind.returncode == 2
+    assert f"but not 0, which is at {url}" in behind.stderr
     original = blobs(epochs(only_run(tmp_path / "runs"))[3])
     assert blobs(epochs(only_run(tmp_path / "again"))[3]) == original
     texts = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]

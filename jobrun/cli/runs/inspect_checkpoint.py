@@ -13,7 +13,7 @@ from jobrun import api
 from jobrun.checkpoint.checkpoint_file import BlobFacts, FileFacts
 from jobrun.checkpoint.checkpoint_times import save_phases
 from jobrun.cli.completed_names import BLOB, RUN_AT_EPOCH
-from jobrun.cli.formatting import number, render_json_document, shorten_path, size, span
+from jobrun.cli.formatting import number, render_json_document, shorten_path, size, span, wrap_line
 from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
@@ -31,6 +31,8 @@ from jobrun.tools.inspect import (
 )
 from jobrun.tools.report.pictures import NOT_A_NUMBER, DrawnBlob, Histogram, Picture, draw_each_blob
 
+# Characters of a digest that are shown: its kind, and 12 of the number.
+_DIGEST = len("sha256:") + 12
 # Half of what is shown as 1 ms.
 _NOTHING = 0.0005
 
@@ -96,7 +98,7 @@ def command(
     elif form["out"]:
         _write_page(shell, found, files, form["out"])
     else:
-        lines = _text(found, files, values=form["values"])
+        lines = _text(found, files, shell.result_width, values=form["values"])
         shell.print("\n".join([*lines, *(_drawings(shell, found, files) if form["plot"] else [])]))
 
 
@@ -117,7 +119,9 @@ def _drawings(shell: Shell, found: Inspection, files: tuple[FileFacts, ...]) -> 
     return draw_blobs(found, files, (size_.columns, size_.lines), colours=shell.result_colours)
 
 
-def _text(found: Inspection, files: tuple[FileFacts, ...], *, values: bool) -> list[str]:
+def _text(
+    found: Inspection, files: tuple[FileFacts, ...], columns: int, *, values: bool
+) -> list[str]:
     facts = [
         ("epoch", f"{found.epoch}, {_how_far(found)}saved {span(found.age_s)} ago"),
         ("path", shorten_path(found.path)),
@@ -126,7 +130,7 @@ def _text(found: Inspection, files: tuple[FileFacts, ...], *, values: bool) -> l
     if found.ahead:
         facts.append(("and then", f"epoch {found.epoch + 1}, {found.ahead} records in"))
     if found.spec_digest:
-        facts.append(("spec", found.spec_digest))
+        facts.append(("spec", f"{found.spec_digest[:_DIGEST]}…"))
     if found.times is not None:
         facts.append(("saved in", _speed(found.times) + f", slowest node {found.times.slowest}"))
         facts.append(("made of", _made_of(found.times)))
@@ -135,11 +139,14 @@ def _text(found: Inspection, files: tuple[FileFacts, ...], *, values: bool) -> l
     facts += [("stream", f"{visible(place)} ({kind})") for place, kind in found.streams.items()]
     facts += [(visible(name), number(value)) for name, value in found.metrics.items()]
     width = max(len(name) for name, _ in facts)
-    lines = [f"{name:<{width}}  {text}" for name, text in facts]
+    lines = []
+    for name, text in facts:
+        lines += wrap_line(f"{name:<{width}}  {text}", columns, width + 2)
     for file in files:
         took = _took(found, file.header.node)
-        lines += ["", f"{file.header.node}   {Path(file.path).name}, {size(file.size_bytes)}{took}"]
-        lines += _table(file.blobs, values=values)
+        title = f"{file.header.node}   {Path(file.path).name}, {size(file.size_bytes)}{took}"
+        lines += ["", *wrap_line(title, columns, len(_INDENT))]
+        lines += _table(file.blobs, columns, values=values)
     return lines
 
 
@@ -170,14 +177,14 @@ def _speed(times: CheckpointTimes | NodeTime) -> str:
     return f"{span(times.seconds)} ({size(round(times.megabytes_per_s * 1e6))}/s)"
 
 
-def _table(blobs: tuple[BlobFacts, ...], *, values: bool) -> list[str]:
+def _table(blobs: tuple[BlobFacts, ...], columns: int, *, values: bool) -> list[str]:
     blobs = sort_objects_first(blobs)
     rows = [_row(blob) for blob in blobs]
     widths = [max(len(row[column]) for row in rows) for column in range(4)] if rows else []
     lines = []
     for blob, row in zip(blobs, rows, strict=True):
         cells = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False))
-        lines.append(f"  {cells}  {row[4]}".rstrip())
+        lines += wrap_line(f"  {cells}  {row[4]}".rstrip(), columns, len(_INDENT))
         if values and blob.shape:
             lines += [f"    {line}" for line in value_text(blob.value).splitlines()]
     return lines

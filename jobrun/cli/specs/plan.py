@@ -14,7 +14,9 @@ from jobrun.cli.specs.loading import override_texts, prepare
 from jobrun.cli.terminal import Shell
 from jobrun.compile.plan.document import plan_json
 from jobrun.compile.plan.text import LABEL_COLUMNS, plan_text
-from jobrun.core.errors import SpecError, errors_only
+from jobrun.core.errors import Fault, SpecError, errors_only
+from jobrun.graph.query import has_callables
+from jobrun.graph.types import Job
 from jobrun.runner.preflight.header_types import infer_header_types
 from jobrun.runner.saving.time_budget import measure_loss_bound
 
@@ -50,7 +52,9 @@ def command(
     print_faults(prepared.warnings, shell)
     job, folder = prepared.job, Path(prepared.authored.folder)
     types = infer_header_types(job, folder)
-    print_faults([fault for fault in types.faults if fault not in prepared.warnings], shell)
+    calls = _call_faults(job, folder) if has_callables(job) else []
+    faults = [fault for fault in types.faults if fault not in prepared.warnings]
+    print_faults([*faults, *calls], shell)
     bound_s = measure_loss_bound(Path(run_dir, job.name) / _EVENTS, job.checkpoint)
     if as_json:
         document = plan_json(job, types.owned, types.made)
@@ -61,7 +65,16 @@ def command(
             bound = f"by its newest run, a kill loses at most {span(bound_s)} of work"
         text = plan_text(job, types.owned, types.made, bound).rstrip("\n")
         shell.print("\n".join(_wrapped(text, shell.result_width)))
-    return SpecError.exit_code if errors_only(types.faults) else 0
+    return SpecError.exit_code if errors_only((*types.faults, *calls)) else 0
+
+
+def _call_faults(job: Job, folder: Path) -> list[Fault]:
+    from jobrun.runner.preflight.callables import check_callables  # noqa: PLC0415 - of few jobs
+    from jobrun.runner.preflight.checks import SPEC_CODES  # noqa: PLC0415 - of few jobs
+
+    return list(
+        dict.fromkeys(one for one in check_callables(job, folder) if one.code in SPEC_CODES)
+    )
 
 
 def _wrapped(text: str, width: int) -> list[str]:

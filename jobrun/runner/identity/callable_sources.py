@@ -6,7 +6,9 @@ import ast
 import hashlib
 import importlib.util
 import sys
+import warnings
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from pathlib import Path
 
@@ -118,10 +120,9 @@ def find_definition(path: Path, name: str) -> tuple[bool, tuple[str, ...]]:
 
     It may where the text alone does not decide it.
     """
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):
-        # Importing it will say where; that is the better message.
+    tree = parse_source(path)
+    if tree is None:
+        # Importing it will say what is wrong; that is the better message.
         return True, ()
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     known = tuple(node.name for node in tree.body if isinstance(node, kinds))
@@ -134,6 +135,22 @@ def find_definition(path: Path, name: str) -> tuple[bool, tuple[str, ...]]:
         elif isinstance(node, kinds):
             bound.add(node.name)
     return name in bound or "*" in bound or "__getattr__" in bound, known
+
+
+def parse_source(path: Path) -> ast.Module | None:
+    """Parse the source of a callable's module; return None if it cannot be read or parsed."""
+    try:
+        return _parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+@lru_cache(maxsize=8)
+def _parse(text: bytes) -> ast.Module:
+    with warnings.catch_warnings():
+        # Of escapes in strings, which the import gives again.
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
 
 
 def digest_file(path: Path) -> str:

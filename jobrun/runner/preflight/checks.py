@@ -9,11 +9,9 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, SpecError, errors_only
@@ -21,7 +19,7 @@ from jobrun.core.file_formats import format_of
 from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.graph.checkpoint_policy import PLUGIN, needs_plugin
-from jobrun.graph.query import iter_steps
+from jobrun.graph.query import has_callables, iter_steps
 from jobrun.graph.readers import FileSource, Reader, ReadRecords, readers_in
 from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save
 from jobrun.graph.types import Job
@@ -32,9 +30,6 @@ from jobrun.runner.preflight.header_types import (
     read_member_header,
 )
 from jobrun.runner.preflight.memory import check_memory
-
-if TYPE_CHECKING:
-    from jobrun.runner.identity.callable_sources import Source
 
 _PROBE = ".probe-"
 
@@ -63,12 +58,14 @@ def preflight(
                     path = literal_path(file, folder)
                     if path is not None and path not in saved:
                         faults += _check_data_file(step, file, path, may_appear=makers)
-            case CallPython():
-                faults += _check_callable(step, folder, imports=imports)
             case RunProgram():
                 faults += _check_program(step)
             case _:
                 pass
+    if has_callables(job):
+        # Parses their modules, and imports what that needs.
+        callables = importlib.import_module("jobrun.runner.preflight.callables")
+        faults += callables.check_callables(job, folder, imports=imports)
     faults += _check_codec(job)
     if names := (*job.listeners, *listeners):
         # Most jobs have none.
@@ -106,55 +103,6 @@ def _suggest_file(path: Path) -> str:
     if (match := nearest(path.name, data or names)) is not None:
         return did_you_mean(path.name, [match])
     return did_you_mean(path.name, data) if data else f"put it into {path.parent}"
-
-
-def _check_callable(step: CallPython, folder: Path, *, imports: bool) -> Iterator[Fault]:
-    from jobrun.runner.identity.callable_sources import find_source  # noqa: PLC0415 - only here
-
-    module, _, function = step.target.partition(":")
-    base = folder / step.folder
-    source = find_source(module, base)
-    if source is None:
-        message = f"no module '{module}' for {step.target}"
-        mend = f"put {module.replace('.', '/')}.py beside the spec, or install it"
-        if module.endswith(".py"):
-            mend = f"write '{module.removesuffix('.py')}:{function}', without '.py'"
-        yield Fault("E374", message, mend, step.origin, step.path)
-    elif imports:
-        yield from _check_import(step, module, function, base)
-    else:
-        yield from _check_definition(step, source, function, folder)
-
-
-def _check_definition(
-    step: CallPython, source: Source, function: str, folder: Path
-) -> Iterator[Fault]:
-    if source.path is None or source.path.suffix != ".py":
-        return
-    from jobrun.runner.identity.callable_sources import find_definition  # noqa: PLC0415
-
-    found, known = find_definition(source.path, function.partition(".")[0])
-    if not found:
-        message = f"{source.path.name} has no '{function}'"
-        mend = did_you_mean(function, known)
-        if source.path.is_relative_to(folder):
-            yield Fault("E392", message, mend, step.origin, step.path)
-        else:
-            yield Fault("E374", message, mend, step.origin, step.path)
-
-
-def _check_import(step: CallPython, module: str, function: str, base: Path) -> Iterator[Fault]:
-    sys.path.insert(0, str(base))
-    try:
-        found: object = importlib.import_module(module)
-        for name in function.split("."):
-            found = getattr(found, name)
-    except Exception as error:  # noqa: BLE001 - a module's own code may raise anything
-        message = f"{step.target} cannot be imported: {type(error).__name__}: {error}"
-        mend = "fix the module, or install what it needs"
-        yield Fault("E374", message, mend, step.origin, step.path)
-    finally:
-        sys.path.remove(str(base))
 
 
 def _is_installed(package: str) -> bool:
@@ -276,9 +224,9 @@ def _fault(code: Code, message: str, mend: str, reader: Reader) -> Fault:
     return Fault(code, message, mend, reader.origin, reader.path)
 
 
-# What the rules of operators find, and functions that a module beside the spec does not define:
-# faults of the spec, wherever they are found.
-SPEC_CODES = frozenset({"E290", "E291", "E292", "E294", "E392"})
+# What the rules of operators find, functions that a module beside the spec does not define, and
+# arguments that a function does not take: faults of the spec, wherever they are found.
+SPEC_CODES = frozenset({"E290", "E291", "E292", "E294", "E392", "E393"})
 
 
 def raise_spec_errors(faults: tuple[Fault, ...]) -> None:

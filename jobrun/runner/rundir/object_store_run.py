@@ -186,7 +186,7 @@ def local_copy(remote: RemoteRun, run_dir: Path, epoch: int | None = None) -> Ru
     """Return the local copy of a run in an object store; download it if needed.
 
     Raises:
-        UsageError: E335, another run has that name.
+        UsageError: E335, another run has that name, or the copy lacks an epoch that is there.
         CheckpointError: As of ``fetch_run``.
     """
     place = run_dir.absolute() / remote.record.job / Path(remote.url.prefix).name
@@ -195,12 +195,27 @@ def local_copy(remote: RemoteRun, run_dir: Path, epoch: int | None = None) -> Ru
             make_directory(place.parent)
         return fetch_run(remote, place, epoch)
     if (place / RECORD_NAME).is_file() and read_record(place).run_id == remote.record.run_id:
+        _require_here(place, remote.url, epoch)
         return open_run(place)
     raise UsageError.of(
         "E335",
         f"{place} exists already, and is not the run at {remote.url}",
         "name another --run-dir",
     )
+
+
+def _require_here(place: Path, url: ObjectUrl, epoch: int | None) -> None:
+    """Refuse an epoch that a run has in the object store, and not in its local copy.
+
+    It is not put among those that are here: the copy may have continued in another way since.
+    """
+    here = DirectoryStore(str(place / "checkpoints")).epochs()
+    if here and epoch is not None and epoch not in here and epoch in epochs_below(url):
+        raise UsageError.of(
+            "E335",
+            f"{place} has epochs {', '.join(map(str, here))}, but not {epoch}, which is at {url}",
+            f"name another --run-dir, to which epoch {epoch} is downloaded",
+        )
 
 
 def download_temporarily(remote: RemoteRun, epoch: int | None = None) -> tuple[Run, int]:

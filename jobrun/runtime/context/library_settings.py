@@ -4,6 +4,7 @@
 ``init`` or at the top of a module, and hold until the process ends; some of them for one thread
 only, and tasks run in several. So what a callable sets holds for all later calls, is saved with the
 state of its node, and is set again where that is loaded. No library is imported to be asked.
+Environment variables, which many libraries read, are kept with them.
 """
 
 from __future__ import annotations
@@ -14,20 +15,27 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import Context
 from importlib import import_module
 from operator import attrgetter
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import Listener, Noted, ignore
 
+if TYPE_CHECKING:
+    from jobrun.runtime.context.environment_variables import EnvironmentVariables
+
 # By name, such as ``torch.default_dtype``, as JSON values.
 Settings = Mapping[str, Any]
 T = TypeVar("T")
 P = ParamSpec("P")
+
+# The name, among the settings, of all environment variables that callables have changed.
+_VARIABLES = "os.environ"
 
 _TINY = sys.float_info.min / 2
 
@@ -281,6 +289,8 @@ class LibrarySettings:
         self._imported: dict[str, Any] = {}
         # What callables have changed of that; it is saved.
         self._made: dict[str, Any] = {}
+        # Where callables, or what has been saved, may have made some.
+        self._variables: EnvironmentVariables | None = None
         self._version = 0
         # The program may have set some whose process this is.
         self._note(_read(_SHARED) | _read(_LOCAL) | _read(_CONTEXT), {}, self._made)
@@ -295,14 +305,20 @@ class LibrarySettings:
     def load(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call what imports a user's module, whose library settings each process makes again."""
         self.collect()
-        self.capture()
+        self._note_shared()
         made = self.call(function, *args, **kwargs)
+        if self._variables is not None:
+            self._variables.note_import()
         here = self._here
         self._note(_read(_SHARED), self._known(), self._imported)
         self._note(here.read(), here.seen, self._imported)
         here.is_used = False
         self.adopt()
         return made
+
+    def watch(self) -> AbstractContextManager[None]:
+        """Return a context in which changes of library settings in the environment are noted."""
+        return self._require_variables().watch()
 
     def within(self, work: Callable[[], None]) -> None:
         """Run a part of a group under the library settings of all threads, and note new ones."""
@@ -333,9 +349,19 @@ class LibrarySettings:
 
         Can be called from any thread.
         """
-        self._warn_if_shared(self._note(_read(_SHARED), self._known(), self._made))
+        self._note_shared()
         with self._lock:
-            return dict(self._made)
+            made = dict(self._made)
+        if self._variables is not None and (captured := self._variables.capture()):
+            made[_VARIABLES] = captured
+            for name in self._variables.new_secrets(captured):
+                text = (
+                    f"a callable has set the environment variable {name}, which looks like a "
+                    "secret: only its digest is saved, and a resume needs it in the environment "
+                    "of the command"
+                )
+                self._emit(Noted(text, "warning"))
+        return made
 
     def restore(self, settings: Settings) -> None:
         """Make the library settings again that ``capture`` returned; import the libraries for it.
@@ -343,16 +369,46 @@ class LibrarySettings:
         Raises:
             EnvironmentFaultError: E268, a library is not there, or a setting cannot be made.
         """
-        for name in settings:
+        wanted = dict(settings)
+        # First: libraries read some when they are imported.
+        self._restore_variables(wanted.pop(_VARIABLES, {}))
+        for name in wanted:
             _import_library(name)
         with self._lock:
-            for name in self._made.keys() - settings.keys():
+            for name in self._made.keys() - wanted.keys():
                 # Threads that have it get what a new process has.
                 self._imported.setdefault(name, _default(name))
-            self._made = dict(settings)
+            self._made = wanted
             self._version += 1
         _write(_SHARED, self._known())
         self.adopt()
+
+    def close(self) -> None:
+        """Undo what callables have set in the environment, beside library settings.
+
+        Another run in this process could not see that its callables set it again.
+        """
+        self._restore_variables({})
+
+    def _restore_variables(self, captured: Mapping[str, Any]) -> None:
+        if captured or self._variables is not None:
+            self._require_variables().restore(captured)
+
+    def _require_variables(self) -> EnvironmentVariables:
+        """Return the environment variables of these library settings; import their module."""
+        if self._variables is None:
+            # Only jobs with callables need it.
+            from jobrun.runtime.context import environment_variables  # noqa: PLC0415
+
+            self._variables = environment_variables.EnvironmentVariables()
+        return self._variables
+
+    def _note_shared(self) -> None:
+        """Note the library settings of the process that callables have made."""
+        names = self._note(_read(_SHARED), self._known(), self._made)
+        if self._variables is not None:
+            names += [f"{_VARIABLES}['{name}']" for name in self._variables.note()]
+        self._warn_if_shared(names)
 
     def _known(self) -> Settings:
         with self._lock:

@@ -7,7 +7,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from contextvars import Context
 from dataclasses import replace
 from functools import partial
@@ -155,7 +155,7 @@ class ThreadsSession:
         parts = self._build_items(plan, run, deps)
         self._running = run
         try:
-            with self._preserve_process_state(plan), warnings.errstate(), deps.attach(run):
+            with self._surround_calls(plan), warnings.errstate(), deps.attach(run):
                 Dispatcher(run, pool, self._grace_s, deps).run(parts)
         finally:
             self._running = None
@@ -327,6 +327,7 @@ class ThreadsSession:
             self._finder.remove()
         self._leash.close()
         self._savings.close()
+        self._settings.close()
         if self._collects:
             self._collects = False
             printed_output.STREAMS.remove()
@@ -334,11 +335,15 @@ class ThreadsSession:
         self._plans.clear()
         self._last = (None, None)
 
-    def _preserve_process_state(self, plan: GroupPlan) -> AbstractContextManager[None]:
-        """Return a context after which the ``threads`` session restores the process's state."""
+    @contextmanager
+    def _surround_calls(self, plan: GroupPlan) -> Iterator[None]:
+        """Enter what the ``threads`` session keeps, and restores, of the process around calls."""
         may_call = any(task.may_block for task in plan.tasks)
-        may_call = may_call or any(one.setup or one.reports for one in plan.nodes)
-        return self._surroundings.preserve() if may_call else nullcontext()
+        if may_call or any(one.setup or one.reports for one in plan.nodes):
+            with self._settings.watch(), self._surroundings.preserve():
+                yield
+        else:
+            yield
 
     def _require_open(self) -> tuple[RunContext, ThreadPool, NumpyWarnings]:
         if self._context is None or self._pool is None or self._warnings is None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jobrun.cli.process.run_command import invoke
+from jobrun.cli.terminal import Shell
 from jobrun.runner.rundir.run_json import RunRecord, write_record
 from tests.support.saved_checkpoints import RUN_ID, save
 
@@ -79,3 +80,24 @@ def test_a_page_of_it_is_written(run, tmp_path, capsys):
 def test_two_forms_at_once_are_an_error(run, capsys):
     assert invoke(["inspect-checkpoint", "job", "--plot", "--json"]) == 2
     assert "exclude each other" in capsys.readouterr().err
+
+
+def test_a_checkpoint_of_a_run_fits_a_terminal_of_80_columns(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Shell, "result_width", 80)
+    (tmp_path / "job.yaml").write_text(
+        "jobrun: 1\nname: job\n"
+        "init:\n  - task: a\n    steps:\n"
+        "      - quite_a_long_name = ones((20, 30)) / 3\n"
+        "      - text = 'words which one line of a terminal cannot hold beside the rest'\n"
+        "epoch: [{task: b, steps: [quite_a_long_name *= -3.3]}]\nstop: [{epochs: 2}]\n"
+    )
+    assert invoke(["run", "job.yaml"]) == 0
+    capsys.readouterr()
+
+    assert invoke(["inspect-checkpoint", "job"]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("spec ") for line in lines)
+    assert any(line.startswith("made of ") for line in lines)

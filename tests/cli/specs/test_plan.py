@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from jobrun.cli.process.run_command import invoke
 from jobrun.cli.terminal import Shell
 from tests.support.command import SPECS
@@ -81,3 +83,27 @@ def test_long_lines_continue_below_their_text_on_a_terminal(tmp_path, monkeypatc
     assert max(map(len, lines)) <= 60
     row = next(at for at, line in enumerate(lines) if line.startswith("checkpoint"))
     assert lines[row + 1].startswith(" " * 12)
+
+
+@pytest.mark.parametrize("command", ["validate", "plan", "run"])
+def test_arguments_that_a_callable_does_not_take_are_found_before_anything_runs(
+    command, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "steps.py").write_text(
+        "def begin():\n    open('begun', 'w').close()\n    return 0\n\ndef step(x, rate): ...\n"
+    )
+    (tmp_path / "job.yaml").write_text(
+        "jobrun: 1\nname: job\n"
+        'init: [{task: begin, steps: [{call: "steps:begin", out: x}]}]\n'
+        "epoch:\n  - task: step\n    steps:\n"
+        '      - {call: "steps:step", with: {x: x, rat: 0.1}, out: x}\n'
+        "stop: [{epochs: 2}]\n"
+    )
+
+    assert invoke([command, "job.yaml"]) == 3
+
+    said = capsys.readouterr()
+    assert "error[E393] job.yaml:7:9" in said.out + said.err
+    assert "did you mean 'rate'?" in said.out + said.err
+    assert not (tmp_path / "begun").exists()

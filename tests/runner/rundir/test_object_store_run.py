@@ -97,6 +97,16 @@ def test_a_run_that_is_here_already_is_taken_as_it_is(tmp_path, run, url):
     assert local_copy(remote_run(str(url)), tmp_path / "runs") == open_run(run.path)
 
 
+def test_an_epoch_that_only_the_store_has_is_not_looked_for_here(tmp_path, run, url):
+    local_copy(remote_run(str(url)), tmp_path / "elsewhere")
+
+    with pytest.raises(UsageError, match=r"E335.*has epochs 2, but not 1, which is at") as caught:
+        local_copy(remote_run(str(url)), tmp_path / "elsewhere", 1)
+
+    assert caught.value.faults[0].mend == "name another --run-dir, to which epoch 1 is downloaded"
+    assert local_copy(remote_run(str(url)), tmp_path / "elsewhere", 2).record.epoch == 2
+
+
 def test_another_run_of_that_name_is_not_touched(tmp_path, run, url):
     other = tmp_path / "elsewhere" / "job" / "brisk-heron"
     other.mkdir(parents=True)
