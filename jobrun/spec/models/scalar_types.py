@@ -147,7 +147,7 @@ else:
         _OPTIONAL = _Optional()
 
         def __class_getitem__(cls, given: Any) -> Any:
-            """Annotate the type of a key that may be left out."""
+            """Make the type of a key optional, which may then be left out of a spec."""
             return Annotated[given, cls._OPTIONAL]
 
 
