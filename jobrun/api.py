@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -17,7 +16,7 @@ from jobrun.compile.expressions.parse import parse_expression, parse_statement
 from jobrun.compile.job import Compiled, compile_job, complete
 from jobrun.core.errors import Fault, UsageError
 from jobrun.core.events import Listener, ignore
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.effects.effect import NOWHERE
 from jobrun.graph.expressions import Expr
 from jobrun.graph.steps import Net, Op, Step

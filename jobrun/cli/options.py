@@ -12,7 +12,6 @@ from jobrun.cli.completed_names import SETTING
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.text.names import did_you_mean, nearest
-from jobrun.core.text.units import parse_span
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Function], Function]
@@ -63,6 +62,8 @@ class Duration(_SecondsType):
         """
         if isinstance(value, float):
             return value
+        from jobrun.core.text.units import parse_span  # noqa: PLC0415 - of options that were given
+
         seconds = parse_span(str(value))
         if not seconds:
             self.fail(f"'{value}' is not a duration such as 90s, 30m, 2h or 1d", param, ctx)

@@ -8,7 +8,6 @@ code.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from jobrun.compile.analyse_groups import Analysis, names_of, sort_by_node
 from jobrun.compile.analysis.conditions_and_metrics import Conditions, resolve_conditions
@@ -40,7 +39,7 @@ from jobrun.compile.job_draft.draft import JobDraft
 from jobrun.compile.lowering.job import lower_spec
 from jobrun.core.errors import Fault
 from jobrun.core.garbage_collection import collector_paused
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.types import Job
 from jobrun.spec.load import LoadedSpec

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass  # noqa: PLC0414 - exported
+    from dataclasses import replace as replace  # noqa: PLC0414
 else:
+
+    def replace(given: Any, /, **changes: Any) -> Any:
+        """Copy a dataclass with changes, a lazy one without a description of its fields."""
+        for name in _parameters(type(given)):
+            if name not in changes:
+                changes[name] = getattr(given, name)
+        return type(given)(**changes)
 
     def dataclass(cls: type | None = None, /, *, slots: bool = False, **options: bool) -> Any:
         """Make a class a dataclass; generate each method at its first use (lazily)."""
@@ -29,6 +37,33 @@ else:
             return dataclasses.dataclass(given, slots=slots, **options)
 
         return _decorate if cls is None else _decorate(cls)
+
+
+@cache
+def field_types(kind: type) -> dict[str, Any]:
+    """Return the annotations, as written, of the fields of a dataclass; none of other types."""
+    if isinstance(lazy := _lazy_of(kind), _Generated):
+        return lazy.types()
+    return {name: one.type for name, one in getattr(kind, _FIELDS, {}).items()}
+
+
+@cache
+def _parameters(kind: type) -> tuple[str, ...]:
+    """Return the names of the fields of a dataclass, lazy or not, that its constructor takes."""
+    lazy = _lazy_of(kind)
+    found = lazy.parts() if lazy else getattr(kind, _FIELDS)
+    return tuple(name for name, one in found.items() if one.init)
+
+
+def _lazy_of(kind: type) -> _Generated | None:
+    """Return the lazy dataclass that a type is or inherits from, unless it added fields."""
+    for base in kind.__mro__:
+        if _LAZY_MARK in vars(base):
+            found: _Generated = vars(base)[_LAZY_MARK]
+            return found
+        if _FIELDS in vars(base):
+            break
+    return None
 
 
 # Generating takes a class apart: a second thread, or a forked process, must not meet its halves.
@@ -144,6 +179,13 @@ class _Generated:
         for name in self.written.__annotations__:
             found[name] = _part(name, given.get(name, _MISSING), kw_only=kw_only)
         return found
+
+    def types(self) -> dict[str, Any]:
+        """Return the annotations of the fields of a lazy dataclass, those of its bases first."""
+        found: dict[str, Any] = {}
+        for base in self.written.__mro__[-1:0:-1]:
+            found |= field_types(base) if _FIELDS in vars(base) else {}
+        return found | self.written.__annotations__
 
     def compile(self, signature: str, body: str, known: dict[str, Any]) -> Any:
         """Compile a method of a lazy dataclass; the names of its signature are the class's own."""

@@ -6,7 +6,6 @@ HDF5 has no header to speak of, so for such files h5py (and with it numpy) is im
 from __future__ import annotations
 
 import ast
-import csv
 import importlib
 import math
 import os
@@ -246,6 +245,8 @@ def first_fields(path: str) -> list[str]:
     Raises:
         EnvironmentFaultError: The file is empty, or not text.
     """
+    import csv  # noqa: PLC0415 - for tables only
+
     delimiter = DELIMITERS[suffix_of(path)]
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from itertools import combinations
 from typing import TypeVar
 
 from jobrun.core.errors import SpecError
+from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import Const, OutputRead
 from jobrun.graph.query import used_nodes

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any, assert_never
 
 from jobrun.core.errors import Origin
+from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.effects.effect import Effect
 from jobrun.graph.expressions import Expr, OutputRead
 from jobrun.graph.readers import CallSource, FileSource, Reader

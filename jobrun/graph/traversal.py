@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any, TypeVar, assert_never
 
 from jobrun.core.errors import Origin
+from jobrun.core.lazy_dataclass import field_types, replace
 from jobrun.graph.expressions import (
     Attribute,
     Binary,
@@ -213,11 +213,11 @@ def _rewrite(value: Any, kind: type[Any], change: Callable[[Any], Any]) -> Any:
 
 
 @cache
-def _graph_fields(kind: type[Any]) -> tuple[str, ...]:
+def _graph_fields(kind: Any) -> tuple[str, ...]:
     """Return the fields of a graph class to traverse: those that may hold other values.
 
     Types are compared as they are written. An ``Origin``, or a plain value, has none.
     """
-    if not is_dataclass(kind) or issubclass(kind, Origin):
+    if issubclass(kind, Origin):
         return ()
-    return tuple(one.name for one in fields(kind) if one.type not in _PLAIN)
+    return tuple(name for name, written in field_types(kind).items() if written not in _PLAIN)

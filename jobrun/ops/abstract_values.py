@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Final, Literal, TypeVar
 
 from jobrun.core.codes import Code
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.ops.dtype_promotion import CODES, join_dtypes, join_pair, kind_of, promote_weak
 
 Shape = tuple[int | None, ...]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import TypeVar
 
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.ops.abstract_values import COUNTER, DTYPE, NONE, TEXT, Known, Rule, as_array
 from jobrun.ops.dtype_promotion import kind_of
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping as MappingType
 from collections.abc import Sequence as SequenceType
 from dataclasses import field
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 
@@ -18,14 +18,15 @@ from jobrun.core.garbage_collection import collector_paused
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.models.job import JobSpec
-from jobrun.spec.recorded_origins import Origins, relocated
 from jobrun.spec.resolve.include import SpecReader
 from jobrun.spec.resolve.merge import merge_specs, replaced
-from jobrun.spec.resolve.overrides import applied, parse_override
 from jobrun.spec.resolve.params import Param, ParamValues
 from jobrun.spec.resolve.substitute import Substitution
 from jobrun.spec.yaml.nodes import Mapping, Scalar, plain
 from jobrun.spec.yaml.source_map import SourceMap, path_text
+
+if TYPE_CHECKING:
+    from jobrun.spec.recorded_origins import Origins
 
 # In place of the value of a secret param.
 HIDDEN = "(secret)"
@@ -179,9 +180,15 @@ def _load(request: _Request, environment: MappingType[str, str]) -> LoadedSpec:
 
 def _put_together(reader: SpecReader, request: _Request) -> Mapping:
     # Options first: a malformed one is a usage error, whatever the files say.
-    parsed = [parse_override(text, number) for number, text in enumerate(request.overrides, 1)]
+    parsed = []
+    if request.overrides:
+        from jobrun.spec.resolve.overrides import parse_override  # noqa: PLC0415 - with --set only
+
+        parsed = [parse_override(text, number) for number, text in enumerate(request.overrides, 1)]
     root = reader.tree(request.path, str(Path(request.path).parent))
     if root is not None and request.origins is not None:
+        from jobrun.spec.recorded_origins import relocated  # noqa: PLC0415 - of a recorded spec
+
         root = relocated(root, request.origins)
         reader.files = {file.shown: file.text for file in request.origins.files}
     for name in request.values:
@@ -192,6 +199,8 @@ def _put_together(reader: SpecReader, request: _Request) -> Mapping:
         raise SpecError(*_distinct(reader.faults, reader.files))
     way = os.path.relpath(Path.cwd(), request.folder) if parsed else ""
     for number, override in enumerate(parsed, 1):
+        from jobrun.spec.resolve.overrides import applied  # noqa: PLC0415
+
         reader.files[f"--set #{number}"] = request.overrides[number - 1]
         try:
             root = applied(root, override.relative_to(way))

@@ -16,7 +16,13 @@ from typing import ClassVar
 
 import pytest
 
-from jobrun.core.lazy_dataclass import _compile_init, _Deferred, dataclass
+from jobrun.core.lazy_dataclass import (
+    _compile_init,
+    _Deferred,
+    dataclass,
+    field_types,
+    replace,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,3 +258,33 @@ def test_a_subclass_of_an_ordinary_dataclass_takes_its_fields():
 
     assert Lazy(3) == Lazy(3, 2)
     assert dataclasses.asdict(Lazy(5)) == {"first": 5, "second": 2}
+
+
+def test_a_copy_with_changes_generates_no_description_of_the_fields():
+    fresh = _fresh()
+    changed = replace(fresh(1), second="new")
+    assert (changed.first, changed.second) == (1, "new")
+    assert isinstance(vars(fresh)["__dataclass_fields__"], _Deferred)
+
+
+@pytest.mark.parametrize(
+    "one", [Derived("a", ["b"], 4), Open(3), dataclasses.make_dataclass("M", ["x"])(1)]
+)
+def test_a_copy_with_a_change_is_that_of_dataclasses(one):
+    first = dataclasses.fields(one)[0].name
+    assert replace(one, **{first: "c"}) == dataclasses.replace(one, **{first: "c"})
+
+
+def test_a_field_that_is_no_parameter_cannot_be_changed():
+    with pytest.raises(TypeError, match="twice"):
+        replace(Derived("a"), twice=1)
+
+
+def test_types_of_fields_are_those_of_dataclasses():
+    made = dataclasses.make_dataclass(
+        "Made", [("more", "bool", True)], bases=(Derived,), frozen=True
+    )
+    for kind in (Base, Derived, Open, made):
+        found = {one.name: one.type for one in dataclasses.fields(kind)}
+        assert list(field_types(kind).items()) == list(found.items())
+    assert field_types(int) == {}

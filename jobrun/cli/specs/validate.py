@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from jobrun.cli.completed_names import SPEC
-from jobrun.cli.error_output import print_faults
-from jobrun.cli.formatting import render_json_document
 from jobrun.cli.options import Command, OneOf, choose_form, json_option, option, value_options
 from jobrun.cli.specs.loading import override_texts, prepare
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import Fault, SpecError, errors_only
-from jobrun.core.lazy_dataclass import dataclass
-from jobrun.core.text.fault_text import as_json, render_github
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.query import find_objects
 from jobrun.graph.types import Job
 from jobrun.runner.preflight.checks import SPEC_CODES, preflight
@@ -112,12 +108,18 @@ def _count(number: int, noun: str) -> str:
 
 def _as_text(verdicts: Sequence[Verdict], shell: Shell) -> None:
     for verdict in verdicts:
-        print_faults(verdict.faults, shell)
+        if verdict.faults:
+            from jobrun.cli.error_output import print_faults  # noqa: PLC0415 - of faults only
+
+            print_faults(verdict.faults, shell)
         if not errors_only(verdict.faults):
             shell.print(f"{verdict.spec}: ok ({verdict.summary})")
 
 
 def _as_json(verdicts: Sequence[Verdict], shell: Shell) -> None:
+    from jobrun.cli.formatting import render_json_document  # noqa: PLC0415 - of this format only
+    from jobrun.core.text.fault_text import as_json  # noqa: PLC0415
+
     specs = [
         {
             "spec": verdict.spec,
@@ -131,6 +133,8 @@ def _as_json(verdicts: Sequence[Verdict], shell: Shell) -> None:
 
 
 def _as_github(verdicts: Sequence[Verdict], shell: Shell) -> None:
+    from jobrun.core.text.fault_text import render_github  # noqa: PLC0415 - of this format only
+
     for verdict in verdicts:
         for fault in verdict.faults:
             shell.print(render_github(fault))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from jobrun.compile.analysis.missing_blobs import suggest_state
@@ -12,7 +11,7 @@ from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.job_draft.draft import GroupDraft, JobDraft
 from jobrun.compile.job_draft.node_names import NodeNames
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.conditions import Probe, StopCondition, StopWhen
 from jobrun.graph.expressions import Builtin, Draw, Expr, LoopIndex, Name, NodeBlob, OutputRead

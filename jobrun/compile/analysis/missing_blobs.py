@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import NamedTuple
 
 from jobrun.compile.analysis.queues import must_run_concurrently
 from jobrun.compile.analysis.scopes import NodeView, find_write_place
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import FAILED, GroupDraft, TaskDraft
 from jobrun.core.codes import Code
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.graph.expressions import BUILTINS
 from jobrun.graph.types import GroupName
@@ -19,7 +19,8 @@ from jobrun.graph.types import GroupName
 _MOST_NAMES = 2_000
 
 
-class _Explanation(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Explanation:
     """The code, message and fix of the fault about a missing blob."""
 
     code: Code

@@ -6,7 +6,6 @@ The readers themselves are lowered by ``lowering.readers``.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 from jobrun.compile.analysis.queues import find_queue_ends
 from jobrun.compile.analysis.state import KeptNames
@@ -15,6 +14,7 @@ from jobrun.compile.job_draft.definite_assignment import FlowAnalysis
 from jobrun.compile.job_draft.draft import GroupDraft, Groups, TaskDraft, walk_readers
 from jobrun.compile.job_draft.task_records import has_finished
 from jobrun.core.errors import Origin
+from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import (
     Endless,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from jobrun.compile.analysis.scopes import NodeView, find_write_place
 from jobrun.compile.faults import Faults, Place
@@ -11,7 +10,7 @@ from jobrun.compile.job_draft.definite_assignment import Status
 from jobrun.compile.job_draft.draft import GroupDraft
 from jobrun.compile.types.job_types import infer_job_types
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.divided_state import StateLayout

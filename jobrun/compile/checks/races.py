@@ -7,19 +7,20 @@ once. What reports write counts as written by their task.
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import NamedTuple
 
 from jobrun.compile.analysis.queues import must_run_concurrently
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.checks.visibility import strip_prefix
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import TaskDraft
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Scope
 
 _READS, _COUNTS, _WRITES = "reads", "counts in", "writes"
 
 
-class _Use(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Use:
     """The use of one shared name by one task."""
 
     position: int

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TypeVar
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin, SpecError
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import (
     DTYPES,

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 from jobrun.compile.expressions.limits import MAX_INT
 from jobrun.compile.expressions.parse import parse_expression, parse_statement
@@ -19,6 +18,7 @@ from jobrun.compile.expressions.python_ast import is_plain
 from jobrun.compile.expressions.reserved_names import MEANINGFUL
 from jobrun.compile.expressions.translate import Params
 from jobrun.core.errors import Origin
+from jobrun.core.lazy_dataclass import dataclass, field_types
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.expressions import Const, Expr, Name, OutputRead
 from jobrun.graph.steps import Delete, ItemTarget, NameTarget, Op
@@ -36,7 +36,8 @@ _NAMED: dict[type[Any], str] = {
 }  # fmt: skip
 
 
-class _Constant(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Constant:
     """A part that each tree of a shape has."""
 
     value: Any
@@ -153,11 +154,11 @@ class _Learner:
             return lambda parts, _: NameTarget(parts[word])
         named = _NAMED.get(type(node))
         values: list[_Make | _Constant] = []
-        for field in fields(node)[: -skip or None]:
-            value = getattr(node, field.name)
-            if field.name == named:
+        for name in list(field_types(node.__class__))[: -skip or None]:
+            value = getattr(node, name)
+            if name == named:
                 values.append(self._word(value))
-            elif field.name == "at":
+            elif name == "at":
                 values.append(self._offset(value))
             elif isinstance(node, Delete):
                 values.append(_build(_tuple_of, list(map(self._word, value))))
@@ -168,7 +169,7 @@ class _Learner:
     def _value(self, value: Any) -> _Make | _Constant:
         if isinstance(value, tuple):
             return _build(_tuple_of, [self._value(one) for one in value])
-        return self._node(value, type(value)) if is_dataclass(value) else _Constant(value)
+        return self._node(value, type(value)) if field_types(value.__class__) else _Constant(value)
 
     def _name(self, node: Name) -> _Make:
         self._position(node.name)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Container
-from typing import NamedTuple
 
 from jobrun.compile.expressions.calls import DTYPE_WORDS
 from jobrun.compile.expressions.unsupported_syntax import FOREIGN_WORDS, LIBRARIES
 from jobrun.core.codes import Code
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.expressions import BUILTINS, DTYPES
 from jobrun.ops.operator_table import OPERATORS
 
@@ -24,7 +24,8 @@ MEANINGFUL = RESERVED.union(LIBRARIES, FOREIGN_WORDS, DTYPE_WORDS)
 NODE_PARTS = tuple(name.removeprefix("node.") for name in BUILTINS if name.startswith("node."))
 
 
-class NameRefusal(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class NameRefusal:
     """Why a blob cannot have a name, and what to do."""
 
     code: Code

@@ -531,7 +531,7 @@ class StatementTranslator:
         refused = find_name_refusal(node.id, self._params)
         if refused is not None and not node.id.startswith("__"):
             # The fault is that of the whole statement, as for names that other steps bind.
-            self._findings.add(*refused, None)
+            self._findings.add(refused.code, refused.message, refused.mend, None)
         else:
             self._translator.names.check(node.id, node)
 

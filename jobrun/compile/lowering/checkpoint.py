@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Literal
 from urllib.parse import unquote
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.lowering.context import Context
 from jobrun.core.errors import Origin
+from jobrun.core.lazy_dataclass import replace
 from jobrun.core.object_url import SCHEMES, is_object_url, parse_object_url, scheme_of
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.checkpoint_policy import CheckpointPolicy, Rules, UploadPolicy

@@ -6,7 +6,6 @@ Their blobs get nodes in ``analysis.probes``, once state has been found.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +15,7 @@ from jobrun.compile.job_draft.task_records import has_finished
 from jobrun.compile.lowering.checkpoint import check_metric
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import UNREADABLE, ExpressionLowering
+from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.conditions import (
     Deadline,

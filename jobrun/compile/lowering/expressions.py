@@ -6,7 +6,6 @@ The syntax is the parser's; this adds what depends on the surroundings of the te
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 from jobrun.compile.expressions.parse_once import ShapedParser
@@ -14,6 +13,7 @@ from jobrun.compile.faults import Place
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.text_templates import parse_text
 from jobrun.core.errors import SpecError
+from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.expressions import Binary, Const, Expr, LoopIndex, Name, Sequence, Text, Unary
 from jobrun.graph.steps import (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -14,6 +13,7 @@ from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.readers import ReaderTable
 from jobrun.compile.lowering.remote_nets import RemoteLowering
 from jobrun.compile.lowering.steps import StepLowering
+from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.expressions import ATTRIBUTES, Expr, Name
 from jobrun.graph.readers import record_path
 from jobrun.graph.types import GROUPS, GroupName, Output, Report, Retry, SetupNets

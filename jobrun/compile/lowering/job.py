@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from jobrun.compile.faults import Faults, Place
 from jobrun.compile.job_draft.draft import Groups, JobDraft, walk_readers
@@ -17,6 +16,7 @@ from jobrun.compile.lowering.queues import build_queue_table
 from jobrun.compile.lowering.readers import build_reader_table
 from jobrun.core.codes import Code
 from jobrun.core.errors import Origin
+from jobrun.core.lazy_dataclass import replace
 from jobrun.core.notify_target import NotifyTarget, check_target
 from jobrun.graph.divided_state import StateLayout
 from jobrun.graph.readers import readers_in

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import field
 
 from jobrun.compile.faults import Faults, Place
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.spec.models.job import JobSpec, NetSpec
 from jobrun.spec.models.steps import (
     GuardStep,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 from jobrun.compile.faults import Place
@@ -16,7 +16,7 @@ from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import ExpressionLowering
 from jobrun.core.codes import Code
 from jobrun.core.file_formats import FILE_FORMATS, endings_of
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import Builtin, Draw, Expr, Text
 from jobrun.graph.readers import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from operator import is_
 from types import NoneType
@@ -16,7 +16,7 @@ from jobrun.compile.lowering.context import Context, Env, NetRenaming
 from jobrun.compile.lowering.expressions import UNREADABLE, ExpressionLowering
 from jobrun.compile.lowering.nets import MAX_STEPS, NetDef
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.effects.effect import declared_keys, declared_sources
 from jobrun.graph.expressions import Attribute, Call, Const, Expr, Index, Name

@@ -5,8 +5,6 @@ The job is made of plain values; there is no registry.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from jobrun.compile.analysis.reader_positions import (
     remove_position_setup,
 )
@@ -35,6 +33,7 @@ from jobrun.compile.python_jobs.validate import (
     check_stop,
     check_task,
 )
+from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import StopCondition, StopWithoutImprovement
 from jobrun.graph.effects.effect import NOWHERE

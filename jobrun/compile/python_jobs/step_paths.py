@@ -6,11 +6,10 @@ mean the innermost block or loop around them.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeVar
 
 from jobrun.compile.faults import Faults, Place
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.expressions import Expr, LoopIndex
 from jobrun.graph.query import expressions
 from jobrun.graph.readers import record_path

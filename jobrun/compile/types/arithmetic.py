@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import replace
 
+from jobrun.core.lazy_dataclass import replace
 from jobrun.ops.abstract_values import (
     KINDS,
     NONE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 from jobrun.compile.types.arithmetic import (
     infer_binary,
@@ -14,6 +14,7 @@ from jobrun.compile.types.arithmetic import (
     require_truth_value,
 )
 from jobrun.compile.types.subscripts import infer_index
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.expressions import (
     Attribute,
     Binary,
@@ -59,7 +60,8 @@ from jobrun.ops.operator_table import DRAWS
 from jobrun.ops.plugins import find_operator
 
 
-class Misfit(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Misfit:
     """A part of an expression whose types do not fit, so that it cannot be computed."""
 
     expr: Expr

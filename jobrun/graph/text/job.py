@@ -6,9 +6,10 @@ Origins are left out, as they are when graphs are compared.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import assert_never
 
+from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import (
     Endless,

@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.expressions import Text
 from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import DataFile, Load, RunProgram, Save

@@ -11,15 +11,13 @@ import importlib.util
 import os
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, SpecError, errors_only
 from jobrun.core.file_formats import format_of
-from jobrun.core.object_url import is_object_url, parse_object_url
+from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import did_you_mean, nearest
-from jobrun.formats.errors import UNEVEN_MEND
 from jobrun.graph.checkpoint_policy import PLUGIN, needs_plugin
 from jobrun.graph.query import has_callables, iter_steps
 from jobrun.graph.readers import FileSource, Reader, ReadRecords, readers_in
@@ -205,6 +203,8 @@ def _check_file(reader: Reader, source: FileSource, shares: int, folder: Path) -
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{count} of '{member}'" for member, count in lengths.items())
         message = f"the members of {text} differ in length: {shown}"
+        from jobrun.formats.errors import UNEVEN_MEND  # noqa: PLC0415 - with this fault only
+
         yield _fault("E288", message, UNEVEN_MEND, reader)
     for count in set(lengths.values()):
         if not count:
@@ -247,7 +247,11 @@ def check_upload(job: Job) -> tuple[Fault, ...]:
     warning. That there is no bucket, or no permission, is an error.
     """
     policy = job.checkpoint.upload
-    if policy is None or not (job.checkpoint.enabled and is_object_url(policy.to)):
+    if policy is None or not job.checkpoint.enabled:
+        return ()
+    from jobrun.core.object_url import is_object_url, parse_object_url  # noqa: PLC0415 - of uploads
+
+    if not is_object_url(policy.to):
         return ()
     # Only who uploads there needs this.
     from jobrun.checkpoint.stores.bucket import Bucket  # noqa: PLC0415

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 from jobrun.compile.types.job_types import Types, infer_job_types
 from jobrun.core.errors import Fault, JobrunError
+from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import CallPython, RunProgram, Save
 from jobrun.graph.types import Job

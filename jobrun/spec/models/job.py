@@ -21,6 +21,8 @@ from jobrun.spec.models.scalar_types import (
     Maybe,
     Model,
     Name,
+    NotNegative,
+    Positive,
     Seconds,
     SingleValue,
     Str,
@@ -193,7 +195,7 @@ class ReaderSpec(Model):
         description="blobs of each record: names, or name: member of the source, or "
         "name: {values: member, lengths: member}",
     )
-    batch: Maybe[Annotated[Int, Field(ge=1)]] = Field(
+    batch: Maybe[Positive] = Field(
         None,
         description="rows per record, along a first axis (values of ragged fields: concatenated) "
         "[default: one row, without that axis]",
@@ -205,7 +207,7 @@ class ReaderSpec(Model):
     restart: Literal["epoch", "never"] = Field(
         "epoch", description="never: continue where the last epoch ended"
     )
-    limit: Maybe[Annotated[Int, Field(ge=0)]] = Field(
+    limit: Maybe[NotNegative] = Field(
         None, description="records of an epoch, on each node, over all instances"
     )
     time_limit: Maybe[Seconds] = Field(None, description="start no more records after this time")
@@ -223,12 +225,12 @@ class ReaderSpec(Model):
 class QueueSpec(Model):
     """A bounded queue between tasks."""
 
-    capacity: Annotated[Int, Field(ge=1)] = Field(
+    capacity: Positive = Field(
         100, description="capacity in records; writers block when it is full"
     )
     shared: Bool = Field(False, description="one queue for all nodes [default: one per node]")
     ordered: Bool = Field(False, description="deliver records in the order in which they were read")
-    batch: Maybe[Annotated[Int, Field(ge=1)]] = Field(
+    batch: Maybe[Positive] = Field(
         None, description="number of records concatenated into one, along the first axis"
     )
 
@@ -255,9 +257,7 @@ class NoImprovement(Model):
     """Patience, in epochs."""
 
     of: Name = Field(description="a metric")
-    epochs: Annotated[Int, Field(ge=1)] = Field(
-        alias="for", description="number of epochs without improvement"
-    )
+    epochs: Positive = Field(alias="for", description="number of epochs without improvement")
     mode: Literal["min", "max"] = Field("min", description="direction of improvement")
     min_delta: Annotated[Float, Field(ge=0)] = Field(0.0, description="minimum improvement")
 
@@ -273,7 +273,7 @@ class StopSpec(Model):
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
-    epochs: Maybe[Annotated[Int, Field(ge=1)]] = Field(None, description="the total number")
+    epochs: Maybe[Positive] = Field(None, description="the total number")
     when: Maybe[ProbeSpec] = Field(None, description="a bool over the state")
     data_finished: Maybe[Name] = Field(None, description="a reader with 'restart: never'")
     time: Maybe[Seconds] = Field(None, description="of the whole run")
@@ -293,7 +293,7 @@ class BestSpec(Model):
 
     metric: Name = Field(description="the name of a metric")
     mode: Literal["min", "max"] = Field("min", description="which values are best")
-    n: Annotated[Int, Field(ge=1)] = Field(1, description="how many")
+    n: Positive = Field(1, description="how many")
 
 
 class KeepSpec(Model):
@@ -434,10 +434,8 @@ class JobSpec(Model):
     )
     name: Name = Field(description="name of the job and of the directory of its runs")
     description: Str = Field("", description="one-line description of the job")
-    seed: Annotated[Int, Field(ge=0)] = Field(0, description="seed of all random streams")
-    blas_threads: Annotated[Int, Field(ge=1)] = Field(
-        1, description="threads of a matrix product, per process"
-    )
+    seed: NotNegative = Field(0, description="seed of all random streams")
+    blas_threads: Positive = Field(1, description="threads of a matrix product, per process")
     params: dict[BlobName, Param] = Field({}, description="name: default, or the long form")
     nodes: dict[Name, NodeSpec] = Field({}, description="the nodes [default: one, named local]")
     state: dict[BlobName, StateSpec] = Field(

@@ -11,17 +11,13 @@ import unicodedata
 from collections.abc import Callable
 from decimal import Decimal
 from types import ModuleType
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import (
-    AllowInfNan,
     BaseModel,
     ConfigDict,
     Discriminator,
     GetCoreSchemaHandler,
-    PlainSerializer,
-    Strict,
-    WithJsonSchema,
 )
 from pydantic_core import PydanticCustomError, core_schema
 
@@ -76,12 +72,51 @@ class Before:
         return core_schema.no_info_before_validator_function(self._check, handler(source))
 
 
-Bool = Annotated[bool, Strict()]
-Int = Annotated[int, Strict()]
-Float = Annotated[float, Strict(), AllowInfNan(False)]
-Str = Annotated[str, Strict()]
+class Scalar:
+    """Gives a scalar type its schema as it is, which pydantic need not derive at each place.
 
-Given = TypeVar("Given")
+    Two hundred keys of the spec have one of a dozen such types. A bound in a key's ``Field`` would
+    be lost: pydantic applies it first. Here it belongs to the schema, or behind the type in an
+    ``Annotated`` of its own.
+    """
+
+    def __init__(
+        self,
+        schema: core_schema.CoreSchema,
+        check: Callable[[Any], Any] | None = None,
+        shown: dict[str, Any] | None = None,
+    ) -> None:
+        """Take the schema of the type.
+
+        Args:
+            schema: That of the value.
+            check: Checks or converts what is given before.
+            shown: The JSON Schema, where it is not the one that follows from the other.
+        """
+        if check is not None:
+            schema = core_schema.no_info_before_validator_function(check, schema)
+        self._schema: Any = schema
+        if shown is not None:
+            self.__get_pydantic_json_schema__ = lambda _schema, _handler: shown.copy()
+
+    def __get_pydantic_core_schema__(
+        self, _source: Any, _handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        # A copy, since pydantic notes in it what belongs to the place.
+        schema: core_schema.CoreSchema = self._schema.copy()
+        return schema
+
+
+Bool = Annotated[bool, Scalar(core_schema.bool_schema(strict=True))]
+Int = Annotated[int, Scalar(core_schema.int_schema(strict=True))]
+NotNegative = Annotated[int, Scalar(core_schema.int_schema(strict=True, ge=0))]
+Positive = Annotated[int, Scalar(core_schema.int_schema(strict=True, ge=1))]
+Float = Annotated[float, Scalar(core_schema.float_schema(strict=True, allow_inf_nan=False))]
+Str = Annotated[str, Scalar(core_schema.str_schema(strict=True))]
+FunctionName = Annotated[
+    str,
+    Scalar(core_schema.str_schema(strict=True, pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")),
+]
 
 
 def _given(value: Any) -> Any:
@@ -90,8 +125,30 @@ def _given(value: Any) -> Any:
     return value
 
 
+class _Optional:
+    """Lets a key be left out: its value is None then, which cannot be written."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        either = core_schema.nullable_schema(handler(source))
+        return core_schema.no_info_before_validator_function(_given, either)
+
+
 # A key that may be left out. Written with nothing behind it, it is a slip and an error.
-Maybe = Annotated[Given | None, Before(_given)]
+if TYPE_CHECKING:
+    Given = TypeVar("Given")
+    Maybe = Annotated[Given | None, _Optional()]
+else:
+
+    class Maybe:
+        """Says the same without the union, of which ``typing`` makes a new one for each key."""
+
+        _OPTIONAL = _Optional()
+
+        def __class_getitem__(cls, given: Any) -> Any:
+            """Make the type of a key optional, which may then be left out of a spec."""
+            return Annotated[given, cls._OPTIONAL]
 
 
 def kind_of(value: Any) -> str:
@@ -180,30 +237,46 @@ _BLOB_PATTERN = "^[A-Za-z_\\u0080-\\uffff][0-9A-Za-z_\\u0080-\\uffff]{0,63}$"
 
 Name = Annotated[
     str,
-    Before(_name),
-    WithJsonSchema({"type": "string", "pattern": f"^{FILE_NAME.pattern}$"}),
+    Scalar(
+        core_schema.str_schema(),
+        check=_name,
+        shown={"type": "string", "pattern": f"^{FILE_NAME.pattern}$"},
+    ),
 ]
 BlobName = Annotated[
     str,
-    Before(_blob),
-    WithJsonSchema({"type": "string", "pattern": _BLOB_PATTERN}),
+    Scalar(
+        core_schema.str_schema(), check=_blob, shown={"type": "string", "pattern": _BLOB_PATTERN}
+    ),
 ]
-Expression = Annotated[Any, Before(_expression), WithJsonSchema(_EXPRESSION_SCHEMA)]
+Expression = Annotated[
+    Any, Scalar(core_schema.any_schema(), check=_expression, shown=_EXPRESSION_SCHEMA)
+]
 SingleValue = Annotated[
     Any,
-    Before(_scalar),
-    WithJsonSchema({"anyOf": [{"type": kind} for kind in ("string", "number", "boolean")]}),
+    Scalar(
+        core_schema.any_schema(),
+        check=_scalar,
+        shown={"anyOf": [{"type": kind} for kind in ("string", "number", "boolean")]},
+    ),
 ]
 Seconds = Annotated[
     float,
-    Before(_duration),
-    PlainSerializer(lambda seconds: f"{Decimal(repr(seconds)):f}s", when_used="json"),
-    WithJsonSchema({"type": "string", "pattern": r"^\d+(\.\d+)?(ms|s|m|h|d)$"}),
+    Scalar(
+        core_schema.float_schema(
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda seconds: f"{Decimal(repr(seconds)):f}s", when_used="json"
+            )
+        ),
+        check=_duration,
+        shown={"type": "string", "pattern": r"^\d+(\.\d+)?(ms|s|m|h|d)$"},
+    ),
 ]
 EveryValue = Annotated[
     Any,
-    Before(_every),
-    WithJsonSchema(
-        {"type": "string", "pattern": r"^(auto|\d+(\.\d+)?\s?(ep|records|ms|s|m|h|d))$"}
+    Scalar(
+        core_schema.any_schema(),
+        check=_every,
+        shown={"type": "string", "pattern": r"^(auto|\d+(\.\d+)?\s?(ep|records|ms|s|m|h|d))$"},
     ),
 ]

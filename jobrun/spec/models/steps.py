@@ -16,6 +16,7 @@ from jobrun.spec.models.scalar_types import (
     Bool,
     ByKind,
     Expression,
+    FunctionName,
     Maybe,
     Model,
     Name,
@@ -48,7 +49,7 @@ class OpStep(Model):
 class CallStep(EffectStep):
     """A Python callable."""
 
-    call: Str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", description="pkg.mod:function")
+    call: FunctionName = Field(description="pkg.mod:function")
     arguments: dict[BlobName, Expression] = Field({}, alias="with", description="keyword arguments")
     out: Maybe[Results] = Field(None, description="the blob or blobs that it returns")
     inout: Blobs = Field((), description="blobs that it changes in place")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from jobrun.core.errors import Origin, SpecError, UsageError
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.models.job import JobSpec

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin
+from jobrun.core.lazy_dataclass import replace
 from jobrun.spec.models.job import ParamSpec
 from jobrun.spec.resolve.substitute import Substitution, references
 from jobrun.spec.yaml.nodes import Mapping, Node, Path, Scalar, origin_of, path_text

@@ -10,7 +10,7 @@ which the models never see. Aliases and merge keys are followed within a budget.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from yaml import events
@@ -18,6 +18,7 @@ from yaml import events
 from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.core.garbage_collection import collector_paused
+from jobrun.core.lazy_dataclass import dataclass
 from jobrun.spec.yaml.nodes import (
     Mapping,
     Node,
@@ -46,7 +47,8 @@ _DROPPED = object()
 _MERGE = object()
 
 
-class Document(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Document:
     """A parsed YAML document: its tree, and the faults that were found.
 
     Attributes:

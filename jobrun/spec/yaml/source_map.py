@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.spec.yaml.nodes import Mapping, Node, Path, Scalar, Sequence, origin_of, path_text
 
 __all__ = ["Path", "SourceMap", "path_text"]

@@ -2,6 +2,8 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from jobrun.spec.models import scalar_types as values
+from jobrun.spec.models.job import JobSpec
+from jobrun.spec.models.model_keys import fields_of
 from jobrun.spec.models.scalar_types import Every, kind_of
 from tests.support.tables import each_case
 
@@ -89,3 +91,21 @@ def test_a_whole_number_may_stand_for_a_float():
 )
 def test_kinds(value, kind):
     assert kind_of(value) == kind
+
+
+def _all_models(model=values.Model):
+    for one in model.__subclasses__():
+        yield one
+        yield from _all_models(one)
+
+
+def test_no_key_has_a_bound_that_its_scalar_type_would_lose():
+    # Pydantic puts the bounds of an assigned Field before the type, which gives its own schema.
+    assert JobSpec in set(_all_models())
+    lost = [
+        (model.__name__, name)
+        for model in _all_models()
+        for name, field in fields_of(model)
+        if any(isinstance(one, values.Scalar) for one in field.metadata[1:])
+    ]
+    assert lost == []
