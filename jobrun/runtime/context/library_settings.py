@@ -8,7 +8,6 @@ state of its node, and is set again where that is loaded. No library is imported
 
 from __future__ import annotations
 
-import contextlib
 import decimal
 import os
 import sys
@@ -390,9 +389,11 @@ def _read(table: _Table) -> dict[str, Any]:
         if module is None or getattr(module.__spec__, "_initializing", False):
             continue
         for name, one in settings.items():
-            # Of another version it may be missing; PyTorch refuses to give some beside others.
-            with contextlib.suppress(AttributeError, RuntimeError):
+            try:
                 found[name] = one.read(module)
+            except (AttributeError, RuntimeError):
+                # Of another version it may be missing; PyTorch refuses to give some beside others.
+                continue
     return found
 
 
