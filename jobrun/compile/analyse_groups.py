@@ -74,7 +74,7 @@ class Analysis:
     def keep_saved(
         self, left: Mapping[str, KeptNames], policy: CheckpointPolicy
     ) -> dict[str, KeptNames]:
-        """Return, as groups are analysed, the names with which the groups after init start."""
+        """Return the saved names with which the groups after init start, as groups are analysed."""
         kept = {}
         saved = set(policy.nodes)
         for node, one in left.items():

@@ -95,5 +95,5 @@ class Exactness:
 
     @property
     def exact(self) -> bool:
-        """Whether this ``Exactness``, defined beside conditions, has no reason for inexact bits."""
+        """Whether a resume is exact bit for bit by this ``Exactness`` value, beside conditions."""
         return not self.reasons

@@ -41,7 +41,7 @@ class Reporter:
         self._run.start(self._at_intervals, lambda: self._left.put(None))
 
     def finish(self) -> None:
-        """Wait for a report in progress, then run the report a last time in this thread.
+        """Wait for report steps in progress, then run them a last time in the calling thread.
 
         Raises:
             JobrunError: The last report failed.

@@ -5,12 +5,12 @@ import sys
 
 from jobrun.core.text.names import BLOB_NAME
 from jobrun.graph.expressions import BUILTINS, DTYPES
-from jobrun.ops.builtin_operators.accumulation import ACCUMULATION
 from jobrun.ops.builtin_operators.creation import CREATION
 from jobrun.ops.builtin_operators.elementwise import ELEMENTWISE
 from jobrun.ops.builtin_operators.linear import LINEAR
 from jobrun.ops.builtin_operators.reduction import REDUCTION
 from jobrun.ops.builtin_operators.searching import SEARCHING
+from jobrun.ops.builtin_operators.segments_and_scatter import SEGMENTS_AND_SCATTER
 from jobrun.ops.builtin_operators.shaping import SHAPING
 from jobrun.ops.operator_table import DRAWS, OPERATORS
 
@@ -24,7 +24,7 @@ NEVER = (
 
 
 def test_every_family_is_in_the_table():
-    families = (ELEMENTWISE, REDUCTION, CREATION, SHAPING, LINEAR, SEARCHING, ACCUMULATION)
+    families = (ELEMENTWISE, REDUCTION, CREATION, SHAPING, LINEAR, SEARCHING, SEGMENTS_AND_SCATTER)
 
     assert sum(map(len, families)) == len(OPERATORS)
 

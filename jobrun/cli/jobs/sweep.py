@@ -256,7 +256,7 @@ def _show(sweep: _Sweep, found: Sequence[Outcome], shell: Shell, given: dict[str
         }
         shell.print(render_json_document("sweep", content))
         return
-    from jobrun.cli.progress.sweep_results import print_results  # noqa: PLC0415 - brings rich in
+    from jobrun.cli.progress.sweep_summary import print_results  # noqa: PLC0415 - brings rich in
 
     print_results(found, sweep.aim, shell)
     left = {one.state for one in found} - set(OVER)

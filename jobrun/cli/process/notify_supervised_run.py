@@ -33,7 +33,7 @@ class NewsOfRun:
         self._has_targets = False
 
     def announce(self, targets: tuple[NotifyTarget, ...], run: str, stuck: str) -> None:
-        """Note the notification targets of a run that starts, and whether it lacks progress."""
+        """Record which targets are notified of a starting supervised run; note lack of progress."""
         if not targets:
             return
         self._has_targets = True

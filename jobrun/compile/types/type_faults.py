@@ -49,7 +49,7 @@ def render_short(expr: Expr) -> str:
 
 
 def _find_place(expr: Expr, origin: Origin) -> Origin:
-    """Return the place of a type fault inside an expression's text: the first word known."""
+    """Return the place of a type fault: that of the first name, call or draw in the expression."""
     for part in walk_expr(expr):
         match part:
             case Name(name=name) if part.at:

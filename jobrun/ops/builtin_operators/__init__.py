@@ -2,5 +2,5 @@
 
 - ``creation``, ``shaping``: arrays made and rearranged. ``elementwise``, ``reduction``,
   ``linear``, ``searching``: computing with them.
-- ``accumulation``: segments, changes in place, counters. ``draws``: random numbers.
+- ``segments_and_scatter``: segments, changes in place, counters. ``draws``: random numbers.
 """

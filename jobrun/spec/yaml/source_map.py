@@ -31,7 +31,7 @@ class SourceMap:
         return _origin(self._walk(path)[0])
 
     def items(self, path: Path, count: int) -> list[Origin]:
-        """Map the path of a list in the spec to the places of its items, as ``at`` does each."""
+        """Map the path of a list in a loaded spec to the places of its items in the source file."""
         node, rest = self._walk(path)
         if rest or not isinstance(node, Sequence) or len(node.items) != count:
             return [self.at((*path, index)) for index in range(count)]

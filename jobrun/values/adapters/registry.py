@@ -362,7 +362,7 @@ def make_adapted(
 
 
 def find_named_value(name: str) -> Any:
-    """Find by name a function or class whose registered adapter keeps names, or a stand-in."""
+    """Find a function or class by the name that its adapter saves; otherwise return a stand-in."""
     found = find_by_name(name)
     adapter = find_adapter(type(found))
     return found if adapter is not None and adapter.by_name else UnboundValue(name, 0, None)

@@ -6,12 +6,12 @@ from typing import ClassVar
 
 import pytest
 
-from jobrun.ops.builtin_operators.accumulation import ACCUMULATION
 from jobrun.ops.builtin_operators.creation import CREATION
 from jobrun.ops.builtin_operators.elementwise import ELEMENTWISE
 from jobrun.ops.builtin_operators.linear import LINEAR
 from jobrun.ops.builtin_operators.reduction import REDUCTION
 from jobrun.ops.builtin_operators.searching import SEARCHING
+from jobrun.ops.builtin_operators.segments_and_scatter import SEGMENTS_AND_SCATTER
 from jobrun.ops.builtin_operators.shaping import SHAPING
 from jobrun.ops.definition import OpDef
 from jobrun.testing.operators import OperatorContract
@@ -19,7 +19,7 @@ from tests.support.tables import check_each
 
 FAMILIES = {
     "creation": CREATION, "elementwise": ELEMENTWISE, "linear": LINEAR, "reduction": REDUCTION,
-    "searching": SEARCHING, "shaping": SHAPING, "accumulation": ACCUMULATION,
+    "searching": SEARCHING, "shaping": SHAPING, "segments_and_scatter": SEGMENTS_AND_SCATTER,
 }  # fmt: skip
 
 

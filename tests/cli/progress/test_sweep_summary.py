@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from jobrun.cli.progress.sweep_results import (
+from jobrun.cli.progress.sweep_summary import (
     build_table,
     print_results,
     render_plot,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobrun.ops.definition import OpDef, ruled
-from jobrun.ops.type_rules.accumulation import ACCUMULATION_RULES
+from jobrun.ops.type_rules.segments_and_scatter import ACCUMULATION_RULES
 
 
 def _segment(name: str, doc: str, results: int = 1) -> OpDef:
@@ -69,4 +69,4 @@ _STATE = (
           "the present value of a counter", "c = counter(3); count_value(c)"),
 )  # fmt: skip
 
-ACCUMULATION = ruled(_STATE, ACCUMULATION_RULES)
+SEGMENTS_AND_SCATTER = ruled(_STATE, ACCUMULATION_RULES)

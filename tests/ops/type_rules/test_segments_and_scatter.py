@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobrun.ops.abstract_values import COUNTER, NONE, Arguments, Known, MisfitError
-from jobrun.ops.builtin_operators.accumulation import ACCUMULATION
+from jobrun.ops.builtin_operators.segments_and_scatter import SEGMENTS_AND_SCATTER
 from jobrun.ops.operator_table import OPERATORS
 from tests.support.expressions import run_line
 from tests.support.sampling import agree, known_of
@@ -32,7 +32,7 @@ def _check_rule(operator):
 
 
 def test_each_rule_says_what_the_example_gives():
-    check_each(ACCUMULATION, _check_rule)
+    check_each(SEGMENTS_AND_SCATTER, _check_rule)
 
 
 @each_case("name", ["segment_sum", "segment_mean", "segment_max"])
