@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from jobrun.checkpoint.store import StoredFile
@@ -11,6 +11,7 @@ from jobrun.core.events import CheckpointTimes, NodeTime
 from jobrun.core.lazy_dataclass import dataclass
 
 _DIGITS = 6
+_SECONDS = attrgetter("seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def stored_files(outputs: Mapping[Any, Any]) -> tuple[StoredFile, ...]:
 
 def build_times(action: str, epoch: int, files: Iterable[StoredFile]) -> CheckpointTimes:
     """Build the event ``CheckpointTimes`` of a save, load or upload from its files' times."""
-    nodes = tuple(
+    nodes = [
         NodeTime(
             file.node,
             file.size_bytes,
@@ -58,48 +59,59 @@ def build_times(action: str, epoch: int, files: Iterable[StoredFile]) -> Checkpo
             _speed(file.size_bytes, file.seconds),
         )
         for file in files
-    )
-    size_bytes = sum(node.size_bytes for node in nodes)
-    slowest = max(nodes, key=lambda node: node.seconds, default=None)
-    seconds = slowest.seconds if slowest else 0.0
-    return CheckpointTimes(
-        action=action,
-        epoch=epoch,
-        size_bytes=size_bytes,
-        seconds=seconds,
-        megabytes_per_s=_speed(size_bytes, seconds),
-        slowest=slowest.node if slowest else "",
-        nodes=nodes,
-    )
+    ]
+    return CheckpointTimes(action, epoch, *_summarise(nodes))
 
 
 def build_save_times(
     epoch: int, saves: Iterable[NodeSave], still: SavePause, commit_s: float
 ) -> CheckpointTimes:
     """Build the event ``CheckpointTimes`` of a save, with the times of its phases by node."""
-    saves = tuple(saves)
-    times = build_times("save", epoch, (save.file for save in saves))
-    nodes = tuple(
-        replace(
-            node,
+    nodes = [
+        NodeTime(
+            save.file.node,
+            save.file.size_bytes,
+            round(save.file.seconds, _DIGITS),
+            _speed(save.file.size_bytes, save.file.seconds),
             copy_s=round(save.copy_s, _DIGITS),
             gate_s=round(save.gate_s, _DIGITS),
             sync_s=round(save.file.sync_seconds, _DIGITS),
             written_bytes=save.file.written_bytes,
         )
-        for node, save in zip(times.nodes, saves, strict=True)
-    )
-    gate_s = max((node.gate_s for node in nodes), default=0.0)
-    stood_s = gate_s if still.beside else times.seconds + commit_s
-    return replace(
+        for save in saves
+    ]
+    size_bytes, seconds, speed, slowest, times = _summarise(nodes)
+    gate_s = max([node.gate_s for node in nodes], default=0.0)
+    stood_s = gate_s if still.beside else seconds + commit_s
+    return CheckpointTimes(
+        "save",
+        epoch,
+        size_bytes,
+        seconds,
+        speed,
+        slowest,
         times,
-        nodes=nodes,
         hold_s=round(still.hold_s, _DIGITS),
         wait_s=round(still.wait_s, _DIGITS),
         commit_s=round(commit_s, _DIGITS),
         beside=still.beside,
         stall_s=round(still.hold_s + still.wait_s + stood_s, _DIGITS),
-        written_bytes=sum(node.written_bytes for node in nodes),
+        written_bytes=sum([node.written_bytes for node in nodes]),
+    )
+
+
+def _summarise(nodes: list[NodeTime]) -> tuple[int, float, float, str, tuple[NodeTime, ...]]:
+    """Return all nodes' bytes, seconds, speed, slowest node and times for ``CheckpointTimes``."""
+    size_bytes = sum([node.size_bytes for node in nodes])
+    slowest = max(nodes, key=_SECONDS, default=None)
+    if slowest is None:
+        return 0, 0.0, 0.0, "", ()
+    return (
+        size_bytes,
+        slowest.seconds,
+        _speed(size_bytes, slowest.seconds),
+        slowest.node,
+        tuple(nodes),
     )
 
 

@@ -585,13 +585,17 @@ def _forward(
     event: Event,
 ) -> None:
     logs(event)
-    notes = [Noted(words, "warning") for sink in sinks for words in sink(event)]
+    notes: list[Event] = []
+    for sink in sinks:
+        notes += [Noted(words, "warning") for words in sink(event)]
     for note in notes:
         logs(note)
+    if logs.unreported:
+        notes += [Noted(words, "warning") for words in logs.take_losses()]
     try:
         for other in others:
             other(event)
-            for note in (*notes, *(Noted(words, "warning") for words in logs.take_losses())):
+            for note in notes:
                 other(note)
     except (OSError, ValueError):
         # A closed pipe or terminal ends the display, never the run.

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from operator import attrgetter
 from typing import Any
 
 from jobrun.core.errors import CheckpointError
+from jobrun.core.files.json_files import build_encoder
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.patterns import lazy_pattern
 
@@ -74,6 +76,10 @@ class Header:
     format: int = FORMAT
 
 
+_encode = build_encoder(sort_keys=True)
+_HEADER, _PARTS = attrgetter(*Header.__slots__), attrgetter(*Parts.__slots__)
+
+
 def sha256(*parts: bytes | memoryview) -> str:
     """Compute the ``sha256:<hex>`` of bytes, as the user block of a checkpoint file records it."""
     digest = hashlib.sha256()
@@ -88,7 +94,7 @@ def encode(header: Header) -> bytes:
     Raises:
         ValueError: Its text does not fit; names are far shorter than that.
     """
-    text = MAGIC + json.dumps(_fields(header), sort_keys=True).encode() + b"\n"
+    text = MAGIC + _encode(_fields(header)).encode() + b"\n"
     if len(text) > _TEXT_SIZE:
         raise ValueError("the header does not fit into the user block")
     text = text.ljust(_TEXT_SIZE, b"\0")
@@ -97,8 +103,9 @@ def encode(header: Header) -> bytes:
 
 def _fields(header: Header) -> dict[str, Any]:
     """Convert the header in a user block to a dict, as ``asdict`` does, but faster."""
-    fields = {name: getattr(header, name) for name in Header.__slots__}
-    return {**fields, "parts": {name: getattr(header.parts, name) for name in Parts.__slots__}}
+    fields = dict(zip(Header.__slots__, _HEADER(header), strict=True))
+    fields["parts"] = dict(zip(Parts.__slots__, _PARTS(header.parts), strict=True))
+    return fields
 
 
 def decode(block: bytes | memoryview, what: str) -> Header:

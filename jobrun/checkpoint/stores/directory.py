@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from jobrun.checkpoint.read.safe_file import read_regular_file
@@ -39,7 +38,8 @@ from jobrun.core.files.disk import (
 )
 from jobrun.core.text.patterns import lazy_pattern
 
-_EPOCH = lazy_pattern(r"epoch-([0-9]{6,18})")
+# One epoch has one name: epoch-0000007 beside epoch-000007 is a copy made by hand.
+_EPOCH = lazy_pattern(r"epoch-([0-9]{6}|[1-9][0-9]{6,17})")
 _LEFTOVER = lazy_pattern(r"\.(tmp|del)-epoch-[0-9]{6,18}-[0-9]+-[0-9a-f]{8}")
 _REMOVED = ".del-"
 # Others may read, whatever the umask says; only the owner may write.
@@ -52,7 +52,9 @@ class DirectoryStore:
 
     def __init__(self, root: str) -> None:
         self._root = Path(root)
-        self._known = _identity(self._root)
+        # What is written for each epoch: a Path is converted at each use.
+        self._path = str(self._root)
+        self._known = _identity(self._path)
         # Directories of removed epochs: those whose new names the next sync makes durable, those
         # that may be deleted, and one whose files the next epoch may use.
         self._renamed: list[str] = []
@@ -63,12 +65,12 @@ class DirectoryStore:
 
     def stage(self, epoch: int) -> str:
         """Create a staging directory for an epoch in the store's directory."""
-        path = f"{self._root}/{leftover_name('tmp', epoch)}"
+        path = f"{self._path}/{leftover_name('tmp', epoch)}"
         self.check()
         with disk_faults("E313", f"make {path}"):
             if self._known is None:
                 make_directory(self._root, _DIRECTORY_MODE)
-                self._known = _identity(self._root)
+                self._known = _identity(self._path)
             os.mkdir(path, _DIRECTORY_MODE)  # noqa: PTH102 - for each epoch
             self._offer_for_reuse(path)
         reach("checkpoint.staged")
@@ -76,7 +78,7 @@ class DirectoryStore:
 
     def check(self) -> None:
         """Require that the store's directory is the one that was found there first (E390)."""
-        found = _identity(self._root)
+        found = _identity(self._path)
         if self._known is None:
             self._known = found
         if found != self._known:
@@ -102,7 +104,7 @@ class DirectoryStore:
         try:
             with disk_faults("E313", f"commit epoch {manifest.epoch} to {target}"):
                 found = _delete_unused_files(staged)
-                size_bytes = sum(facts.st_size for facts in found.values())
+                size_bytes = sum([facts.st_size for facts in found.values()])
                 _require_files(staged, found, manifest.files)
                 write_new_file(f"{staged}/{manifests.NAME}", manifests.encode(manifest))
                 reach("checkpoint.manifest-written")
@@ -127,12 +129,12 @@ class DirectoryStore:
 
     def epochs(self) -> tuple[int, ...]:
         """Return the epochs in the store's directory; entries with other names are ignored."""
-        with disk_faults("E313", f"list {self._root}"):
+        with disk_faults("E313", f"list {self._path}"):
             return tuple(sorted(self._listed()))
 
     def path(self, epoch: int) -> str:
         """Return the path of an epoch's directory in the store's directory."""
-        return f"{self._root}/{epoch_name(epoch)}"
+        return f"{self._path}/{epoch_name(epoch)}"
 
     def manifest(self, epoch: int) -> Manifest:
         """Read the manifest in an epoch's directory; refuse a missing epoch (E310)."""
@@ -200,19 +202,14 @@ class DirectoryStore:
         go with the removal after it.
         """
         held: list[int] = []
-        with disk_faults("E313", f"delete epochs in {self._root}"):
+        with disk_faults("E313", f"delete epochs in {self._path}"):
             for epoch in sorted(epochs):
-                victim = f"{self._root}/{leftover_name('del', epoch)}"
-                with (
-                    contextlib.suppress(FileNotFoundError),
-                    exclude_readers(self.path(epoch)) as is_free,
-                ):
+                path = self.path(epoch)
+                with exclude_readers(path) as is_free:
                     if not is_free:
                         held.append(epoch)
                         continue
-                    rename_noreplace(self.path(epoch), victim)
-                    self._renamed.append(victim)
-                    reach("checkpoint.removal-renamed")
+                    self._rename_removed(path, epoch)
             is_small = self._newest_bytes < _LEAST_REUSED_BYTES
             if self._renamed and not (keep_for_reuse and is_small):
                 self._sync_names()
@@ -242,11 +239,20 @@ class DirectoryStore:
                 _remove_tree(str(path))
         return tuple(path.name for path in leftovers)
 
+    def _rename_removed(self, path: str, epoch: int) -> None:
+        victim = f"{self._path}/{leftover_name('del', epoch)}"
+        try:
+            rename_noreplace(path, victim)
+        except FileNotFoundError:
+            return
+        self._renamed.append(victim)
+        reach("checkpoint.removal-renamed")
+
     def _sync_names(self) -> None:
         """Sync the names in this store's directory, after which renamed epochs may be deleted."""
         # After a failure it is not known whether they are gone: they stay until the next sweep.
         renamed, self._renamed = self._renamed, []
-        sync_directory(self._root)
+        sync_directory(self._path)
         self._doomed += renamed
 
     def _delete_doomed(self) -> None:
@@ -255,8 +261,10 @@ class DirectoryStore:
         reach("checkpoint.removal-synced")
         doomed, self._doomed = self._doomed, []
         for victim in doomed:
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 _remove_tree(victim)
+            except FileNotFoundError:
+                continue
         reach("checkpoint.removed")
 
     def _offer_for_reuse(self, staged: str) -> None:
@@ -268,21 +276,18 @@ class DirectoryStore:
             file.rename(f"{staged}/{file.name}{REUSE_SUFFIX}")
         _remove_tree(spare)
 
-    def _listed(self) -> Iterator[int]:
+    def _listed(self) -> Iterable[int]:
+        found: list[int] = []
         try:
-            entries = os.scandir(self._root)
+            entries = os.scandir(self._path)
         except (FileNotFoundError, NotADirectoryError):
-            return
+            return found
         with entries:
             for entry in entries:
                 match = _EPOCH.fullmatch(entry.name)
-                # One epoch has one name: epoch-0000007 beside epoch-000007 is someone's copy.
-                if (
-                    match
-                    and entry.name == epoch_name(int(match[1]))
-                    and entry.is_dir(follow_symlinks=False)
-                ):
-                    yield int(match[1])
+                if match and entry.is_dir(follow_symlinks=False):
+                    found.append(int(match[1]))
+        return found
 
     def _make_place(self, where: str) -> Path:
         place = Path(where)
@@ -314,7 +319,7 @@ def _delete_unused_files(staged: str) -> dict[str, os.stat_result]:
     return found
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     """Return device and inode of the store's directory, following links; None without one."""
     try:
         facts = os.stat(path)  # noqa: PTH116 - for each epoch
@@ -325,7 +330,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 def leftover_name(kind: str, epoch: int) -> str:
     """Return an unused name in a directory store, which ``DirectoryStore.sweep`` will remove."""
-    return f".{kind}-{epoch_name(epoch)}-{os.getpid()}-{secrets.token_hex(4)}"
+    return f".{kind}-{epoch_name(epoch)}-{os.getpid()}-{os.urandom(4).hex()}"
 
 
 def _is_directory(path: str) -> bool:
@@ -387,12 +392,13 @@ def _remove_tree(path: str) -> None:
     if not _is_directory(path):
         os.unlink(path)  # noqa: PTH108 - for each epoch, as below
         return
-    files = _facts_of(path)
-    if f"/{_REMOVED}" in path and any(name.endswith(SUFFIX) for name in files):
+    with os.scandir(path) as entries:
+        files = sorted([(one.name, one.is_dir(follow_symlinks=False)) for one in entries])
+    if f"/{_REMOVED}" in path and SUFFIX in {name[-len(SUFFIX) :] for name, _ in files}:
         # Of an epoch that did exist. What was staged only may name what an epoch has.
         delete_objects(Path(path))
-    for count, name in enumerate(sorted(files)):
-        if stat.S_ISDIR(files[name].st_mode):
+    for count, (name, is_directory) in enumerate(files):
+        if is_directory:
             shutil.rmtree(f"{path}/{name}")
         else:
             os.unlink(f"{path}/{name}")  # noqa: PTH108

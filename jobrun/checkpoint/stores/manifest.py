@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from jobrun.checkpoint.read.verified_file import read_verified
 from jobrun.checkpoint.store import Manifest, StoredFile
 from jobrun.checkpoint.stores.object_references import local_path
 from jobrun.core.errors import CheckpointError
+from jobrun.core.files.json_files import build_encoder
 from jobrun.core.text.names import FILE_NAME
 from jobrun.core.text.patterns import lazy_pattern
 
@@ -60,22 +62,27 @@ def _dumps(value: Any, depth: int = 0) -> str:
     ``json`` itself indents in Python, item by item; what contains no container is encoded in C.
     """
     if not (isinstance(value, _CONTAINERS) and value):
-        return _encoder(",").encode(value)
+        return _encode(value)
     before, behind = "\n" + "  " * (depth + 1), "\n" + "  " * depth
-    items = value.values() if isinstance(value, dict) else value
-    if not any(isinstance(one, _CONTAINERS) and one for one in items):
-        text = _encoder("," + before).encode(value)
+    for one in value.values() if isinstance(value, dict) else value:
+        if isinstance(one, _CONTAINERS) and one:
+            break
+    else:
+        text = _encoder("," + before)(value)
         return f"{text[0]}{before}{text[1:-1]}{behind}{text[-1]}"
     if isinstance(value, dict):
-        parts = (f"{_dumps(key)}: {_dumps(value[key], depth + 1)}" for key in sorted(value))
+        parts = [f"{_encode(key)}: {_dumps(value[key], depth + 1)}" for key in sorted(value)]
         return f"{{{before}{f',{before}'.join(parts)}{behind}}}"
-    parts = (_dumps(one, depth + 1) for one in value)
+    parts = [_dumps(one, depth + 1) for one in value]
     return f"[{before}{f',{before}'.join(parts)}{behind}]"
 
 
 @functools.cache
-def _encoder(between: str) -> json.JSONEncoder:
-    return json.JSONEncoder(sort_keys=True, allow_nan=False, separators=(between, ": "))
+def _encoder(between: str) -> Callable[[Any], str]:
+    return build_encoder(separators=(between, ": "), sort_keys=True)
+
+
+_encode = _encoder(",")
 
 
 def _environment_text(shown: str, manifest: Manifest) -> str:

@@ -7,10 +7,10 @@ of a live run meets an epoch that goes away.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
+from types import TracebackType
 
 from jobrun.checkpoint.store import EpochHold
 from jobrun.checkpoint.stores import manifest as manifests
@@ -79,19 +79,29 @@ def epochs_deleted_error(where: str) -> CheckpointError:
     )
 
 
-@contextlib.contextmanager
-def exclude_readers(directory: str) -> Iterator[bool]:
-    """Refuse read locks on an epoch that is deleted; yield False when a reader has one."""
-    path = os.path.join(directory, manifests.NAME)  # noqa: PTH118
-    try:
-        descriptor = os.open(path, _CHANGE)
-    except OSError:
-        yield True
-        return
-    try:
-        yield _lock_unless_held(descriptor)
-    finally:
-        os.close(descriptor)
+class exclude_readers:  # noqa: N801 - it reads as a function
+    """Refuse read locks on an epoch that is deleted; the context is False when a reader has one."""
+
+    def __init__(self, directory: str) -> None:
+        self._path = f"{directory}/{manifests.NAME}"
+        self._descriptor = -1
+
+    def __enter__(self) -> bool:
+        """Take the lock that refuses readers; return False if one holds the epoch."""
+        try:
+            self._descriptor = os.open(self._path, _CHANGE)
+        except OSError:
+            return True
+        return _lock_unless_held(self._descriptor)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
 
 
 def _lock_unless_held(descriptor: int) -> bool:

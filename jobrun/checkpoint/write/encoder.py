@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter, is_
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,8 @@ from jobrun.values.blob_kinds import MOST_DIMENSIONS, Value, same_dtype
 _DTYPE, _SHAPE, _STRIDES = attrgetter("dtype"), attrgetter("shape"), attrgetter("strides")
 # An array that is not in C order is copied into it so many bytes at a time.
 _PORTION_BYTES = 1 << 22
+# As ``EPOCH_TYPE``.
+_EPOCH = Struct("<q")
 
 
 @dataclass(slots=True)
@@ -129,6 +132,7 @@ class FileEncoder:
         most_bytes: The most that a file can have; without compression what it has.
         first: The first block of data; with compression the metadata, which are known last,
             have blocks of their own.
+        parts: Where index and tail are in every file; None if that varies.
         gathered: The offset of the first small arrays that are encoded together; 0 for none.
     """
 
@@ -148,9 +152,12 @@ class FileEncoder:
         self._offsets, self._last = self.layout.places(start)
         self.most_bytes = self._places(self._offsets, self._last + self._most_packed()).end
         self._front: Bytes | None = None
+        # With compression they are known only behind the chunks.
+        self.parts: Parts | None = None
         if not packed:
-            places = self._places(self._offsets, self._last)
-            self._front = self._template.render(places)
+            self._fixed = self._places(self._offsets, self._last)
+            self._front = self._template.render(self._fixed)
+            self.parts = self._parts(self._fixed, 0)
         entries = list(enumerate(self.layout.entries))
         self._names = [entry.name for _, entry in entries]
         self._encoded = [(index, one) for index, one in entries if one.name not in plain]
@@ -228,7 +235,7 @@ class FileEncoder:
                     members = order[step.first : step.first + step.count]
                     _gather(filling, step, [arrays[index] for index in members])
         if self._front is not None:
-            return self._finish(filling, epoch, self._places(self._offsets, self._last), [], None)
+            return self._finish(filling, epoch, self._fixed, [], None)
         return self._fill_packed(filling, arrays, epoch)
 
     def _fill_packed(self, filling: BlockWriter, arrays: list[Array], epoch: int) -> EncodedFile:
@@ -253,11 +260,6 @@ class FileEncoder:
             filling.digests[number] = digest(front[number * BLOCK_BYTES :][:BLOCK_BYTES].data)
         return self._finish(filling, epoch, places_now, chunks, front)
 
-    def parts(self) -> Parts | None:
-        """Return where the encoder puts index and tail in every file; None if that varies."""
-        places = self._places(self._offsets, self._last)
-        return self._parts(places, 0) if self._front is not None else None
-
     def _parts(self, places: Offsets, chunks: int) -> Parts:
         return Parts(
             index=self._template.index_at,
@@ -279,10 +281,11 @@ class FileEncoder:
     ) -> EncodedFile:
         filling.zero(places.tail)
         filling.end_blocks()
-        table = np.array(chunks, CHUNKS_TYPE).tobytes()
-        tail = np.array(epoch, EPOCH_TYPE).tobytes() + table + b"".join(filling.digests)
+        table = np.array(chunks, CHUNKS_TYPE).tobytes() if chunks else b""
+        tail = _EPOCH.pack(epoch) + table + b"".join(filling.digests)
         filling.put_tail(tail)
-        return EncodedFile(self._parts(places, len(chunks)), tail, front, places.end)
+        parts = self.parts or self._parts(places, len(chunks))
+        return EncodedFile(parts, tail, front, places.end)
 
     def _places(self, offsets: Numbers, last: int) -> Offsets:
         tail = _rounded(last, EPOCH_TYPE.itemsize)

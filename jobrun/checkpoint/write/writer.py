@@ -200,7 +200,7 @@ class NodeWriter:
         try:
             reach("checkpoint.file-opened")
             old: Sequence[bytes] = ()
-            parts = save.program.parts()
+            parts = save.program.parts
             if spare is not None and parts is not None:
                 old = known_digests(descriptor, save.program.layout.digest, parts, save.epoch)
             elif spare is None and parts is not None:
@@ -254,19 +254,22 @@ class NodeWriter:
         most = save.program.most_bytes
         is_large = most >= _LARGE_BYTES
         file = FileWriter(descriptor, direct=is_large)
-        with contextlib.ExitStack() as stack:
-            stack.callback(file.stop)
-            hashers = None
+        hashers = None
+        try:
             if is_large:
                 file.start()
             if old and is_large:
                 from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - with logging
 
                 threads = min(_MOST_HASHERS, os.cpu_count() or 1)
-                hashers = stack.enter_context(ThreadPoolExecutor(threads, "checkpoint-hasher"))
+                hashers = ThreadPoolExecutor(threads, "checkpoint-hasher")
             filling = BlockWriter(file, self._pool, most, old, save.program.first, hashers)
             filled = save.program.fill(filling, save.arrays, save.epoch, save.known, save.adjacent)
             file.wait()
+        finally:
+            if hashers is not None:
+                hashers.shutdown()
+            file.stop()
         handed_bytes = filling.written_bytes
         if filled.front is not None:
             file.write(filled.front, userblock.SIZE)

@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import IO, Any
 
 from jobrun.core.codes import Code
@@ -60,9 +61,10 @@ def mend_of(error: OSError, otherwise: str) -> str:
     return _MENDS.get(error.errno or 0, otherwise)
 
 
-@contextlib.contextmanager
-def disk_faults(code: Code, what: str, *, place: str = "", needed_bytes: int = 0) -> Iterator[None]:
+class disk_faults:  # noqa: N801 - it reads as a function
     """Convert an ``OSError`` of disk access in the block to a fault that says what was done.
+
+    No generator: each epoch has several, and a generator's context takes twice as long.
 
     Args:
         code: The catalogue's code.
@@ -73,17 +75,37 @@ def disk_faults(code: Code, what: str, *, place: str = "", needed_bytes: int = 0
     Raises:
         EnvironmentFaultError: The body raised an ``OSError``.
     """
-    try:
-        yield
-    except OSError as error:
-        message = f"cannot {what}: {error.strerror or error}"
+
+    __slots__ = ("_code", "_needed_bytes", "_place", "_what")
+
+    def __init__(self, code: Code, what: str, *, place: str = "", needed_bytes: int = 0) -> None:
+        self._code = code
+        self._what = what
+        self._place = place
+        self._needed_bytes = needed_bytes
+
+    def __enter__(self) -> None:
+        """Enter the block whose faults of the disk are converted."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, OSError):
+            raise self._convert(error) from error
+
+    def _convert(self, error: OSError) -> EnvironmentFaultError:
+        message = f"cannot {self._what}: {error.strerror or error}"
         if error.errno in _FULL:
             # Of the nodes of a job each may write on the disk of its own machine.
             machine = f"on machine {os.uname().nodename}"
-            needs = f"needs {needed_bytes} bytes, {_free_bytes(place)} are free "
-            message += f" ({needs if place and needed_bytes else ''}{machine})"
-        mend = mend_of(error, "see to the disk, then resume")
-        raise EnvironmentFaultError.of(code, message, mend) from error
+            needs = f"needs {self._needed_bytes} bytes, {_free_bytes(self._place)} are free "
+            message += f" ({needs if self._place and self._needed_bytes else ''}{machine})"
+        return EnvironmentFaultError.of(
+            self._code, message, mend_of(error, "see to the disk, then resume")
+        )
 
 
 def open_regular(path: str | os.PathLike[str]) -> int:
@@ -203,9 +225,11 @@ def unshare(path: str | os.PathLike[str], descriptor: int) -> int:
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
     """Write every byte to a file on disk, however many ``write`` calls that takes."""
-    view = memoryview(data).cast("B")
-    while view:
-        view = view[os.write(descriptor, view) :]
+    written = os.write(descriptor, data)
+    size = data.nbytes if isinstance(data, memoryview) else len(data)
+    # Nearly always all of it at once.
+    while written < size:
+        written += os.write(descriptor, memoryview(data).cast("B")[written:])
 
 
 def sync_file(descriptor: int) -> None:
@@ -403,22 +427,24 @@ def rename_noreplace(source: str, target: str) -> None:
 
 def _renameat2(source: str, target: str) -> int:
     """Rename a file on disk only if the target does not exist; return the errno, or 0."""
-    # Costs milliseconds, which commands that rename nothing should not pay.
-    import ctypes  # noqa: PLC0415
-
-    call = getattr(_c_library(), "renameat2", None)
+    call, last_error = _c_call()
     if call is None:
         return errno.ENOSYS
-    arguments = (_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target))
-    done = call(*arguments, ctypes.c_uint(_RENAME_NOREPLACE))
-    return ctypes.get_errno() if done else 0
+    names = (_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target))
+    return last_error() if call(*names, _RENAME_NOREPLACE) else 0
 
 
 @functools.cache
-def _c_library() -> Any:
-    import ctypes  # noqa: PLC0415 - see above
+def _c_call() -> tuple[Any, Callable[[], int]]:
+    """Find the C library's call that renames files on disk; return it and its errno's getter."""
+    # Costs milliseconds, which commands that rename nothing should not pay.
+    import ctypes  # noqa: PLC0415
 
-    return ctypes.CDLL(None, use_errno=True)
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is not None:
+        path = ctypes.c_char_p
+        call.argtypes = (ctypes.c_int, path, ctypes.c_int, path, ctypes.c_uint)
+    return call, ctypes.get_errno
 
 
 def _look_and_rename(source: str, target: str) -> None:

@@ -52,7 +52,7 @@ class LineFile:
             # A process that was killed may have written a part of its last line.
             end = os.fstat(self._descriptor).st_size
             self._is_torn = end > 0 and os.pread(self._descriptor, 1, end - 1) != b"\n"
-        else:
+        elif os.fstat(self._descriptor).st_nlink > 1:
             self._descriptor = unshare(self.path, self._descriptor)
         try:
             write_all(self._descriptor, b"\n" + line if self._is_torn else line)

@@ -280,18 +280,25 @@ class JobRunner:
         looker = ProbeEvaluator(self._session, outputs, epoch)
         self._check_fail_if(looker)
         metrics = self._measure(looker, epoch)
-        progress = replace(
-            before,
+        # Not by ``replace``, which takes longer than a trivial task.
+        progress = Progress(
             epoch=epoch,
             elapsed_s=self._elapsed_s(),
-            metrics=metrics,
+            epoch_s=before.epoch_s,
             patience=update_patience(self._stop, before.patience, dict(metrics)),
+            metrics=metrics,
+            scores=before.scores,
             outputs=outputs,
+            constants=before.constants,
+            failed_saves=before.failed_saves,
         )
         stopping = self._stopping(progress)
         progress = replace(progress, stopping=stopping, epoch_s=time.monotonic() - started)
         if progress.stopping or self._saver.is_due(progress):
-            progress = self._saver.save(replace(progress, scores=self._scored(progress)))
+            scores = self._scored(progress)
+            if scores is not progress.scores:
+                progress = replace(progress, scores=scores)
+            progress = self._saver.save(progress)
         self._epochs_run += 1
         self._listen(EpochEnded(epoch, progress.epoch_s, metrics, progress.stopping))
         return progress

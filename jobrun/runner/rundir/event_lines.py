@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import math
+import operator
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import is_dataclass
@@ -13,7 +14,7 @@ from typing import Any, Generic, TypeVar, get_args
 
 from jobrun.core.errors import CheckpointError
 from jobrun.core.events import Event, Measured
-from jobrun.core.files.json_files import build, parse_json
+from jobrun.core.files.json_files import build, build_encoder, parse_json
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integer_hex, is_long
 from jobrun.core.text.patterns import lazy_pattern
@@ -55,16 +56,16 @@ def event_json(event: Event, generation: int = 0) -> str:
 
     NaN and infinity are text, and so are integers of more than 4000 digits: ``"0x…"``, all of it.
     """
-    content: dict[str, Any] = {
-        "event": type(event).__name__,
-        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "generation": generation,
-        **{name: getattr(event, name) for name in event.__dataclass_fields__},
-    }
+    kind: Any = type(event)
+    names, get = _fields_of(kind)
+    fields = dict(zip(names, get(event), strict=True))
     try:
-        return _ENCODER.encode(content)
+        text = _encode(fields)
     except ValueError:
-        return _ENCODER.encode(_finite(content))
+        text = _encode(_finite(fields))
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    head = f'"event": "{kind.__name__}", "time": "{at}", "generation": {generation}'
+    return f"{{{head}, {text[1:]}"
 
 
 def parse_event(line: bytes) -> RecordedEvent[Event]:
@@ -172,13 +173,23 @@ def unreadable_file_error(path: Path, error: OSError) -> CheckpointError:
 
 def _plain(value: Any) -> Any:
     """Convert a part of an event to values for its JSON line: a dict of fields, or text."""
-    if is_dataclass(value):
-        return {name: getattr(value, name) for name in value.__dataclass_fields__}
-    return str(value)
+    if not is_dataclass(value):
+        return str(value)
+    kind: Any = type(value)
+    names, get = _fields_of(kind)
+    return dict(zip(names, get(value), strict=True))
 
 
-# Made once: what json.dumps would make for each line takes longer than the line.
-_ENCODER = json.JSONEncoder(default=_plain, ensure_ascii=False, allow_nan=False)
+@functools.cache
+def _fields_of(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+    """Return the names of the fields of a part of an event, and a function that returns them."""
+    names = tuple(kind.__dataclass_fields__)
+    if len(names) > 1:
+        return names, operator.attrgetter(*names)
+    return names, lambda value: tuple(getattr(value, name) for name in names)
+
+
+_encode = build_encoder(default=_plain, ensure_ascii=False)
 
 
 def _finite(value: Any) -> Any:

@@ -7,20 +7,20 @@ epoch, so that later ones no longer count.
 
 from __future__ import annotations
 
-import json
 import zlib
 from pathlib import Path
 from typing import Any, Literal
 
 from jobrun.core.errors import CheckpointError
 from jobrun.core.files.disk import disk_faults, read_regular, sync_directory
-from jobrun.core.files.json_files import build, parse_json
+from jobrun.core.files.json_files import build, build_encoder, parse_json
 from jobrun.core.files.json_lines import JournalFile
 from jobrun.core.lazy_dataclass import dataclass
 
 JOURNAL_NAME = "committed.jsonl"
 # Of some ten million epochs.
 _MOST_BYTES = 1 << 30
+_encode = build_encoder(sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def set_aside_journal(run: Path) -> None:
 
 
 def _line(entry: dict[str, Any]) -> bytes:
-    text = json.dumps(entry, sort_keys=True)
+    text = _encode(entry)
     # The first key of all, as they are sorted.
     return f'{{"crc32": "{_checksum(text)}", {text[1:]}\n'.encode()
 
@@ -174,7 +174,7 @@ def _entry(line: bytes, run_id: str) -> _Entry | None:
         if not isinstance(content, dict):
             return None
         checksum = content.pop("crc32", None)
-        if checksum != _checksum(json.dumps(content, sort_keys=True)):
+        if checksum != _checksum(_encode(content)):
             return None
         entry = build(_Entry, content)
     except ValueError:

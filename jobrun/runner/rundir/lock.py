@@ -71,6 +71,7 @@ class RunLock:
 
     def __init__(self, run: Path, directory: int) -> None:
         self._run = run
+        self._path = str(run)
         self._directory = directory
         self._descriptor = -1
         _HELD.add(self)
@@ -105,9 +106,9 @@ class RunLock:
         Raises:
             RunLostError: E355, one of them was deleted, moved or replaced under us.
         """
-        if not _same(os.fstat(self._descriptor), _facts(LOCK_NAME, self._directory)):
+        if not _is_named(self._descriptor, LOCK_NAME, self._directory):
             raise _replaced(f"the lock file {self._run / LOCK_NAME}")
-        if not _same(os.fstat(self._directory), _facts(str(self._run))):
+        if not _is_named(self._directory, self._path):
             raise _replaced(f"the directory {self._run}")
 
     def release(self) -> None:
@@ -239,16 +240,15 @@ def _state_of(owner: Owner) -> list[bytes]:
     return read_process_stat(owner.pid)
 
 
-def _facts(name: str, directory: int | None = None) -> os.stat_result | None:
+def _is_named(descriptor: int, name: str, directory: int | None = None) -> bool:
+    """Return whether a run's lock file, or directory, that is held still has its name."""
+    held = os.fstat(descriptor)
     try:
         # Of the run's own directory a link's target counts: people name runs by links.
-        return os.stat(name, dir_fd=directory, follow_symlinks=directory is None)
+        named = os.stat(name, dir_fd=directory, follow_symlinks=directory is None)
     except OSError:
-        return None
-
-
-def _same(held: os.stat_result, named: os.stat_result | None) -> bool:
-    return named is not None and (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
+        return False
+    return held.st_ino == named.st_ino and held.st_dev == named.st_dev
 
 
 def _replaced(what: str) -> RunLostError:

@@ -85,6 +85,9 @@ class RunLogs:
     """Writes into a run's ``metrics.jsonl``, ``events.jsonl``, ``usage.jsonl`` and ``logs/``.
 
     Use it as a listener.
+
+    Attributes:
+        unreported: Messages about lost lines that ``take_losses`` will return.
     """
 
     def __init__(self, run: Path, job: Job, generation: int = 0) -> None:
@@ -98,6 +101,9 @@ class RunLogs:
         self._usage = self._sink(run / USAGE_NAME, math.inf)
         # Where each group's own lines begin in the metrics, should they be measured again.
         self._begun: dict[str, int] = {}
+        self._retried = {
+            group.name for group in job.groups if any(task.retry for task in group.tasks)
+        }
         self._closed = False
         tasks = [task for group in job.groups for task in group.tasks]
         nodes = Counter(task.name for task in tasks)
@@ -107,7 +113,7 @@ class RunLogs:
         self._lost: dict[str, LostLines] = {}
         self._lost_before = functools.cache(lambda: read_losses(run))
         self._is_lost_noted = True
-        self._unreported: list[str] = []
+        self.unreported: list[str] = []
 
     def __call__(self, event: Event) -> None:
         """Write an event to those of the run's logs in which it belongs. Any thread."""
@@ -122,7 +128,7 @@ class RunLogs:
             case UsageMeasured():
                 self._append(self._usage, event_json(event, self._generation))
             case _:
-                if isinstance(event, GroupStarted):
+                if isinstance(event, GroupStarted) and event.group in self._retried:
                     self._begun[event.group] = _size_bytes(self._metrics_path)
                 elif isinstance(event, GroupRetried):
                     self._drop_attempt(self._begun.get(event.group, 0))
@@ -144,10 +150,8 @@ class RunLogs:
 
     def take_losses(self) -> list[str]:
         """Return, once for each log file, a message about the first line of it that was lost."""
-        if not self._unreported:
-            return self._unreported
         with self._lock:
-            found, self._unreported = self._unreported, []
+            found, self.unreported = self.unreported, []
         return found
 
     def _drop_attempt(self, start: int) -> None:
@@ -182,7 +186,7 @@ class RunLogs:
         name = sink.file.path.relative_to(self._run).as_posix()
         why = (error.strerror if isinstance(error, OSError) else "") or str(error)
         if name not in self._lost:
-            self._unreported.append(f"lines of {name} are lost from now on: {why}")
+            self.unreported.append(f"lines of {name} are lost from now on: {why}")
         before = self._lost[name].lines if name in self._lost else 0
         self._lost[name] = LostLines(before + 1, why)
         self._is_lost_noted = False

@@ -6,6 +6,7 @@ It is no part of a checkpoint, so that nothing that happens to one can lose it.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection
 from pathlib import Path
 
@@ -30,8 +31,11 @@ def read_pins(run: Path) -> frozenset[int]:
     Raises:
         EnvironmentFaultError: E385, the file cannot be read: nothing may be deleted then.
     """
+    path = f"{run}/{PINS_NAME}"
     try:
-        form = build(_Pins, read_json(f"{run}/{PINS_NAME}"))
+        # After each epoch, and most runs have none.
+        os.lstat(path)
+        form = build(_Pins, read_json(path))
     except FileNotFoundError:
         return frozenset()
     except OSError as error:

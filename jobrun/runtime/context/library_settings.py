@@ -9,7 +9,6 @@ Environment variables, which many libraries read, are kept with them.
 
 from __future__ import annotations
 
-import contextlib
 import decimal
 import os
 import sys
@@ -446,9 +445,11 @@ def _read(table: _Table) -> dict[str, Any]:
         if module is None or getattr(module.__spec__, "_initializing", False):
             continue
         for name, one in settings.items():
-            # Of another version it may be missing; PyTorch refuses to give some beside others.
-            with contextlib.suppress(AttributeError, RuntimeError):
+            try:
                 found[name] = one.read(module)
+            except (AttributeError, RuntimeError):
+                # Of another version it may be missing; PyTorch refuses to give some beside others.
+                continue
     return found
 
 

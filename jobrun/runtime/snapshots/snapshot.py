@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import count, islice
 from operator import attrgetter, is_
+from types import MappingProxyType
 from typing import Any
 from weakref import ref
 
@@ -43,6 +44,7 @@ NodeNames = Mapping[str, Names]
 _TURN_BYTES = 1 << 23
 _TURN_BLOBS = 1 << 14
 _NO_NAMES: Names = frozenset()
+_NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
 _NBYTES = attrgetter("nbytes")
 
 
@@ -315,14 +317,21 @@ class Snapshots:
         self.sharing = SharingTracker()
         self._numbers = count(1)
 
-    def begin(self, step: SaveState, node: str, epoch: int, blobs: Mapping[str, Value]) -> Ticket:
+    def begin(
+        self,
+        step: SaveState,
+        node: str,
+        epoch: int,
+        blobs: Mapping[str, Value],
+        settings: Mapping[str, Any] = _NO_SETTINGS,
+    ) -> Ticket:
         """Take a copy-on-write snapshot of the blobs that a save names; return its ticket."""
         self._require_kept_same(step, node, blobs)
         values, parts = collect_state(step.names, step.objects, blobs, step.origins, self.objects)
         objects = {name: blobs[name] for name in step.objects if is_object(blobs[name])}
         if objects and self.sharing.require_kept(node, objects, values, step.origins):
             self.objects.forget()
-        ticket = Ticket(node, epoch, next(self._numbers), _size_bytes(values))
+        ticket = Ticket(node, epoch, next(self._numbers), _size_bytes(values), settings)
         if node not in self._places:
             self._places[node] = NodeSaver(node, step)
         self._held[ticket] = Snapshot(ticket, step, values, self._places[node], parts)

@@ -51,8 +51,10 @@ def state_action(step: StateStep, _names: object, _getter: object) -> Callable[[
 
 
 def _save(step: SaveState, frame: Frame) -> None:
-    held = frame.run.snapshots.begin(step, frame.node.name, frame.epoch, frame.n)
-    frame.results["ticket"] = replace(held, settings=frame.run.settings.capture())
+    settings = frame.run.settings.capture()
+    frame.results["ticket"] = frame.run.snapshots.begin(
+        step, frame.node.name, frame.epoch, frame.n, settings
+    )
 
 
 def _load(step: LoadState, frame: Frame) -> None:

@@ -47,7 +47,7 @@ def test_every_kind_of_value_has_a_program():
     program, arrays = build_encoder(VALUES)
 
     assert len(arrays) == len(program.layout.entries) == len(VALUES)
-    assert program.parts().tail < program.most_bytes
+    assert program.parts.tail < program.most_bytes
 
 
 @pytest.mark.parametrize("array", [np.arange(6.0).reshape(2, 3).T, np.arange(9)[::2], np.array(3)])

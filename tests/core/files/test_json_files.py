@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from jobrun.core.files.json_files import build, parse_json, read_json
+from jobrun.core.files.json_files import build, build_encoder, parse_json, read_json
 from tests.support.tables import each_case
 
 
@@ -91,3 +92,16 @@ def test_a_file_that_is_too_long_is_refused_unread(tmp_path):
 
     with pytest.raises(OSError, match="longer than"):
         read_json(tmp_path / "f")
+
+
+@pytest.mark.parametrize("has_c_encoder", [True, False])
+def test_an_encoder_made_once_encodes_as_json_does(monkeypatch, has_c_encoder):
+    if not has_c_encoder:
+        monkeypatch.setattr(json.encoder, "c_make_encoder", None)
+    value = {"b": [1, 2.5, None, True, '\u00e4"\n'], "a": {}, "c": (1, [])}
+
+    assert build_encoder(sort_keys=True)(value) == json.dumps(value, sort_keys=True)
+    compact = build_encoder(separators=(",", ":"), ensure_ascii=False, default=sorted)
+    assert compact({"x": {3}, "\u00e4": 1}) == '{"x":[3],"\u00e4":1}'
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        build_encoder()([float("nan")])

@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -20,7 +21,7 @@ from jobrun.core.events import (
     TaskLimited,
 )
 from jobrun.core.files import json_lines
-from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
+from jobrun.graph.types import Cluster, Job, Node, Retry, Task, TaskGroup
 from jobrun.runner.rundir import logs
 from jobrun.runner.rundir.logs import LostLines, RunLogs, read_losses, trim_metrics
 from jobrun.tools.report.run_history import read_history
@@ -37,6 +38,8 @@ JOB = Job(
     TaskGroup("download"),
     TaskGroup("exit"),
 )
+
+RETRIED_JOB = replace(JOB, epoch=TaskGroup("epoch", (Task("one", "a", (), retry=Retry(2)),)))
 
 
 def lines(path):
@@ -149,7 +152,7 @@ def test_there_may_be_no_metrics(tmp_path):
 
 
 def test_what_a_failed_attempt_measured_is_set_aside(tmp_path):
-    run_logs = RunLogs(tmp_path, JOB)
+    run_logs = RunLogs(tmp_path, RETRIED_JOB)
     run_logs(GroupStarted("epoch", 1, ()))
     run_logs(Measured("loss", 1.0, 1))
     run_logs(GroupStarted("epoch", 2, ()))
