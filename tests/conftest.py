@@ -11,6 +11,7 @@ import gc
 import os
 import re
 import signal
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from jobrun.runner.saving import time_budget
+from jobrun.runtime.context.library_settings import LibrarySettings
 from tests.support.conformance_cases import CASES, RULES
 
 # The same examples every time, so that a failure is one of the change that is tested; to look
@@ -64,6 +66,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_LONG_TEST_S))
+
+
+@pytest.fixture(autouse=True)
+def library_settings() -> Iterator[None]:
+    """Take back what a test changes in libraries (torch's threads, jax's config), if it does.
+
+    A later run in this process would save that with its state, and one in another would not.
+    """
+    before = LibrarySettings().capture()
+    yield
+    after = LibrarySettings()
+    if after.capture() != before:
+        after.restore(before)
 
 
 def has_gpu() -> bool:
