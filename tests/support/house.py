@@ -74,7 +74,9 @@ def executed(*words: str) -> int:
     """Count the modules of the package with a function that a command line calls."""
     text = README.read_text()
     spec = next(
-        block for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if "walk" in block
+        block
+        for block in re.findall(r"```yaml[^\n]*\n(.*?)```", text, re.DOTALL)
+        if "walk" in block
     )
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "walk.yaml").write_text(spec)
