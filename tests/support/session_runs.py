@@ -79,7 +79,11 @@ def same(one: Path, other: Path) -> None:
     assert found.keys() == expected.keys()
     for number in expected:
         assert blobs(found[number]) == blobs(expected[number]), f"epoch {number}"
-        assert progress(found[number]) == progress(expected[number]), f"epoch {number}"
+        kept, wanted = progress(found[number]), progress(expected[number])
+        # Libraries that other tests have imported are in this process, and not in those of nodes.
+        kept.pop("settings", None)
+        wanted.pop("settings", None)
+        assert kept == wanted, f"epoch {number}"
     for path in sorted((one / "artifacts").glob("*")):
         assert (other / "artifacts" / path.name).read_bytes() == path.read_bytes(), path.name
     assert measured(other) == measured(one)
