@@ -29,6 +29,8 @@ LOCK_NAME = "run.lock"
 _TEXT_LIMIT_BYTES = 4096
 # A process that was killed while it waits for a disk holds its locks until the disk answers.
 _DYING_S, _LOOK_EVERY_S = 10.0, 0.01
+# A program that it was starting, forked and not yet executed, holds them a moment longer than it.
+_FORKED_S = 2.0
 # Of /proc/PID/stat: the place of a process's flags behind its name, and PF_EXITING among them.
 _FLAGS, _EXITING = 6, 0x4
 
@@ -178,13 +180,14 @@ class RunLock:
 
     def _repeat(self, descriptor: int) -> None:
         """Lock a file or directory of a run, waiting while the process that holds it is dying."""
-        deadline = time.monotonic() + _DYING_S
+        start = time.monotonic()
         while True:
-            # Checked before the try: a holder that has ended by then holds no lock.
-            is_dying = time.monotonic() < deadline and _is_dying(owner_of(self._run))
+            # Checked before the try: what has ended by then holds no lock soon.
+            owner = owner_of(self._run)
+            patience_s = _DYING_S if _is_dying(owner) else _FORKED_S if _has_ended(owner) else 0.0
             if try_lock(descriptor):
                 return
-            if not is_dying:
+            if time.monotonic() >= start + patience_s:
                 raise BlockingIOError
             time.sleep(_LOOK_EVERY_S)
 
@@ -226,6 +229,19 @@ def _is_dying(owner: Owner) -> bool:
     pending = [int(line.split()[1], 16) for line in said.splitlines() if line[3:6] == b"Pnd"]
     killed = 1 << (signal.SIGKILL - 1)
     return bool(flags & _EXITING or any(mask & killed for mask in pending))
+
+
+def _has_ended(owner: Owner) -> bool:
+    """Return whether the lock's last holder was a local process that has ended."""
+    if not owner.pid or owner.host != os.uname().nodename:
+        return False
+    try:
+        os.kill(owner.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
 
 
 def _is_stopped(owner: Owner) -> bool:

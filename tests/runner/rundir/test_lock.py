@@ -152,6 +152,35 @@ def test_a_process_that_a_callable_forked_does_not_hold_the_run_of_a_killed_runn
     runner.communicate()
 
 
+STARTING = """
+import pathlib, subprocess, sys
+from jobrun.runner.rundir.lock import RunLock
+lock = RunLock.acquire(pathlib.Path(sys.argv[1]))
+# A program between fork and exec has what its parent has open.
+subprocess.Popen(["sleep", "0.5"], pass_fds=(lock._descriptor, lock._directory))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_program_that_a_killed_runner_was_starting_is_waited_for(tmp_path):
+    holder = subprocess.Popen(
+        [sys.executable, "-c", STARTING, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout.readline() == "held\n"
+
+    holder.kill()
+    holder.wait()
+    assert is_live(tmp_path)
+
+    with RunLock.acquire(tmp_path):
+        assert owner_of(tmp_path).pid == os.getpid()
+    holder.communicate()
+
+
 def test_nonsense_in_the_lock_file_is_only_nonsense(tmp_path):
     (tmp_path / LOCK_NAME).write_bytes(b"\xff{[")
 
