@@ -235,13 +235,8 @@ def _has_ended(owner: Owner) -> bool:
     """Return whether the lock's last holder was a local process that has ended."""
     if not owner.pid or owner.host != os.uname().nodename:
         return False
-    try:
-        os.kill(owner.pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
+    # Without /proc nothing is known of either.
+    return bool(read_process_stat(os.getpid())) and not read_process_stat(owner.pid)
 
 
 def _is_stopped(owner: Owner) -> bool:
