@@ -30,7 +30,7 @@ from jobrun.graph.drawing.svg import svg
 from jobrun.runner.options import RunOptions
 from jobrun.runner.rundir.event_lines import event_json
 from jobrun.runner.rundir.run_directories import METRICS_NAME
-from jobrun.tools.runs.manage_runs import NewestFirst, list_runs
+from jobrun.tools.runs.manage_runs import NewestFirst
 from jobrun.tools.runs.metrics import read_metrics, render_csv
 from tests.support.many_runs import make_runs
 from tests.support.work import growing_lines
@@ -388,7 +388,7 @@ def test_blobs_are_saved_and_loaded(value, tmp_path):
 def test_runs_are_listed(tmp_path):
     def make(count):
         make_runs(tmp_path / str(count), count)
-        return lambda: list_runs(tmp_path / str(count))
+        return lambda: list(NewestFirst(tmp_path / str(count)).runs(lambda _: True))
 
     check(make)
 

@@ -17,13 +17,21 @@ from jobrun.core.errors import JobrunError
 from jobrun.spec.load import load_spec
 from jobrun.tools.manual.markdown_pages import (
     SECTIONS,
-    iter_blocks,
     render_as_html,
     render_for_terminal,
 )
 from tests.support.command import ROOT, environment
 from tests.support.drawing import differs
-from tests.support.manual_blocks import PAGES, TEXTS, blocks, how, play, unused_files, whole_spec
+from tests.support.manual_blocks import (
+    PAGES,
+    TEXTS,
+    blocks,
+    how,
+    iter_blocks,
+    play,
+    unused_files,
+    whole_spec,
+)
 from tests.support.manual_pictures import DIAGRAMS, DRAWN, PICTURES
 from tests.support.manual_reference import REFERENCE, render_reference
 from tests.support.manual_services import STAND_INS, serve

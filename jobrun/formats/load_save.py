@@ -75,11 +75,6 @@ def _read_member(path: str, member: str) -> Array:
             raise faults.no_format(path)
 
 
-def write_member(path: str, member: str, value: Value) -> None:
-    """Save one value alone as a data file, in the format of its suffix."""
-    write_members(path, {member: value})
-
-
 def write_members(path: str, values: Mapping[str, Value]) -> None:
     """Write a data file that holds exactly these values, for a ``save`` step.
 

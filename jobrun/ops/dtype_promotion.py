@@ -29,15 +29,6 @@ def kind_of(dtype: str | None) -> str:
     return CODES[dtype][0] if dtype in CODES else ""
 
 
-def width_of(dtype: str) -> int:
-    """Return a dtype's bytes per item by its name, from the table for dtype promotion.
-
-    Raises:
-        KeyError: It is no dtype of numbers.
-    """
-    return CODES[dtype][1]
-
-
 def join_dtypes(dtypes: Iterable[str | None]) -> str | None:
     """Compute the dtype to which numpy promotes values of several dtypes, by their names.
 

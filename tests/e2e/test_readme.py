@@ -10,10 +10,9 @@ import pytest
 
 from jobrun.cli.app import COMMAND_GROUPS, COMMANDS
 from jobrun.core.errors import JobrunError
-from jobrun.tools.manual.markdown_pages import iter_blocks
 from jobrun.version import __version__
 from tests.support.command import ROOT, jobrun
-from tests.support.manual_blocks import PAGES, names_of_tree
+from tests.support.manual_blocks import PAGES, iter_blocks, names_of_tree
 from tests.support.stored_runs import only_run
 
 TEXT = (ROOT / "README.md").read_text()

@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
-from jobrun.formats.load_save import read_member, write_member, write_members
+from jobrun.formats.load_save import read_member, write_members
 from jobrun.values.atomic_counter import Counter
 
 ARRAY = np.arange(6.0).reshape(2, 3)
+
+
+def write_member(path, member, value):
+    write_members(path, {member: value})
 
 
 @pytest.mark.parametrize(

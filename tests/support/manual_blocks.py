@@ -14,9 +14,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from jobrun.tools.manual.markdown_pages import FOLDER, Block, iter_blocks
+from jobrun.tools.manual.markdown_pages import FOLDER
 from tests.support.command import ROOT
 from tests.support.manual_services import Services
 from tests.support.manual_shell import Command, PageShell, read_commands, read_session
@@ -43,6 +44,29 @@ _REST = {
 }
 _TESTED = f"{sys.executable} -m pytest -q -p no:cacheprovider"
 _KEY = re.compile(r"^(\w+):", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block of a manual page.
+
+    Attributes:
+        language: Such as ``yaml``.
+        words: What follows it on the line of the fence: ``run``, ``file=NAME`` or ``part=KEY``.
+        text: The lines between the fences.
+    """
+
+    language: str
+    words: tuple[str, ...]
+    text: str
+
+
+def iter_blocks(text: str) -> Iterator[Block]:
+    """Iterate over the fenced code blocks of a Markdown page of the manual."""
+    pieces = re.split(r"^```(.*)\n", text, flags=re.MULTILINE)
+    for head, body in zip(pieces[1::4], pieces[2::4], strict=True):
+        language, *words = head.split() or [""]
+        yield Block(language, tuple(words), body)
 
 
 def blocks() -> Iterator[tuple[str, Block]]:

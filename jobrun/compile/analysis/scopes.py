@@ -97,11 +97,6 @@ def build_node_views(group: GroupDraft, start: Mapping[str, frozenset[str]]) -> 
     return views
 
 
-def own_global_names(task: TaskDraft) -> frozenset[str]:
-    """Return the names whose scope is the node as a task with ``workspace: global`` binds them."""
-    return frozenset(_global_names(task)) if task.is_global else frozenset()
-
-
 def _analyse_setup(view: NodeView) -> None:
     setups = view.group.setups.get(view.node, ())
     finder = view.finder

@@ -182,7 +182,7 @@ class RunLock:
         """Lock a file or directory of a run, waiting while the process that holds it is dying."""
         start = time.monotonic()
         while True:
-            # Checked before the try: what has ended by then holds no lock soon.
+            # Read before the try: had the holder ended by then, its lock is free, or soon will be.
             owner = owner_of(self._run)
             patience_s = _DYING_S if _is_dying(owner) else _FORKED_S if _has_ended(owner) else 0.0
             if try_lock(descriptor):

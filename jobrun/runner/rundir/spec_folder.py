@@ -34,20 +34,6 @@ _OWN_NAMES = frozenset({RESOLVED_NAME, ORIGINS_NAME, PLAN_NAME, _NEXT_NAME})
 _RECORDED = " (recorded)"
 
 
-def write_spec(run: Path, loaded: LoadedSpec, job: Job) -> str:
-    """Write a spec into a run's ``spec/`` folder; its former content is kept under a number.
-
-    Returns:
-        The digest of ``resolved.yaml``, for ``run.json``.
-
-    Raises:
-        EnvironmentFaultError: A file cannot be written.
-    """
-    digest = stage_spec(run, loaded, job)
-    install_spec(run)
-    return digest
-
-
 def stage_spec(run: Path, loaded: LoadedSpec, job: Job) -> str:
     """Write a resolved spec to the ``spec/`` folder beside the present one; return its digest.
 

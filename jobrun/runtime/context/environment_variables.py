@@ -20,7 +20,7 @@ from jobrun.core.errors import EnvironmentFaultError
 
 # Words of a name, between underscores; AWS_SECRET_ACCESS_KEY, but not TOKENIZERS_PARALLELISM.
 _SECRET_NAME = re.compile(
-    r"(?:.*_)?(?:TOKEN|SECRET|KEY|APIKEY|AUTH|PAT|PASSPHRASE|[A-Z]*PASSWORD|[A-Z]*PASSWD)(?:_.*)?",
+    r"(?:.*_)?(?:TOKEN|SECRET|KEY|APIKEY|AUTH|PAT|PASS|PASSPHRASE|[A-Z]*PASSWORD|[A-Z]*PASSWD)(?:_.*)?",
     re.IGNORECASE | re.DOTALL,
 )
 # A URL with a password.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -44,21 +44,6 @@ class Page:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A fenced block of a manual page.
-
-    Attributes:
-        language: Such as ``yaml``.
-        words: What follows it on the line of the fence: ``run``, ``file=NAME`` or ``part=KEY``.
-        text: The lines between the fences.
-    """
-
-    language: str
-    words: tuple[str, ...]
-    text: str
-
-
 @cache
 def read_pages() -> Mapping[str, Page]:
     """Read all pages of the manual by their names, in the order of reading.
@@ -72,14 +57,6 @@ def read_pages() -> Mapping[str, Page]:
             text = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
             found[name] = Page(name, text.partition("\n")[0].removeprefix("# "), text)
     return found
-
-
-def iter_blocks(text: str) -> Iterator[Block]:
-    """Iterate over the fenced code blocks of a Markdown page of the manual."""
-    pieces = re.split(r"^```(.*)\n", text, flags=re.MULTILINE)
-    for head, body in zip(pieces[1::4], pieces[2::4], strict=True):
-        language, *words = head.split() or [""]
-        yield Block(language, tuple(words), body)
 
 
 def render_for_terminal(text: str, width: int) -> str:

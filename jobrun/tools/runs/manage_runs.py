@@ -13,21 +13,12 @@ from jobrun.core.files.json_files import read_json
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.lock import RunLock, is_live
 from jobrun.runner.rundir.run_directories import Run, remove_directory
-from jobrun.runner.rundir.run_index import IndexedRun, OrderedRuns, indexed_runs
+from jobrun.runner.rundir.run_index import IndexedRun, OrderedRuns
 
 # What a run that neither lives nor has said how it ended is called.
 KILLED = "killed"
 TAGS_NAME = "tags.json"
 _TAG = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,63}")
-
-
-def list_runs(run_dir: Path) -> tuple[IndexedRun, ...]:
-    """List the runs below a directory to manage them, oldest first, with their present status.
-
-    What is no run, or damaged, is left out. One whose record says that it runs, but
-    whose lock is free, was killed.
-    """
-    return tuple(_with_present_status(run_dir, one) for one in indexed_runs(run_dir))
 
 
 class NewestFirst:

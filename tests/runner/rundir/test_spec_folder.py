@@ -9,9 +9,10 @@ import pytest
 from jobrun.core.errors import CheckpointError
 from jobrun.runner.rundir.spec_folder import (
     compile_recorded,
+    install_spec,
     load_changed_spec,
     load_recorded_spec,
-    write_spec,
+    stage_spec,
 )
 from jobrun.spec.dump import spec_digest
 from jobrun.spec.load import load_spec
@@ -81,7 +82,8 @@ def test_files_of_one_name_and_options_are_all_kept(tmp_path):
         overrides=["seed=6"],
     )
 
-    write_spec(tmp_path / "run", loaded, compile_recorded(loaded))
+    stage_spec(tmp_path / "run", loaded, compile_recorded(loaded))
+    install_spec(tmp_path / "run")
 
     kept = {path.name: path.read_text() for path in (tmp_path / "run" / "spec").iterdir()}
     assert "description: one" in kept["2-resolved.yaml"]

@@ -124,8 +124,8 @@ def test_a_second_run_in_the_same_process_finds_the_environment_of_the_first_one
 
 
 SECRETS = {
-    "HF_TOKEN": "x", "AWS_SECRET_ACCESS_KEY": "x", "PGPASSWORD": "x", "wandb_api_key": "x",
-    "DATABASE": "postgres://me:x@host/db",
+    "HF_TOKEN": "x", "AWS_SECRET_ACCESS_KEY": "x", "PGPASSWORD": "x", "DB_PASS": "x",
+    "wandb_api_key": "x", "DATABASE": "postgres://me:x@host/db",
 }  # fmt: skip
 NO_SECRETS = {
     "TOKENIZERS_PARALLELISM": "false", "MASTER_ADDR": "10.0.0.1", "PYTHONPATH": "/a:/b@c",

@@ -7,13 +7,17 @@ from jobrun.runner.rundir.lock import RunLock
 from jobrun.tools.runs.manage_runs import (
     KILLED,
     TAGS_NAME,
+    NewestFirst,
     change_tags,
-    list_runs,
     measure_size,
     read_tags,
     remove_run,
 )
 from tests.support.sample_runs import make_run
+
+
+def list_runs(root):
+    return list(NewestFirst(root).runs(lambda _: True))
 
 
 def test_one_that_says_it_runs_and_that_nobody_holds_was_killed(tmp_path):
@@ -29,7 +33,7 @@ def test_one_that_says_it_runs_and_that_nobody_holds_was_killed(tmp_path):
 
 
 def test_a_directory_that_is_not_there_has_no_runs(tmp_path):
-    assert list_runs(tmp_path / "nowhere") == ()
+    assert list_runs(tmp_path / "nowhere") == []
 
 
 def test_tags_are_put_on_and_taken_off_sorted_and_once(tmp_path):
